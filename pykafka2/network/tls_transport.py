@@ -6,6 +6,7 @@ tcp.py.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ from pykafka2.network.transport import READABLE, WRITABLE, Buffer, SocketTranspo
 if TYPE_CHECKING:
     import ssl
 
-# One read from the socket: the buffer doubles whenever a read has filled it.
+# One read from the socket; twice as much as soon as a read has filled it.  For what TLS is handed at once it
+# keeps room as long as the connection lasts, so a server reads no more of a client than its reader wants.
 SMALL_READ_BYTES = 1 << 15
 LARGE_READ_BYTES = 1 << 20
 # Encrypted at once; a chunk counts as written when its last byte is with the kernel.
@@ -32,6 +34,17 @@ TLS_RECORD_TYPES = frozenset(range(0x14, 0x19))
 # A fatal alert "unexpected message".  OpenSSL tells a peer that does not speak TLS nothing; Kafka's brokers
 # send this, by which a plaintext client recognises what it has run into.
 ALERT_FOR_PLAINTEXT = b"\x15\x03\x03\x00\x02\x02\x0a"
+
+
+_of_thread = threading.local()
+
+
+def _scratch() -> memoryview:
+    """Where what is encrypted passes through, between the socket and TLS: one for all streams of a thread."""
+    scratch: memoryview | None = getattr(_of_thread, "scratch", None)
+    if scratch is None:
+        scratch = _of_thread.scratch = memoryview(bytearray(LARGE_READ_BYTES))
+    return scratch
 
 
 class TlsTransport:
@@ -72,7 +85,7 @@ class TlsTransport:
         self._is_close_notified = False
         self._is_closed = False
         self._is_drained = True
-        self._received = memoryview(bytearray(SMALL_READ_BYTES))
+        self._read_bytes = SMALL_READ_BYTES
         self._first_bytes = b""
         self._ciphertext: bytes | memoryview = b""
         self._encrypted = 0
@@ -117,7 +130,7 @@ class TlsTransport:
             if self._is_drained:
                 if self._is_ended:
                     return total
-                if total or has_received or not self._receive_ciphertext():
+                if total or has_received or not self._receive_ciphertext(room):
                     return total or None
                 has_received = True
                 self._is_drained = False
@@ -179,7 +192,7 @@ class TlsTransport:
             self._is_drained = not self._incoming.pending
         except self._want_read:
             self._send_ciphertext()
-            return self._receive_ciphertext()
+            return self._receive_ciphertext(SMALL_READ_BYTES)
         except self._error as error:
             if self._server_side and self._is_plaintext:
                 self._ciphertext = ALERT_FOR_PLAINTEXT
@@ -187,9 +200,10 @@ class TlsTransport:
             raise _kind_of(error)(self._words_for(error)) from error
         return True
 
-    def _receive_ciphertext(self) -> bool:
+    def _receive_ciphertext(self, wanted: int) -> bool:
         """Move what the socket has into TLS; False if it has nothing now.  Sets `_is_ended` at the end."""
-        received = self._received
+        most = min(self._read_bytes, max(wanted, SMALL_READ_BYTES)) if self._server_side else self._read_bytes
+        received = _scratch()[:most]
         count = self._transport.read_into(received)
         if count is None:
             return False
@@ -200,8 +214,8 @@ class TlsTransport:
         if not self._first_bytes:
             self._first_bytes = bytes(received[:5])
         self._incoming.write(received[:count])
-        if count == len(received) < LARGE_READ_BYTES:
-            self._received = memoryview(bytearray(2 * count))
+        if count == self._read_bytes < LARGE_READ_BYTES:
+            self._read_bytes = 2 * count
         return True
 
     def _send_ciphertext(self) -> bool:

@@ -11,13 +11,16 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 from pykafka2.protocol.fields import MISSING, STRUCT_CODES, WIRE_NAMES, Field
-from pykafka2.protocol.primitives import Buffer, struct_of
+from pykafka2.protocol.primitives import Budget, Buffer, struct_of
 
 Encoder = Callable[[Any, Callable[[Buffer], None]], None]
 """Appends the bytes of an instance, piece by piece."""
 
 Decoder = Callable[[Buffer, int, int], "tuple[Any, int]"]
 """Reads an instance; also the position after it."""
+
+WeighingDecoder = Callable[[Buffer, int, int, Budget], "tuple[Any, int]"]
+"""The same, of a long message."""
 
 
 class Declared(Protocol):
@@ -27,6 +30,7 @@ class Declared(Protocol):
     _resolved: ClassVar[bool]
     _encoders: ClassVar[dict[tuple[int, bool], Encoder]]
     _decoders: ClassVar[dict[tuple[int, bool], Decoder]]
+    _weighing_decoders: ClassVar[dict[tuple[int, bool], WeighingDecoder]]
 
 
 def resolved_fields(cls: type[Declared]) -> tuple[Field, ...]:
@@ -101,3 +105,37 @@ def smallest_element_size(one: Field, version: int, flexible: bool) -> int:
     if flexible:
         return 1
     return 2 if one.kind == "string" else 4
+
+
+POINTER_BYTES = 8
+GC_BYTES = 16
+NUMBER_BYTES = 32
+LIST_BYTES = 56
+TEXT_BYTES = 50
+UUID_BYTES = 49
+RECORDS_BYTES = 300
+SMALL_NUMBERS = frozenset({"bool", "int8"})
+"""Python has these once."""
+
+
+def memory_of_element(one: Field, version: int) -> int:
+    """About how many bytes of memory the smallest element of an array takes once it is decoded (CPython)."""
+    return POINTER_BYTES + _memory_of_value(one, version)
+
+
+def memory_of_struct(cls: type[Declared], version: int) -> int:
+    """The same of an instance with all that every instance has: lists without elements, say."""
+    held = sum(
+        LIST_BYTES if one.array else _memory_of_value(one, version)
+        for one in resolved_fields(cls)
+        if version in one.versions or one.factory is not None or one.array
+    )
+    return cls.__basicsize__ + GC_BYTES + held
+
+
+def _memory_of_value(one: Field, version: int) -> int:
+    if one.struct is not None:
+        return memory_of_struct(one.struct, version)
+    if one.kind in STRUCT_CODES:
+        return 0 if one.kind in SMALL_NUMBERS else NUMBER_BYTES
+    return {"uuid": UUID_BYTES, "records": RECORDS_BYTES}.get(one.kind, TEXT_BYTES)

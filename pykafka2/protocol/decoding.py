@@ -3,6 +3,8 @@
 Called by struct.py once per struct and version.  A decoder is `decode(data, p, end) -> (instance, p)`:
 `p` is where it reads, `end` the first byte it may not touch.  Neighbouring fields of fixed width, and the
 length before a string or array of the old encoding, are read by one struct call straight into the instance.
+Long messages have decoders of their own, with a `Budget` as the last argument: a byte of a frame may become
+an object of forty, so they weigh each array before its elements are made.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from typing import cast
 from pykafka2.protocol.declared import (
     Declared,
     Decoder,
+    WeighingDecoder,
+    memory_of_element,
     plain_values,
     resolved_fields,
     smallest_element_size,
@@ -32,13 +36,23 @@ def decoder_of(cls: type[Declared], version: int, flexible: bool) -> Decoder:
     return decoder
 
 
-def write_decoder(cls: type[Declared], version: int, flexible: bool) -> Source:
+def weighing_decoder_of(cls: type[Declared], version: int, flexible: bool) -> WeighingDecoder:
+    """As `decoder_of`, of the decoder that spends a budget."""
+    decoder = cls._weighing_decoders.get((version, flexible))
+    if decoder is None:
+        source = write_decoder(cls, version, flexible, weighs=True)
+        decoder = cast(WeighingDecoder, source.compile(title_of(cls, version, flexible, "decode long")))
+        cls._weighing_decoders[version, flexible] = decoder
+    return decoder
+
+
+def write_decoder(cls: type[Declared], version: int, flexible: bool, *, weighs: bool = False) -> Source:
     """The source of the decoder of `cls` in `version`."""
-    source = Source("def decode(data, p, end):")
+    source = Source("def decode(data, p, end, budget):" if weighs else "def decode(data, p, end):")
     source.names["Struct"] = cls
     source.names["new"] = object.__new__
     source.add("x = new(Struct)")
-    writer = _DecoderWriter(source, version, flexible)
+    writer = _DecoderWriter(source, version, flexible, weighs=weighs)
     tagged = []
     for one in resolved_fields(cls):
         source.field = one.name
@@ -65,10 +79,11 @@ def write_decoder(cls: type[Declared], version: int, flexible: bool) -> Source:
 class _DecoderWriter:
     """Writes the steps of one decoder; holds back fixed-width fields to read them together."""
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, *, weighs: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.weighs = weighs
         self.end = "end"
         self.run: list[tuple[str, str, str]] = []  # target, struct code, field
 
@@ -169,6 +184,8 @@ class _DecoderWriter:
         source.indent += 1
         source.add(f"if {count} * {smallest} > {self.end} - p:")
         source.add(f"    too_many({count}, {self.end} - p)")
+        if self.weighs:
+            source.add(f"budget.spend({count} * {memory_of_element(one, self.version)})")
         if one.kind == "uuid":
             source.add(f"e = p + 16 * {count}")
             source.add(f"{target} = [bytes(data[i : i + 16]) for i in range(p, e, 16)]")
@@ -183,8 +200,7 @@ class _DecoderWriter:
             source.indent += 1
             item = source.fresh("item")
             if one.struct is not None:
-                decoder = source.bind("decode", decoder_of(one.struct, self.version, self.flexible))
-                source.add(f"{item}, p = {decoder}(data, p, {self.end})")
+                source.add(f"{item}, p = {self._decode(one.struct)}")
             else:
                 self._read_sized(one.kind, item, False, self.flexible)
             source.add(f"{items}.append({item})")
@@ -196,10 +212,10 @@ class _DecoderWriter:
         """Write the reading of a struct, after the byte that says whether a nullable one is there."""
         assert one.struct is not None  # noqa: S101
         source = self.source
-        decoder = source.bind("decode", decoder_of(one.struct, self.version, self.flexible))
+        decode = self._decode(one.struct)
         if not nullable:
             self.flush()
-            source.add(f"{target}, p = {decoder}(data, p, {self.end})")
+            source.add(f"{target}, p = {decode}")
             return
         mark = source.fresh("mark")
         # Null is -1, but 0 in a tagged field, where Kafka writes the mark as an unsigned varint.
@@ -207,11 +223,20 @@ class _DecoderWriter:
         self.run.append((mark, "b", one.name))
         self.flush()
         source.add(f"if {mark} == 1:")
-        source.add(f"    {target}, p = {decoder}(data, p, {self.end})")
+        source.add(f"    {target}, p = {decode}")
         source.add(f"elif {mark} == {null}:")
         source.add(f"    {target} = None")
         source.add("else:")
         source.add(f"    wrong_presence({mark})")
+
+    def _decode(self, struct: type[Declared]) -> str:
+        """The call that reads a struct."""
+        if self.weighs:
+            decoder: object = weighing_decoder_of(struct, self.version, self.flexible)
+        else:
+            decoder = decoder_of(struct, self.version, self.flexible)
+        budget = ", budget" if self.weighs else ""
+        return f"{self.source.bind('decode', decoder)}(data, p, {self.end}{budget})"
 
     def read_tagged_section(self, tagged: list[Field]) -> None:
         """Write the loop over tagged fields; each must fill its announced size exactly."""
@@ -220,6 +245,7 @@ class _DecoderWriter:
         source.add("p += 1")
         source.add("if count > 127:")
         source.add("    count, p = read_uvarint(data, p - 1)")
+        source.add("    too_many_tagged(count)")
         source.add("while count:")
         source.indent += 1
         source.add("count -= 1")

@@ -22,6 +22,9 @@ ZERO_UUID: Final = bytes(16)
 MAX_STRING_BYTES: Final = 32767
 """Kafka refuses longer strings in every encoding."""
 
+MAX_TAGGED_FIELDS: Final = 1_000
+"""In one place.  To skip half a megabyte of them would take a quarter of a second."""
+
 ONE_BYTE: Final[tuple[bytes, ...]] = tuple(bytes((value,)) for value in range(128))
 """The varints of one byte, by value."""
 
@@ -32,6 +35,25 @@ class Malformed(Exception):
 
 class NotInVersion(Exception):
     """Internal: a field is set that the version lacks.  Message.encode turns it into UnsupportedVersion."""
+
+
+MAX_DECODED_BYTES: Final = 256 << 20
+"""A message whose elements would take more memory is refused."""
+
+
+class Budget:
+    """How much memory the elements of one long message may still take."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_DECODED_BYTES
+
+    def spend(self, amount: int) -> None:
+        """An array is about to take this many bytes."""
+        self.left -= amount
+        if self.left < 0:
+            raise Malformed(f"its elements would take more than {MAX_DECODED_BYTES >> 20} MiB of memory")
 
 
 DECODE_ERRORS: Final = (Malformed, IndexError, struct.error, UnicodeDecodeError)
@@ -102,6 +124,7 @@ def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
     count, position = read_uvarint(data, position)
     if count * 2 > end - position:
         too_many(count, end - position)
+    too_many_tagged(count)
     for _ in range(count):
         _, position = read_uvarint(data, position)
         position = skip_tagged_field(data, position, end)
@@ -125,6 +148,12 @@ def too_many(count: int, remaining: int) -> None:
 def null_refused() -> None:
     """Refuse a null where this version has none."""
     raise Malformed("null, which this version does not allow here")
+
+
+def too_many_tagged(count: int) -> None:
+    """Refuse more tagged fields in one place than anybody has a use for."""
+    if count > MAX_TAGGED_FIELDS:
+        raise Malformed(f"{count} tagged fields are announced, more than {MAX_TAGGED_FIELDS}")
 
 
 def no_length(value: int) -> None:

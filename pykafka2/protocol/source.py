@@ -33,6 +33,7 @@ _HELPERS: Final[dict[str, Any]] = {
         "skip_tagged_fields",
         "string_length",
         "too_many",
+        "too_many_tagged",
         "total_size",
         "uvarint",
         "wrong_presence",

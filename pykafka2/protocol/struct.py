@@ -11,12 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from pykafka2.errors import UnsupportedVersion
-from pykafka2.protocol.declared import Decoder, Encoder, module_of, resolved_fields
+from pykafka2.protocol.declared import Decoder, Encoder, WeighingDecoder, module_of, resolved_fields
 from pykafka2.protocol.fields import MISSING, Field, VersionRange, field
-from pykafka2.protocol.primitives import DECODE_ERRORS, ENCODE_ERRORS, Buffer, flat, uuid_to_text
+from pykafka2.protocol.primitives import DECODE_ERRORS, ENCODE_ERRORS, Budget, Buffer, flat, uuid_to_text
 
 if TYPE_CHECKING:
     from typing import Self
+
+LONG_BYTES = 1 << 18
+"""What is longer is decoded by who weighs it: what is shorter cannot take more than some 12 MB."""
 
 
 class StructMeta(type):
@@ -51,11 +54,13 @@ class Struct(metaclass=StructMeta):
     _resolved: ClassVar[bool] = False
     _encoders: ClassVar[dict[tuple[int, bool], Encoder]] = {}
     _decoders: ClassVar[dict[tuple[int, bool], Decoder]] = {}
+    _weighing_decoders: ClassVar[dict[tuple[int, bool], WeighingDecoder]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._encoders = {}
         cls._decoders = {}
+        cls._weighing_decoders = {}
 
     if not TYPE_CHECKING:
 
@@ -152,7 +157,8 @@ class Message(Struct):
 
         Raises:
             UnsupportedVersion: the message has no such version.
-            CorruptData: the bytes are not such a message, or go on after it and `allow_trailing` is not set.
+            CorruptData: the bytes are not such a message, go on after it and `allow_trailing` is not set, or
+                are of elements that would take more memory than `MAX_DECODED_BYTES`.
         """
         message, position = cls.decode_from(data, 0, version)
         if position != len(data) and not allow_trailing:
@@ -166,6 +172,8 @@ class Message(Struct):
         """As decode(), from `offset` on; also the position after the message."""
         if type(data) is not bytes:
             data = flat(data)
+        if len(data) > LONG_BYTES:
+            return cls._decode_long(data, offset, version)
         decoder = cls._decoders.get((version, version >= cls.FLEXIBLE_FROM))
         if decoder is None:
             from pykafka2.protocol.decoding import decoder_of
@@ -173,6 +181,19 @@ class Message(Struct):
             decoder = decoder_of(cls, cls.checked_version(version), cls.is_flexible(version))
         try:
             return decoder(data, offset, len(data))
+        except DECODE_ERRORS as error:
+            from pykafka2.protocol.field_errors import corrupt_data
+
+            raise corrupt_data(cls.NAME, version, error) from error
+
+    @classmethod
+    def _decode_long(cls, data: Buffer, offset: int, version: int) -> tuple[Self, int]:
+        """Before an array is made, what it will take is weighed: the other side says how many elements."""
+        from pykafka2.protocol.decoding import weighing_decoder_of
+
+        decoder = weighing_decoder_of(cls, cls.checked_version(version), cls.is_flexible(version))
+        try:
+            return decoder(data, offset, len(data), Budget())
         except DECODE_ERRORS as error:
             from pykafka2.protocol.field_errors import corrupt_data
 

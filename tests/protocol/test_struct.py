@@ -6,11 +6,13 @@ import copy
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from pykafka2.errors import CorruptData, SerializationError, UnsupportedVersion
 from pykafka2.protocol.declared import resolved_fields, smallest_size
+from pykafka2.protocol.messages.api_versions import ApiVersionsResponse
 from pykafka2.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -19,14 +21,16 @@ from pykafka2.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from pykafka2.protocol.messages.headers import RequestHeader
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from pykafka2.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest, TxnOffsetCommitRequest
 from pykafka2.protocol.messages.users import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from pykafka2.protocol.primitives import uvarint
 from pykafka2.protocol.registry import all_messages
-from pykafka2.protocol.struct import Struct
+from pykafka2.protocol.struct import Message, Struct
 
 
 def fetch(*topics: FetchTopic) -> FetchRequest:
@@ -292,6 +296,20 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     assert encoded.endswith(b"\0")
     tagged = encoded[:-1] + bytes.fromhex("02  05 03 616263  8101 00")
     assert MetadataRequest.decode(tagged, 9) == request
+
+
+@pytest.mark.parametrize("cls", [RequestHeader, ApiVersionsResponse], ids=["unknown", "known"])
+def test_no_more_tagged_fields_are_skipped_than_anybody_has(cls: type[Message]) -> None:
+    """A frame of half a megabyte, before authentication, has room for a quarter of a million."""
+    version = 2 if cls is RequestHeader else 3
+    made: Any = RequestHeader(request_api_key=3, request_api_version=3, correlation_id=1, client_id="x")
+    whole = (made if cls is RequestHeader else ApiVersionsResponse(api_keys=[])).encode(version)
+    count = 1_001
+    frame = whole[:-1] + uvarint(count) + b"\x63\0" * count
+    with pytest.raises(CorruptData, match="1001 tagged fields are announced, more than 1000"):
+        cls.decode(frame, version)
+    frame = whole[:-1] + uvarint(count - 1) + b"\x63\0" * (count - 1)
+    assert cls.decode(frame, version) == cls.decode(whole, version)
 
 
 def test_a_tagged_field_must_fill_its_size() -> None:

@@ -22,6 +22,8 @@ COMPACT_BYTES = 1 << 20
 # So much is read at once, and more only for a frame that needs it: what has been read is kept, whole requests
 # included, until its turn comes.
 READ_BYTES = 64 << 10
+# Nor for any where longer frames than this are refused, as of clients that have not authenticated.
+SMALL_FRAMES_BYTES = 1 << 20
 
 
 class FrameBuffer:
@@ -52,7 +54,7 @@ class FrameBuffer:
         """How much to read next.  Never more than the limit: a length beyond it is refused before."""
         buffer, start = self._buffer, self._start
         held = len(buffer) - start
-        if held < LENGTH_BYTES:
+        if held < LENGTH_BYTES or self._max_bytes <= SMALL_FRAMES_BYTES:
             return READ_BYTES
         size = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
         return max(READ_BYTES, LENGTH_BYTES + size - held)

@@ -12,7 +12,7 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.broker.handlers.registry import APIS, load
-from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.connection import READ_BYTES, Connection, FrameBuffer
 from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError, Disconnected
@@ -615,3 +615,15 @@ def test_the_mode_may_be_said_by_name(pipelined: bool) -> None:
     assert KafkaCluster(pipelined=pipelined, config={"channel.mode": mode}).config.get("channel.mode") == mode
     with pytest.raises(ConfigurationError, match="say one"):
         KafkaCluster(pipelined=not pipelined, config={"channel.mode": mode})
+
+
+def test_what_is_not_known_yet_is_read_in_small_pieces() -> None:
+    """Sockets, TLS above all, keep room for what is read at once: not half a megabyte of one who has not
+    authenticated; of others a long frame is read whole.
+    """
+    for limit, wanted in ((512 << 10, READ_BYTES), (100 << 20, 4 + (400 << 10) - 5)):
+        frames = FrameBuffer(limit)
+        assert frames.wanted_bytes == READ_BYTES
+        frames.feed(struct.pack(">i", 400 << 10) + b"x")
+        assert frames.next_frame() is None
+        assert frames.wanted_bytes == wanted
