@@ -102,7 +102,10 @@ def killed(spark_kafka: ClusterApi, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session", autouse=True)
 def _begin_to_kill(request: pytest.FixtureRequest) -> None:
-    """Before the first test, if any wants it: starting Spark takes long."""
+    """Before the first test, if any wants it: starting Spark takes long.  Of several processes the one that
+    comes to the test does it then."""
+    if hasattr(request.config, "workerinput"):
+        return
     if any("killed" in getattr(item, "fixturenames", ()) for item in request.session.items):
         request.getfixturevalue("killed")
 

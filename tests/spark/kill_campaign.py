@@ -28,6 +28,7 @@ ROWS = 60
 START_TIMEOUT = 600.0
 MOST_STARTS = 8
 """A query that has not come to its end by then is given up."""
+FEW_STARTS = 3
 AT_ONCE = 4
 """So many queries are killed in one start: starting Spark is what takes the time."""
 LOOK_EVERY = 0.05
@@ -100,10 +101,25 @@ class Campaign:
             yield from map(self.outcome, ended)
 
     def begin(self, plans: Iterable[Plan]) -> list[Query]:
-        """One start of Spark, in which each query is killed once; none of them is at its end."""
+        """Kill each query once, in one start of Spark, or where the machine is busy in another one."""
         queries = [self._new(one) for one in plans]
-        self._start(queries)
+        for _ in range(FEW_STARTS):
+            left = [one for one in queries if not one.kills_played]
+            if left:
+                self._start(left)
         return queries
+
+    def end(self, queries: Iterable[Query], play: Callable[[list[dict[str, str]]], None]) -> list[Outcome]:
+        """What became of queries that `play` goes on with, in a session that it has."""
+        queries = list(queries)
+        for _ in range(FEW_STARTS):
+            left = [one for one in queries if not one.is_done]
+            for one in left:
+                one.starts += 1
+                one.failures += one.has_failed
+            if left:
+                play([told(one, self.servers) for one in left])
+        return [self.outcome(one) for one in queries]
 
     def outcome(self, query: Query) -> Outcome:
         """What became of a query that is not started again."""

@@ -5,11 +5,11 @@ Their next start is the session that all tests share, to which they are new.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.kill_campaign import told
 from tests.spark.killed_meanwhile import Killed
 from tests.spark.kills_program import play
 
@@ -23,6 +23,5 @@ def test_killed_queries_lose_and_repeat_nothing(spark: SparkSession, killed: Kil
     queries = killed.queries()
     assert [one.kills_played for one in queries] == [1, 1]
     assert not any(one.is_done for one in queries)
-    play(spark, [told(one, killed.campaign.servers) for one in queries])
-    outcomes = [killed.campaign.outcome(one) for one in queries]
+    outcomes = killed.campaign.end(queries, partial(play, spark))
     assert all(one.is_good for one in outcomes), outcomes
