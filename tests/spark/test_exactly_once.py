@@ -483,6 +483,17 @@ def test_a_task_that_outlives_its_failed_write_leaves_nothing_open(
     assert world.committed() == Counter()
 
 
+def test_ids_of_a_sink_are_told_from_those_of_one_whose_name_begins_alike() -> None:
+    of_ten = names.of_task("p", "q-10", 3, 1, None)
+    assert names.run_of(of_ten, "p", "q-10") == 3
+    assert names.run_of(of_ten, "p", "q-1") is None
+    per_task = names.of_task("p", "q-10", names.PER_TASK_RUN, 1, None)
+    assert names.partition_of(per_task, "p", "q-10") == 1
+    assert names.partition_of(per_task, "p", "q-1") is None
+    assert names.run_of(per_task, "p", "q-10") is None
+    assert names.run_of(names.of_ledger("p", "q-10"), "p", "q-10") is None
+
+
 def test_states_follow_the_table_alone() -> None:
     state = LedgerState("q")
     for phase, follows in FOLLOWS.items():

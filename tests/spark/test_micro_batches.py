@@ -316,6 +316,15 @@ def test_bytes_are_limited_within_a_quarter(kafka_cluster: KafkaCluster, batch_b
         assert size == pytest.approx(200 << 10, rel=0.25)
 
 
+def test_records_that_grow_are_limited_as_well(kafka_cluster: KafkaCluster) -> None:
+    for size in (1000, 3000):
+        send(kafka_cluster, "t", [400], size=size, batch_bytes=16_000)
+    with stream(kafka_cluster, startingOffsets="earliest", maxBytesPerTrigger="1000k") as query:
+        end = query.next(query.begin())[T0]
+    taken = sum(one.size_bytes for one in kafka_cluster.log("t", 0).batches() if one.base_offset < end)
+    assert taken == pytest.approx(1000 << 10, rel=0.25)
+
+
 def test_one_record_larger_than_the_limit_is_still_read(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [2], size=5000)
     with stream(kafka_cluster, startingOffsets="earliest", maxBytesPerTrigger="10") as query:

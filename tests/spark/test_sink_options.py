@@ -79,6 +79,7 @@ def test_schemas_that_are_written(columns: str) -> None:
         ("value string, timestamp string", "'timestamp' is string"),
         ("value string, headers map<string,string>", "'headers' is map<string,string>"),
         ("value string, amount double", "no use for a column 'amount'"),
+        ("value string, VALUE binary", "column 'VALUE' is there twice"),
     ],
 )
 def test_schemas_that_are_refused(columns: str, words: str) -> None:

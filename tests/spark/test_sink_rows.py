@@ -41,6 +41,19 @@ def test_rows_keep_their_order_in_each_topic() -> None:
     }
 
 
+def test_each_topics_rows_have_their_own_times_and_headers() -> None:
+    rows = batch(
+        value=pa.array(["a", "b", "c"]),
+        topic=pa.array(["x", "y", "x"]),
+        timestamp=pa.array([1_000, 2_000, 3_000], pa.int64()),
+        headers=pa.array([[{"key": "h", "value": b"1"}], None, [{"key": "h", "value": b"3"}]], HEADERS),
+    )
+    found = split(rows)
+    assert found["x"]["timestamps_ms"] == [1_000, 3_000]
+    assert found["x"]["headers"] == [[{"key": "h", "value": b"1"}], [{"key": "h", "value": b"3"}]]
+    assert (found["y"]["timestamps_ms"], found["y"]["headers"]) == ([2_000], [None])
+
+
 def test_names_may_be_written_in_capitals_and_what_a_source_has_besides_is_left_out() -> None:
     rows = batch(Value=pa.array(["a"]), offset=pa.array([7]), timestampType=pa.array([0], pa.int32()))
     assert split(rows, "t") == {"t": {"values": ["a"]}}

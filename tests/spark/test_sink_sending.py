@@ -95,6 +95,15 @@ def test_a_topic_that_nobody_makes_is_missed(
     checks.check_before_tasks(options(kafka_cluster), VALUE)
 
 
+def test_one_topic_that_was_found_good_says_nothing_of_another(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "PATIENCE", 0.3)
+    checks.check_before_tasks(options(kafka_cluster), VALUE)
+    with pytest.raises(UnknownTopicOrPartition, match="topic=misspelt"):
+        checks.check_before_tasks(options(kafka_cluster, topic="misspelt"), VALUE)
+
+
 def test_what_was_found_good_is_not_asked_for_with_every_micro_batch(kafka_cluster: KafkaCluster) -> None:
     checks.check_before_tasks(options(kafka_cluster), VALUE)
     asked = len(kafka_cluster.history)

@@ -35,7 +35,8 @@ class Query:
 
     def rows(self, into: str = "rows") -> list[tuple[int, int]]:
         """Partition and offset of each row that was written; read without Spark, which wants all batches."""
-        lines = [line for path in (self._where / into).glob("part-*.json") for line in path.open()]
+        files = (self._where / into).glob("part-*.json")
+        lines = [line for path in files for line in path.read_text().splitlines()]
         return sorted((row["partition"], row["offset"]) for row in map(json.loads, lines))
 
     def logged(self, batch: int) -> dict[str, dict[str, int]]:
