@@ -168,6 +168,21 @@ def test_ctrl_c_ends_a_poll_at_once_and_the_consumer_goes_on(kafka_cluster: Kafk
         assert sorted(read(consumer, 50)) == sorted(values)
 
 
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_a_signal_handler_wakes_a_poll_up(kafka_cluster: KafkaCluster) -> None:
+    with KafkaConsumer("orders", bootstrap_servers=kafka_cluster.bootstrap_servers) as consumer:
+        before_handler = signal.signal(signal.SIGUSR1, lambda number, frame: consumer.wakeup())
+        timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGUSR1))
+        try:
+            timer.start()
+            began_at = time.monotonic()
+            assert consumer.poll(timeout_ms=30_000) == {}
+            assert time.monotonic() - began_at < 5
+        finally:
+            timer.join()
+            signal.signal(signal.SIGUSR1, before_handler)
+
+
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
 def test_a_dropped_consumer_warns_and_ends_its_thread(kafka_cluster: KafkaCluster) -> None:

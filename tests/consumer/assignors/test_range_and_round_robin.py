@@ -22,6 +22,21 @@ def test_a_range_is_consecutive_and_the_first_get_the_larger_ones() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("topics", "partitions", "members", "shares", "by_turns"),
+    [(2, 3, 2, [4, 2], [3, 3]), (4, 5, 3, [8, 8, 4], [7, 7, 6])],
+)
+def test_ranges_of_many_topics_add_up_in_favour_of_the_first(
+    topics: int, partitions: int, members: int, shares: list[int], by_turns: list[int]
+) -> None:
+    """As Java's do (golden.json has others): the guide says so, and the way out."""
+    names = [f"t{number}" for number in range(topics)]
+    group = {f"m{number}": reading(names) for number in range(members)}
+    cluster = a_cluster(dict.fromkeys(names, partitions))
+    for assignor, expected in ((RangeAssignor(), shares), (RoundRobinAssignor(), by_turns)):
+        assert [len(told(assignor.assign(cluster, group))[one]) for one in sorted(group)] == expected
+
+
 def test_more_members_than_partitions_leaves_the_last_without() -> None:
     members = {member: reading(["t"]) for member in ("a", "b", "c")}
     assert told(RangeAssignor().assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"], "c": []}

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.errors import CommitFailed, KafkaError
-from pykafka2.protocol.messages.group import JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
+from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
+from pykafka2.protocol.messages.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
 from pykafka2.testing import Simulation
 from pykafka2.types import TopicPartition
 from tests.consumer.groups.life import Group
@@ -268,5 +274,7 @@ def test_nobody_joins_who_assigns_partitions_itself(simulation: Simulation) -> N
     group.turn(20)
     assert sorted(member.read) == sorted(values)
     member.consumer.close()
-    for request in (JoinGroupRequest, SyncGroupRequest, LeaveGroupRequest):
+    for request in (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest):
         assert group.cluster.history.count(request) == 0
+    commits = group.cluster.history.requests(OffsetCommitRequest)
+    assert {(one.generation_id_or_member_epoch, one.member_id) for one in commits} == {(-1, "")}
