@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2 import KafkaProducer
-from pykafka2.errors import IllegalState, KafkaError
+from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.producer import batch_sizes
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.testing import Simulation
@@ -150,14 +150,34 @@ def test_what_comes_between_two_lines_of_a_send_takes_no_record_away(
         assert len(list(at_every_line(attempt))) > 20
 
 
-def test_a_closed_producer_and_a_childs_have_no_short_way() -> None:
+@pytest.mark.parametrize("error", [ClientClosed, ForkedClientError])
+def test_a_closed_producer_and_a_childs_have_no_short_way(error: type[KafkaError]) -> None:
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
-        producer = simulation.producer(cluster)
+        producer = simulation.producer(cluster, linger_ms=60_000)
         producer.send("orders", b"v")
         assert producer._open_batches
-        producer.close()
+        if error is ClientClosed:
+            producer.close()
+        else:
+            producer._on_fork_in_child(ForkedClientError())
+            producer._tracked.end()  # or the exit of this process would miss the record
+        with pytest.raises(error):
+            producer.send("orders", b"v")
         assert producer._open_batches is None
+
+
+def test_no_record_takes_the_short_way_to_a_batch_that_began_later() -> None:
+    """What its timestamp takes there is more than the short way reckons with."""
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        later_ms = producer._driver.clock.wall_ms() + 60_000
+        kept = [producer.send("orders", b"v", timestamp_ms=later_ms), producer.send("orders", b"v")]
+        assert not producer._open_batches
+        kept.append(producer.send("orders", b"v"))
+        producer.flush(30)
+        assert [delivery.result(0).offset for delivery in kept] == [0, 1, 2]
 
 
 def test_without_a_global_lock_every_record_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
