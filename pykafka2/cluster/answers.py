@@ -16,6 +16,9 @@ from pykafka2.types import Node
 MOST_BROKERS = 10_000
 """Some ten times the largest clusters known."""
 
+MOST_PARTITIONS = 100_000
+"""Of a topic: ten times what Kafka makes by one request."""
+
 HIGHEST_EPOCH = 1_000_000_000
 """A leader epoch counts elections: one a second comes to this in thirty years.  No older epoch is believed
 after a higher one, so one that never comes would be waited for without end.
@@ -39,7 +42,8 @@ def checked_node(node_id: int, host: str, port: int, rack: str | None = None) ->
 def checked_metadata(answer: MetadataResponse) -> list[Node]:
     """The brokers of the answer, whose topics have been looked at as well.
 
-    Raises `CorruptResponse`: more than 10,000 brokers; an id, port or host that cannot be; a topic whose
+    Raises `CorruptResponse`: more than 10,000 brokers; an id, port or host that cannot be; a topic of more
+    than 100,000 partitions, or whose
     partitions are not those from 0 to their number, each once; a leader or an epoch that cannot be.
     """
     if len(answer.brokers) > MOST_BROKERS:
@@ -63,6 +67,11 @@ def believable_nodes(nodes: Sequence[Node]) -> bool:
 
 def _check_topic(topic: MetadataResponseTopic) -> None:
     count = len(topic.partitions)
+    if count > MOST_PARTITIONS:
+        raise CorruptResponse(
+            f"a Metadata answer gives topic {topic.name!r} {count} partitions; at most {MOST_PARTITIONS} are "
+            "believed"
+        )
     indexes = {partition.partition_index for partition in topic.partitions}
     if len(indexes) != count or (count and (min(indexes) != 0 or max(indexes) != count - 1)):
         odd = next((index for index in sorted(indexes) if not 0 <= index < count), None)

@@ -37,6 +37,9 @@ from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import Node
 
+REST = 60.0
+"""Seconds after which nobody needs to know any more that a broker could not be reached."""
+
 CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
 
@@ -140,6 +143,12 @@ class NodeLink:
     @property
     def is_backing_off(self) -> bool:
         return self.state is LinkState.BACKING_OFF
+
+    def is_at_rest(self, now: float) -> bool:
+        """Whether it has no connection, and nobody has wanted one for a while since the last has failed."""
+        if self.state is LinkState.BACKING_OFF:
+            return now >= self.retry_at + REST
+        return self.state is LinkState.IDLE
 
     @property
     def why_not(self) -> str:

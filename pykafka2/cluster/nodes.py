@@ -17,6 +17,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.cluster.link import NodeLink, Purpose
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.errors import (
+    Disconnected,
     IllegalSaslState,
     IllegalState,
     KafkaError,
@@ -39,6 +40,9 @@ HOPELESS_ERRORS = (
     UnsupportedVersion,
 )
 
+MOST_HINTS = 100
+"""Addresses of brokers that the metadata does not list, the newest."""
+
 NodeLinkMaker = Callable[[Node, Purpose], NodeLink]
 
 
@@ -55,6 +59,8 @@ class Nodes:
         self._rebootstrap_until_version = 0
         self._links: dict[tuple[int, Purpose], NodeLink] = {}
         self._hints: dict[int, Node] = {}
+        self._failures_of_gone = 0
+        self._tidied_at_version = 0
         self._bootstrap = tuple(
             Node(-1 - index, host, port) for index, (host, port) in enumerate(options.bootstrap_servers)
         )
@@ -77,7 +83,10 @@ class Nodes:
 
     def hint(self, node: Node) -> None:
         """Remember an address that some answer named, for a broker that the metadata may not list yet."""
+        self._hints.pop(node.id, None)
         self._hints[node.id] = node
+        if len(self._hints) > MOST_HINTS:
+            del self._hints[next(iter(self._hints))]
 
     def least_busy(self, now: float) -> NodeLink | None:
         """The node that any request goes to: connected and least in flight; else the one next connected.
@@ -174,7 +183,7 @@ class Nodes:
     @property
     def failures(self) -> int:
         """Lost connections and failed attempts, of all links for ever."""
-        return sum(link.failures for link in self._links.values())
+        return self._failures_of_gone + sum(link.failures for link in self._links.values())
 
     def refusal(self, now: float) -> KafkaError | None:
         """What TLS or authentication failed by, if no candidate can be reached and one of them did so."""
@@ -192,6 +201,8 @@ class Nodes:
 
     def poll(self, now: float) -> float:
         """Turn every link; the earliest time at which one wants to be turned again."""
+        if self._tidied_at_version != self._metadata.version:
+            self._forget_gone(now)
         wake_at = FOREVER
         for link in tuple(self._links.values()):
             link_wake_at = link.quiet_until
@@ -215,6 +226,20 @@ class Nodes:
     @property
     def _is_rebootstrapping(self) -> bool:
         return self._metadata.version < self._rebootstrap_until_version
+
+    def _forget_gone(self, now: float) -> None:
+        """Let go of links to brokers that nobody names any more, once they have no connection."""
+        self._tidied_at_version = self._metadata.version
+        named = self._metadata.snapshot.nodes
+        gone = [
+            key
+            for key, link in self._links.items()
+            if key[0] >= 0 and key[0] not in named and key[0] not in self._hints and link.is_at_rest(now)
+        ]
+        for key in gone:
+            link = self._links.pop(key)
+            self._failures_of_gone += link.failures
+            link.close(Disconnected(f"{link.name} is not among the brokers any more"), now)
 
     def _add(self, node: Node, purpose: Purpose) -> NodeLink:
         link = self._links[node.id, purpose] = self._make_link(node, purpose)

@@ -37,7 +37,11 @@ from pykafka2.protocol.messages.coordinator import (
     FindCoordinatorResponse,
 )
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
-from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from pykafka2.types import Node
 from tests.cluster.scripted import Answer, Drop, Hold, ScriptedBroker, ScriptedCluster
 
@@ -571,3 +575,44 @@ def test_a_link_makes_only_the_moves_of_its_table(
         with pytest.raises(IllegalTransition):
             link._move_to(target)
         assert link.state is state
+
+
+def named_anew(cluster: ScriptedCluster, count: list[int]) -> None:
+    """Each metadata lists one more broker, where nobody listens, and none of those that it listed before."""
+
+    def told(request: MetadataRequest, broker: ScriptedBroker) -> MetadataResponse:
+        answer = cluster.metadata(request)
+        count[0] += 1
+        answer.brokers.append(MetadataResponseBroker(node_id=1_000 + count[0], host="nowhere", port=9092))
+        return answer
+
+    cluster.on(MetadataRequest, told)
+
+
+def test_brokers_that_nobody_names_any_more_are_forgotten(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    count = [0]
+    named_anew(cluster, count)
+    links = client.nodes._links
+    for _ in range(30):
+        client.driver.call_soon(lambda now: client.metadata.request_update())
+        Sent(client, ToNode(1_000 + count[0]), timeout=0.2)
+        Sent(client, ToNode(0))
+        cluster.runtime.run_for(10.0)
+    assert count[0] > 25
+    assert len([node_id for node_id, _ in links if node_id >= 1_000]) <= 8
+    assert client.nodes.failures > 20, "what failed is counted although its link has gone"
+
+
+def test_few_brokers_are_remembered_that_the_metadata_does_not_list(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    """A coordinator is another broker each time, say."""
+    for number in range(1_000):
+        client.nodes.hint(Node(1_000 + number, "nowhere", 9092))
+    assert [client.nodes.link(node_id, cluster.now) is None for node_id in (1_899, 1_900, 1_999)] == [
+        True,
+        False,
+        False,
+    ]

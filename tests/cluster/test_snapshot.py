@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2.cluster import answers
 from pykafka2.cluster.snapshot import (
     BELIEVED_AFTER,
     ClusterSnapshot,
@@ -12,7 +14,12 @@ from pykafka2.cluster.snapshot import (
     with_leader,
     without_topics,
 )
-from pykafka2.errors import LeaderNotAvailable, TopicAuthorizationFailed, UnknownTopicOrPartition
+from pykafka2.errors import (
+    CorruptResponse,
+    LeaderNotAvailable,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
 from pykafka2.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -212,3 +219,19 @@ def test_an_epoch_never_runs_back_while_the_topic_is_the_same(told: list[tuple[i
             highest = max(highest, epoch)
         else:
             highest = info.leader_epoch  # a broker that does not say epochs is believed
+
+
+def test_more_partitions_than_any_topic_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_PARTITIONS", 3)
+    told = [
+        MetadataResponsePartition(partition_index=number, leader_id=0, replica_nodes=[], isr_nodes=[])
+        for number in range(4)
+    ]
+    for count in (3, 4):
+        topic = MetadataResponseTopic(name="orders", partitions=told[:count])
+        answer = MetadataResponse(brokers=[], topics=[topic])
+        if count == 3:
+            assert answers.checked_metadata(answer) == []
+        else:
+            with pytest.raises(CorruptResponse, match="'orders' 4 partitions; at most 3 are believed"):
+                answers.checked_metadata(answer)
