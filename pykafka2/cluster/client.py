@@ -359,12 +359,14 @@ class ClusterClient:
             raise ClientClosed(f"{self.name} is closed; make a new one")
 
     def _timed_out(self, what: str, timeout: float, last_error: KafkaError | None) -> KafkaError:
-        if isinstance(last_error, BrokerError):
-            return last_error
-        if not self.nodes.has_connection and not isinstance(last_error, RequestTimeout):
+        # A broker that refused, or took a request and kept silent, was reached.
+        is_reached = self.nodes.has_connection or isinstance(last_error, RequestTimeout | BrokerError)
+        if not is_reached:
             return self.nodes.unreachable(f"within {timeout:g} s ")
         reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
-        return KafkaTimeoutError(f"{what} got no good answer within {timeout:g} s{reason}")
+        error = KafkaTimeoutError(f"{what} got no good answer within {timeout:g} s{reason}")
+        error.__cause__ = last_error
+        return error
 
     def topic_failure(self, topic: str, timeout: float, known_before: KafkaError | None = None) -> KafkaError:
         """Why nothing usable is known of the topic after `timeout` seconds, in words.  Any thread."""
