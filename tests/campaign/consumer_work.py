@@ -414,14 +414,13 @@ class Application:
     # ------------------------------------------------------------------ listener
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        # As of now: while this takes its time the membership may end, and others be given the same.
+        life, identity, told_at = self.life, self.life.consumer.group_metadata(), self._world.now
         self._enter("assigned", partitions)
-        life, identity = self.life, self.life.consumer.group_metadata()
         for place in partitions:
             if place in life.held:
                 self._complain("ListenersArePaired", f"{life.name} was given {place} twice")
-            life.held[place] = Holding(
-                place, life.name, identity.member_id, identity.generation_id, self._world.now
-            )
+            life.held[place] = Holding(place, life.name, identity.member_id, identity.generation_id, told_at)
         self._leave()
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:

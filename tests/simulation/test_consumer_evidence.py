@@ -1,7 +1,8 @@
-"""What the promises of groups are held against: who told an offset, and whether it was the coordinator."""
+"""What the promises of groups are held against: who told an offset, and since when a partition is held."""
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import attrs
@@ -18,8 +19,11 @@ from pykafka2.protocol.messages.committed_offsets import (
 from pykafka2.testing import Simulation
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.world import GROUP_ID, World
+from pykafka2.types import TopicPartition
 from tests.campaign.consumer_evidence import Evidence
+from tests.campaign.consumer_lives import AUTOMATIC
 from tests.campaign.consumer_promises import CommitsAreKept
+from tests.campaign.consumer_work import Application, Habits
 
 
 def commit(offset: int) -> OffsetCommitRequest:
@@ -56,3 +60,27 @@ def test_a_former_coordinator_that_has_heard_nothing_tells_old_offsets(simulatio
     evidence.told = [attrs.evolve(told, is_outdated=False) for told in evidence.told]
     with pytest.raises(InvariantViolated, match="was told 3 after orders-0 at 15"):
         CommitsAreKept([], [evidence]).finish(world)
+
+
+class Slow(Random):
+    """Draws what lets a listener take a second."""
+
+    def random(self) -> float:
+        return 0.0
+
+    def choice(self, of: Any) -> Any:
+        return of[-1]
+
+
+def test_a_partition_is_held_from_when_the_listener_was_told(simulation: Simulation) -> None:
+    """However long it takes: by its end the group may have put the member out, and given it to another."""
+    cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+    world = World(simulation, cluster, {"orders": 1})
+    habits = Habits("application-0", ("orders",), None, AUTOMATIC, [{}])
+    application = Application(world, simulation.event(), simulation.event(), "seed", habits)
+    application._random = Slow()
+    told_at = world.now
+    application.on_partitions_assigned([TopicPartition("orders", 0)])
+    assert world.now == told_at + 1.0
+    (held,) = application.life.held.values()
+    assert held.since == told_at
