@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import count
 from types import FrameType
 from typing import Any
 
@@ -28,8 +29,14 @@ from pykafka2.errors import (
     UnknownTopicId,
     UnsupportedVersion,
 )
-from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
+from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import TopicPartition
 from tests.cluster.scripted import Answer, Drop, Hold, ScriptedBroker
@@ -109,6 +116,47 @@ def test_an_error_that_passes_delays_and_nothing_more(cluster: LogCluster, error
         assert len(cluster.brokers[0].requests(FetchRequest)) - fetches < 16, "with back-off"
         cluster.log("orders").error_code = 0
         assert offsets(consumer) == [0, 1, 2]
+
+
+def test_an_epoch_that_the_leader_does_not_know_has_metadata_asked_again(cluster: LogCluster) -> None:
+    """It may be a wrong hint's: only metadata can say so.  For places in the log as for records."""
+    fill(cluster, 1)
+    refused = ListOffsetsPartitionResponse(partition_index=0, error_code=UnknownLeaderEpoch.code or 0)
+    topics = [ListOffsetsTopicResponse(name="orders", partitions=[refused])]
+    cluster.on(ListOffsetsRequest, lambda request, broker: ListOffsetsResponse(topics=topics))
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        for _ in range(2):
+            asked = len(cluster.requests(MetadataRequest))
+            assert offsets(consumer, 1000) == []
+            assert len(cluster.requests(MetadataRequest)) > asked + 1
+            cluster.log("orders").error_code = UnknownLeaderEpoch.code or 0
+            cluster.on(ListOffsetsRequest, cluster.list_offsets)
+        cluster.log("orders").error_code = 0
+        assert offsets(consumer) == [0]
+
+
+def test_a_leader_that_moves_with_every_answer_is_not_followed_as_fast_as_brokers_answer(
+    cluster: LogCluster,
+) -> None:
+    fill(cluster, 1)
+    epochs = count(1)
+
+    def moved(request: FetchRequest, broker: ScriptedBroker) -> Answer:
+        response = cluster.fetch_now(request, broker)
+        for topic in response.responses:
+            for one in topic.partitions:
+                one.error_code = NotLeaderOrFollower.code or 0
+                one.current_leader = LeaderIdAndEpoch(leader_id=1 - broker.id, leader_epoch=next(epochs))
+        return response
+
+    cluster.on(FetchRequest, moved)
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        assert offsets(consumer, 4000) == []
+        assert 5 < len(cluster.requests(FetchRequest)) < 30, "with back-off"
+        cluster.on(FetchRequest, cluster.fetch)
+        assert offsets(consumer, 30_000) == [0]
 
 
 def test_a_fatal_error_is_raised_and_reading_goes_on_when_it_is_gone(cluster: LogCluster) -> None:

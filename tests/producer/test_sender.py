@@ -27,6 +27,7 @@ from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.identity_policy import LAST_EPOCH
 from pykafka2.producer.options import PRODUCER_OPTIONS
+from pykafka2.producer.outcomes import MOVES_AT_ONCE
 from pykafka2.producer.sender import Sender
 from pykafka2.producer.sticky import NodeDelays
 from pykafka2.protocol.messages.produce import (
@@ -307,23 +308,39 @@ def test_what_fails_with_all_others_while_it_is_on_the_wire_says_that_it_may_be_
         assert bench.accumulator.pool.available_bytes == bench.accumulator.pool.total_bytes
 
 
+def moved(leader_id: int, leader_epoch: int) -> ProduceResponse:
+    """An answer that names the new leader (KIP-951)."""
+    hint = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    hinted = PartitionProduceResponse(index=0, base_offset=-1, error_code=6, current_leader=hint)
+    return ProduceResponse(
+        responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[hinted])],
+        node_endpoints=[NodeEndpoint(node_id=leader_id, host="h", port=3)],
+    )
+
+
 def test_a_hint_at_the_new_leader_is_followed_at_once() -> None:
-    # KIP-951.
     bench = Bench()
     delivery = bench.append()
     [send] = bench.produce()
-    hinted = PartitionProduceResponse(
-        index=0, base_offset=-1, error_code=6, current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=6)
-    )
-    response = ProduceResponse(
-        responses=[TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[hinted])],
-        node_endpoints=[NodeEndpoint(node_id=2, host="h", port=3)],
-    )
-    send.on_response(response, bench.now)
+    send.on_response(moved(2, 6), bench.now)
     [again] = bench.produce()
     assert again.to == ToNode(2)
     bench.answer(again)
     assert delivery.result(0).offset == 0
+
+
+def test_a_leader_that_moves_with_every_answer_is_followed_after_a_wait() -> None:
+    bench = Bench()
+    bench.append()
+    for epoch in range(6, 6 + MOVES_AT_ONCE):
+        [send] = bench.produce()
+        send.on_response(moved(epoch, epoch), bench.now)
+    [send] = bench.produce()
+    send.on_response(moved(99, 99), bench.now)
+    assert bench.produce() == []
+    bench.now += 1.5
+    [send] = bench.produce()
+    assert send.to == ToNode(99)
 
 
 def test_a_duplicate_counts_as_written_with_an_unknown_offset() -> None:
