@@ -58,3 +58,8 @@ def test_most_records_of_several_milliseconds_are_written_as_rows(has_keys: bool
 def test_a_null_among_values_or_keys_is_left_to_rows() -> None:
     assert encode_plain([b"v", None], [NOW, NOW], NOW) is None
     assert encode_plain([b"v", b"v"], [NOW, NOW], NOW, [b"k", None]) is None
+
+
+@pytest.mark.parametrize("times", [[NOW, NOW - 1, NOW], [NOW, NOW + 2, NOW + 1]])
+def test_times_that_run_back_are_left_to_rows(times: list[int]) -> None:
+    assert encode_plain([b"v"] * 3, times, NOW) is None
