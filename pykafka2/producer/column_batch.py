@@ -16,8 +16,8 @@ from pykafka2.producer.callbacks import Interrupt
 from pykafka2.producer.fields import Fields, fields_of_rows
 from pykafka2.records.batch import RecordBatch, with_producer
 from pykafka2.records.column_encoder import EncodedRecords
-from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import NO_HEADERS, encode_headers, frame_batch
+from pykafka2.records.tuple_decoder import decode_tuples
 
 
 class ColumnBatch(ProducerBatch):

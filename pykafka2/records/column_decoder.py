@@ -2,7 +2,8 @@
 
 Runs on the application's thread.  Most topics have stretches of records that differ in nothing but the bytes
 of their keys, values and times: lengths are the same.  Such a stretch is recognised by comparing the bytes
-that say so, all records at once, and needs no loop in Python; what is not alike is decoded one by one.
+that say so, all records at once, and needs no loop in Python; what is not alike is decoded one by one
+(row_decoder.py).
 Accepts and refuses exactly what decoder.py does; a property test keeps the two alike.
 """
 
@@ -14,18 +15,11 @@ from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
 from pykafka2.records.columns import Columns
-from pykafka2.records.headers import read_headers
 from pykafka2.records.layouts import FIRST_TRY, Layout, PlannedRun, matching, offset_bytes, plans
-from pykafka2.records.opening import (
-    has_gaps,
-    open_batch,
-    raise_corrupt,
-    raise_leftover,
-    raise_out_of_order,
-)
-from pykafka2.records.runs import Bytes, Field, Rows, UniformRun
-from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw
-from pykafka2.types import LOG_APPEND_TIME, Headers
+from pykafka2.records.opening import has_gaps, open_batch, raise_leftover
+from pykafka2.records.row_decoder import RowDecoder
+from pykafka2.records.runs import UniformRun
+from pykafka2.types import LOG_APPEND_TIME
 
 # Fewer records of one layout than this are not worth the comparing.
 SHORTEST_RUN = 4
@@ -35,8 +29,6 @@ LONG_RUN = 32
 MOST_RUNS = 12
 # At most so many records are decoded one by one before a run is looked for again.
 LONGEST_PATIENCE = 256
-# Times further from the first one than this many bytes hold are decoded one by one.
-MAX_TIME_BYTES = 4
 
 
 def decode_columns(
@@ -119,13 +111,14 @@ class _ColumnDecoder:
             for run in self.planned_runs(known):
                 self._columns.add(run, self._first_offset)
             return
+        rows = self._rows()
         plan: list[PlannedRun] = []
         position, index, count = 0, 0, batch.count
         patience = count if self._has_gaps else 1
         while index < count:
             stop = min(index + patience, count)
             is_alone = stop - index == 1
-            at, layout, position = self._one_by_one(index, stop, position)
+            at, layout, position = rows.decode(index, stop, position)
             index = stop
             patience = min(patience * 2, LONGEST_PATIENCE)
             if layout is not None and index < count:
@@ -149,11 +142,12 @@ class _ColumnDecoder:
         known = self._known_plan()
         if known is not None or self._has_gaps:
             return known
+        rows = self._rows()
         found: list[PlannedRun] = []
         position, index, count = 0, 0, self._batch.count
         while index < count:
             try:
-                at, layout, position = self._one_by_one(index, index + 1, position)
+                at, layout, position = rows.decode(index, index + 1, position)
             except CorruptData:
                 return None
             if layout is None or len(found) == MOST_RUNS:
@@ -171,6 +165,9 @@ class _ColumnDecoder:
             return None
         plans.keep(len(self._buffer), count, found)
         return found
+
+    def _rows(self) -> RowDecoder:
+        return RowDecoder(self._batch, self._buffer, self._columns, self._where, self._first_offset)
 
     def planned_runs(self, plan: Sequence[PlannedRun]) -> Iterator[UniformRun]:
         return (self._run_of(one.index, one.start, one.count, one.layout) for one in plan)
@@ -190,132 +187,6 @@ class _ColumnDecoder:
         ):
             return None
         return plan
-
-    def _one_by_one(self, index: int, stop: int, position: int) -> tuple[int, Layout | None, int]:
-        """Decode the records from `index` up to `stop`.
-
-        Where the last one begins, how it is laid out (if others may be laid out so), and where it ends.
-
-        Hot: 0.45 us a record of 100 bytes; the lines are those of `decoder.decode_tuples`.
-        """
-        batch, buffer = self._batch, self._buffer
-        base_offset, has_create_time, has_gaps = batch.base_offset, self._has_create_time, self._has_gaps
-        base_timestamp = timestamp = self._base_timestamp
-        offsets: list[int] = []
-        timestamps: list[int] = []
-        keys: Bytes = []
-        values: Bytes = []
-        all_headers: dict[int, Headers] = {}
-        add_time, add_key, add_value = timestamps.append, keys.append, values.append
-        last_delta = 0
-        previous = base_offset - 1
-        offset = base_offset + index
-        begin = after_length = after_time = key_at = value_at = size = 0
-        try:
-            for offset in range(base_offset + index, base_offset + stop):
-                begin = position
-                length = buffer[position]
-                if length < 0x80:
-                    position += 1
-                elif (byte := buffer[position + 1]) < 0x80:
-                    length = length & 0x7F | byte << 7
-                    position += 2
-                else:
-                    length, position = read_raw(buffer, position)
-                after_length = position
-
-                delta = buffer[position + 1]
-                if delta < 0x80:
-                    position += 2
-                elif (byte := buffer[position + 2]) < 0x80:
-                    delta = delta & 0x7F | byte << 7
-                    position += 3
-                else:
-                    delta, position = read_raw(buffer, position + 1, MAX_VARLONG_BYTES)
-                if delta != last_delta and has_create_time:
-                    timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1))
-                    last_delta = delta
-                after_time = position
-
-                if has_gaps:
-                    raw_offset, position = read_raw(buffer, position)
-                    if raw_offset & 1:
-                        raise CorruptData("a negative offset delta")
-                    offset = base_offset + (raw_offset >> 1)
-                    if not previous < offset <= batch.last_offset:
-                        raise_out_of_order(offset, previous, batch)
-                    previous = offset
-                    offsets.append(offset)
-                else:
-                    delta = offset - base_offset
-                    position += 1 if delta < 64 else 2 if delta < 8192 else 3
-
-                size = buffer[position]
-                if size == 1:
-                    key = None
-                    position += 1
-                    key_at = position
-                else:
-                    if size < 0x80:
-                        position += 1
-                    elif (byte := buffer[position + 1]) < 0x80:
-                        size = size & 0x7F | byte << 7
-                        position += 2
-                    else:
-                        size, position = read_raw(buffer, position)
-                    if size & 1:
-                        raise CorruptData("a key of negative length")
-                    key_at = position
-                    key = buffer[position : position + (size >> 1)]
-                    position += size >> 1
-
-                size = buffer[position]
-                if size == 1:
-                    value = None
-                    position += 1
-                    value_at = position
-                else:
-                    if size < 0x80:
-                        position += 1
-                    elif (byte := buffer[position + 1]) < 0x80:
-                        size = size & 0x7F | byte << 7
-                        position += 2
-                    else:
-                        size, position = read_raw(buffer, position)
-                    if size & 1:
-                        raise CorruptData("a value of negative length")
-                    value_at = position
-                    value = buffer[position : position + (size >> 1)]
-                    position += size >> 1
-
-                if buffer[position]:
-                    headers: Headers = []
-                    position = read_headers(buffer, position, headers)
-                    size = -1
-                else:
-                    headers = []
-                    position += 1
-                if (position - after_length) << 1 != length:
-                    raise CorruptData("its fields do not end where its length says")
-                if headers:
-                    all_headers[len(values)] = headers
-                add_time(timestamp)
-                add_key(key)
-                add_value(value)
-        except (IndexError, CorruptData) as error:
-            raise_corrupt(batch, offset, self._where, error)
-        finally:
-            count = len(values)
-            found = offsets[:count] if has_gaps else range(base_offset + index, base_offset + index + count)
-            self._columns.add(
-                Rows(found, timestamps[:count], keys[:count], values, all_headers), self._first_offset
-            )
-        time = Field(after_length + 1 - begin, after_time - after_length - 1)
-        if has_gaps or size < 0 or time.size > MAX_TIME_BYTES:
-            return begin, None, position
-        key_field = Field(key_at - begin, -1 if key is None else len(key))
-        value_field = Field(value_at - begin, -1 if value is None else len(value))
-        return begin, Layout(position - begin, time, key_field, value_field), position
 
     def _uniform(self, index: int, at: int, layout: Layout, position: int) -> UniformRun | None:
         """The records from `index` on that are laid out like the one at `at`, if they are some."""

@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.records.decoder import RecordTuple
 from pykafka2.records.runs import Bytes, Rows, Run
+from pykafka2.records.tuple_decoder import RecordTuple
 from pykafka2.types import CREATE_TIME, Headers
 
 if TYPE_CHECKING:

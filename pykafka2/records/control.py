@@ -11,8 +11,8 @@ import attrs
 
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import NO_LEADER_EPOCH, RecordBatch
-from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
+from pykafka2.records.tuple_decoder import decode_tuples
 
 ABORT = 0
 COMMIT = 1

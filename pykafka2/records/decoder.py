@@ -1,13 +1,14 @@
 """Records out of a batch of format 2, one after the other, on the thread that asks for them.
 
-poll() runs these on the application's thread; the broker and tests use the tuples.  Whatever a peer sends,
-the outcome is records or CorruptData: nothing is allocated by a number that the bytes cannot hold.
+poll() runs these on the application's thread; tuple_decoder.py has the same without the objects.  Whatever
+a peer sends, the outcome is records or CorruptData: nothing is allocated by a number that the bytes cannot
+hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import dropwhile, repeat
+from itertools import dropwhile
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CorruptData
@@ -22,9 +23,6 @@ from pykafka2.records.opening import (
 )
 from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw
 from pykafka2.types import LOG_APPEND_TIME, ConsumerRecord, Headers
-
-RecordTuple = tuple[int, int, "bytes | None", "bytes | None", Headers]
-"""Offset, timestamp, key, value, headers: a record without the names of where it came from."""
 
 # With so many different headers in a batch, those of its other records are not looked for among them.
 MOST_HEADERS_KEPT = 16
@@ -78,7 +76,7 @@ def _records(
 
     Varints of one and two bytes are read in line: they hold any length below 8192.  Offsets of a batch
     without gaps are counted, not read.  Records of one millisecond share its number.  The lines are those
-    of `decode_tuples`; a property test keeps the two alike.
+    of `tuple_decoder.decode_tuples`; a property test keeps the two alike.
     """
     if buffer is None:
         buffer = open_batch(batch, f"{topic}-{partition}", check_crcs, max_output_bytes)
@@ -205,111 +203,3 @@ def _records(
         raise_corrupt(batch, offset, f"{topic}-{partition}", error)
     if position != end:
         raise_leftover(batch, end - position, f"{topic}-{partition}")
-
-
-def decode_tuples(
-    batch: RecordBatch,
-    where: str = "records",
-    check_crcs: bool = True,
-    max_output_bytes: int = MAX_OUTPUT_BYTES,
-    read_offsets: bool = True,
-) -> Iterator[RecordTuple]:
-    """The batch's records as plain tuples; lazy, and raises, as `decode_records` does.
-
-    where names topic and partition in errors.  read_offsets takes every offset from its record, even where
-    the header says that there are no gaps; the broker, which verifies just that, needs it, a reader does not.
-    Without it, offsets that are not ascending within the batch's range are CorruptData.
-
-    Hot: 0.6 us a record of 100 bytes, in the broker, which looks into every batch that it appends.
-    """
-    buffer = open_batch(batch, where, check_crcs, max_output_bytes)
-    base_offset, count = batch.base_offset, batch.count
-    has_create_time = batch.timestamp_type != LOG_APPEND_TIME
-    base_timestamp = timestamp = batch.base_timestamp if has_create_time else batch.max_timestamp
-    last_delta = 0
-    offset_sizes = repeat(0) if read_offsets else sizes_of_offsets(batch)
-    position, end = 0, len(buffer)
-    offset, previous = base_offset, base_offset - 1
-    try:
-        for offset, size in zip(range(base_offset, base_offset + count), offset_sizes, strict=False):
-            length = buffer[position]
-            if length < 0x80:
-                position += 1
-            elif (byte := buffer[position + 1]) < 0x80:
-                length = length & 0x7F | byte << 7
-                position += 2
-            else:
-                length, position = read_raw(buffer, position)
-            start = position
-
-            # One byte of attributes, which have no meaning yet, and the timestamp.
-            delta = buffer[position + 1]
-            if delta < 0x80:
-                position += 2
-            elif (byte := buffer[position + 2]) < 0x80:
-                delta = delta & 0x7F | byte << 7
-                position += 3
-            else:
-                delta, position = read_raw(buffer, position + 1, MAX_VARLONG_BYTES)
-            if delta != last_delta and has_create_time:
-                timestamp = base_timestamp + ((delta >> 1) ^ -(delta & 1))
-                last_delta = delta
-
-            if size:
-                position += size
-            else:
-                raw_offset, position = read_raw(buffer, position)
-                if raw_offset & 1:
-                    raise CorruptData("a negative offset delta")
-                offset = base_offset + (raw_offset >> 1)
-                if not (read_offsets or previous < offset <= batch.last_offset):
-                    raise_out_of_order(offset, previous, batch)
-                previous = offset
-
-            size = buffer[position]
-            if size == 1:
-                key = None
-                position += 1
-            else:
-                if size < 0x80:
-                    position += 1
-                elif (byte := buffer[position + 1]) < 0x80:
-                    size = size & 0x7F | byte << 7
-                    position += 2
-                else:
-                    size, position = read_raw(buffer, position)
-                if size & 1:
-                    raise CorruptData("a key of negative length")
-                key = buffer[position : position + (size >> 1)]
-                position += size >> 1
-
-            size = buffer[position]
-            if size == 1:
-                value = None
-                position += 1
-            else:
-                if size < 0x80:
-                    position += 1
-                elif (byte := buffer[position + 1]) < 0x80:
-                    size = size & 0x7F | byte << 7
-                    position += 2
-                else:
-                    size, position = read_raw(buffer, position)
-                if size & 1:
-                    raise CorruptData("a value of negative length")
-                value = buffer[position : position + (size >> 1)]
-                position += size >> 1
-
-            headers: Headers = []
-            if buffer[position]:
-                position = read_headers(buffer, position, headers)
-            else:
-                position += 1
-            # Everything was read within the buffer, or an IndexError was raised; an odd length is negative.
-            if (position - start) << 1 != length:
-                raise CorruptData("its fields do not end where its length says")
-            yield offset, timestamp, key, value, headers
-    except (IndexError, CorruptData) as error:
-        raise_corrupt(batch, offset, where, error)
-    if position != end:
-        raise_leftover(batch, end - position, where)

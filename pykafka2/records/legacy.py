@@ -25,8 +25,8 @@ from pykafka2.records.batch import (
 )
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import RecordTuple, decode_tuples
 from pykafka2.records.run_decoder import decode_records
+from pykafka2.records.tuple_decoder import RecordTuple, decode_tuples
 from pykafka2.types import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, ConsumerRecord
 
 HEADER = struct.Struct(">qiIbb")  # offset, length, CRC, magic, attributes
@@ -171,7 +171,7 @@ def decode_any_tuples(
     check_crcs: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> Iterator[RecordTuple]:
-    """As `decoder.decode_tuples`, for a batch of any format."""
+    """As `tuple_decoder.decode_tuples`, for a batch of any format."""
     if isinstance(batch, RecordBatch):
         return decode_tuples(batch, where, check_crcs, max_output_bytes, read_offsets=False)
     return decode_legacy_tuples(batch, where, check_crcs, max_output_bytes)

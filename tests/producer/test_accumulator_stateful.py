@@ -16,7 +16,7 @@ from pykafka2.producer.fields import rows_of
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.records.batch import batches
-from pykafka2.records.decoder import decode_tuples
+from pykafka2.records.tuple_decoder import decode_tuples
 from tests.gate import examples
 from tests.producer.rows import a_row
 

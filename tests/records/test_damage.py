@@ -16,9 +16,10 @@ from pykafka2.errors import CorruptData, CorruptMessage, UnsupportedCompressionT
 from pykafka2.records.batch import CRC_START, batches, crc32c
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import decode_records, decode_tuples
+from pykafka2.records.decoder import decode_records
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records, decode_any_tuples
+from pykafka2.records.tuple_decoder import decode_tuples
 from pykafka2.records.varint import varint
 from pykafka2.types import ConsumerRecord
 

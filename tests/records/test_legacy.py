@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pykafka2.compression import codec as find_codec
 from pykafka2.errors import CorruptData, CorruptMessage
-from pykafka2.records.decoder import RecordTuple
 from pykafka2.records.legacy import LegacyBatch, any_batches, decode_any_records, decode_any_tuples
+from pykafka2.records.tuple_decoder import RecordTuple
 
 from .peers import LEGACY_BUILDER
 from .strategies import NOW, Input, build

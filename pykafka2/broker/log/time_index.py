@@ -22,7 +22,7 @@ NOTHING = OffsetAtTime(-1, -1, -1)
 
 def first_at(log: PartitionLog, timestamp: int) -> OffsetAtTime:
     """The first record whose timestamp is not below `timestamp` (milliseconds)."""
-    from pykafka2.records.decoder import decode_tuples
+    from pykafka2.records.tuple_decoder import decode_tuples
 
     for batch in _batches_from(log, timestamp):
         for offset, at, _, _, _ in decode_tuples(batch, str(log), check_crcs=False):

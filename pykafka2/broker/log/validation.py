@@ -213,7 +213,7 @@ def walk_records(batch: RecordBatch, rules: BatchRules, now_ms: int) -> int:
 
     The largest timestamp, whatever the header says.
     """
-    from pykafka2.records.decoder import decode_tuples
+    from pykafka2.records.tuple_decoder import decode_tuples
 
     wrong: list[RecordError] = []
     error: type[RecordsRejected] = InvalidRecords
