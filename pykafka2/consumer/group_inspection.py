@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pykafka2.consumer.group_options import CLASSIC, CONSUMER
 from pykafka2.consumer.group_parts import GroupParts
 from pykafka2.consumer.kip848.words import state_in_words
 from pykafka2.consumer.member_states import MemberState
 from pykafka2.consumer.membership import Membership
-from pykafka2.consumer.options import CLASSIC, CONSUMER
 from pykafka2.consumer.subscription import Hold, Mode, Subscription
 
 

@@ -16,6 +16,7 @@ from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.committed import CommittedOffsets, Resume
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.group_identity import GroupStanding
+from pykafka2.consumer.group_options import CONSUMER
 from pykafka2.consumer.group_task import GroupProtocol, GroupTask
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.interceptors import Interceptors
@@ -23,7 +24,7 @@ from pykafka2.consumer.kip848.membership import ConsumerMembership
 from pykafka2.consumer.kip848.reconciliation import Reconciliation
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.offered_assignors import OfferedAssignors
-from pykafka2.consumer.options import CONSUMER, ConsumerOptions
+from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll_clock import PollClock
 from pykafka2.consumer.rebalance import Rebalance
 from pykafka2.consumer.subscription import Subscription

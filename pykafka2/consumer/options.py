@@ -13,6 +13,7 @@ import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.consumer.bad_records import RAISE, read_policy
+from pykafka2.consumer.group_options import CLASSIC, CONSUMER, check_protocol, refuse_without_group
 from pykafka2.consumer.interceptors import read_interceptors
 from pykafka2.consumer.reset_policy import LATEST
 from pykafka2.consumer.reset_policy import read_policy as read_reset_policy
@@ -30,23 +31,6 @@ from pykafka2.option_fields import (
 )
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord
-
-CLASSIC = "classic"
-CONSUMER = "consumer"
-GROUPS_ONLY = (
-    "enable_auto_commit",
-    "enable_auto_offset_store",
-    "group_instance_id",
-    "partition_assignment_strategy",
-    "session_timeout",
-    "heartbeat_interval",
-    "max_poll_interval",
-    "group_protocol",
-    "group_remote_assignor",
-)
-"""Options that mean nothing without a group_id."""
-_HARMLESS = {"enable_auto_commit": False, "enable_auto_offset_store": True, "group_protocol": CLASSIC}
-"""What such an option may say without a group all the same."""
 
 
 def _read_name(value: Any) -> str:
@@ -239,7 +223,7 @@ class ConsumerOptions(ClientOptions):
         options = super().from_given(given)
         if options.group_id == "":
             raise ConfigurationError("group_id='': a group has a name of at least one character")
-        _check_protocol(options.group_protocol, given)
+        check_protocol(options.group_protocol, given, _public_name)
         if options.heartbeat_interval >= options.session_timeout:
             raise ConfigurationError(
                 f"heartbeat_interval_ms={options.heartbeat_interval * 1000:g} must be less than "
@@ -247,47 +231,14 @@ class ConsumerOptions(ClientOptions):
                 "raise the other"
             )
         if options.group_id is None:
-            _refuse_without_group(given)
+            refuse_without_group(given, _public_name)
             return attrs.evolve(options, enable_auto_commit=False)
         return options
 
 
-OF_CLASSIC_GROUPS = {
-    "partition_assignment_strategy": "the coordinator assigns; name its assignor with group_remote_assignor",
-    "session_timeout": "the brokers say so (group.consumer.session.timeout.ms, or the group's own "
-    "consumer.session.timeout.ms)",
-    "heartbeat_interval": "the brokers say so (group.consumer.heartbeat.interval.ms, or the group's own "
-    "consumer.heartbeat.interval.ms)",
-}
-"""Options that the protocol of KIP-848 has no use for, and what decides instead."""
-
-
-def _check_protocol(protocol: str, given: Mapping[str, Any]) -> None:
-    fields = attrs.fields_dict(ConsumerOptions)
-    if protocol == CLASSIC:
-        if given.get("group_remote_assignor") is not None:
-            raise ConfigurationError(
-                f"group_remote_assignor={given['group_remote_assignor']!r} is for group_protocol='consumer'; "
-                "classic groups choose with partition_assignment_strategy"
-            )
-        return
-    for name, instead in OF_CLASSIC_GROUPS.items():
-        if name in given:
-            raise ConfigurationError(
-                f"{fields[name].metadata[OPTION].name} is for group_protocol='classic'; with 'consumer' "
-                f"{instead}, so leave it out"
-            )
-
-
-def _refuse_without_group(given: Mapping[str, Any]) -> None:
-    for name in GROUPS_ONLY:
-        if name in given and given[name] != _HARMLESS.get(name):
-            option = attrs.fields_dict(ConsumerOptions)[name].metadata[OPTION]
-            # Durations have become seconds; nothing else is a float.
-            shown = f"{given[name] * 1000:g}" if isinstance(given[name], float) else repr(given[name])
-            raise ConfigurationError(
-                f"{option.name}={shown} is for members of a group: give a group_id with it, or leave it out"
-            )
+def _public_name(field: str) -> str:
+    name: str = attrs.fields_dict(ConsumerOptions)[field].metadata[OPTION].name
+    return name
 
 
 CONSUMER_OPTIONS = OptionTable(

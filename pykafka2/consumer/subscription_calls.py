@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.arguments import checked_partitions, checked_topic
+from pykafka2.consumer.group_options import CONSUMER
 from pykafka2.consumer.listeners import Told, listeners_of
-from pykafka2.consumer.options import CONSUMER
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.subscription import Mode
 from pykafka2.consumer.topic_pattern import topic_pattern
