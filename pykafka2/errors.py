@@ -207,6 +207,15 @@ class TlsInterrupted(TlsError):
     retriable = True
 
 
+class TlsNotSpoken(TlsError):
+    """The port speaks Kafka's protocol without TLS; see security_protocol."""
+
+
+class TlsClientCertificateRefused(TlsError):
+    """The broker wants a client certificate and was shown none, or does not accept the one that it was shown;
+    see ssl_certfile."""
+
+
 class TlsCertificateRejected(TlsError):
     """The broker's certificate was not signed by a trusted authority, has expired or was revoked; see
     ssl_cafile."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
+from pykafka2.cluster.port_doubts import PortDoubts
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import Send
 from pykafka2.driver.runtime import Outcome
@@ -114,6 +115,8 @@ class NodeLink:
         self._attempt = 0
         self._resolve_deadline = FOREVER
         self._is_wanted = False
+        # Brokers name ports that are theirs; the addresses of the bootstrap are what a user wrote.
+        self._doubts = PortDoubts(has_sasl=sasl is not None) if node.id < 0 else None
         random = driver.entropy.random
         self._backoff = Backoff(options.reconnect_backoff, options.reconnect_backoff_max, random)
         self._setup_timeout = Backoff(
@@ -299,6 +302,7 @@ class NodeLink:
         self._move_to(LinkState.OPENING)
         endpoint = self._endpoints.pop(0)
         options = self._options
+        probe = None if self._doubts is None else self._doubts.probe
         connection = self.connection = Connection(
             self.name,
             now,
@@ -312,6 +316,7 @@ class NodeLink:
             ),
             on_ready=self._on_ready,
             on_closed=self._on_closed,
+            shake_hands=None if probe is None else probe.script(self.name),
             event_sink=self._driver.event_sink,
         )
         try:
@@ -319,7 +324,7 @@ class NodeLink:
                 endpoint,
                 connection,
                 options=SocketOptions(options.send_buffer_bytes, options.receive_buffer_bytes),
-                tls=self._tls,
+                tls=None if probe is not None and probe.is_without_tls else self._tls,
                 server_name=endpoint.name or self.node.host,
             )
         except KafkaError as error:
@@ -349,9 +354,14 @@ class NodeLink:
 
     def _on_closed(self, error: KafkaError, now: float) -> None:
         """The connection has ended by itself; what was in flight has been failed."""
-        self.connection = None
+        connection, self.connection = self.connection, None
         if self.state is LinkState.CLOSED:
             return
+        if self._doubts is not None:
+            was_unanswered = None
+            if self.state is LinkState.READY and connection is not None:
+                was_unanswered = connection.has_ended_unanswered
+            error = self._doubts.heard(error, was_unanswered=was_unanswered)
         if self.state is LinkState.OPENING and self._endpoints and error.retriable:
             self.last_error = error
             self._open(now)
@@ -364,7 +374,9 @@ class NodeLink:
                 self._log.warning("%s: %s; the connection was closed", self.name, error)
         else:
             # Said once for each time out of reach: what follows is the same, several times a second.
-            self._log.log(logging.DEBUG if self.has_failed else logging.WARNING, "%s: %s", self.name, error)
+            is_verdict = self._doubts is not None and self._doubts.is_news(error)
+            is_news = is_verdict or not self.has_failed
+            self._log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", self.name, error)
             self.has_failed = True
             self._setup_timeout.attempts += 1
         self._move_to(LinkState.BACKING_OFF)

@@ -146,6 +146,8 @@ class Connection:
         self.api_versions: ApiVersions | None = None
         self.last_used = now
         self.throttled_until = now
+        self.has_ended_unanswered = False
+        """True once it has ended after the handshake and before any answer."""
         self._options = options
         self._on_ready = on_ready
         self._on_closed = on_closed
@@ -156,6 +158,8 @@ class Connection:
         self._setup_deadline = now + options.setup_timeout
         self._reauthenticate_at = FOREVER
         self._in_flight = InFlightWindow()
+        self._first_id = -1
+        """Of the first request after the handshake."""
         self._unwritten: list[Unwritten] = []
 
     # ------------------------------------------------------------------ what the owner asks
@@ -382,6 +386,7 @@ class Connection:
             self._set_up.close()
             self._set_up = None
         waiting = self._in_flight.take_all()
+        self.has_ended_unanswered = bool(waiting) and waiting[0].correlation_id == self._first_id
         unwritten, self._unwritten = self._unwritten, []
         for_others = _for_others(self.broker, error)
         told = [partial(self._answer_failure, one, for_others, now) for one in waiting]
@@ -419,6 +424,7 @@ class Connection:
         wait = lifetime * REAUTHENTICATE_AT if is_first else max(lifetime * REAUTHENTICATE_AT, RENEWALS_APART)
         self._reauthenticate_at = now + wait if lifetime > 0 else FOREVER
         if is_first:
+            self._first_id = self._in_flight.next_id
             self._on_ready(now)
 
     def _authenticate_again(self, now: float) -> None:

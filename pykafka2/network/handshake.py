@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import (
+    IllegalSaslState,
     KafkaError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
@@ -29,6 +30,10 @@ SOFTWARE_NAME = "pykafka2"
 SOFTWARE_VERSION = "0.1.0"
 MOST_OFFERED = 200
 """Characters of the names of mechanisms that an error shows."""
+NO_SASL_HERE = (
+    " This port asks nobody to authenticate: use the broker's port with SASL, or set "
+    "security_protocol=PLAINTEXT (SSL with TLS)."
+)
 
 
 @attrs.define(frozen=True)
@@ -89,7 +94,9 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
     version = versions.choose(SaslHandshakeRequest, min_version=1)
     offer = yield from call(SaslHandshakeRequest(mechanism=sasl.name), version)
     if offer.error_code not in (0, UnsupportedSaslMechanism.code):
-        words = f"{broker} refused to begin sasl_mechanism={sasl.name}: {error_of(offer.error_code)}"
+        error = error_of(offer.error_code)
+        advice = NO_SASL_HERE if isinstance(error, IllegalSaslState) else ""
+        words = f"{broker} refused to begin sasl_mechanism={sasl.name}: {error}{advice}"
         raise error_of(offer.error_code, words)
     if offer.error_code:
         offered = shown(", ".join(offer.mechanisms), MOST_OFFERED) or "none"
@@ -111,7 +118,8 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
             else:
                 response = yield from call(SaslAuthenticateRequest(auth_bytes=step), version)
                 if response.error_code:
-                    why = f"the broker refused the credentials: {response.error_message or 'no reason given'}"
+                    reason = response.error_message or "no reason given"
+                    why = f"the broker refused the credentials: {reason}; {sasl.to_check}"
                     raise error_of(response.error_code, why)
                 lifetime_ms = response.session_lifetime_ms
                 answer = bytes(response.auth_bytes)

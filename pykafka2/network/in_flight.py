@@ -80,6 +80,11 @@ class InFlightWindow:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def next_id(self) -> int:
+        """What `take_id` will give."""
+        return self._next_id
+
     def take_id(self) -> int:
         """A correlation id; they count on from 0 and start again after the largest int32."""
         taken = self._next_id

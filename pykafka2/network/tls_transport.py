@@ -14,6 +14,7 @@ from pykafka2.errors import (
     Disconnected,
     KafkaError,
     TlsCertificateRejected,
+    TlsClientCertificateRefused,
     TlsError,
     TlsHostNameMismatch,
     TlsInterrupted,
@@ -142,7 +143,7 @@ class TlsTransport:
             except self._error as error:
                 if self._is_ended or isinstance(error, self._eof_error):
                     return total
-                raise TlsError(self._words_for(error)) from error
+                raise self._kind_of(error)(self._words_for(error)) from error
             else:
                 self._is_close_notified = not count
                 total += count
@@ -163,7 +164,7 @@ class TlsTransport:
             try:
                 self._encrypted = self._tls.write(chunk)
             except self._error as error:
-                raise TlsError(f"{self.peer}: broken TLS stream: {_reason(error)}") from error
+                raise self._kind_of(error)(self._words_for(error)) from error
         return taken
 
     def close(self, *, reset: bool = False) -> None:
@@ -197,7 +198,7 @@ class TlsTransport:
             if self._server_side and self._is_plaintext:
                 self._ciphertext = ALERT_FOR_PLAINTEXT
             self._send_alert()
-            raise _kind_of(error)(self._words_for(error)) from error
+            raise self._kind_of(error)(self._words_for(error)) from error
         return True
 
     def _receive_ciphertext(self, wanted: int) -> bool:
@@ -255,6 +256,15 @@ class TlsTransport:
             "certificate, set ssl_certfile and ssl_keyfile"
         )
 
+    def _kind_of(self, error: Exception) -> type[TlsError]:
+        """Which of our errors an error of `ssl` is; only one about a certificate has a `verify_code`."""
+        code = getattr(error, "verify_code", None)
+        if code is not None:
+            return TlsHostNameMismatch if code in HOST_NAME_CODES else TlsCertificateRejected
+        reason = _reason(error)
+        is_about_ours = "ALERT" in reason and any(mark in reason for mark, _ in CERTIFICATE_ALERTS)
+        return TlsClientCertificateRefused if is_about_ours and not self._server_side else TlsError
+
     def _words_for(self, error: Exception) -> str:
         reason = _reason(error)
         if self._is_plaintext:
@@ -264,7 +274,8 @@ class TlsTransport:
                 f"{self.peer} does not speak TLS (it answered {self._first_bytes!r}); "
                 "set security_protocol=PLAINTEXT or use the broker's TLS port"
             )
-        advice = next((words for mark, words in _ADVICE if mark in reason), "")
+        advices = _ADVICE if self._server_side else CERTIFICATE_ALERTS + _ADVICE
+        advice = next((words for mark, words in advices if mark in reason), "")
         what = "broken TLS stream" if self._is_agreed else "TLS handshake failed"
         return f"{self.peer}: {what}: {reason}{'; ' if advice else ''}{advice}"
 
@@ -286,21 +297,28 @@ _ADVICE = (
     ("ALERT_PROTOCOL_VERSION", "the two sides share no TLS version (pykafka2 speaks 1.2 and later)"),
     ("unsupported protocol", "it speaks no TLS version from 1.2 on"),
     ("HANDSHAKE_FAILURE", "the two sides share no cipher, or it wants a client certificate (ssl_certfile)"),
-    ("CERTIFICATE_REQUIRED", "it wants a client certificate; set ssl_certfile and ssl_keyfile"),
-    ("UNKNOWN_CA", "the other side does not trust this side's certificate authority"),
 )
+
+WANTS_CERTIFICATE = "it wants a client certificate; set ssl_certfile and ssl_keyfile"
+CERTIFICATE_REFUSED = (
+    "it takes no certificate of this authority, or this one has expired or was revoked; check ssl_certfile, "
+    "and what the broker trusts"
+)
+CERTIFICATE_ALERTS = (
+    ("CERTIFICATE_REQUIRED", WANTS_CERTIFICATE),
+    # Java's servers say so of a client that has shown none.
+    ("BAD_CERTIFICATE", f"{WANTS_CERTIFICATE}, or others than these, if they are set"),
+    ("UNKNOWN_CA", CERTIFICATE_REFUSED),
+    ("CERTIFICATE_UNKNOWN", CERTIFICATE_REFUSED),
+    ("CERTIFICATE_EXPIRED", CERTIFICATE_REFUSED),
+    ("CERTIFICATE_REVOKED", CERTIFICATE_REFUSED),
+    ("UNSUPPORTED_CERTIFICATE", CERTIFICATE_REFUSED),
+)
+"""Alerts of the other side about this side's certificate, with what a client is to do."""
 
 
 HOST_NAME_CODES = (62, 64)
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
-
-
-def _kind_of(error: Exception) -> type[TlsError]:
-    """Which of our errors an error of `ssl` is; only one about a certificate has a `verify_code`."""
-    code = getattr(error, "verify_code", None)
-    if code is None:
-        return TlsError
-    return TlsHostNameMismatch if code in HOST_NAME_CODES else TlsCertificateRejected
 
 
 def _reason(error: Exception) -> str:

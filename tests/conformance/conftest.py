@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from . import secured_clusters
 from .bridge import Bridge
 from .brokers import Cluster
 from .maven import CURRENT, OLDEST, KafkaJars, KafkaUnavailable, jars_or_skip, skip_or_fail
 from .peers import Aiokafka, Confluent, Java, KafkaPython, Ours, Peer
 from .real_kafka import QUICK_GROUPS, RealKafka
+from .secured_clusters import Secured
 
 BridgeOf = Callable[[str], Bridge]
 
@@ -117,6 +119,29 @@ def apache(real_kafka: RealKafka) -> Cluster:
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     """The same test on the bundled broker and on Apache Kafka."""
     chosen: Cluster = request.getfixturevalue(request.param)
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def bundled_secured() -> Iterator[Secured]:
+    with secured_clusters.bundled() as secured:
+        yield secured
+
+
+@pytest.fixture(scope="session")
+def apache_secured(jars: KafkaJars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """One node with all kinds of security, which the nodes that others share have not."""
+    try:
+        with secured_clusters.apache(jars, tmp_path_factory.mktemp("secured")) as secured:
+            yield secured
+    except KafkaUnavailable as problem:
+        skip_or_fail(str(problem))
+
+
+@pytest.fixture(scope="session", params=["bundled", pytest.param("apache", marks=pytest.mark.real_kafka)])
+def secured(request: pytest.FixtureRequest) -> Secured:
+    """The same test on both, set up alike."""
+    chosen: Secured = request.getfixturevalue(f"{request.param}_secured")
     return chosen
 
 

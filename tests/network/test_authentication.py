@@ -35,6 +35,7 @@ class Slow:
     """A mechanism whose one token takes work to make."""
 
     name = "SLOW"
+    to_check = "check the secret"
 
     def exchange(self) -> Exchange:
         yield (yield Offload(lambda: b"token"))
@@ -92,6 +93,7 @@ class Hanging:
     """A mechanism whose work has a limit; it goes on without it if it `can`."""
 
     name = "SLOW"
+    to_check = "check the secret"
 
     def __init__(self, *, can: bool) -> None:
         self.can = can

@@ -36,6 +36,7 @@ class ThreeTokens:
     """A mechanism of three tokens that checks the challenges."""
 
     name = "THREE-TOKENS"
+    to_check = "check the secret"
 
     def exchange(self) -> Exchange:
         for token, expected in ((b"one", b"one?"), (b"two", b"two?"), (b"three", b"fine")):
@@ -119,7 +120,8 @@ def test_refused_credentials_are_an_authentication_error_with_the_brokers_words(
     advance(script, api_versions_response())
     advance(script, SaslHandshakeResponse(mechanisms=["THREE-TOKENS"]))
     with pytest.raises(
-        SaslAuthenticationFailed, match=r"node 1: .*THREE-TOKENS.* refused .*: wrong password"
+        SaslAuthenticationFailed,
+        match=r"node 1: .*THREE-TOKENS.* refused .*: wrong password; check the secret",
     ):
         script.send(SaslAuthenticateResponse(error_code=58, error_message="wrong password", auth_bytes=b""))
 

@@ -16,6 +16,7 @@ from pykafka2.errors import (
     ConfigurationError,
     KafkaError,
     TlsCertificateRejected,
+    TlsClientCertificateRefused,
     TlsError,
     TlsHostNameMismatch,
     TlsInterrupted,
@@ -367,7 +368,7 @@ def test_a_client_certificate_that_is_asked_for(
     near, far = link.establish(client=certificates.client(), server_name="localhost")
     assert isinstance(far.error, TlsError)
     buffer = memoryview(bytearray(10))
-    with pytest.raises(TlsError, match="ssl_certfile"):
+    with pytest.raises(TlsClientCertificateRefused, match="ssl_certfile"):
         until(lambda: near.transport.read_into(buffer) is not None)
 
 

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from pykafka2.network.script import Offload
 
+TO_CHECK = "check sasl_username and sasl_password"
+
 Exchange = Generator[bytes | Offload, Any, None]
 """Ends when the broker has proved itself; raises `SaslAuthenticationFailed` if it has not."""
 
@@ -22,6 +24,11 @@ class SaslMechanism(Protocol):
     @property
     def name(self) -> str:
         """As sasl_mechanism has it."""
+        ...
+
+    @property
+    def to_check(self) -> str:
+        """What a user whom brokers refuse is to check, as the end of a sentence."""
         ...
 
     def exchange(self) -> Exchange:

@@ -28,6 +28,10 @@ class OAuthBearer:
     tokens: TokenCache = attrs.field(repr=False)
     name: str = attrs.field(default="OAUTHBEARER", init=False)
 
+    @property
+    def to_check(self) -> str:
+        return "check the token provider, and the token's lifetime, audience, scope and signature"
+
     def exchange(self) -> Exchange:
         """One token; a broker that refuses it says why, and wants to hear that this was understood."""
         tokens = self.tokens
@@ -40,7 +44,9 @@ class OAuthBearer:
         if answer:
             reason = _reason(answer)
             yield GIVE_UP
-            raise SaslAuthenticationFailed(f"the broker refused the OAUTHBEARER token: {reason}")
+            raise SaslAuthenticationFailed(
+                f"the broker refused the OAUTHBEARER token: {reason}; {self.to_check}"
+            )
 
 
 def first_message(token: Token) -> bytes:

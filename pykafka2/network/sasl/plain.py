@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from pykafka2.network.sasl.mechanism import Exchange
+from pykafka2.network.sasl.mechanism import TO_CHECK, Exchange
 from pykafka2.option_fields import hidden
 
 
@@ -15,6 +15,10 @@ class Plain:
     username: str
     password: str = attrs.field(repr=hidden)
     name: str = attrs.field(default="PLAIN", init=False)
+
+    @property
+    def to_check(self) -> str:
+        return TO_CHECK
 
     def exchange(self) -> Exchange:
         """One token says all; the broker's answer is empty."""

@@ -13,7 +13,7 @@ from functools import partial
 import attrs
 
 from pykafka2.network.sasl import scram_messages as messages
-from pykafka2.network.sasl.mechanism import Exchange
+from pykafka2.network.sasl.mechanism import TO_CHECK, Exchange
 from pykafka2.network.script import Offload
 from pykafka2.option_fields import hidden
 
@@ -33,6 +33,12 @@ class Scram:
     is_delegation_token: bool = False
     _salted: tuple[bytes, int] | None = attrs.field(default=None, init=False, repr=False)
     _keys: messages.Keys | None = attrs.field(default=None, init=False, repr=False)
+
+    @property
+    def to_check(self) -> str:
+        if self.is_delegation_token:
+            return "check that the delegation token has not expired, and its id and HMAC as name and password"
+        return f"{TO_CHECK}, and that the user has credentials for {self.name}"
 
     def exchange(self) -> Exchange:
         """Two tokens each way."""
