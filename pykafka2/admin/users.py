@@ -64,7 +64,9 @@ class UsersAdmin:
             if one.error_code:
                 errors[one.user] = error_of(one.error_code, one.error_message)
             else:
-                found[one.user] = tuple(map(_info, one.credential_infos))
+                # Kafka has them in the order of a hash.
+                told = sorted(one.credential_infos, key=lambda info: info.mechanism)
+                found[one.user] = tuple(map(_info, told))
         outcomes = Outcomes(found, errors) if asked is None else Outcomes.of_all(sorted(asked), found, errors)
         return outcomes.checked("describe_user_scram_credentials", raise_errors)
 

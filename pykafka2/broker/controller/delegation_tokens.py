@@ -5,6 +5,7 @@ Functions over the active controller, each one change of its metadata.  They rai
 
 from __future__ import annotations
 
+import base64
 import hmac
 from collections.abc import Sequence
 
@@ -53,7 +54,7 @@ def create_token(
     lifetime = config.int("delegation.token.max.lifetime.ms")
     if wanted.max_lifetime_ms > 0:
         lifetime = min(lifetime, wanted.max_lifetime_ms)
-    token_id = entropy.token_bytes(16).hex()
+    token_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
     made = hmac_of(key, token_id)
     salts = {name: entropy.token_bytes(SALT_BYTES) for name in KINDS}
     token = DelegationToken(
