@@ -284,6 +284,15 @@ def test_nothing_is_decided_with_little_time_left(world: World, monkeypatch: pyt
     assert world.committed() == Counter()
 
 
+def test_a_minute_is_time_enough_to_decide(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = world.run(**{"kafka.transaction.timeout.ms": "900000"})
+    messages = run.write(0)
+    wall = clock.wall
+    monkeypatch.setattr(clock, "wall", lambda: wall() + 830)
+    run.commit(0, messages)
+    assert world.committed() == all_of(0)
+
+
 def test_what_is_lost_after_the_decision_alone_is_written_again(world: World) -> None:
     run = world.run()
     messages = run.write(0)

@@ -37,6 +37,7 @@ from spark_connector.options.source_options import COLUMNS, source_options
 from spark_connector.source.arrow import arrow_schema
 from spark_connector.source.choice import UnlimitedStreamReader
 from spark_connector.source.filters import Limits
+from spark_connector.source.limited_stream import LimitedStreamReader
 from spark_connector.source.ranges import OffsetRange
 from spark_connector.source.schema import spark_schema
 from tests.spark.kafka_data import send
@@ -239,6 +240,21 @@ def test_conditions_limit_what_is_read(kafka_cluster: KafkaCluster) -> None:
 def test_a_reader_that_was_not_told_to_hears_no_conditions() -> None:
     reader = KafkaDataSource(OPTIONS).reader(spark_schema(COLUMNS[:-1]))
     assert type(reader).pushFilters is DataSourceReader.pushFilters
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1})
+def test_a_first_batch_that_is_played_again_is_followed_by_records(kafka_cluster: KafkaCluster) -> None:
+    """Spark has its end in the checkpoint then, and asks for no beginning before it plans it."""
+    send(kafka_cluster, "t", [3])
+    servers = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers}
+    given = {**OPTIONS, **servers, "startingOffsets": "earliest"}
+    reader = LimitedStreamReader(source_options(given, streaming=True), ("value",))
+    try:
+        first = reader.initialOffset()
+        assert list(reader.partitions(first, first)) == []
+        assert reader.latestOffset(first, reader.getDefaultReadLimit()) == {"t": {"0": 3}}
+    finally:
+        reader.stop()
 
 
 @pytest.mark.parametrize("lenient", [False, True], ids=["fails", "goes on"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from pykafka2 import KafkaProducer
 from pykafka2.errors import KafkaTimeoutError
@@ -67,6 +68,21 @@ def test_the_type_of_timestamps_is_told(kafka_cluster: KafkaCluster) -> None:
     options = source_options({"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": "u"})
     batches = RangeTask(options, ("timestampType",)).read(OffsetRange("u", 0, 0, 3))
     assert pa.Table.from_batches(batches).to_pydict() == {"timestampType": [1, 1, 1]}
+
+
+def test_a_type_of_timestamps_that_changes_is_told_of_each_record(kafka_cluster: KafkaCluster) -> None:
+    send(kafka_cluster, "t", [4])
+    confluent = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    change = ConfigEntry(
+        "message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET
+    )
+    topic = ConfigResource(ConfigResource.Type.TOPIC, "t", incremental_configs=[change])
+    for done in confluent.incremental_alter_configs([topic]).values():
+        done.result(10)
+    send(kafka_cluster, "t", [2])
+    for piece_bytes in (1, 1 << 20):  # each batch by itself, and all of them in one
+        given = {"kafka.max.partition.fetch.bytes": str(piece_bytes)}
+        assert read(kafka_cluster, 0, 6, **given)["timestampType"].to_pylist() == [0, 0, 0, 0, 1, 1]
 
 
 def test_a_range_is_read_and_nothing_else(kafka_cluster: KafkaCluster) -> None:
