@@ -26,12 +26,10 @@ LONGER_OVERHEAD_BYTES = MAX_RECORD_OVERHEAD - SHORT_RECORD_OVERHEAD
 HAS_GIL = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 """Without CPython's global lock, and in another Python, every record is looked at (open_batches.py)."""
 
-STEP_RECORDS = 64
-"""About so many records may join before their overhead is charged, ..."""
-FIRST_STEP_BYTES = 1024
-"""... so many bytes of them as long as their size is not known, ..."""
+STEP_RECORDS = 128
+"""About so many records like those before may join until their overhead is charged, ..."""
 LARGEST_STEP_BYTES = SHORT - 1
-"""... and so many at most, which keeps all lengths in a record short."""
+"""... and so many bytes at most, which keeps all lengths in a record short."""
 
 MANY_RECORDS = 1_000_000
 """From here on each is looked at, as its offset may take four bytes."""
@@ -68,9 +66,9 @@ def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
 
     And how many of these bytes are to be kept for numbers that get longer on the way.
     """
-    step_bytes = used_bytes // count * STEP_RECORDS if count > 1 else FIRST_STEP_BYTES
     may_join = HAS_GIL and count < MANY_RECORDS
-    step_bytes = max(0, min(left_bytes, step_bytes, LARGEST_STEP_BYTES)) if may_join else 0
+    step_bytes = min(left_bytes, used_bytes // count * STEP_RECORDS, LARGEST_STEP_BYTES)
+    step_bytes = max(0, step_bytes) if may_join else 0
     # So many may join at most; from SHORT on each takes a byte more for its offset.
     records = step_bytes // SMALLEST_RECORD_BYTES
     return step_bytes, records if count + records > SHORT else 0
