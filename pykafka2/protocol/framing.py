@@ -143,6 +143,13 @@ def _framed(parts: list[Buffer]) -> list[Buffer]:
     parts[0] = _LENGTH.pack(size)
     if size < MIN_UNCOPIED_BYTES:
         return [b"".join(parts)]
+    sizes = [*map(len, parts)]
+    largest_bytes = max(sizes)
+    if size - largest_bytes < MIN_UNCOPIED_BYTES <= largest_bytes:
+        # One long part among short ones, as in a request with one batch: no step for each of them.
+        at = sizes.index(largest_bytes)
+        framed = [b"".join(parts[:at]), parts[at]]
+        return framed if at + 1 == len(parts) else [*framed, b"".join(parts[at + 1 :])]
     joined: list[Buffer] = []
     small: list[Buffer] = []
     for part in parts:

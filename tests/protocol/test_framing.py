@@ -55,6 +55,19 @@ def test_large_records_are_handed_out_uncopied_and_small_pieces_joined() -> None
     assert decoded == produce(large, small, large, small)
 
 
+@pytest.mark.parametrize("before", [0, 10, MIN_UNCOPIED_BYTES - 200, MIN_UNCOPIED_BYTES])
+@pytest.mark.parametrize("after", [0, 10, MIN_UNCOPIED_BYTES - 200, MIN_UNCOPIED_BYTES])
+@pytest.mark.parametrize("middle", [MIN_UNCOPIED_BYTES - 1, MIN_UNCOPIED_BYTES])
+def test_what_stands_around_a_long_part_keeps_its_place(before: int, middle: int, after: int) -> None:
+    records = (b"b" * before, b"m" * middle, b"a" * after)
+    pieces = encode_request(produce(*records), 12, 1, "c")
+    decoded = decode_request(b"".join(pieces)[4:])[1]
+    assert decoded == produce(*records)
+    long = [one for one in records if len(one) >= MIN_UNCOPIED_BYTES]
+    assert [piece for piece in pieces if any(piece is one for one in records)] == long
+    assert len(pieces) <= 2 * len(long) + 1
+
+
 def test_a_small_request_is_one_buffer() -> None:
     assert len(encode_request(produce(b"a", b"b"), 9, 1, "c")) == 1
 
