@@ -57,7 +57,7 @@ def test_a_callback_of_a_commit_that_blocks_does_so_too(
 def test_waiting_for_records_is_not_the_applications_time(
     simulation: Simulation, new_group: Callable[..., Group]
 ) -> None:
-    group = new_group(simulation, max_poll_interval_ms=5_000)
+    group = new_group(simulation, max_poll_interval_ms=5_000, enable_auto_commit=False)
     member = group.member("a")
     group.settle()
     simulation.run_for(4)
