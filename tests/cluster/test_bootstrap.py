@@ -7,7 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.errors import CorruptResponse, KafkaError, KafkaTimeoutError, NoBrokersAvailable, TlsError
+from pykafka2.errors import (
+    CorruptResponse,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    TlsError,
+    UnsupportedVersion,
+)
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.metadata import (
     MetadataRequest,
@@ -16,7 +23,7 @@ from pykafka2.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests.cluster.scripted import Answer, Raw, ScriptedBroker, ScriptedCluster
+from tests.cluster.scripted import Answer, Hold, Raw, ScriptedBroker, ScriptedCluster
 
 
 @pytest.fixture
@@ -86,6 +93,43 @@ def test_a_request_to_any_node_is_told_the_same_way(cluster: ScriptedCluster, cl
     assert len(cluster.network.connects) >= 3
     del cluster.handlers[ApiVersionsRequest]
     assert client.request(MetadataRequest(topics=[])).brokers
+
+
+BOTH = "broker-0:9092,broker-1:9092"
+
+
+def test_a_peer_without_metadata_is_left_for_the_next_address() -> None:
+    """A controller, say."""
+    for seed in range(4):
+        cluster = ScriptedCluster(brokers=2, topics={"orders": [1]}, seed=seed)
+        del cluster.brokers[0].versions[MetadataRequest.API_KEY]
+        client, started = cluster.client(bootstrap_servers=BOTH), cluster.now
+        assert client.wait_for_topic("orders", 5).is_usable
+        assert cluster.now - started < 1
+        client.close()
+
+
+def test_where_no_peer_offers_metadata_that_is_told_at_once(cluster: ScriptedCluster) -> None:
+    for broker in cluster.brokers:
+        del broker.versions[MetadataRequest.API_KEY]
+    client, started = cluster.client(bootstrap_servers=BOTH), cluster.now
+    with pytest.raises(UnsupportedVersion, match="Metadata"):
+        client.request(MetadataRequest(topics=[]))
+    assert cluster.now - started < 2
+    client.close()
+
+
+def test_addresses_that_were_not_tried_come_before_one_that_takes_its_time_to_fail() -> None:
+    addresses = ",".join(f"broker-{number}:9092" for number in range(4))
+    for seed in range(6):
+        cluster = ScriptedCluster(brokers=4, topics={"orders": [3]}, seed=seed)
+        for broker in cluster.brokers[:3]:
+            broker.handlers[ApiVersionsRequest] = lambda request, broker: Hold()
+        client = cluster.client(bootstrap_servers=addresses)
+        client.wait_for_topic("orders", 60)
+        tried = [str(one) for one in cluster.network.connects]
+        assert len(tried[:4]) == len(set(tried[:4])), tried
+        client.close()
 
 
 # ---------------------------------------------------------------------- metadata that cannot be

@@ -156,6 +156,8 @@ def test_a_request_to_a_dead_node_fails_with_the_attempt_to_connect_and_says_why
     assert "broker-2:9092" in str(sent.error)
     assert "refused" in str(sent.error)
     assert client.router.connection_failed_recently(2)
+    assert client.router.connection_to(2) == f"a connection to node 2 ({sent.error})"
+    assert client.router.connection_to(1) == "a connection to node 1"
 
 
 def test_attempts_to_connect_are_further_and_further_apart(

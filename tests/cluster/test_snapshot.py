@@ -195,7 +195,8 @@ def test_a_hint_at_a_newer_leader_is_taken_and_an_older_one_is_not() -> None:
 
 def test_a_hint_at_a_leader_that_is_none_of_the_brokers_is_not_waited_for_without_end() -> None:
     before = known(topic("orders", partition(0, 1, 5)))
-    misled = with_leader(before, "orders", 0, 7, 2**31 - 1, [Node(7, "h7", 9092)])
+    assert with_leader(before, "orders", 0, 7, 2**31 - 1, [Node(7, "h7", 9092)]) is before, "no such epoch"
+    misled = with_leader(before, "orders", 0, 7, 50, [Node(7, "h7", 9092)])
     after = merge_answer(misled, answer(topic("orders", partition(0, 1, 5))), ())
     info = after.partition("orders", 0)
     assert info is not None

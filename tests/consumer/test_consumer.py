@@ -377,6 +377,17 @@ def test_what_a_broken_off_iteration_left_comes_with_the_next_poll(cluster: LogC
         assert list(consumer.poll_columns(1000)[ORDERS_0].offsets) == [8, 9]
 
 
+def test_a_poll_that_keeps_positions_leaves_what_iteration_has(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, *[b"%d" % number for number in range(5)])
+    with cluster.consumer("orders") as consumer:
+        assert next(consumer).offset == 0
+        for _ in range(2):
+            kept = consumer.poll(max_records=2, update_offsets=False)
+            assert [record.offset for record in kept[ORDERS_0]] == [1, 2]
+        assert consumer.position(ORDERS_0) == 1
+        assert next(consumer).offset == 1
+
+
 def test_columns_are_the_records(cluster: LogCluster) -> None:
     for number in range(6):
         cluster.append("orders", number % 3, b"a%d" % number, b"b%d" % number, timestamp=number)
