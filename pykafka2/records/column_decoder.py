@@ -16,10 +16,9 @@ from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
 from pykafka2.records.columns import Columns
 from pykafka2.records.layouts import FIRST_TRY, Layout, PlannedRun, matching, offset_bytes, plans
-from pykafka2.records.opening import has_gaps, open_batch, raise_leftover
+from pykafka2.records.opening import open_batch, raise_leftover
 from pykafka2.records.row_decoder import RowDecoder
 from pykafka2.records.runs import UniformRun
-from pykafka2.types import LOG_APPEND_TIME
 
 # Fewer records of one layout than this are not worth the comparing.
 SHORTEST_RUN = 4
@@ -81,16 +80,7 @@ def decode_alike(batch: RecordBatch, buffer: bytes, columns: Columns, where: str
 class _ColumnDecoder:
     """One pass over one batch."""
 
-    __slots__ = (
-        "_base_timestamp",
-        "_batch",
-        "_buffer",
-        "_columns",
-        "_first_offset",
-        "_has_create_time",
-        "_has_gaps",
-        "_where",
-    )
+    __slots__ = ("_batch", "_buffer", "_columns", "_first_offset", "_rows", "_where")
 
     def __init__(
         self, batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int
@@ -100,9 +90,7 @@ class _ColumnDecoder:
         self._columns = columns
         self._where = where
         self._first_offset = first_offset
-        self._has_create_time = batch.timestamp_type != LOG_APPEND_TIME
-        self._base_timestamp = batch.base_timestamp if self._has_create_time else batch.max_timestamp
-        self._has_gaps = has_gaps(batch)
+        self._rows = RowDecoder(batch, buffer, columns, where, first_offset)
 
     def run(self) -> None:
         batch, buffer = self._batch, self._buffer
@@ -111,10 +99,10 @@ class _ColumnDecoder:
             for run in self.planned_runs(known):
                 self._columns.add(run, self._first_offset)
             return
-        rows = self._rows()
+        rows = self._rows
         plan: list[PlannedRun] = []
         position, index, count = 0, 0, batch.count
-        patience = count if self._has_gaps else 1
+        patience = count if self._rows.has_gaps else 1
         while index < count:
             stop = min(index + patience, count)
             is_alone = stop - index == 1
@@ -140,9 +128,9 @@ class _ColumnDecoder:
         """The runs that the batch consists of, if it consists of a few; nothing is added to the columns that
         anybody wants."""
         known = self._known_plan()
-        if known is not None or self._has_gaps:
+        if known is not None or self._rows.has_gaps:
             return known
-        rows = self._rows()
+        rows = self._rows
         found: list[PlannedRun] = []
         position, index, count = 0, 0, self._batch.count
         while index < count:
@@ -166,9 +154,6 @@ class _ColumnDecoder:
         plans.keep(len(self._buffer), count, found)
         return found
 
-    def _rows(self) -> RowDecoder:
-        return RowDecoder(self._batch, self._buffer, self._columns, self._where, self._first_offset)
-
     def planned_runs(self, plan: Sequence[PlannedRun]) -> Iterator[UniformRun]:
         return (self._run_of(one.index, one.start, one.count, one.layout) for one in plan)
 
@@ -179,7 +164,7 @@ class _ColumnDecoder:
 
     def _known_plan(self) -> Sequence[PlannedRun] | None:
         """What an earlier batch of as many bytes and records was made of, if this one is so, too."""
-        if self._has_gaps:
+        if self._rows.has_gaps:
             return None
         buffer, plan = self._buffer, plans.find(len(self._buffer), self._batch.count)
         if plan is None or any(
@@ -215,8 +200,8 @@ class _ColumnDecoder:
             start,
             layout.stride,
             range(first, first + count),
-            self._base_timestamp,
-            layout.time if self._has_create_time else None,
+            self._rows.base_timestamp,
+            layout.time if self._rows.has_create_time else None,
             layout.key,
             layout.value,
         )

@@ -24,14 +24,14 @@ class RowDecoder:
     """One batch, whose bytes are checked and decompressed."""
 
     __slots__ = (
-        "_base_timestamp",
         "_batch",
         "_buffer",
         "_columns",
         "_first_offset",
-        "_has_create_time",
-        "_has_gaps",
         "_where",
+        "base_timestamp",
+        "has_create_time",
+        "has_gaps",
     )
 
     def __init__(
@@ -42,9 +42,9 @@ class RowDecoder:
         self._columns = columns
         self._where = where
         self._first_offset = first_offset
-        self._has_create_time = batch.timestamp_type != LOG_APPEND_TIME
-        self._base_timestamp = batch.base_timestamp if self._has_create_time else batch.max_timestamp
-        self._has_gaps = has_gaps(batch)
+        self.has_create_time = batch.timestamp_type != LOG_APPEND_TIME
+        self.base_timestamp = batch.base_timestamp if self.has_create_time else batch.max_timestamp
+        self.has_gaps = has_gaps(batch)
 
     def decode(self, index: int, stop: int, position: int) -> tuple[int, Layout | None, int]:
         """Decode the records from `index` up to `stop`.
@@ -54,8 +54,8 @@ class RowDecoder:
         Hot: 0.45 us a record of 100 bytes.
         """
         batch, buffer = self._batch, self._buffer
-        base_offset, has_create_time, has_gaps = batch.base_offset, self._has_create_time, self._has_gaps
-        base_timestamp = timestamp = self._base_timestamp
+        base_offset, has_create_time, has_gaps = batch.base_offset, self.has_create_time, self.has_gaps
+        base_timestamp = timestamp = self.base_timestamp
         offsets: list[int] = []
         timestamps: list[int] = []
         keys: Bytes = []
