@@ -57,6 +57,33 @@ def poll_all(*members: KafkaConsumer, until: Any, seconds: float = 20) -> list[b
     return found
 
 
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_no_lock_is_held_while_a_listener_runs(kafka_cluster: KafkaCluster) -> None:
+    """But the guard of the single owner: another thread's questions are answered, and its poll refused."""
+    answered: list[str] = []
+
+    def ask() -> None:
+        assert consumer.health()["partitions"].keys() == {f"orders-{number}" for number in range(6)}
+        assert consumer.metrics()["assigned-partitions"] == 6
+        assert consumer.explain()
+        assert consumer._reader._buffer._lock.acquire(blocking=False)
+        consumer._reader._buffer._lock.release()
+        consumer.wakeup()
+        with pytest.raises(ConcurrentUse):
+            consumer.poll()
+        answered.append("all")
+
+    def on_assigned(partitions: object) -> None:
+        other = threading.Thread(target=ask)
+        other.start()
+        other.join(10)
+
+    with KafkaConsumer(group_id="g", bootstrap_servers=kafka_cluster.bootstrap_servers) as consumer:
+        consumer.subscribe(["orders"], on_assigned=on_assigned)
+        poll_all(consumer, until=lambda: consumer.assignment() != set())
+        assert answered == ["all"]
+
+
 @pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
 def test_iterating_over_a_group_reads_everything_once(kafka_cluster: KafkaCluster) -> None:
