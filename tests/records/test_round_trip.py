@@ -154,6 +154,10 @@ def test_records_may_change_their_headers_without_changing_others(headers: list[
     first.headers.append(("a", b"b"))
     second.headers.clear()
     assert third.headers == headers
+    # As a deserializer may, before the next record is decoded.
+    for record in decode_records(only(build([Input(NOW, None, None, headers)] * 3)), "t", 0):
+        assert record.headers == headers
+        record.headers.append(("a", b"b"))
 
 
 def test_headers_that_come_again_after_others_are_their_records() -> None:

@@ -308,6 +308,20 @@ def test_unsubscribing_leaves_and_subscribing_again_joins(simulation: Simulation
     assert len(member.owned) == 3
 
 
+def test_unsubscribing_waits_a_few_seconds_for_brokers_that_are_gone_and_no_longer(
+    simulation: Simulation,
+) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    group.settle()
+    for broker in (0, 1):
+        group.cluster.controls.crash_broker(broker)
+    began = group.now
+    member.consumer.unsubscribe()
+    assert group.now - began <= 5.5
+    assert member.consumer.assignment() == set()
+
+
 def test_another_subscription_is_taken_to_the_group(simulation: Simulation) -> None:
     group = Group(simulation, {"orders": 4, "refunds": 2})
     member = group.member("a")
