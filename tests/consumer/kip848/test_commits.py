@@ -251,6 +251,10 @@ def test_nobody_waits_for_the_last_commit_of_a_topic_that_is_gone(simulation: Si
     group.turn_until(lambda: len(member.read) == 60, 10)
     group.cluster.delete_topic("orders")
     assert group.turn_until(lambda: not member.owned, 20) < 5
+    # Nor does another commit behind it.
+    parts = member.consumer._group
+    assert parts is not None
+    assert group.turn_until(lambda: not parts.commits.count, 30) < 2
 
 
 def test_what_was_read_of_topics_that_are_not_subscribed_to_any_more_is_committed(
