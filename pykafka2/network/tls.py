@@ -192,6 +192,8 @@ def _new_context(server_side: bool, verify: bool, check_hostname: bool) -> ssl.S
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # As in Kafka.  Older versions of OpenSSL let the other side ask for one handshake after another.
+    context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = check_hostname and verify
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
     return context

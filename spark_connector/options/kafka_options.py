@@ -36,7 +36,7 @@ OF_GROUPS = (
     "max.poll.interval.ms",
     "max.poll.records",
 )
-SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key")
+SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key|\.pem$")
 
 
 def for_source(kafka: Mapping[str, str]) -> dict[str, str]:
@@ -53,7 +53,12 @@ def for_sink(kafka: Mapping[str, str]) -> dict[str, str]:
 
 def redacted(kafka: Mapping[str, str]) -> dict[str, str]:
     """For messages and reprs."""
-    return {name: "[hidden]" if SECRET.search(name) else value for name, value in kafka.items()}
+    return {name: "[hidden]" if is_secret(name) else value for name, value in kafka.items()}
+
+
+def is_secret(name: str) -> bool:
+    """Whether nobody may see the value of an option, in whichever spelling of its name."""
+    return SECRET.search(name.lower().replace("_", ".")) is not None
 
 
 def _refuse(kafka: Mapping[str, str], reasons: Mapping[str, str]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import traceback
 
 import pytest
 
 from pykafka2 import TopicPartition
 from pykafka2.consumer.options import CONSUMER_OPTIONS
-from pykafka2.errors import ConfigurationError, UnknownOption
+from pykafka2.errors import ConfigurationError, KafkaError, UnknownOption
+from pykafka2.producer.options import PRODUCER_OPTIONS
 from spark_connector import connections
+from spark_connector.options.kafka_options import redacted
 from spark_connector.options.reading import table_of
 from spark_connector.options.source_options import SourceOptions, source_options
 
@@ -228,3 +231,28 @@ def test_names_of_kafkas_options_may_be_written_with_underscores() -> None:
         read(**{"kafka.enable_auto_commit": "true"})
     with pytest.raises(ConfigurationError, match=r"kafka\.isolation\.level is given twice"):
         read(**{"kafka.isolation_level": "read_committed", "kafka.isolation.level": "read_uncommitted"})
+
+
+CANARY = "canary-in-the-coal-mine"
+SECRETS = sorted(
+    {
+        name
+        for table in (CONSUMER_OPTIONS, PRODUCER_OPTIONS)
+        for option in table.options.values()
+        if option.secret
+        for spelling in (option.name, *option.aliases)
+        for name in (spelling, spelling.replace("_", "."))
+    }
+)
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_every_secret_of_the_clients_is_hidden_here_too(name: str) -> None:
+    """By whichever of its names it was given: in the repr of the options, in errors of others beside it."""
+    given = {f"kafka.{name}": CANARY}
+    assert CANARY not in repr(read(**given))
+    assert CANARY not in repr(redacted({name: CANARY}))
+    for wrong in ({"startingoffsets": "nowhere"}, {"kafka.auto.offset.reset": "latest"}, {"no": "1"}):
+        with pytest.raises(KafkaError) as caught:
+            read(**given, **wrong)
+        assert CANARY not in "".join(traceback.format_exception(caught.value))

@@ -183,7 +183,8 @@ class Rights:
         if (PatternType.LITERAL, WILDCARD) in denied:
             return False
         allowing = [one for one in fitting if one.permission == Permission.ALLOW]
-        return any(_is_wildcard(one) or not _is_dominated(one, denied) for one in allowing)
+        lengths = {len(name) for kind, name in denied if kind == PatternType.PREFIXED}
+        return any(_is_wildcard(one) or not _is_dominated(one, denied, lengths) for one in allowing)
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
         """What may be done to a resource, a bit for each operation (KIP-430)."""
@@ -211,9 +212,11 @@ def _is_wildcard(acl: Acl) -> bool:
     return acl.pattern_type == PatternType.LITERAL and acl.resource_name == WILDCARD
 
 
-def _is_dominated(acl: Acl, denied: set[tuple[int, str]]) -> bool:
-    """Whether what a rule allows is all denied: by the same literal, or by a prefix of it."""
+def _is_dominated(acl: Acl, denied: set[tuple[int, str]], lengths: Iterable[int]) -> bool:
+    """Whether what a rule allows is all denied: by the same literal, or by a prefix of it, which has one of
+    these lengths.
+    """
     name = acl.resource_name
     if acl.pattern_type == PatternType.LITERAL and (PatternType.LITERAL, name) in denied:
         return True
-    return any((PatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))
+    return any((PatternType.PREFIXED, name[:end]) in denied for end in lengths if end <= len(name))

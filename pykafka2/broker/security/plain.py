@@ -42,11 +42,11 @@ def plain(passwords: Passwords) -> Exchange:
     """One exchange: authorization id, user and password, separated by NUL."""
     token = yield b""
     try:
-        parts = bytes(token).decode().split("\0")
+        parts = bytes(token).decode().split("\0", 3)
     except UnicodeDecodeError:
         raise SaslInvalid("the PLAIN message is not UTF-8") from None
     if len(parts) != 3:
-        raise SaslRefused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), 4)}")
+        raise SaslRefused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
     on_behalf_of, user, password = parts
     if not user:
         raise SaslRefused("Authentication failed: username not specified")
