@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -39,11 +39,11 @@ def parsed_listeners(
         name = found["name"]
         if name in listeners:
             raise ConfigurationError(f"--listener {text}: {name} was named before")
-        listeners[name] = Listener(
-            found["protocol"],
-            found["host"].strip("[]") or None,
-            ports_from(f"--listener {text}: port", int(found["port"]), brokers),
-        )
+        ports = ports_from(f"--listener {text}: port", int(found["port"]), brokers)
+        host = found["host"].strip("[]") or None
+        on_this_host = {name: other for name, other in listeners.items() if other.host == host}
+        _check_apart(text, ports, on_this_host)
+        listeners[name] = Listener(found["protocol"], host, ports)
     for text in advertised:
         found = _matched("--advertised-listener", text)
         name = found["name"]
@@ -58,6 +58,17 @@ def parsed_listeners(
             advertised_ports=ports_from(f"--advertised-listener {text}: port", int(found["port"]), brokers),
         )
     return listeners or None
+
+
+def _check_apart(text: str, ports: Sequence[int], others: Mapping[str, Listener]) -> None:
+    """Raises `ConfigurationError` for ports that are another listener's, of another broker perhaps."""
+    for name, other in others.items():
+        taken = other.ports or ()
+        if any(port and port in taken for port in ports):
+            raise ConfigurationError(
+                f"--listener {text}: its ports, {ports[0]} to {ports[-1]}, meet those of {name}, "
+                f"{taken[0]} to {taken[-1]}; say some that lie further apart, or fewer --brokers"
+            )
 
 
 def listener_names(texts: Sequence[str]) -> list[str]:

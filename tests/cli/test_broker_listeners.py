@@ -77,3 +77,15 @@ def test_a_password_is_in_no_error() -> None:
     with pytest.raises(ConfigurationError) as refused:
         parsed_users([":canary"])
     assert "canary" not in str(refused.value)
+
+
+def test_listeners_whose_ports_meet_are_refused_by_name() -> None:
+    """Each broker takes the next port, so that those of two listeners may meet."""
+    texts = ["PLAINTEXT://:9092", "SASL_PLAINTEXT://:9093"]
+    with pytest.raises(
+        ConfigurationError,
+        match=r"SASL_PLAINTEXT://:9093: .*9093 to 9095.* PLAINTEXT, 9092 to 9094.*--bro",
+    ):
+        parsed_listeners(texts, [], 3)
+    assert list(parsed_listeners(texts, [], 1) or ()) == ["PLAINTEXT", "SASL_PLAINTEXT"]
+    assert len(parsed_listeners(["A=SSL://:0", "B=SSL://:0"], [], 3) or ()) == 2
