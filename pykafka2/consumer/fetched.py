@@ -169,7 +169,8 @@ class FetchedData:
             self._restart(position)
         self._at = -1  # until all went well
         topic, partition = self.partition
-        while len(into) < limit:
+        count = len(into)
+        while count < limit:
             if self._records is None:
                 batch = self._next_batch(position)
                 if batch is None:
@@ -177,12 +178,12 @@ class FetchedData:
                 self._records = decode_any_records(
                     batch, topic, partition, position, check_crcs, max_output_bytes
                 )
-            before = len(into)
-            into.extend(islice(self._records, limit - before))
-            if len(into) < limit:
+            into.extend(islice(self._records, limit - count))
+            count = len(into)
+            if count < limit:
                 self._records = None
                 position = max(position, self._batches[self._index - 1].next_offset)
-            elif len(into) > before:
+            else:
                 position = into[-1].offset + 1
         if self._records is None and self._index == len(self._batches):
             position = max(position, self.next_offset)
