@@ -42,7 +42,7 @@ def partitions_created(side: Side) -> None:
     ask("plain", 4, version=0)
     twice = {"name": topic, "count": 9, "assignments": None}
     side.ask("one name twice", "CreatePartitions", 3, timeout_ms=10_000, topics=[twice, twice])
-    side.await_topic_everywhere(topic)
+    side.await_topic_everywhere(topic, partitions=4)
     answer = side.quietly("Metadata", 12, topics=[{"name": topic}])
     side.note("how many", len(answer.topics[0].partitions))
 

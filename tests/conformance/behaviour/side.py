@@ -253,15 +253,15 @@ class Side:
         answer = self.quietly(api, version, broker, replica_id=-1, **fields)
         return [one.error_code for topic in answer.topics for one in topic.partitions]
 
-    def await_topic_everywhere(self, name: str) -> None:
-        """Wait until every broker knows a whole ISR for each partition of a topic not made by `topic`."""
+    def await_topic_everywhere(self, name: str, partitions: int = 1) -> None:
+        """Wait until every broker knows so many partitions at least, each with its whole ISR, of a topic not
+        made by `topic`."""
         deadline = time.monotonic() + TIMEOUT
         for broker in range(3):
             while True:
                 found = self.quietly("Metadata", 12, broker, topics=[{"name": name}]).topics[0]
-                if found.error_code == 0 and all(
-                    len(one.isr_nodes) == len(one.replica_nodes) for one in found.partitions
-                ):
+                whole = [len(one.isr_nodes) == len(one.replica_nodes) for one in found.partitions]
+                if found.error_code == 0 and len(whole) >= partitions and all(whole):
                     break
                 assert time.monotonic() < deadline, f"{name} is not everywhere"
                 time.sleep(0.02)
