@@ -37,11 +37,13 @@ def errors_count_as_success(world: World, patch: pytest.MonkeyPatch) -> None:
     """Too few replicas in sync is taken for written."""
     attempt_failed = Outcomes.attempt_failed
 
-    def believe(self: Outcomes, batch: Any, sent_as: Any, error: Any, now: float, **how: Any) -> None:
+    def believe(
+        self: Outcomes, batch: Any, sent_as: Any, error: Any, now: float, *answer: Any, **how: Any
+    ) -> None:
         if isinstance(error, NotEnoughReplicas | RequestTimedOut):
             self.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
         else:
-            attempt_failed(self, batch, sent_as, error, now, **how)
+            attempt_failed(self, batch, sent_as, error, now, *answer, **how)
 
     patch.setattr(Outcomes, "attempt_failed", believe)
 
@@ -245,7 +247,9 @@ def moved_leaders_end_a_batch(world: World, patch: pytest.MonkeyPatch) -> None:
     """NOT_LEADER_OR_FOLLOWER is taken for "not written", and a new batch takes the numbers over."""
     attempt_failed = Outcomes.attempt_failed
 
-    def give_up(self: Outcomes, batch: Any, sent_as: Any, error: Any, now: float, **how: Any) -> None:
+    def give_up(
+        self: Outcomes, batch: Any, sent_as: Any, error: Any, now: float, *answer: Any, **how: Any
+    ) -> None:
         if isinstance(error, NotLeaderOrFollower) and not batch.is_done:
             if self._sequences is not None:
                 run = self._sequences._run(batch)
@@ -254,6 +258,6 @@ def moved_leaders_end_a_batch(world: World, patch: pytest.MonkeyPatch) -> None:
             self._accumulator.fail(batch, DeliveryTimeout("it was never sent"))
             self._accumulator.release(batch)
         else:
-            attempt_failed(self, batch, sent_as, error, now, **how)
+            attempt_failed(self, batch, sent_as, error, now, *answer, **how)
 
     patch.setattr(Outcomes, "attempt_failed", give_up)

@@ -77,7 +77,7 @@ def test_a_full_disk_refuses_and_nothing_is_lost_by_it() -> None:
             data_mutants.purgatory_loses_a_completion,
             {"AnswersAreTrue", "liveness"},
             EVERYDAY,
-            14,
+            25,
             marks=pytest.mark.gate,
         ),
         (data_mutants.a_failed_append_is_remembered, {"LogsKnowThemselves", "liveness"}, ("disk full",), 0),
