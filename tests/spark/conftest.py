@@ -28,7 +28,13 @@ __all__ = ["spark_kafka"]  # the fixture that users have
 
 NEED_LIMITS = ["test_readers.py"]
 """Files that need pyspark 4.2 or newer, though no session."""
-NEED_AVAILABLE_NOW = ["test_elsewhere.py", "test_pipeline.py", "test_stream_source.py", "test_whole_way.py"]
+NEED_AVAILABLE_NOW = [
+    "test_elsewhere.py",
+    "test_on_apache.py",
+    "test_pipeline.py",
+    "test_stream_source.py",
+    "test_whole_way.py",
+]
 """Files whose queries end by Trigger.AvailableNow, which sources in Python have since 4.2; before, Spark ends
 after one micro-batch.  test_plain_stream.py is for all."""
 NEED_PYSPARK = [
