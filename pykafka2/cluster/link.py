@@ -30,6 +30,7 @@ from pykafka2.errors import (
 from pykafka2.logs import ClientLogger
 from pykafka2.network.connection import Connection, ConnectionOptions
 from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.probing import VERDICTS
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Lane, Offload
 from pykafka2.network.setting_up import OnWorkDone
@@ -295,6 +296,8 @@ class NodeLink:
             self._fail(error, now)
             return
         self._endpoints = list(outcome.value)
+        if self._doubts is not None:
+            self._doubts.resolved(self._endpoints)
         self._open(now)
 
     def _open(self, now: float) -> None:
@@ -302,7 +305,7 @@ class NodeLink:
         self._move_to(LinkState.OPENING)
         endpoint = self._endpoints.pop(0)
         options = self._options
-        probe = None if self._doubts is None else self._doubts.probe
+        probe = None if self._doubts is None else self._doubts.begin(endpoint)
         connection = self.connection = Connection(
             self.name,
             now,
@@ -362,7 +365,8 @@ class NodeLink:
             if self.state is LinkState.READY and connection is not None:
                 was_unanswered = connection.has_ended_unanswered
             error = self._doubts.heard(error, was_unanswered=was_unanswered)
-        if self.state is LinkState.OPENING and self._endpoints and error.retriable:
+        may_differ_elsewhere = error.retriable or isinstance(error, VERDICTS)
+        if self.state is LinkState.OPENING and self._endpoints and may_differ_elsewhere:
             self.last_error = error
             self._open(now)
         else:

@@ -1,4 +1,5 @@
-"""Whether a bootstrap address is the kind of port that it is taken for, by how connections to it end.
+"""Whether the addresses of a bootstrap name are the kind of port that they are taken for, by how connections
+to them end.
 
 Owned by its link (link.py), on the driver's thread; what is asked to find out is network/probing.py's.  An
 end without a word may be a broker that is just restarted, and is tried again; a port of another kind is said
@@ -7,11 +8,12 @@ at once, for only another configuration helps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import attrs
 
 from pykafka2.errors import Disconnected, KafkaError, TlsInterrupted
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.handshake import Agreement
 from pykafka2.network.probing import VERDICTS, ask_for_mechanisms, ask_without_tls
 from pykafka2.network.script import Script
@@ -32,32 +34,59 @@ class Probe:
 
 
 class PortDoubts:
-    """The doubts about one address.  `probe`, if there is one, is what its next connection asks."""
+    """The doubts about one name: each address has its own, as behind another there may be what serves."""
 
     def __init__(self, *, has_sasl: bool) -> None:
-        self.probe: Probe | None = None
         self._has_sasl = has_sasl
+        self._probes: dict[Endpoint, Probe] = {}
+        """What is asked next of each address that is in doubt."""
+        self._at: Endpoint | None = None
+        """Where the connection of now, or the last one, goes; and what it asks, if it is a probe:"""
+        self._asked: Probe | None = None
+        self._verdict: KafkaError | None = None
+        """What was found out since the name was resolved, until an address serves."""
         self._unanswered_ends = 0
         self._has_told = False
 
+    def resolved(self, endpoints: Iterable[Endpoint]) -> None:
+        """The name has these addresses now, which are tried in turn."""
+        self._probes = {at: self._probes[at] for at in endpoints if at in self._probes}
+        self._verdict = None
+
+    def begin(self, endpoint: Endpoint) -> Probe | None:
+        """A connection to this address begins: what it is to ask, if that one is in doubt."""
+        self._at, self._asked = endpoint, self._probes.get(endpoint)
+        return self._asked
+
     def heard(self, error: KafkaError, *, was_unanswered: bool | None) -> KafkaError:
-        """A connection has ended by `error`; the error to go on with.
+        """The connection has ended by `error`; the error to go on with.
 
         `was_unanswered`: after the handshake, whether it ended before any answer; None before that.
         """
-        probe, self.probe = self.probe, None
-        if probe is not None:
+        asked, self._asked = self._asked, None
+        if asked is not None:
             if isinstance(error, VERDICTS):
-                self.probe = probe  # it is told again, for as long as it is so
+                self._verdict = error  # it is asked again, for as long as it is so
                 return error
-            return probe.because  # whatever else a probe met says nothing of the port
-        if isinstance(error, TlsInterrupted):
-            self.probe = Probe(error, ask_without_tls, is_without_tls=True)
-        elif was_unanswered is not None and not self._has_sasl:
+            self._doubt(None)
+            error = asked.because  # whatever else a probe met says nothing of the port
+        elif isinstance(error, TlsInterrupted):
+            self._doubt(Probe(error, ask_without_tls, is_without_tls=True))
+        elif was_unanswered is not None:
+            self._verdict = None
             self._unanswered_ends = self._unanswered_ends + 1 if was_unanswered else 0
-            if self._unanswered_ends >= SUSPICIOUS_ENDS and type(error) is Disconnected:
-                self.probe = Probe(error, ask_for_mechanisms)
-        return error
+            is_suspicious = self._unanswered_ends >= SUSPICIOUS_ENDS and type(error) is Disconnected
+            if is_suspicious and not self._has_sasl:
+                self._doubt(Probe(error, ask_for_mechanisms))
+        # That another address cannot be reached matters less.
+        return error if self._verdict is None else self._verdict
+
+    def _doubt(self, probe: Probe | None) -> None:
+        """What the next connection to the address of now is to ask."""
+        if self._at is not None:
+            self._probes.pop(self._at, None)
+            if probe is not None:
+                self._probes[self._at] = probe
 
     def is_news(self, error: KafkaError) -> bool:
         """Whether it is the first verdict, which is worth a line in the log whatever was said before."""

@@ -8,13 +8,19 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaProducer, errors
+from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.port_doubts import PortDoubts
 from pykafka2.errors import Disconnected, IllegalSaslState, TlsInterrupted, TlsNotSpoken
+from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.probing import ask_for_mechanisms, ask_without_tls
-from pykafka2.protocol.messages.sasl import SaslHandshakeResponse
+from pykafka2.network.transport import SocketOptions
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.cluster.scripted import BOOTSTRAP, Drop, Network, ScriptedBroker, ScriptedCluster, Transport
 from tests.network.wire import api_versions_response
 
+HERE, THERE = Endpoint("10.0.0.1", 9092), Endpoint("10.0.0.2", 9092)
 LOST, HUNG_UP = Disconnected("closed"), TlsInterrupted("hung up")
 
 
@@ -45,29 +51,56 @@ def test_a_port_with_sasl_names_its_mechanisms_and_any_other_says_that_it_has_no
 
 def test_what_a_probe_met_otherwise_is_not_told() -> None:
     doubts = PortDoubts(has_sasl=False)
+    assert doubts.begin(HERE) is None
     assert doubts.heard(HUNG_UP, was_unanswered=None) is HUNG_UP
-    assert doubts.probe is not None
-    assert doubts.probe.is_without_tls
     verdict = TlsNotSpoken("plaintext")
     for _ in range(2):
+        doubts.resolved([HERE])
+        probe = doubts.begin(HERE)
+        assert probe is not None
+        assert probe.is_without_tls
         assert doubts.heard(verdict, was_unanswered=None) is verdict
-        assert doubts.probe is not None
+    doubts.resolved([HERE])
+    doubts.begin(HERE)
     assert doubts.heard(errors.CorruptResponse("HTTP"), was_unanswered=None) is HUNG_UP
-    assert doubts.probe is None
+    assert doubts.begin(HERE) is None
+
+
+def test_an_address_is_doubted_for_itself_alone() -> None:
+    doubts = PortDoubts(has_sasl=False)
+    doubts.begin(HERE)
+    doubts.heard(HUNG_UP, was_unanswered=None)
+    assert doubts.begin(THERE) is None
+    assert doubts.begin(HERE) is not None
+    doubts.resolved([THERE])
+    assert doubts.begin(HERE) is None, "one that the name has no more is forgotten"
+
+
+def test_a_verdict_about_one_address_is_told_unless_another_serves() -> None:
+    doubts, verdict = PortDoubts(has_sasl=False), TlsNotSpoken("plaintext")
+    doubts.begin(HERE)
+    doubts.heard(HUNG_UP, was_unanswered=None)
+    doubts.begin(HERE)
+    assert doubts.heard(verdict, was_unanswered=None) is verdict
+    doubts.begin(THERE)
+    assert doubts.heard(LOST, was_unanswered=None) is verdict
+    doubts.begin(THERE)
+    assert doubts.heard(LOST, was_unanswered=False) is LOST
 
 
 def test_restarts_are_not_doubted() -> None:
     doubts = PortDoubts(has_sasl=False)
     for was_unanswered in (True, False, True, None, False):
+        assert doubts.begin(HERE) is None
         assert doubts.heard(LOST, was_unanswered=was_unanswered) is LOST
-        assert doubts.probe is None
-    doubts.heard(LOST, was_unanswered=True)
-    doubts.heard(LOST, was_unanswered=True)
-    assert doubts.probe is not None
+    for _ in range(2):
+        assert doubts.begin(HERE) is None
+        doubts.heard(LOST, was_unanswered=True)
+    assert doubts.begin(HERE) is not None
     who_authenticates = PortDoubts(has_sasl=True)
     for _ in range(3):
+        assert who_authenticates.begin(HERE) is None
         who_authenticates.heard(LOST, was_unanswered=True)
-    assert who_authenticates.probe is None
 
 
 def test_who_does_not_authenticate_is_told_so_within_a_second(
@@ -100,3 +133,73 @@ def test_tls_to_a_plaintext_port_is_told_so_at_once() -> None:
         ):
             producer.send("t", b"x")
         assert {type(request).__name__ for request in cluster.history.requests()} == {"ApiVersionsRequest"}
+
+
+class Addresses(Network):
+    """A name with several addresses in this order, and what listens at each."""
+
+    def __init__(self, kinds: dict[str, str], broker: ScriptedBroker) -> None:
+        super().__init__()
+        self.kinds = kinds
+        self.broker = broker
+
+    def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
+        is_bootstrap = f"{host}:{port}" == BOOTSTRAP
+        return [Endpoint(address, port) for address in self.kinds] if is_bootstrap else [Endpoint(host, port)]
+
+    def connect(
+        self,
+        endpoint: Endpoint,
+        *,
+        options: SocketOptions,
+        tls: object = None,
+        server_name: str | None = None,
+    ) -> Transport:
+        kind = self.kinds.get(endpoint.host, "TLS")
+        if kind == "nothing":
+            return Transport(self, None, str(endpoint))
+        hangs_up = {"plaintext": tls is not None, "TLS": tls is None}.get(kind, True)
+        return (HangsUp if hangs_up else Transport)(self, self.broker, str(endpoint))
+
+
+class HangsUp(Transport):
+    """A connection to a port of the other kind."""
+
+    def establish(self) -> bool:
+        raise TlsInterrupted(f"{self.peer} hung up")
+
+
+def connecting_to(kinds: dict[str, str], **options: Any) -> tuple[ScriptedCluster, ClusterClient]:
+    cluster = ScriptedCluster(topics={"t": [0]})
+    cluster.runtime.network = Addresses(kinds, cluster.brokers[0])
+    return cluster, cluster.client(**options)
+
+
+@pytest.mark.parametrize("kind", ["plaintext", "hangs up"])
+def test_one_address_that_hangs_up_keeps_nobody_from_the_others_of_its_name(kind: str) -> None:
+    _, client = connecting_to({"first": kind, "second": "TLS"}, security_protocol="SSL")
+    for _ in range(3):
+        assert client.wait_for_metadata(client.metadata.version, 1)
+        client.nodes.rebootstrap()
+    client.close()
+
+
+@pytest.mark.parametrize("kinds", [("nothing", "plaintext"), ("plaintext", "nothing"), ("plaintext",) * 2])
+def test_a_plaintext_port_is_told_so_whichever_address_of_its_name_it_has(kinds: tuple[str, str]) -> None:
+    cluster, client = connecting_to({"first": kinds[0], "second": kinds[1]}, security_protocol="SSL")
+    for _ in range(2):
+        with pytest.raises(TlsNotSpoken):
+            client.wait_for_topic("t", 5)
+    assert cluster.now - 1000 < 2
+    client.close()
+
+
+@pytest.mark.parametrize("kinds", [("nothing", "plaintext"), ("plaintext", "nothing")])
+def test_who_does_not_authenticate_is_told_so_whichever_address_it_is(kinds: tuple[str, str]) -> None:
+    cluster, client = connecting_to({"first": kinds[0], "second": kinds[1]})
+    cluster.on(MetadataRequest, lambda request, broker: Drop())
+    offer = SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])
+    cluster.on(SaslHandshakeRequest, lambda request, broker: offer)
+    with pytest.raises(IllegalSaslState, match="by PLAIN"):
+        client.wait_for_topic("t", 5)
+    client.close()
