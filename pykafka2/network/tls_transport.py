@@ -213,7 +213,7 @@ class TlsTransport:
             self._incoming.write_eof()
             return True
         if not self._first_bytes:
-            self._first_bytes = bytes(received[:5])
+            self._first_bytes = bytes(received[: min(count, 5)])
         self._incoming.write(received[:count])
         if count == self._read_bytes < LARGE_READ_BYTES:
             self._read_bytes = 2 * count

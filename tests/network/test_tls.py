@@ -268,6 +268,20 @@ def test_tls_to_a_plaintext_port_that_answers_nonsense_is_named(
     assert "security_protocol=PLAINTEXT" in str(near.error)
 
 
+def test_a_short_answer_is_shown_without_what_others_have_received(
+    certificates: Certificates, make_link: Callable[..., Link]
+) -> None:
+    """What TLS is handed passes through a buffer that all streams of a thread share."""
+    make_link(server=certificates.server()).establish(client=certificates.client(), server_name="localhost")
+    near, far = make_link().connect(client=certificates.client())
+    far.establish()
+    far.transport.write([b"no"])
+    until(lambda: near.establish() or near.transport._first_bytes)  # type: ignore[attr-defined]
+    far.transport.write([b"thing but text"])
+    until(near.establish)
+    assert "(it answered b'no')" in str(near.error)
+
+
 @pytest.mark.parametrize("reset", [True, False])
 def test_tls_to_a_plaintext_port_that_hangs_up_is_named_and_may_be_tried_again(
     certificates: Certificates, make_link: Callable[..., Link], reset: bool
