@@ -192,7 +192,7 @@ def _topic_in_error(old: TopicSnapshot | None, name: str, error_code: int) -> To
     unknown_answers = old.unknown_answers + 1 if error_code == UnknownTopicOrPartition.code else 0
     if unknown_answers >= BELIEVED_AFTER:
         return TopicSnapshot(name, error_code=error_code, unknown_answers=unknown_answers)
-    return attrs.evolve(old, error_code=error_code, unknown_answers=unknown_answers)
+    return attrs.evolve(old, error_code=error_code, unknown_answers=unknown_answers, fewer_answers=0)
 
 
 def _merge_partition(

@@ -174,6 +174,17 @@ def test_fewer_partitions_than_are_known_are_doubted_at_first_and_then_believed(
     assert set(anew.topics["orders"].partitions) == {0}, "another topic has its own"
 
 
+def test_a_topic_that_may_not_be_seen_any_more_is_not_in_doubt() -> None:
+    """Or it would be asked for without end."""
+    snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 0)))
+    snapshot = merge_answer(snapshot, answer(topic("orders", partition(0, 1, 5))), ())
+    assert snapshot.topics["orders"].is_in_doubt
+    refused = answer(topic("orders", error_code=TopicAuthorizationFailed.code))
+    snapshot = merge_answer(snapshot, refused, ())
+    assert not snapshot.topics["orders"].is_in_doubt
+    assert set(snapshot.topics["orders"].partitions) == {0, 1}
+
+
 def test_a_topics_error_names_it() -> None:
     snapshot = known(topic("orders", error_code=TopicAuthorizationFailed.code))
     error = snapshot.topics["orders"].error
