@@ -65,7 +65,9 @@ class TokenCache:
         self._turn = threading.Lock()
         """Held by who calls the source; another takes its place when that call is given up."""
         self._given_up: set[threading.Lock] = set()
+        self._calls = 0
         self._token: Token | None = None
+        self._token_of_call = 0
         self._refresh_at = 0.0
 
     def current(self) -> Token:
@@ -80,7 +82,7 @@ class TokenCache:
             return self.give_up(turn)
         try:
             now = self._wall_seconds()
-            return self._known(now) or self._keep(self._fresh(now), now)
+            return self._known(now) or self._asked(now)
         except SaslAuthenticationFailed as error:
             return self._last(error)
         finally:
@@ -115,14 +117,17 @@ class TokenCache:
         self._log.warning("no new token, the last one is used while it is good: %s", error)
         return token
 
-    def _keep(self, fresh: Token, now: float) -> Token:
+    def _asked(self, now: float) -> Token:
+        """What the source gives, which is kept if its life is known."""
+        with self._lock:
+            self._calls = number = self._calls + 1
+        fresh = self._fresh(now)
         if fresh.expires_at is not None:
             with self._lock:
-                last = self._token
                 # A call that was given up may come back after a later one.
-                if last is None or last.expires_at is None or fresh.expires_at >= last.expires_at:
+                if number > self._token_of_call:
                     self._refresh_at = now + (fresh.expires_at - now) * REFRESH_AT
-                    self._token = fresh
+                    self._token, self._token_of_call = fresh, number
         return fresh
 
     def _fresh(self, now: float) -> Token:

@@ -65,6 +65,22 @@ def test_a_token_of_unknown_life_is_asked_for_each_time() -> None:
     assert len(asked) == 2
 
 
+def test_a_newer_token_that_ends_sooner_is_kept() -> None:
+    """As after a change of the authority's settings, or where the last one was revoked."""
+    provider = Provider()
+    lives = [100.0, 10.0]
+    cache = TokenCache(
+        lambda: Token(provider().value, provider.now + lives[min(provider.asked, 2) - 1]),
+        lambda: provider.now,
+        "tester",
+    )
+    assert cache.current().value == "token-1"
+    provider.now += 81
+    assert cache.current().value == "token-2"
+    assert cache.current().value == "token-2"
+    assert provider.asked == 2
+
+
 def test_an_authority_that_fails_does_not_matter_while_the_last_token_is_good(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -145,6 +161,18 @@ def test_after_a_call_that_hangs_the_source_is_asked_anew(hanging: Hanging) -> N
     hanging.calls[1].set()
     hanging.threads[1].join(5)
     assert [token.value for token in hanging.tokens] == ["token-1"]
+    assert hanging.cache.current().value == "token-1"
+
+
+def test_a_call_that_comes_back_after_a_later_one_changes_nothing(hanging: Hanging) -> None:
+    for _ in range(2):
+        hanging.start()
+        with pytest.raises(TokenProviderTimedOut):
+            hanging.cache.give_up()
+    for number in (1, 0):
+        hanging.calls[number].set()
+        hanging.threads[number].join(5)
+    assert [token.value for token in hanging.tokens] == ["token-1", "token-0"]
     assert hanging.cache.current().value == "token-1"
 
 
