@@ -164,8 +164,9 @@ class BrokerProcess:
                 START_TIMEOUT,
             )
         with self._node.lock:
-            self._waiting_to_open = [] if self._has_metadata() else list(self._acceptors)
-        if not self._waiting_to_open:
+            opens_now = self._has_metadata()
+            self._waiting_to_open = [] if opens_now else list(self._acceptors)
+        if opens_now:
             for acceptor in self._acceptors:
                 shared.loops.call(acceptor, acceptor.open)
 

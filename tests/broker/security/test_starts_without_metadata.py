@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pykafka2.broker.process import BrokerProcess
+from pykafka2.broker.server.acceptor import Acceptor
 from pykafka2.errors import GroupAuthorizationFailed
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
@@ -77,3 +79,37 @@ def test_a_broker_that_stops_before_it_learns_anything_starts_again(simulation: 
     cluster.controls.restart_broker(LATE)
     wire = SimWire(simulation, cluster.broker(LATE).address)
     assert wire.call(ASKED, 6).coordinators
+
+
+class ThenLearns:
+    """A lock; who lets it go while listeners wait for the metadata finds that it has just come."""
+
+    def __init__(self, process: BrokerProcess, learn: Callable[[], None]) -> None:
+        self._process = process
+        self._lock = process._node.lock
+        self._learns: list[Callable[[], None]] = [learn]
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        is_waiting = bool(self._process._waiting_to_open)
+        self._lock.__exit__(None, None, None)
+        if is_waiting and self._learns:
+            self._learns.pop()()
+
+
+def test_metadata_that_comes_while_the_start_ends_opens_the_listeners_once(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = simulation.cluster(3)
+    cluster.controls.crash_broker(LATE)
+    cluster.controls.hold_metadata(LATE)
+    opened: list[Acceptor] = []
+    open_one = Acceptor.open
+    monkeypatch.setattr(Acceptor, "open", lambda self: (opened.append(self), open_one(self)))
+    process = cluster.broker(LATE).process
+    monkeypatch.setattr(process._node, "lock", ThenLearns(process, cluster.controls.release_metadata))
+    cluster.controls.restart_broker(LATE)
+    simulation.run_for(1)
+    assert len(opened) == 1
