@@ -77,11 +77,12 @@ class AclsAdmin:
 
         Raises:
             ItemsFailed: some were refused (unless `raise_errors` is False), each with the broker's error.
-            IllegalArgument: a word that is none of Kafka's, or no rule can have; nothing was sent.
+            IllegalArgument: a word that is none of Kafka's, or no rule can have, or what is no rule; nothing
+                was sent.
         """
         from pykafka2.protocol.messages.acls import AclCreation, CreateAclsRequest
 
-        wanted = list(dict.fromkeys(bindings))
+        wanted = _rules(bindings)
         creations = [
             AclCreation(
                 resource_type=terms.resource_type,
@@ -108,7 +109,7 @@ class AclsAdmin:
         """
         from pykafka2.protocol.messages.acls import DeleteAclsFilter, DeleteAclsRequest
 
-        wanted = list(dict.fromkeys(bindings))
+        wanted = _rules(bindings)
         filters = [
             DeleteAclsFilter(
                 resource_type_filter=terms.resource_type,
@@ -130,6 +131,21 @@ class AclsAdmin:
             if errors and binding not in outcomes.errors:
                 outcomes.errors[binding] = errors[0]
         return outcomes.checked("delete_acls", raise_errors)
+
+
+def _rules(bindings: Iterable[AclBinding]) -> list[AclBinding]:
+    """Each once.  Raises `IllegalArgument`: a part that is None would have delete_acls take all away."""
+    if isinstance(bindings, AclBinding):
+        raise IllegalArgument("bindings takes several rules, in a list for one")
+    wanted = list(bindings)
+    for one in wanted:
+        if not isinstance(one, AclBinding):
+            raise IllegalArgument(f"bindings has a {type(one).__name__}: takes AclBinding")
+        for name in ("resource_name", "principal", "host"):
+            part = getattr(one, name)
+            if not isinstance(part, str):
+                raise IllegalArgument(f"{name}={part!r}: a rule has text there")
+    return list(dict.fromkeys(wanted))
 
 
 @attrs.define(frozen=True)

@@ -92,6 +92,26 @@ def test_a_word_that_is_none_of_kafkas_is_refused_before_anything_is_sent(
         admin.describe_acls(resource_type="QUEUE")
 
 
+@pytest.mark.parametrize("part", ["resource_name", "principal", "host"])
+def test_a_rule_with_a_part_missing_takes_no_others_away(
+    admin: KafkaAdminClient, cluster: KafkaCluster, part: str
+) -> None:
+    """In a filter a part that is null stands for all."""
+    admin.create_acls(RULES)
+    missing = attrs.evolve(READ, **{part: None})
+    for call in (admin.create_acls, admin.delete_acls):
+        with pytest.raises(errors.IllegalArgument, match=f"{part}=None: a rule has text there"):
+            call([missing])
+    assert len(cluster.acls.rules()) == len(RULES)
+
+
+def test_what_is_no_list_of_rules_is_refused(admin: KafkaAdminClient) -> None:
+    for call in (admin.create_acls, admin.delete_acls):
+        for given, words in ((READ, "takes several rules"), ([("TOPIC", "orders")], "has a tuple")):
+            with pytest.raises(errors.IllegalArgument, match=f"bindings.*{words}"):
+                call(given)  # type: ignore[arg-type]
+
+
 def test_an_item_has_one_outcome_and_a_failure_counts() -> None:
     outcomes = Outcomes({"a": 1, "b": 2}, {"b": errors.InvalidRequest("no")})
     assert (list(outcomes), len(outcomes)) == (["a", "b"], 2)
