@@ -72,7 +72,7 @@ class TlsContext:
     Verification of the other side's certificate and of its host name are on unless switched off, TLS 1.2 is
     the oldest version that is spoken.  `context` (an `ssl.SSLContext`) replaces everything but
     `server_side`: what it checks is its own matter.  Raises `ConfigurationError` naming the file where one
-    cannot be used.
+    cannot be used, or a `context` that is none, or the other side's.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class TlsContext:
         self.server_side = server_side
         self._shown = (cert_file, key_file, key_password)
         if context is not None:
+            _check_given(context, server_side)
             self._context = context
             return
         self._context = _new_context(server_side, verify, check_hostname and not server_side)
@@ -160,13 +161,17 @@ class TlsContext:
     def reload(self) -> None:
         """Read the certificate and its key from their files again, for connections from now on.
 
-        Raises `ConfigurationError` for files that cannot be used, or if there were none.
+        Raises `ConfigurationError` for files that cannot be used, or if there were none; what was read before
+        goes on being shown then.
         """
         cert_file, key_file, key_password = self._shown
         if cert_file is None:
             raise ConfigurationError("the certificate was given by no file, so there is none to read again")
+        # On trial first: OpenSSL lets go of its key for a certificate that the new key does not fit.
+        trial = _new_context(self.server_side, verify=False, check_hostname=False)
         try:
-            self._context.load_cert_chain(cert_file, key_file, password=key_password or "")
+            for context in (trial, self._context):
+                context.load_cert_chain(cert_file, key_file, password=key_password or "")
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"the certificate {cert_file} cannot be used: {error}") from error
 
@@ -185,6 +190,19 @@ class TlsContext:
     def wrap_accepted(self, transport: SocketTransport) -> TlsTransport:
         """The server's side of TLS over an accepted transport."""
         return TlsTransport(transport, self._context, server_side=True, server_name=None)
+
+
+def _check_given(context: object, server_side: bool) -> None:
+    """Said when a client is made: on the first connection it would be its thread's end."""
+    import ssl
+
+    other = ssl.PROTOCOL_TLS_CLIENT if server_side else ssl.PROTOCOL_TLS_SERVER
+    if not isinstance(context, ssl.SSLContext) or context.protocol is other:
+        side = "servers" if server_side else "clients"
+        raise ConfigurationError(
+            f"ssl_context={context!r}: legal is an ssl.SSLContext for {side}, such as "
+            f"ssl.create_default_context(ssl.Purpose.{_purpose(server_side).name})"
+        )
 
 
 def _new_context(server_side: bool, verify: bool, check_hostname: bool) -> ssl.SSLContext:

@@ -511,6 +511,34 @@ def test_files_that_change_are_read_again_by_the_next_connection(
     assert near.is_open
 
 
+def test_a_certificate_that_cannot_be_read_again_leaves_the_first_in_use(
+    certificates: Certificates, make_link: Callable[..., Link], tmp_path: Path
+) -> None:
+    """OpenSSL lets go of a key as soon as it has another certificate, and would agree with nobody then."""
+    file = tmp_path / "broker.pem"
+    first = Path(certificates.broker_file).read_text(encoding="utf-8")
+    file.write_text(first, encoding="utf-8")
+    server = certificates.server(cert_file=str(file))
+    key, _, _ = first.partition("-----BEGIN CERTIFICATE")
+    _, mark, chain = Path(certificates.client_file).read_text(encoding="utf-8").partition("-----BEGIN CERT")
+    file.write_text(key + mark + chain, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"broker.pem cannot be used"):
+        server.reload()
+    near, _ = make_link(server=server).establish(client=certificates.client(), server_name="localhost")
+    assert near.is_open, near.error
+
+
+@pytest.mark.parametrize(
+    "context",
+    ["PROTOCOL_TLS", object(), TlsContext, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)],
+    ids=["text", "object", "class", "a server's"],
+)
+def test_a_context_of_ones_own_that_no_client_can_use_is_refused(context: object) -> None:
+    """The first connection found out, and that ended the client's thread."""
+    with pytest.raises(ConfigurationError, match=r"ssl_context=.*: legal is an ssl.SSLContext for clients"):
+        ReloadingTlsContext(client_options(ssl_context=context))
+
+
 def test_verification_and_host_names_are_on_unless_switched_off(certificates: Certificates) -> None:
     context = certificates.client()._context
     assert context.check_hostname
