@@ -120,7 +120,8 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
                 if response.error_code:
                     reason = response.error_message or "no reason given"
                     why = f"the broker refused the credentials: {reason}; {sasl.to_check}"
-                    raise error_of(response.error_code, why)
+                    step = _next(exchange.throw, error_of(response.error_code, why))
+                    continue
                 lifetime_ms = response.session_lifetime_ms
                 answer = bytes(response.auth_bytes)
             step = _next(exchange.send, answer)

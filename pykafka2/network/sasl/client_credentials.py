@@ -20,7 +20,7 @@ import attrs
 from pykafka2.errors import ConfigurationError, SaslAuthenticationFailed
 from pykafka2.foreign_text import shown
 from pykafka2.network.sasl.http_in_time import Deadline, handlers
-from pykafka2.network.sasl.oauth_token import Token
+from pykafka2.network.sasl.oauth_token import Token, expiry_of
 from pykafka2.option_fields import hidden
 
 MAX_ANSWER_BYTES = 1 << 20
@@ -58,7 +58,7 @@ class ClientCredentials:
         if not isinstance(value, str):
             raise SaslAuthenticationFailed(f"{self.url} answered without an access_token")
         lifetime = answer.get("expires_in")
-        expires_at = None
+        expires_at = expiry_of(value)
         if isinstance(lifetime, int | float) and not isinstance(lifetime, bool):
             expires_at = self.wall_seconds() + min(lifetime, LONGEST_LIFE)
         return Token(value, expires_at, "", self.extensions)

@@ -2,7 +2,8 @@
 
 An exchange is a generator.  It yields a token, which is sent to the broker, and receives the broker's; or it
 yields `Offload`, and receives what that work came to: hashing a password a million times, or asking an
-authority for a token, must not hold up the other connections of the IO thread.
+authority for a token, must not hold up the other connections of the IO thread.  An error that the broker
+answers is thrown in.
 """
 
 from __future__ import annotations

@@ -22,6 +22,10 @@ from pykafka2.option_fields import hidden
 REFRESH_AT = 0.8
 """Share of a token's life after which another is asked for, as in Java (sasl.login.refresh.window.factor)."""
 
+REFUSED_FOR = 10.0
+"""Seconds for which a token is used even if brokers refuse it: another right after it would be refused, too,
+and no authority is to be asked with each attempt to connect."""
+
 MAX_GIVEN_UP = 3
 """Calls of a source that do not come back: fewer than its lane has threads, so the next is told at once."""
 
@@ -69,6 +73,7 @@ class TokenCache:
         self._token: Token | None = None
         self._token_of_call = 0
         self._refresh_at = 0.0
+        self._kept_at = 0.0
 
     def current(self) -> Token:
         """A token that is good now.  Blocks.  Raises `SaslAuthenticationFailed`, `TokenExpired`."""
@@ -107,6 +112,12 @@ class TokenCache:
                 self._turn = threading.Lock()
         return self._last(self.overdue())
 
+    def refused(self, token: Token) -> None:
+        """A broker has refused it, as it was revoked perhaps: the next call asks anew, unless this is new."""
+        with self._lock:
+            if token is self._token and self._wall_seconds() >= self._kept_at + REFUSED_FOR:
+                self._token, self._refresh_at = None, 0.0
+
     def _known(self, now: float) -> Token | None:
         return self._token if now < self._refresh_at else None
 
@@ -127,7 +138,7 @@ class TokenCache:
                 # A call that was given up may come back after a later one.
                 if number > self._token_of_call:
                     self._refresh_at = now + (fresh.expires_at - now) * REFRESH_AT
-                    self._token, self._token_of_call = fresh, number
+                    self._token, self._token_of_call, self._kept_at = fresh, number, now
         return fresh
 
     def _fresh(self, now: float) -> Token:

@@ -40,8 +40,13 @@ class OAuthBearer:
             token = yield Offload(tokens.current, Lane.TOKENS, tokens.seconds, tokens.overdue)
         except TokenProviderTimedOut:
             token = tokens.give_up()
-        answer = bytes((yield first_message(token)))
+        try:
+            answer = bytes((yield first_message(token)))
+        except SaslAuthenticationFailed:
+            tokens.refused(token)
+            raise
         if answer:
+            tokens.refused(token)
             reason = _reason(answer)
             yield GIVE_UP
             raise SaslAuthenticationFailed(

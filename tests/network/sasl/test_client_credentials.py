@@ -18,6 +18,7 @@ import trustme
 
 from pykafka2.errors import SaslAuthenticationFailed
 from pykafka2.network.sasl.client_credentials import ClientCredentials
+from tests.web_tokens import unsigned
 
 
 class Authority(ThreadingHTTPServer):
@@ -93,6 +94,17 @@ def test_a_token_and_its_life_come_from_the_authority(authority: Authority) -> N
     ((headers, form),) = authority.asked
     assert headers["Authorization"] == "Basic " + base64.b64encode(b"client:hush").decode()
     assert form == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
+
+
+@pytest.mark.parametrize("life", [{}, {"expires_in": "3599"}, {"expires_in": None}])
+def test_a_web_tokens_own_end_counts_where_the_authority_gives_no_number(
+    authority: Authority, life: dict[str, Any]
+) -> None:
+    """expires_in may be left out; some authorities write it as text."""
+    authority.answer = json.dumps({"access_token": unsigned(exp=1234), **life}).encode()
+    assert client_of(authority)().expires_at == 1234.0
+    authority.answer = json.dumps({"access_token": "opaque", **life}).encode()
+    assert client_of(authority)().expires_at is None
 
 
 @pytest.mark.parametrize(

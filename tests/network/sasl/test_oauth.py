@@ -98,6 +98,29 @@ def test_an_authority_that_fails_does_not_matter_while_the_last_token_is_good(
         cache.current()
 
 
+@pytest.mark.parametrize("how", ["by a status", "by an error"])
+def test_a_token_that_a_broker_refuses_is_not_used_for_the_rest_of_its_life(how: str) -> None:
+    """It may have been revoked; but one that is refused when it is new would be refused again at once."""
+    provider = Provider()
+    mechanism = OAuthBearer(provider.cache())
+
+    def refused() -> str:
+        exchange: Any = mechanism.exchange()
+        message = exchange.send(next(exchange).work())
+        if how == "by a status":
+            assert exchange.send(b'{"status":"invalid_token"}') == GIVE_UP
+        with pytest.raises(SaslAuthenticationFailed):
+            exchange.throw(SaslAuthenticationFailed("no"))
+        return str(message.decode().split("\x01")[1])
+
+    assert [refused(), refused()] == ["auth=Bearer token-1"] * 2
+    provider.now += 9
+    assert refused() == "auth=Bearer token-1"
+    provider.now += 2
+    assert [refused(), refused()] == ["auth=Bearer token-1", "auth=Bearer token-2"]
+    assert provider.asked == 2
+
+
 def test_an_expired_token_is_not_sent() -> None:
     cache = TokenCache(lambda: Token("old", 990.0), lambda: 1000.0, "tester")
     with pytest.raises(TokenExpired, match="expired 10 s ago"):
