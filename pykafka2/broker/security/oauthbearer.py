@@ -50,7 +50,7 @@ class TokenRules:
     key: str | WebKeys | None = attrs.field(default=None, repr=False)
     """What tokens must be signed with; None: nobody signs them."""
     audience: Sequence[str] = ()
-    """One of which a signed token must be for; empty: for anybody."""
+    """One of which a signed token must be for; empty: none may say for whom it is, as in Kafka."""
     issuer: str | None = None
     """Who must have issued a signed token."""
     principal_claim: str = "sub"
@@ -70,6 +70,7 @@ class TokenRules:
         if issued_at is not None and (issued_at > now + self.clock_skew or issued_at >= expires_at):
             raise TokenRefused(INVALID_TOKEN, "it was issued in the future, or after its end")
         if self.key is not None:
+            self._check_beginning(claims, issued_at, expires_at, now)
             self._check_addressee(claims)
         return name, expires_at
 
@@ -85,12 +86,23 @@ class TokenRules:
             raise TokenRefused(INVALID_TOKEN, "it is not signed with the key")
         return claims
 
+    def _check_beginning(
+        self, claims: Mapping[str, Any], issued_at: float | None, expires_at: float, now: float
+    ) -> None:
+        """As Kafka's validator of signed tokens (BrokerJwtValidator)."""
+        if issued_at is None:
+            raise TokenRefused(INVALID_TOKEN, "it does not say when it was issued")
+        not_before = _number(claims, "nbf")
+        if not_before is not None and (not_before > now + self.clock_skew or not_before > expires_at):
+            raise TokenRefused(INVALID_TOKEN, "it is good only later, or after its end")
+
     def _check_addressee(self, claims: Mapping[str, Any]) -> None:
         if self.issuer is not None and claims.get("iss") != self.issuer:
             raise TokenRefused(INVALID_TOKEN, "somebody else has issued it")
         given = claims.get("aud")
         audience = given if isinstance(given, list) else [given]
-        if self.audience and not any(one in self.audience for one in audience):
+        is_for_somebody = bool(self.audience) or given is not None
+        if is_for_somebody and not any(one in self.audience for one in audience):
             raise TokenRefused(INVALID_TOKEN, "it is for somebody else")
 
 

@@ -239,7 +239,7 @@ def hs256(key: str, *, alg: object = "HS256", **claims: object) -> str:
     return f"{head}.{body}.{base64.urlsafe_b64encode(made).decode().rstrip('=')}"
 
 
-GOOD: dict[str, Any] = {"sub": "ann", "exp": NOW + 60}
+GOOD: dict[str, Any] = {"sub": "ann", "iat": NOW, "exp": NOW + 60}
 BAD_TOKENS = {
     "opaque": (None, "opaque"),
     "two parts": (None, "a.b"),
@@ -264,6 +264,11 @@ BAD_TOKENS = {
     "signed, and said not to be": ("a key", hs256("a key", alg="none", **GOOD)),
     "signed by a way that we do not know": ("a key", hs256("a key", alg="RS256", **GOOD)),
     "with a way that is a list": ("a key", hs256("a key", alg=["HS256"], **GOOD)),
+    "signed, and good only later": ("a key", hs256("a key", **GOOD, nbf=NOW + 10)),
+    "signed, and good only after its end": ("a key", hs256("a key", **GOOD, nbf=NOW + 100)),
+    "signed, with a beginning that is text": ("a key", hs256("a key", **GOOD, nbf="now")),
+    "signed, without a time of issue": ("a key", hs256("a key", sub="ann", exp=NOW + 60)),
+    "signed for an audience that nobody named": ("a key", hs256("a key", **GOOD, aud="orders")),
     "whose claims were changed": ("a key", ".".join([*hs256("a key", **GOOD).split(".")[:1], "e30", "x"])),
 }
 
