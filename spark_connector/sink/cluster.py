@@ -43,6 +43,8 @@ END_TIMEOUT = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 MARGIN = 5.0
 """Seconds that must be left of a transaction, or a tenth of its time-out, for the decision to commit it."""
+NEWEST_TRANSACTIONS = 2
+"""With this transaction.version an end gives the id its next epoch; older brokers take the end they know."""
 OVER = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
 """Errors of transactions that ended otherwise.  Whatever else comes may be tried again."""
 
@@ -164,10 +166,23 @@ class Cluster:
         found = []
         for name, told in admin.describe_transactions(partitions, raise_errors=False).items():
             if told.state == "Ongoing":
-                # Every cluster takes the end that the first version of transactions knows.
-                handle = TransactionHandle(name, told.producer_id, told.producer_epoch, transaction_version=1)
+                handle = TransactionHandle(name, told.producer_id, told.producer_epoch, NEWEST_TRANSACTIONS)
                 found.append(OpenTransaction(partitions[name], handle, -1))
         return found
+
+    def _end_tasks_left(self, command: commands.EndTasksLeft) -> None:
+        handles = {one.handle.transactional_id: one.handle for one in command.transactions}
+        if not handles:
+            return
+        self._end_all(list(handles.values()), commit=False)
+        # Brokers before 4.0 leave the producer its epoch.  An id that has another one belongs to this run.
+        told = kept_admin(self._options.kafka).describe_transactions(handles, raise_errors=False)
+        for name, one in told.items():
+            if (one.producer_id, one.producer_epoch) == (
+                handles[name].producer_id,
+                handles[name].producer_epoch,
+            ):
+                self._fence(name)
 
     def _fence(self, transactional_id: str) -> None:
         """Abort what is open, and let its producer send nothing more; otherwise its time-out does."""
@@ -237,6 +252,7 @@ _CARRIED_OUT: dict[type[Command], Callable[[Cluster, Any], Any]] = {
     commands.FindLost: Cluster._find_lost,
     commands.AbortLeftovers: Cluster._abort_leftovers,
     commands.FindTasksLeft: Cluster._find_tasks_left,
+    commands.EndTasksLeft: Cluster._end_tasks_left,
     commands.GiveUp: Cluster._give_up,
     commands.FindGivenUp: Cluster._find_given_up,
     commands.Pause: Cluster._pause,

@@ -122,6 +122,15 @@ class FindTasksLeft:
 
 
 @attrs.define(frozen=True)
+class EndTasksLeft:
+    """Abort these, so that whoever had them open can go on with none: what a task sends after an abort that
+    leaves it its epoch begins another transaction, whose commit would hold a part of its rows.
+    """
+
+    transactions: Sequence[OpenTransaction]
+
+
+@attrs.define(frozen=True)
 class GiveUp:
     """Leave word that the job is given up, for tasks that begin after all."""
 
@@ -155,6 +164,7 @@ Command = (
     | FindLost
     | AbortLeftovers
     | FindTasksLeft
+    | EndTasksLeft
     | GiveUp
     | FindGivenUp
     | Pause

@@ -26,6 +26,7 @@ from spark_connector.errors import (
 from spark_connector.sink.commands import (
     AbortLeftovers,
     Contended,
+    EndTasksLeft,
     EndTransactions,
     FenceTask,
     FindCommitted,
@@ -119,7 +120,7 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
             # Not before: whoever claims in vain must not end what others of this run have begun.
             yield AbortLeftovers(before=claimed.run_number)
             # Whoever looks for markers waits for these; an id that was taken over has another epoch.
-            yield EndTransactions(left, commit=False)
+            yield EndTasksLeft(left)
             return claimed
         except Contended:
             continue

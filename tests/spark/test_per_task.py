@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from pykafka2 import KafkaProducer
-from pykafka2.errors import KafkaTimeoutError
+from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.testing import ClusterApi
 from spark_connector.options.sink_options import PER_TASK
-from spark_connector.sink import commands, names, scripts
+from spark_connector.sink import cluster, commands, names, scripts
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import TaskPlace
 from spark_connector.sink.tasks import write_epoch
@@ -116,3 +116,30 @@ def test_brokers_that_do_not_answer_who_gives_up_are_told_of() -> None:
     options = World("127.0.0.1:1", "t").options(**{"kafka.max.block.ms": "300"})
     with pytest.raises(KafkaTimeoutError):
         Cluster(options, "job")._give_up(commands.GiveUp())
+
+
+@pytest.mark.parametrize("version", [2, 1], ids=["brokers from 4.0 on", "brokers before 4.0"])
+def test_what_a_task_of_an_earlier_run_goes_on_with_is_not_committed_by_halves(
+    run: Run, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver was believed to be dead.  What is aborted of it must not leave room for the rest."""
+    monkeypatch.setattr(cluster, "NEWEST_TRANSACTIONS", version)
+    name = names.of_task(run.options.id_prefix, run.world.query, names.PER_TASK_RUN, 2, None)
+
+    def go_on(late: KafkaProducer) -> None:
+        late.send(run.world.topic, b"1/2/1").result(30)
+        Cluster(run.options, run.world.query).ledger.send_marker(late, 1, 2, 2).result(30)
+        late.commit_transaction()
+
+    with KafkaProducer(bootstrap_servers=run.world.servers, transactional_id=name) as late:
+        late.init_transactions()
+        late.begin_transaction()
+        late.send(run.world.topic, b"1/2/0").result(30)
+        again = run.world.run(delivery=PER_TASK)
+        messages = again.write(1, only=0)  # claims; the late one's partition has no slot yet
+        with pytest.raises(KafkaError):
+            go_on(late)
+    messages += again.write(1, only=1) + again.write(1, only=2)
+    assert not any(one.is_repeated for one in messages)
+    again.commit(1, messages)
+    assert run.world.committed() == all_of(0, 1)
