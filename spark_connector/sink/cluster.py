@@ -81,7 +81,9 @@ class Cluster:
     # ------------------------------------------------------------------ commands
 
     def _read(self, command: commands.ReadLedger) -> LedgerState:
-        return self.ledger.own(command.run) if command.owned else self.ledger.read(fresh=command.fresh)
+        if command.owned:
+            return self.ledger.own(command.run, fresh=command.fresh)
+        return self.ledger.read(fresh=command.fresh)
 
     def _write(self, command: commands.WriteLedger) -> None:
         self.ledger.write(command.state)

@@ -25,8 +25,9 @@ class ReadLedger:
     """Answer: the sink's `LedgerState`.
 
     owned: as who may write next, with all that was begun before ended.
-    run: who asks; what this process knows as its owner is good enough if it names that run.
-    fresh: False where a state that this process has read earlier is good enough.
+    run: who asks.
+    fresh: False where a state that this process has read earlier is good enough; of an owner one that names
+        `run`, where a write follows, which tells whether it held.
     """
 
     owned: bool = False

@@ -95,17 +95,17 @@ class Ledger:
         _read[self._place] = end, state
         return state
 
-    def own(self, run: str | None) -> LedgerState:
+    def own(self, run: str | None, *, fresh: bool = False) -> LedgerState:
         """Take over, which ends what others had begun, and read.
 
-        A process that has taken over before and knows `run` as the one that writes believes that still:
-        `write` tells whether it holds.  Otherwise others may have written since, so it takes over again.
+        A process that has taken over before and knows `run` as the one that writes believes that still unless
+        it must be `fresh`: `write` tells whether it holds.  Otherwise others may have written since, so it
+        takes over again.
         """
-        owner = connections.kept("ledger", self._owner_options, self._take_over)
-        if owner.state.run != run:
-            connections.drop(owner)
-            owner = connections.kept("ledger", self._owner_options, self._take_over)
-        return owner.state
+        known = connections.found("ledger", self._owner_options)
+        if isinstance(known, Owner) and (fresh or known.state.run != run):
+            connections.drop(known)
+        return connections.kept("ledger", self._owner_options, self._take_over).state
 
     def write(self, state: LedgerState) -> None:
         """Write a decision, of the state that `own` told.

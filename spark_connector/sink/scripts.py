@@ -172,7 +172,7 @@ def commit(epoch: Epoch, messages: Sequence[Written], *, id_per_attempt: bool) -
     if not transactions and not any(one.is_repeated for one in messages):
         return  # no rows
     for _ in range(MOST_ATTEMPTS):
-        state: LedgerState = yield ReadLedger(owned=True, run=epoch.run)
+        state: LedgerState = yield ReadLedger(owned=True, run=epoch.run, fresh=False)
         _check_run(state, epoch)
         if state.batch == epoch.number and state.phase in (Phase.DONE, Phase.DECIDED):
             if transactions:
@@ -207,7 +207,7 @@ def commit_per_task(epoch: Epoch, messages: Sequence[Written]) -> Script[None]:
     if not any(one.rows or one.is_repeated for one in messages):
         return
     for _ in range(MOST_ATTEMPTS):
-        state: LedgerState = yield ReadLedger(owned=True, run=epoch.run)
+        state: LedgerState = yield ReadLedger(owned=True, run=epoch.run, fresh=False)
         _check_run(state, epoch)
         if state.batch == epoch.number and state.phase is Phase.DONE:
             return

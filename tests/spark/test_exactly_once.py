@@ -646,3 +646,22 @@ def test_copies_that_lost_are_fenced_once_and_not_with_every_batch(world: World)
     run.play(2)
     assert epochs(world, lost) == fenced
     assert world.committed() == all_of(0, 1, 2)
+
+
+def test_who_aborts_does_not_believe_what_it_knew_before(world: World) -> None:
+    """Processes that commit are shared by queries: another one of them has decided the batch."""
+    run = world.run()
+
+    def fail() -> None:
+        raise RuntimeError("out of memory")
+
+    with ThreadPoolExecutor(1) as another:  # each thread takes over for itself, as a process does
+        another.submit(run.play, 0).result()
+        messages = run.write(1)
+        at_step["after-decided"] = fail
+        with pytest.raises(RuntimeError):
+            run.commit(1, messages)
+        another.submit(abort_epoch, run.options, run.epoch(1), messages).result()
+    assert len(world.ongoing()) == TASKS
+    assert all(one.is_repeated for one in world.run().write(1))
+    assert world.committed() == all_of(0, 1)
