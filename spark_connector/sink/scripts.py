@@ -12,6 +12,7 @@ it was read: `Contended` otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -239,14 +240,21 @@ def commit_job(messages: Iterable[Written], *, id_per_attempt: bool) -> Script[N
 
     Raises:
         NotCommitted: a transaction is lost, or about to be; nothing was committed.
-        PartlyCommitted: some were lost between that look and their end.
+        PartlyCommitted: some were lost between that look and their end, or brokers did not answer.
     """
     transactions = _transactions(messages)
     yield from _check_not_lost(None, transactions)
     yield Reach(Step.AFTER_DECIDED)
-    lost: dict[int, KafkaError] = yield EndTransactions(transactions, commit=True)
+    try:
+        lost: dict[int, KafkaError] = yield EndTransactions(transactions, commit=True)
+    except KafkaError as error:
+        raise PartlyCommitted(
+            f"not all of {len(transactions)} transactions could be committed, so some tasks' rows may be "
+            f"there and those of others are missing: {error}"
+        ) from error
     if id_per_attempt:
-        yield AbortLeftovers()
+        with suppress(KafkaError):  # the rows are there; what attempts that lost have open times out
+            yield AbortLeftovers()
     if lost:
         raise PartlyCommitted(
             f"{len(lost)} of {len(transactions)} transactions were lost while they were being committed, so "

@@ -6,13 +6,15 @@ from collections import Counter
 
 import pytest
 
-from pykafka2 import KafkaProducer
+from pykafka2 import KafkaProducer, TransactionHandle
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.testing import ClusterApi
+from spark_connector.errors import PartlyCommitted
 from spark_connector.options.sink_options import PER_TASK
 from spark_connector.sink import cluster, commands, names, scripts
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import TaskPlace
+from spark_connector.sink.messages import OpenTransaction, Written
 from spark_connector.sink.tasks import write_epoch
 from tests.spark.test_exactly_once import Run, World, _hooked, all_of, rows, world
 
@@ -143,3 +145,28 @@ def test_what_a_task_of_an_earlier_run_goes_on_with_is_not_committed_by_halves(
     assert not any(one.is_repeated for one in messages)
     again.commit(1, messages)
     assert run.world.committed() == all_of(0, 1)
+
+
+def committing(*, id_per_attempt: bool) -> scripts.Script[None]:
+    """A batch write's commit, about to hear what became of its transactions."""
+    handle = TransactionHandle("id", 1, 0, 2)
+    script = scripts.commit_job(
+        [Written(0, 2, "job", None, OpenTransaction(0, handle))], id_per_attempt=id_per_attempt
+    )
+    assert isinstance(next(script), commands.FindLost)
+    assert isinstance(script.send({}), commands.Reach)
+    assert isinstance(script.send(None), commands.EndTransactions)
+    return script
+
+
+def test_a_batch_write_whose_commit_nobody_answers_says_that_some_rows_may_be_there() -> None:
+    with pytest.raises(PartlyCommitted, match="rows may be there and those of others are missing: no answer"):
+        committing(id_per_attempt=False).throw(KafkaTimeoutError("no answer within 60 s"))
+
+
+def test_a_batch_write_that_is_committed_does_not_fail_for_copies_that_lost() -> None:
+    """Whoever hears of a failure writes all rows again."""
+    script = committing(id_per_attempt=True)
+    assert isinstance(script.send({}), commands.AbortLeftovers)
+    with pytest.raises(StopIteration):
+        script.throw(KafkaTimeoutError("no answer within 60 s"))
