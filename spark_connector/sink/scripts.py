@@ -184,7 +184,7 @@ def commit(epoch: Epoch, messages: Sequence[Written], *, id_per_attempt: bool) -
             if state.phase is Phase.DECIDED:
                 _raise_if_missing((yield from _finish(state)))
             return
-        _check_redo(state, epoch, messages)
+        _check_redo(state, epoch, messages, [one.partition for one in transactions])
         yield from _check_not_lost(epoch, transactions)
         yield Reach(Step.BEFORE_DECIDED)
         decided = state.decided(epoch.number, len(messages), transactions)
@@ -212,6 +212,7 @@ def commit_per_task(epoch: Epoch, messages: Sequence[Written]) -> Script[None]:
         _check_run(state, epoch)
         if state.batch == epoch.number and state.phase is Phase.DONE:
             return
+        _check_redo(state, epoch, messages, state.missing)
         markers_from: int = yield FindEndOfMarkers()
         yield Reach(Step.BEFORE_DONE)
         try:
@@ -330,11 +331,13 @@ def _check_run(state: LedgerState, epoch: Epoch) -> None:
         )
 
 
-def _check_redo(state: LedgerState, epoch: Epoch, messages: Sequence[Written]) -> None:
+def _check_redo(
+    state: LedgerState, epoch: Epoch, messages: Sequence[Written], written: Iterable[int]
+) -> None:
     """What is written again has to be what is missing, in as many tasks as before."""
     if state.phase is not Phase.REDO:
         return
-    written = {one.partition for one in messages if one.transaction is not None}
+    written = set(written)
     if len(messages) != state.tasks or written != set(state.missing):
         raise ExactlyOnceError(
             f"batch {epoch.number} of {epoch.sink!r} was committed but for {_numbered(state.missing)} of "

@@ -7,7 +7,8 @@ all that matters, whether or not the broker compacts.
     -------   -------------------------------------------   --------------------------------------------
     new       nothing was ever decided                      decided, done
     decided   these transactions are to be committed        done; redo, where some were lost
-    redo      these partitions of the batch are missing     decided, of the same batch with those alone
+    redo      these partitions of the batch are missing     decided, of the same batch with those alone;
+                                                            done, where tasks commit them themselves
     done      the batch is committed                        decided, done; of a later batch
 """
 
@@ -38,7 +39,7 @@ class Phase(Enum):
 FOLLOWS: Final = {
     Phase.NEW: {Phase.DECIDED, Phase.DONE},
     Phase.DECIDED: {Phase.DONE, Phase.REDO},
-    Phase.REDO: {Phase.DECIDED},
+    Phase.REDO: {Phase.DECIDED, Phase.DONE},
     Phase.DONE: {Phase.DECIDED, Phase.DONE},
 }
 
@@ -94,7 +95,9 @@ class LedgerState:
     def done(self, batch: int, tasks: int, markers_from: int) -> LedgerState:
         """The tasks have committed the batch themselves."""
         self._check(Phase.DONE, batch)
-        return attrs.evolve(self, batch=batch, phase=Phase.DONE, tasks=tasks, markers_from=markers_from)
+        return attrs.evolve(
+            self, batch=batch, phase=Phase.DONE, tasks=tasks, missing=(), markers_from=markers_from
+        )
 
     def _check(self, phase: Phase, batch: int) -> None:
         in_order = batch > self.batch if self.phase in (Phase.NEW, Phase.DONE) else batch == self.batch

@@ -9,14 +9,14 @@ import pytest
 from pykafka2 import KafkaProducer, TransactionHandle
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.testing import ClusterApi
-from spark_connector.errors import PartlyCommitted
+from spark_connector.errors import ExactlyOnceError, PartlyCommitted
 from spark_connector.options.sink_options import PER_TASK
 from spark_connector.sink import cluster, commands, names, scripts
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import TaskPlace
 from spark_connector.sink.messages import OpenTransaction, Written
 from spark_connector.sink.tasks import write_epoch
-from tests.spark.test_exactly_once import Run, World, _hooked, all_of, rows, world
+from tests.spark.test_exactly_once import Run, World, _hooked, all_of, at_step, rows, world
 
 __all__ = ["_hooked", "world"]  # fixtures
 
@@ -170,3 +170,22 @@ def test_a_batch_write_that_is_committed_does_not_fail_for_copies_that_lost() ->
     assert isinstance(script.send({}), commands.AbortLeftovers)
     with pytest.raises(StopIteration):
         script.throw(KafkaTimeoutError("no answer within 60 s"))
+
+
+def test_tasks_that_commit_themselves_write_what_another_delivery_lost(world: World) -> None:
+    """Whoever sees transactions time out may choose shorter ones."""
+    first = world.run()
+    messages = first.write(0)
+    at_step["after-decided"] = lambda: world.take_over(messages[2])
+    with pytest.raises(PartlyCommitted):
+        first.commit(0, messages)
+    other = world.run(delivery=PER_TASK)
+    messages = other.write(0, tasks=2)
+    with pytest.raises(ExactlyOnceError, match="split in another way"):
+        other.commit(0, messages)
+    again = world.run(delivery=PER_TASK)
+    messages = again.write(0)
+    assert [one.is_repeated for one in messages] == [True, True, False]
+    again.commit(0, messages)
+    again.play(1)
+    assert world.committed() == all_of(0, 1)
