@@ -39,11 +39,15 @@ class MicroBatches:
     _available_now: Offsets | None = None
     """Where a run of `Trigger.AvailableNow` ends."""
     _last_batch_at: float | None = None
+    _seen: set[str] = attrs.Factory(set)
+    """Topics of this run's offsets and looks; later offsets do not speak of one that was deleted."""
 
     def first_offsets(self) -> Offsets:
         """Where a new query begins; the same answer every time, as Spark asks more than once."""
         if self._first is None:
-            self._first = starting_offsets(self._options, self._topics, self._topics.partitions(), LATEST)
+            partitions = self._topics.partitions()
+            self._seen |= {one.topic for one in partitions}
+            self._first = starting_offsets(self._options, self._topics, partitions, LATEST)
         return self._first
 
     def prepare_for_available_now(self) -> None:
@@ -105,6 +109,7 @@ class MicroBatches:
 
     def _look(self) -> tuple[Offsets, list[str]]:
         partitions, missing = self._topics.partitions_there()
+        self._seen |= {one.topic for one in partitions}
         self._last_end = self._topics.ends(partitions)
         return self._last_end, missing
 
@@ -119,10 +124,11 @@ class MicroBatches:
     def _ends(self, start: Offsets | None) -> Offsets:
         ends, missing = self._look()
         if start is not None:
+            self._seen |= {one.topic for one in start}
             if not start.keys() <= ends.keys():  # the broker may have just started, and not know them yet
                 ends, missing = self._look_again(start, ends, missing)
             self.check_losses(start, ends)
-        if missing and (start is None or not self._were_known(start, missing)):
+        if missing and not self._were_known():
             raise UnknownTopicOrPartition("; ".join(missing))
         return ends if self._available_now is None else self._up_to(self._available_now, start or {}, ends)
 
@@ -141,10 +147,10 @@ class MicroBatches:
         limits = {one: max(target.get(one, 0), start.get(one, 0)) for one in target.keys() | start.keys()}
         return {one: min(end, limits[one]) for one, end in ends.items() if one in limits}
 
-    def _were_known(self, start: Offsets, missing: list[str]) -> bool:
+    def _were_known(self) -> bool:
         """Whether what the options name and is not there once was: then it is a loss, and told as one."""
         named = {one.topic for one in self._options.assign or ()} | set(self._options.subscribe or ())
-        return named <= {one.topic for one in start}
+        return named <= self._seen
 
     def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
         """Where the batch begins in each partition; a new one is read from its beginning."""

@@ -473,6 +473,28 @@ def test_a_topic_that_was_deleted_is_a_loss(kafka_cluster: KafkaCluster) -> None
         assert lenient.next(first) == {}
 
 
+def test_a_topic_that_was_deleted_is_passed_over_for_as_long_as_the_query_runs(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    kafka_cluster.create_topic("u", partitions=1)
+    given = {"subscribe": "t,u", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **given) as query:
+        first = at = query.begin()
+        kafka_cluster.delete_topic("u")
+        for count in (1, 2, 3):  # the offsets of the first one do not speak of it any more
+            send(kafka_cluster, "t", [1])
+            at = query.next(at)
+            assert at == {T0: count, T1: 0}
+    with stream(kafka_cluster, **given) as again:
+        at = again.next(first)
+        assert at == again.next(at) == {T0: 3, T1: 0}
+    with (
+        stream(kafka_cluster, **given) as later,
+        pytest.raises(UnknownTopicOrPartition, match="no topic 'u'"),
+    ):
+        later.next(at)
+
+
 def test_of_a_pattern_topics_may_come_and_go(kafka_cluster: KafkaCluster) -> None:
     """What is gone is a loss as any other; what matches by now is read from its beginning."""
     kafka_cluster.create_topic("orders-1", partitions=1)
