@@ -31,6 +31,7 @@ from pykafka2.errors import (
 )
 from spark_connector import connections
 from spark_connector.errors import ExactlyOnceError
+from spark_connector.options.kafka_options import redacted
 from spark_connector.sink.clients import committed_end_of, ends_of, kept_admin, kept_consumer, new_producer
 from spark_connector.sink.commands import Contended
 from spark_connector.sink.states import LedgerState, from_json, to_json
@@ -71,7 +72,7 @@ class Ledger:
     kafka: options of clients.  owner_id: the transactional id under which decisions are written.
     """
 
-    _kafka: Mapping[str, str]
+    _kafka: Mapping[str, str] = attrs.field(repr=lambda one: repr(redacted(one)))
     _topic: str
     _sink: str
     _owner_id: str

@@ -23,6 +23,7 @@ from pykafka2.errors import ConfigurationError, UnknownOption
 from spark_connector import WrongSchema, exactly_once_batches
 from spark_connector.options.sink_options import TRANSACTION_MS
 from spark_connector.sink.clients import OF_PRODUCERS, shared_options
+from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.reading import sink_options
 from spark_connector.sink.schema import check_schema
 
@@ -162,3 +163,10 @@ def test_the_helper_refuses_what_it_does_not_do() -> None:
     with pytest.raises(ConfigurationError, match=r"epoch\.sink"):
         exactly_once_batches("a/b", topic="t", **SERVERS)
     assert "totals" in repr(exactly_once_batches("totals", topic="t", **SERVERS))
+
+
+def test_a_ledger_shows_no_secret() -> None:
+    given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "kafka.sasl.password": "canary"}
+    ledger = Cluster(sink_options({**given, "delivery": "exactly_once"}, streaming=True), "q").ledger
+    assert "canary" not in repr(ledger)
+    assert "b:1" in repr(ledger)
