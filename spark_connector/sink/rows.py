@@ -98,8 +98,9 @@ def _check_values(columns: dict[str, Any]) -> None:
     if headers is not None and not pa.types.is_null(headers.type):
         entries = headers.flatten()
         if entries.null_count or entries.field(0).null_count:
+            name = entries.type.field(0).name  # as the user spells it
             nameless = [
-                row is not None and any(one is None or one["key"] is None for one in row)
+                row is not None and any(one is None or one[name] is None for one in row)
                 for row in headers.to_pylist()
             ]
             if any(nameless):

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pykafka2 import Columns, KafkaConsumer, TopicPartition
 from pykafka2.errors import KafkaTimeoutError, OffsetOutOfRange, UnknownTopicOrPartition
 from spark_connector import connections
+from spark_connector.errors import SparkConnectorError
 from spark_connector.options.source_options import SourceOptions
 from spark_connector.source.arrow import ARROW_TYPES, arrow_schema
 from spark_connector.source.losses import tell
@@ -97,12 +98,23 @@ class _Shape:
                 "partition": self._constant("partition", self._partition.partition, count),
                 "timestampType": types.slice(done, count),
             }
-            arrays = [
-                given[field.name] if field.name in given else _as(field.type, batch.column(field.name))
-                for field in self._schema
-            ]
+            try:
+                arrays = [
+                    given[field.name] if field.name in given else _as(field.type, batch.column(field.name))
+                    for field in self._schema
+                ]
+            except pa.ArrowInvalid as error:
+                raise self._unreadable(batch.column("offset"), error) from None
             done += count
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _unreadable(self, offsets: pa.Array, error: pa.ArrowInvalid) -> SparkConnectorError:
+        """Producers may write times that Spark's microseconds cannot hold."""
+        return SparkConnectorError(
+            f"{self._partition.topic}-{self._partition.partition}: a record of offsets {offsets[0]} to "
+            f"{offsets[-1]} has what a column cannot hold ({error}); with the option columns, which leaves "
+            "that column out, they can be read"
+        )
 
     def _types_of(self, columns: Columns) -> pa.Array:
         """Of timestamps, mostly one for all."""

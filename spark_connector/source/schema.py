@@ -41,12 +41,16 @@ def chosen_columns(schema: StructType, offered: Sequence[str]) -> tuple[str, ...
     """The columns to give where Spark says this schema, which a user may have written.
 
     Raises:
-        WrongSchema: it has something that the source does not.
+        WrongSchema: it has something that the source does not, or nothing.
     """
+    if not schema.fields:
+        raise WrongSchema(f"schema: it has no column; there are {', '.join(COLUMNS)}")
     for field in schema.fields:
         if field.name not in SPARK_TYPES:
             raise WrongSchema(f"schema: there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
         if field.dataType != SPARK_TYPES[field.name]:
             legal = SPARK_TYPES[field.name].simpleString()
             raise WrongSchema(f"schema: column {field.name} is {legal}, not {field.dataType.simpleString()}")
+        if not field.nullable:  # Spark believes it of keys and values, and since 4.3 refuses it in each task
+            raise WrongSchema(f"schema: column {field.name} is NOT NULL, which the source does not promise")
     return tuple(field.name for field in schema.fields)

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 import pyspark_pykafka2
 from pykafka2 import TopicPartition
@@ -77,12 +77,15 @@ def test_a_schema_of_the_users_is_a_choice_of_columns() -> None:
     [
         (StructField("value", StringType()), "column value is binary, not string"),
         (StructField("id", StringType()), "there is no column 'id'"),
+        (StructField("value", BinaryType(), nullable=False), "column value is NOT NULL"),
+        (None, "it has no column; there are key, value"),
     ],
-    ids=["type", "name"],
+    ids=["type", "name", "not null", "nothing"],
 )
-def test_another_schema_is_refused(field: StructField, words: str) -> None:
+def test_another_schema_is_refused(field: StructField | None, words: str) -> None:
+    """Spark counts no rows where there is no column, and believes that nulls cannot be."""
     with pytest.raises(WrongSchema, match=words):
-        KafkaDataSource(OPTIONS).reader(StructType([field]))
+        KafkaDataSource(OPTIONS).reader(StructType([field] if field is not None else []))
 
 
 @pytest.mark.parametrize("method", ["reader", "streamReader"])

@@ -15,7 +15,7 @@ from pykafka2 import KafkaProducer
 from pykafka2.errors import KafkaTimeoutError
 from pykafka2.testing import KafkaCluster, Topic
 from spark_connector import connections
-from spark_connector.errors import DataLoss
+from spark_connector.errors import DataLoss, SparkConnectorError
 from spark_connector.options.source_options import source_options
 from spark_connector.source.ranges import OffsetRange
 from spark_connector.source.reading import RangeTask
@@ -201,3 +201,18 @@ def test_no_group_is_made(kafka_cluster: KafkaCluster) -> None:
     read(kafka_cluster, 0, 5, **{"kafka.group.id": "g"})
     asked = {entry.api for entry in kafka_cluster.history}
     assert not asked & {"JoinGroup", "OffsetCommit", "FindCoordinator", "ConsumerGroupHeartbeat"}
+
+
+def test_a_time_that_spark_cannot_hold_is_told_with_its_place(kafka_cluster: KafkaCluster) -> None:
+    """Microseconds of 64 bits end in the year 294247; producers' milliseconds do not."""
+    configs = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    kafka_cluster.create_topic("far", configs=configs)
+    with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        producer.send("far", b"x", timestamp_ms=2**60).result(30)
+    options = source_options(
+        {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": "far"}, streaming=True
+    )
+    with pytest.raises(SparkConnectorError, match=r"far-0: a record of offsets 0 to 0 .*option columns"):
+        list(RangeTask(options, options.column_names).read(OffsetRange("far", 0, 0, 1)))
+    (only,) = RangeTask(options, ("value",)).read(OffsetRange("far", 0, 0, 1))
+    assert only.to_pylist() == [{"value": b"x"}]

@@ -90,3 +90,10 @@ def test_headers_need_keys() -> None:
     bad = pa.array([*good, [{"key": None, "value": b"1"}]], HEADERS)
     with pytest.raises(WrongRow, match="headers has a header without a key"):
         split(batch(value=pa.array(["a"] * 4), headers=bad), "t")
+
+
+def test_a_header_without_a_key_is_told_whichever_way_its_fields_are_spelt() -> None:
+    kind = pa.list_(pa.struct([("Key", pa.string()), ("VALUE", pa.binary())]))
+    headers = pa.array([[{"Key": "h", "VALUE": b"1"}], [{"Key": None, "VALUE": b"1"}]], kind)
+    with pytest.raises(WrongRow, match="row 1 of a batch: headers has a header without a key"):
+        split(batch(value=pa.array(["a", "b"]), headers=headers), "t")
