@@ -34,7 +34,7 @@ def sasl_mechanism(
 
     return OAuthBearer(
         TokenCache(
-            _source(options, wall_seconds),
+            _source(options, wall_seconds, clock.monotonic),
             wall_seconds,
             client_id,
             options.sasl_login_timeout,
@@ -50,7 +50,9 @@ def _called(options: SecurityOptions) -> str:
     return f"the token provider {'sasl_oauth_token_provider' if options.oauth_cb is None else 'oauth_cb'}"
 
 
-def _source(options: SecurityOptions, wall_seconds: Callable[[], float]) -> Callable[[], Token]:
+def _source(
+    options: SecurityOptions, wall_seconds: Callable[[], float], monotonic: Callable[[], float]
+) -> Callable[[], Token]:
     extensions = options.sasl_oauthbearer_extensions or {}
     if options.sasl_oauthbearer_token_endpoint_url is not None:
         # urllib takes 50 ms to load, which is for those alone who have an authority asked.
@@ -61,6 +63,7 @@ def _source(options: SecurityOptions, wall_seconds: Callable[[], float]) -> Call
             options.sasl_oauthbearer_client_id or "",
             options.sasl_oauthbearer_client_secret or "",
             wall_seconds,
+            monotonic,
             options.sasl_oauthbearer_scope,
             extensions,
             options.https_ca_location,

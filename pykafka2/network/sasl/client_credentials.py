@@ -46,6 +46,7 @@ class ClientCredentials:
     client_id: str
     client_secret: str = attrs.field(repr=hidden)
     wall_seconds: Callable[[], float] = attrs.field(repr=False)
+    monotonic: Callable[[], float] = attrs.field(repr=False)
     scope: str | None = None
     extensions: Mapping[str, str] = attrs.field(factory=dict)
     ca_file: str | None = None
@@ -93,7 +94,7 @@ class ClientCredentials:
         return answer
 
     def _opener(self) -> urllib.request.OpenerDirector:
-        in_time = Deadline(self.wall_seconds, self.wall_seconds() + self.timeout)
+        in_time = Deadline(self.monotonic, self.monotonic() + self.timeout)
         return urllib.request.build_opener(_NoRedirect, *handlers(in_time, self._tls()))
 
     def _tls(self) -> Any:
