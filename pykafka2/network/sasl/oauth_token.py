@@ -40,6 +40,13 @@ class Token:
     extensions: Mapping[str, str] = attrs.field(factory=dict)
 
 
+@attrs.define
+class Wish:
+    """That of one connection for a token; over when nobody waits for it any more."""
+
+    is_over: bool = False
+
+
 class TokenCache:
     """The newest token of a source.  Thread-safe.
 
@@ -75,8 +82,12 @@ class TokenCache:
         self._refresh_at = 0.0
         self._kept_at = 0.0
 
-    def current(self) -> Token:
-        """A token that is good now.  Blocks.  Raises `SaslAuthenticationFailed`, `TokenExpired`."""
+    def current(self, wish: Wish | None = None) -> Token:
+        """A token that is good now.  Blocks.  Raises `SaslAuthenticationFailed`, `TokenExpired`.
+
+        For a wish that is over the source is not asked.
+        """
+        wish = Wish() if wish is None else wish
         with self._lock:
             turn = self._turn
             known = self._known(self._wall_seconds())
@@ -84,11 +95,15 @@ class TokenCache:
         if known is not None:
             return known
         if is_stuck or not turn.acquire(timeout=min(self.seconds, threading.TIMEOUT_MAX)):
+            if wish.is_over:
+                raise self.overdue()
             return self.give_up(turn)
         try:
             now = self._wall_seconds()
-            return self._known(now) or self._asked(now)
+            return self._known(now) or self._asked(now, wish)
         except SaslAuthenticationFailed as error:
+            if wish.is_over:
+                raise
             return self._last(error)
         finally:
             turn.release()
@@ -128,8 +143,10 @@ class TokenCache:
         self._log.warning("no new token, the last one is used while it is good: %s", error)
         return token
 
-    def _asked(self, now: float) -> Token:
+    def _asked(self, now: float, wish: Wish) -> Token:
         """What the source gives, which is kept if its life is known."""
+        if wish.is_over:
+            raise self.overdue()
         with self._lock:
             self._calls = number = self._calls + 1
         fresh = self._fresh(now)

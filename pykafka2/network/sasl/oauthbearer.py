@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
 import attrs
 
 from pykafka2.errors import SaslAuthenticationFailed, TokenProviderTimedOut
 from pykafka2.network.sasl.mechanism import Exchange
-from pykafka2.network.sasl.oauth_token import Token, TokenCache
+from pykafka2.network.sasl.oauth_token import Token, TokenCache, Wish
 from pykafka2.network.script import Lane, Offload
 
 GIVE_UP = b"\x01"
@@ -34,12 +35,15 @@ class OAuthBearer:
 
     def exchange(self) -> Exchange:
         """One token; a broker that refuses it says why, and wants to hear that this was understood."""
-        tokens = self.tokens
+        tokens, wish = self.tokens, Wish()
         token: Token
         try:
-            token = yield Offload(tokens.current, Lane.TOKENS, tokens.seconds, tokens.overdue)
+            work = partial(tokens.current, wish)
+            token = yield Offload(work, Lane.TOKENS, tokens.seconds, tokens.overdue)
         except TokenProviderTimedOut:
             token = tokens.give_up()
+        finally:
+            wish.is_over = True
         try:
             answer = bytes((yield first_message(token)))
         except SaslAuthenticationFailed:

@@ -224,6 +224,23 @@ def test_while_the_last_token_is_good_a_source_may_hang(caplog: pytest.LogCaptur
         cache.give_up()
 
 
+@pytest.mark.parametrize("is_lost", [True, False], ids=["connection lost", "over time"])
+def test_who_waits_no_longer_has_the_source_not_asked(is_lost: bool) -> None:
+    """Or calls for connections that are gone would hold up those for others, where each takes its time."""
+    provider = Provider()
+    exchange = OAuthBearer(provider.cache()).exchange()
+    step = next(exchange)
+    assert isinstance(step, Offload)
+    if is_lost:
+        exchange.close()
+    else:
+        with pytest.raises(TokenProviderTimedOut):
+            exchange.throw(TokenProviderTimedOut("over"))
+    with pytest.raises(TokenProviderTimedOut):
+        step.work()
+    assert provider.asked == 0
+
+
 def test_a_provider_that_ends_the_program_is_named() -> None:
     def source() -> Token:
         raise SystemExit
