@@ -297,7 +297,7 @@ class NodeLink:
             return
         self._endpoints = list(outcome.value)
         if self._doubts is not None:
-            self._doubts.resolved(self._endpoints)
+            self._doubts.resolved()
         self._open(now)
 
     def _open(self, now: float) -> None:

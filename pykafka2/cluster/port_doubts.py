@@ -8,7 +8,7 @@ at once, for only another configuration helps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import attrs
 
@@ -20,6 +20,9 @@ from pykafka2.network.script import Script
 
 SUSPICIOUS_ENDS = 2
 """So many connections in a row that end before anything is answered are no restart."""
+
+MOST_DOUBTS = 16
+"""Addresses of a name, the newest; a resolver may tell others each time."""
 
 
 @attrs.define
@@ -48,9 +51,8 @@ class PortDoubts:
         self._unanswered_ends = 0
         self._has_told = False
 
-    def resolved(self, endpoints: Iterable[Endpoint]) -> None:
-        """The name has these addresses now, which are tried in turn."""
-        self._probes = {at: self._probes[at] for at in endpoints if at in self._probes}
+    def resolved(self) -> None:
+        """The name's addresses are about to be tried in turn."""
         self._verdict = None
 
     def begin(self, endpoint: Endpoint) -> Probe | None:
@@ -87,6 +89,8 @@ class PortDoubts:
             self._probes.pop(self._at, None)
             if probe is not None:
                 self._probes[self._at] = probe
+            if len(self._probes) > MOST_DOUBTS:
+                del self._probes[next(iter(self._probes))]
 
     def is_news(self, error: KafkaError) -> bool:
         """Whether it is the first verdict, which is worth a line in the log whatever was said before."""

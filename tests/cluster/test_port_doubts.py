@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2 import KafkaProducer, errors
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.cluster.port_doubts import PortDoubts
+from pykafka2.cluster.port_doubts import MOST_DOUBTS, PortDoubts
 from pykafka2.errors import Disconnected, IllegalSaslState, TlsInterrupted, TlsNotSpoken
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.probing import ask_for_mechanisms, ask_without_tls
@@ -55,12 +55,12 @@ def test_what_a_probe_met_otherwise_is_not_told() -> None:
     assert doubts.heard(HUNG_UP, was_unanswered=None) is HUNG_UP
     verdict = TlsNotSpoken("plaintext")
     for _ in range(2):
-        doubts.resolved([HERE])
+        doubts.resolved()
         probe = doubts.begin(HERE)
         assert probe is not None
         assert probe.is_without_tls
         assert doubts.heard(verdict, was_unanswered=None) is verdict
-    doubts.resolved([HERE])
+    doubts.resolved()
     doubts.begin(HERE)
     assert doubts.heard(errors.CorruptResponse("HTTP"), was_unanswered=None) is HUNG_UP
     assert doubts.begin(HERE) is None
@@ -72,8 +72,10 @@ def test_an_address_is_doubted_for_itself_alone() -> None:
     doubts.heard(HUNG_UP, was_unanswered=None)
     assert doubts.begin(THERE) is None
     assert doubts.begin(HERE) is not None
-    doubts.resolved([THERE])
-    assert doubts.begin(HERE) is None, "one that the name has no more is forgotten"
+    for number in range(MOST_DOUBTS):
+        doubts.begin(Endpoint(f"10.0.1.{number}", 9092))
+        doubts.heard(HUNG_UP, was_unanswered=None)
+    assert doubts.begin(HERE) is None, "a name that has others each time takes no more memory"
 
 
 def test_a_verdict_about_one_address_is_told_unless_another_serves() -> None:
