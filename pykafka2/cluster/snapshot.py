@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import attrs
 
 from pykafka2.cluster.answers import HIGHEST_EPOCH, believable_nodes, checked_metadata
-from pykafka2.errors import BrokerError, UnknownTopicOrPartition, error_of
+from pykafka2.errors import BrokerError, TopicAuthorizationFailed, UnknownTopicOrPartition, error_of
 from pykafka2.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -97,7 +97,8 @@ def merge_answer(
 ) -> ClusterSnapshot:
     """The snapshot after an answer.  Of topics it does not name, those in `keep_topics` stay (None: all).
 
-    With `names_all` the answer is to name every topic there is: its broker does not know what it leaves out.
+    With `names_all` the answer is to name every topic that may be seen: its broker does not know what it
+    leaves out.
 
     Raises `CorruptResponse` for an answer that no cluster could mean (see answers.py).
     """
@@ -109,7 +110,8 @@ def merge_answer(
             topics[told.name] = _merge_topic(old.topics.get(told.name), told, node_ids)
     if names_all:
         for name in topics.keys() - {told.name for told in answer.topics}:
-            topics[name] = _topic_in_error(topics[name], name, UnknownTopicOrPartition.code)
+            if topics[name].error_code != TopicAuthorizationFailed.code:
+                topics[name] = _topic_in_error(topics[name], name, UnknownTopicOrPartition.code)
     return ClusterSnapshot(
         version=old.version + 1,
         cluster_id=answer.cluster_id or old.cluster_id,

@@ -151,6 +151,13 @@ def test_what_a_list_of_all_topics_leaves_out_is_doubted_at_first_if_it_is_kept(
     assert not snapshot.topics["orders"].is_in_doubt
 
 
+def test_a_list_of_all_topics_says_nothing_of_those_that_may_not_be_seen() -> None:
+    snapshot = known(topic("orders", error_code=TopicAuthorizationFailed.code))
+    for _ in range(BELIEVED_AFTER + 1):
+        snapshot = merge_answer(snapshot, answer(), {"orders"}, names_all=True)
+        assert isinstance(snapshot.topics["orders"].error, TopicAuthorizationFailed)
+
+
 def test_fewer_partitions_than_are_known_are_doubted_at_first_and_then_believed() -> None:
     """A topic never loses partitions: the broker that was asked has not heard of those added lately."""
     snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 0)))
