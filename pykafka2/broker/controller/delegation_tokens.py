@@ -15,7 +15,7 @@ from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.records import DelegationTokenRemoved, DelegationTokenSet
 from pykafka2.broker.security.caller import Principal
-from pykafka2.broker.security.delegation import DelegationToken, credentials_of, hmac_of
+from pykafka2.broker.security.delegation import DelegationToken, TokenCredentials, hmac_of
 from pykafka2.broker.security.scram import KINDS, SALT_BYTES
 from pykafka2.clock import Entropy
 from pykafka2.errors import (
@@ -56,7 +56,7 @@ def create_token(
         lifetime = min(lifetime, wanted.max_lifetime_ms)
     token_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
     made = hmac_of(key, token_id)
-    salts = {name: entropy.token_bytes(SALT_BYTES) for name in KINDS}
+    salts = {kind: entropy.token_bytes(SALT_BYTES) for kind in KINDS.values()}
     token = DelegationToken(
         token_id,
         wanted.owner,
@@ -66,7 +66,7 @@ def create_token(
         now_ms + lifetime,
         min(now_ms + lifetime, now_ms + config.int("delegation.token.expiry.time.ms")),
         made,
-        credentials_of(made, salts),
+        TokenCredentials(made, salts),
     )
     gone_ms = now_ms - config.int("delegation.token.expiry.check.interval.ms")
     over = [one.id for one in controller.state.tokens.values() if one.is_over(gone_ms)]

@@ -1,7 +1,7 @@
 """Delegation tokens (KIP-48): what one is, who may see and renew it, and how its owner logs in with it.
 
-A token stands for its owner: its id and the HMAC of it are name and password for SCRAM.  Immutable; kept in
-the metadata.
+A token stands for its owner: its id and the HMAC of it are name and password for SCRAM.  Immutable, but for
+what is hashed only when it is needed; kept in the metadata.
 """
 
 from __future__ import annotations
@@ -13,7 +13,32 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from pykafka2.broker.security.caller import ANONYMOUS, Caller, Principal
-from pykafka2.broker.security.scram import KINDS, MIN_ITERATIONS, ScramCredential, ScramMechanism, ScramUser
+from pykafka2.broker.security.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism, ScramUser
+
+
+class TokenCredentials:
+    """What a token's owner logs in with, by mechanism: the password is the HMAC in base64.
+
+    Hashed when it is first asked for: anybody who has logged in may have any number of tokens made, and most
+    serve by one mechanism.  Under the cluster's lock.
+    """
+
+    __slots__ = ("_hmac", "_known", "_salts")
+
+    def __init__(self, token_hmac: bytes, salts: Mapping[ScramMechanism, bytes]) -> None:
+        self._hmac = token_hmac
+        self._salts = salts
+        self._known: dict[ScramMechanism, ScramCredential] = {}
+
+    def of(self, kind: ScramMechanism) -> ScramCredential:
+        """Those for one mechanism."""
+        known = self._known.get(kind)
+        if known is None:
+            password = base64.b64encode(self._hmac).decode()
+            salt = self._salts[kind]
+            known = ScramCredential.of_password(kind.sasl_name, password, salt, MIN_ITERATIONS)
+            self._known[kind] = known
+        return known
 
 
 @attrs.define(frozen=True)
@@ -30,7 +55,7 @@ class DelegationToken:
     """Until when it may be renewed."""
     expires_at_ms: int
     hmac: bytes = attrs.field(repr=False)
-    credentials: Mapping[ScramMechanism, ScramCredential] = attrs.field(repr=False)
+    credentials: TokenCredentials = attrs.field(repr=False)
 
     def belongs_to(self, principal: Principal) -> bool:
         """Whether this is its owner or one of its renewers."""
@@ -49,21 +74,14 @@ class DelegationToken:
         if self.is_over(now_ms):
             return None
         owner = self.owner.name
-        return ScramUser(owner, self.credentials[kind], is_from_token=True, expires_at_ms=self.expires_at_ms)
+        return ScramUser(
+            owner, self.credentials.of(kind), is_from_token=True, expires_at_ms=self.expires_at_ms
+        )
 
 
 def hmac_of(secret_key: str, token_id: str) -> bytes:
     """What proves that the cluster has made a token: HMAC-SHA-512 of its id."""
     return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
-
-
-def credentials_of(token_hmac: bytes, salts: Mapping[str, bytes]) -> dict[ScramMechanism, ScramCredential]:
-    """What its owner logs in with, by mechanism: the password is the HMAC in base64."""
-    password = base64.b64encode(token_hmac).decode()
-    return {
-        kind: ScramCredential.of_password(name, password, salts[name], MIN_ITERATIONS)
-        for name, kind in KINDS.items()
-    }
 
 
 def may_ask(caller: Caller) -> bool:

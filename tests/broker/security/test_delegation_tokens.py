@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -142,6 +143,26 @@ def log_in_with(wire: Wire, token: CreateDelegationTokenResponse) -> int:
             step = steps.send(bytes(answer.auth_bytes))
         except StopIteration:
             return 0
+
+
+def test_a_token_costs_no_hashing_before_its_owner_logs_in(
+    cluster: KafkaCluster, ann: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the cluster's lock, and as often as anybody likes who has logged in."""
+    hashed: list[str] = []
+    hash_it = hashlib.pbkdf2_hmac
+
+    def counted(name: str, *rest: Any) -> bytes:
+        hashed.append(name)
+        return hash_it(name, *rest)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", counted)
+    token = create(ann)
+    assert hashed == []
+    for _ in range(2):
+        with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
+            assert log_in_with(wire, token) == 0
+    assert hashed == ["sha256"] * 3, "by the broker once, by each of the clients"
 
 
 def test_a_session_ends_with_its_token_and_is_no_way_to_another(cluster: KafkaCluster, ann: Wire) -> None:
