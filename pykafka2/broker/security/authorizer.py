@@ -22,7 +22,7 @@ from weakref import WeakSet
 import attrs
 
 from pykafka2.broker.security.acls import Acl, Acls
-from pykafka2.broker.security.caller import Caller, principal_of
+from pykafka2.broker.security.caller import Caller, notations_of, principal_of
 from pykafka2.protocol.acl_terms import EVERYBODY, WILDCARD, Operation, PatternType, Permission, ResourceType
 
 IMPLIED_BY: Final[Mapping[int, Collection[int]]] = {
@@ -147,6 +147,7 @@ class Rights:
         self.principal = principal
         self.host = host
         self._authorizer = authorizer
+        self._hosts = {*notations_of(host), WILDCARD}
         self._is_super = principal in authorizer.settings.super_users
         self.decided: dict[tuple[int, int, str], bool] = {}
         """Decisions made so far, by operation, resource type and name."""
@@ -205,7 +206,7 @@ class Rights:
         return is_allowed or (not has_rules and self._authorizer.settings.allows_if_none_found)
 
     def _is_meant_by(self, acl: Acl) -> bool:
-        return acl.principal in (self.principal, EVERYBODY) and acl.host in (self.host, WILDCARD)
+        return acl.principal in (self.principal, EVERYBODY) and acl.host in self._hosts
 
 
 def _is_wildcard(acl: Acl) -> bool:

@@ -8,6 +8,7 @@ User:ANONYMOUS.  Plain values, any thread.
 from __future__ import annotations
 
 import ipaddress
+import struct
 
 import attrs
 
@@ -78,6 +79,19 @@ def principal_from_bytes(data: Buffer) -> Principal:
         raise CorruptData("the principal of an envelope is of a version that is not known")
     read, _ = DefaultPrincipalData.decode_from(view, _VERSION_BYTES, 0)
     return Principal(read.type, read.name, read.token_authenticated)
+
+
+def notations_of(host: str) -> tuple[str, ...]:
+    """How access rules may write a client's address: as it is, and one of IPv6 in Java's way, too, which has
+    all eight groups.
+    """
+    try:
+        address = ipaddress.IPv6Address(host)
+    except ValueError:
+        return (host,)
+    groups = struct.unpack(">8H", address.packed)
+    scope = f"%{address.scope_id}" if address.scope_id else ""
+    return host, ":".join(f"{one:x}" for one in groups) + scope
 
 
 def host_bytes(host: str) -> bytes:

@@ -79,6 +79,23 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("::1", "::1"),
+        ("fe80::ab:1%eth0", "fe80:0:0:0:0:0:ab:1%eth0"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("a-host-of-the-simulation", "a-host-of-the-simulation"),
+    ],
+)
+def test_rules_mean_an_address_in_javas_notation_too(host: str, named: str) -> None:
+    """Those that were made for Kafka have that one; else what they deny would be allowed."""
+    assert rights(rule(host=named), host=host).may(READ, TOPIC, "orders")
+    assert not rights(rule(), rule(permission=DENY, host=named), host=host).may(READ, TOPIC, "orders")
+    assert rights(rule(), rule(permission=DENY, host="0:0:0:0:0:0:0:2"), host=host).may(READ, TOPIC, "orders")
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_rules(case: str) -> None:
     rules, operation, expected = CASES[case]
