@@ -98,6 +98,10 @@ class TokenCache:
             if wish.is_over:
                 raise self.overdue()
             return self.give_up(turn)
+        if turn is not self._turn:
+            # It was given up while this waited for it: the next call may be under way by now.
+            turn.release()
+            return self.current()
         try:
             now = self._wall_seconds()
             return self._known(now) or self._asked(now, wish)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -138,6 +139,7 @@ class Hanging:
         self.called = threading.Semaphore(0)
         self.threads: list[threading.Thread] = []
         self.tokens: list[Token] = []
+        self.failing: set[int] = set()
         self.cache = TokenCache(self, lambda: 1000.0, "tester", 0.01, "the token provider oauth_cb")
 
     def __call__(self) -> Token:
@@ -146,11 +148,17 @@ class Hanging:
         self.calls.append(may_go_on)
         self.called.release()
         may_go_on.wait(10)
+        if number in self.failing:
+            raise RuntimeError
         return Token(f"token-{number}", 1100.0)
+
+    def ask(self) -> None:
+        with suppress(SaslAuthenticationFailed):
+            self.tokens.append(self.cache.current())
 
     def start(self) -> None:
         """Begin a call that hangs."""
-        thread = threading.Thread(target=lambda: self.tokens.append(self.cache.current()))
+        thread = threading.Thread(target=self.ask)
         self.threads.append(thread)
         thread.start()
         assert self.called.acquire(timeout=5)
@@ -210,6 +218,32 @@ def test_few_calls_may_hang(hanging: Hanging) -> None:
     hanging.calls[0].set()
     hanging.threads[0].join(5)
     assert hanging.cache.current().value == "token-0", "one that comes back late is taken"
+
+
+def test_who_waited_for_a_call_that_was_given_up_makes_none_beside_the_next(hanging: Hanging) -> None:
+    waits = threading.Event()
+    waiting = threading.Thread(target=hanging.ask)
+
+    def clock() -> float:
+        if threading.current_thread() is waiting:
+            waits.set()  # it has seen whose turn it is
+        return 1000.0
+
+    hanging.cache = TokenCache(hanging, clock, "tester", 10.0)
+    hanging.failing.add(0)
+    hanging.start()
+    hanging.threads.append(waiting)
+    waiting.start()
+    assert waits.wait(5)
+    with pytest.raises(TokenProviderTimedOut):
+        hanging.cache.give_up()
+    hanging.start()
+    hanging.calls[0].set()
+    hanging.threads[0].join(5)
+    assert not hanging.called.acquire(timeout=0.03), "one call at a time"
+    hanging.calls[1].set()
+    waiting.join(5)
+    assert [token.value for token in hanging.tokens] == ["token-1"] * 2
 
 
 def test_while_the_last_token_is_good_a_source_may_hang(caplog: pytest.LogCaptureFixture) -> None:
