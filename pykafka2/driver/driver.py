@@ -121,14 +121,20 @@ class Driver:
         then: Callable[[Outcome[T], float], None],
         lane: Lane = Lane.COMPUTING,
     ) -> None:
-        """Run blocking `work` elsewhere, then `then(outcome, now)` on the driver's thread."""
+        """Run blocking `work` elsewhere, then `then(outcome, now)` on the driver's thread.
+
+        Where the system has no thread for it, that is its outcome: it may have one later.
+        """
 
         def deliver(outcome: Outcome[T]) -> None:
             if not self.is_closed:
                 self._commands.append(lambda now: then(outcome, now))
                 self._task.wake()
 
-        self.runtime.offload(work, deliver, lane)
+        try:
+            self.runtime.offload(work, deliver, lane)
+        except RuntimeError as error:
+            deliver(Outcome(error=error))
 
     def raise_failure(self) -> None:
         """Raise what killed the loop, if anything did: a background failure is never swallowed.

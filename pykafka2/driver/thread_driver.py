@@ -268,7 +268,8 @@ class ThreadRuntime:
     ) -> None:
         """Run `work`, then `then(outcome)`, in one of the few helper threads of its lane.
 
-        Raises `ClientClosed` after `close`.  A `then` that raises is logged.
+        Raises `ClientClosed` after `close`, `RuntimeError` where the system has no thread for it.  A `then`
+        that raises is logged.
         """
         self._check_process()
 
@@ -318,13 +319,23 @@ class _Pool:
         with self._lock:
             if self._is_closed:
                 raise ClientClosed("the runtime is closed")
-            self._jobs.put(job)
             if self._idle:
                 self._idle -= 1
             elif len(self._threads) < MAX_OFFLOAD_THREADS:
-                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._threads.add(thread)
-                thread.start()
+                self._start_thread()
+            self._jobs.put(job)
+
+    def _start_thread(self) -> None:
+        """One more, or none while others can do its work.  Raises `RuntimeError` where the system refuses the
+        first.  The lock is held."""
+        thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._threads.discard(thread)
+            if not self._threads:
+                raise
 
     def begin_to_close(self) -> None:
         with self._lock:

@@ -278,6 +278,23 @@ def test_close_from_a_callback_does_not_wait_for_itself(driver: Driver, runtime:
     assert answers == [True]
 
 
+def test_work_that_no_thread_is_left_for_fails_and_the_loop_goes_on(
+    driver: Driver, runtime: HandRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a name that cannot be resolved: it is tried again."""
+
+    def refuse(*arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(runtime, "offload", refuse)
+    outcomes: list[Outcome[int]] = []
+    driver.call_soon(lambda now: driver.offload(lambda: 42, lambda outcome, now: outcomes.append(outcome)))
+    driver.run_once(0.0, [])
+    driver.run_once(1.0, [])
+    assert isinstance(outcomes[0].error, RuntimeError)
+    assert driver.failure is None
+
+
 def test_offloaded_work_that_comes_back_after_the_close_is_dropped(
     driver: Driver, runtime: HandRuntime
 ) -> None:

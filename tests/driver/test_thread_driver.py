@@ -288,6 +288,25 @@ def test_offloaded_work_runs_elsewhere_and_its_outcome_comes_back(runtime: Threa
         outcomes[1].get()
 
 
+def test_helpers_that_cannot_be_started_are_missed_for_no_longer_than_that(
+    runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a machine or container that lets a process have no more threads for a while."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    done: list[int | None] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        for _ in range(MAX_OFFLOAD_THREADS):
+            with pytest.raises(RuntimeError, match="can't start"):
+                runtime.offload(lambda: 1, lambda outcome: done.append(outcome.value))
+    runtime.offload(lambda: 2, lambda outcome: done.append(outcome.value))
+    assert runtime.wait_until(lambda: bool(done), 2.0)
+    assert done == [2], "what was refused is not done all the same"
+
+
 @pytest.mark.slow
 def test_a_close_waits_for_all_stuck_helpers_together_no_longer_than_for_one() -> None:
     runtime, may_go_on = ThreadRuntime(), threading.Event()
