@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # keeps room as long as the connection lasts, so a server reads no more of a client than its reader wants.
 SMALL_READ_BYTES = 1 << 15
 LARGE_READ_BYTES = 1 << 20
+# Of what TLS says by itself while it only reads, which leaves with the next write: refusals to renegotiate,
+# some 1,000 of them.
+MAX_ALERT_BYTES = 1 << 15
 # Encrypted at once; a chunk counts as written when its last byte is with the kernel.
 PLAINTEXT_CHUNK_BYTES = 1 << 18
 
@@ -140,6 +143,8 @@ class TlsTransport:
                 count: int = self._tls.read(wanted, buffer[total:])  # type: ignore[assignment]
             except self._want_read:
                 self._is_drained = True
+                if self._outgoing.pending > MAX_ALERT_BYTES:
+                    raise TlsError(f"{self.peer} asks to renegotiate again and again") from None
             except self._error as error:
                 if self._is_ended or isinstance(error, self._eof_error):
                     return total
@@ -256,14 +261,20 @@ class TlsTransport:
             "certificate, set ssl_certfile and ssl_keyfile"
         )
 
-    def _kind_of(self, error: Exception) -> type[TlsError]:
-        """Which of our errors an error of `ssl` is; only one about a certificate has a `verify_code`."""
+    def _kind_of(self, error: Exception) -> type[TlsError | Disconnected]:
+        """Which of our errors an error of `ssl` is; only one about a certificate has a `verify_code`.
+
+        A stream that breaks once both sides have agreed is lost like any other connection; with TLS 1.3 the
+        other side's word about a certificate comes then, too.
+        """
         code = getattr(error, "verify_code", None)
         if code is not None:
             return TlsHostNameMismatch if code in HOST_NAME_CODES else TlsCertificateRejected
         reason = _reason(error)
         is_about_ours = "ALERT" in reason and any(mark in reason for mark, _ in CERTIFICATE_ALERTS)
-        return TlsClientCertificateRefused if is_about_ours and not self._server_side else TlsError
+        if is_about_ours and not self._server_side:
+            return TlsClientCertificateRefused
+        return Disconnected if self._is_agreed and "ALERT" not in reason else TlsError
 
     def _words_for(self, error: Exception) -> str:
         reason = _reason(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import trustme
 
 from pykafka2.errors import (
     ConfigurationError,
+    Disconnected,
     KafkaError,
     TlsCertificateRejected,
     TlsClientCertificateRefused,
@@ -210,6 +212,36 @@ def test_the_end_is_the_end_with_and_without_close_notify(
 
 
 # ---------------------------------------------------------------------- disagreement
+
+
+@pytest.mark.parametrize("reader", ["client", "server"])
+def test_a_stream_that_breaks_is_a_connection_that_is_lost(
+    certificates: Certificates, make_link: Callable[..., Link], reader: str
+) -> None:
+    """As in Java, and tried again: no other configuration would help."""
+    link = make_link(server=certificates.server())
+    near, far = link.establish(client=certificates.client(), server_name="localhost")
+    ours, theirs = (near, far) if reader == "client" else (far, near)
+    theirs.transport._transport.write([b"\x17\x03\x03\x00\x20" + bytes(32)])  # type: ignore[attr-defined]
+    with pytest.raises(Disconnected, match="broken TLS stream"):
+        ours.read(1)
+
+
+def test_who_renegotiates_without_end_is_cut_off(
+    certificates: Certificates, make_link: Callable[..., Link]
+) -> None:
+    """OpenSSL answers each attempt with an alert of 31 bytes, which waits for the next write."""
+    link = make_link(server=certificates.server())
+    near, far = link.establish(client=certificates.client(), server_name="localhost")
+    buffer = memoryview(bytearray(10))
+    far.transport._outgoing.write(bytes(31 * 1_000))  # type: ignore[attr-defined]
+    near.transport._transport.write([b"\x17\x03"])  # type: ignore[attr-defined]
+    time.sleep(0.01)
+    assert far.transport.read_into(buffer) is None
+    far.transport._outgoing.write(bytes(31 * 100))  # type: ignore[attr-defined]
+    near.transport._transport.write([b"\x03\x00"])  # type: ignore[attr-defined]
+    with pytest.raises(TlsError, match="asks to renegotiate again and again"):
+        until(lambda: far.transport.read_into(buffer) is not None)
 
 
 def test_an_unknown_authority_is_refused_with_what_to_do(
