@@ -51,6 +51,8 @@ from spark_connector.sink.steps import Step
 
 MOST_ATTEMPTS = 20
 """Of a write that others come in between."""
+MOST_LOOKS = 10
+"""Of a task that waits for another to begin the run, before it tries itself: some four seconds."""
 
 
 @attrs.define(frozen=True)
@@ -93,14 +95,17 @@ def enter(epoch: Epoch, partition: int, *, recovers: bool = False, fresh: bool =
 def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
     """Take the sink over from an earlier run: finish what that had decided, then abort the rest.
 
-    All tasks of a run's first batch come here at once; the first one is let go first.
+    All tasks of a run's first batch come here at once; the first one is let go first.  The others only look
+    for some seconds: who takes over has whoever is finishing what was decided begin anew.
     """
-    for attempt in range(MOST_ATTEMPTS):
-        if attempt or partition:
-            yield Pause(attempt + min(partition, 2))
+    looks = min(2 * partition, MOST_LOOKS)
+    for _ in range(MOST_ATTEMPTS):
+        for look in range(1, looks + 1):
+            yield Pause(look)
             state: LedgerState = yield ReadLedger()
             if state.run == epoch.run:
                 return state
+        looks = MOST_LOOKS
         try:
             state = yield ReadLedger(owned=True, run=epoch.run)
             if state.run == epoch.run and state.phase is not Phase.DECIDED:

@@ -598,6 +598,30 @@ def test_a_claim_in_vain_ends_nothing_that_its_siblings_have_begun(world: World)
     assert world.committed() == all_of(0) + all_of(0)
 
 
+@pytest.mark.parametrize(("partition", "looks"), [(0, 0), (1, 2), (7, 10)])
+def test_whoever_finishes_what_was_decided_is_given_time(partition: int, looks: int) -> None:
+    """With each take-over it begins anew: a run with fifty tasks at once did not get on for a minute."""
+    script = scripts.enter(World("nowhere", "t").run().epoch(0), partition)
+    state = LedgerState("q").claimed("a", 0)
+
+    def looked() -> int:
+        """How often, until it takes over."""
+        command, times = script.send(state), 0
+        while isinstance(command, commands.Pause):
+            assert script.send(None) == commands.ReadLedger()
+            command, times = script.send(state), times + 1
+        assert isinstance(command, commands.ReadLedger)
+        assert command.owned
+        return times
+
+    assert next(script) == commands.ReadLedger(fresh=False)
+    assert looked() == looks
+    assert isinstance(script.send(state), commands.Reach)
+    assert isinstance(script.send(None), commands.FindTasksLeft)
+    assert isinstance(script.send([]), commands.WriteLedger)
+    assert isinstance(script.throw(commands.Contended("another was there")), commands.Pause)
+
+
 def epochs(world: World, names: Iterable[str]) -> dict[str, int]:
     """How often each of these transactional ids was taken over."""
     with KafkaAdminClient(bootstrap_servers=world.servers) as admin:
