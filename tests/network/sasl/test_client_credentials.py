@@ -166,8 +166,10 @@ def test_an_answer_that_comes_by_drops_is_given_up(
     authority.seconds_apart = 0.02
     url = f"http://127.0.0.1:{authority.server_address[1]}/token"
     began = time.monotonic()
+    # Of a refusal the head has to come in time, also on a machine that has other things to do.
+    timeout = 0.06 if status == 200 else 0.2
     with pytest.raises(SaslAuthenticationFailed, match=words):
-        ClientCredentials(url, "client", "hush", lambda: 1000.0, time.monotonic, timeout=0.06)()
+        ClientCredentials(url, "client", "hush", lambda: 1000.0, time.monotonic, timeout=timeout)()
     assert time.monotonic() - began < 3
 
 
