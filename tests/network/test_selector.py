@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -221,6 +222,7 @@ def test_a_thousand_wakes_end_one_select(selector: SocketSelector) -> None:
 
 
 def test_close_may_race_with_wakes_and_leaves_no_file_behind() -> None:
+    gc.collect()  # what other tests have left is closed before, or below: neither is this one's
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(50):
         selector = SocketSelector()
@@ -233,4 +235,4 @@ def test_close_may_race_with_wakes_and_leaves_no_file_behind() -> None:
         assert selector.select(None) == []
         for thread in threads:
             thread.join()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
