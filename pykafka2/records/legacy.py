@@ -218,11 +218,17 @@ def decode_legacy_tuples(
     inner = _unwrap(batch, value, where, max_output_bytes)
     # The wrapper's offset is that of its last message; some librdkafka left it 0 when producing.
     base_offset = batch.last_offset - inner[-1].last_offset if batch.magic and batch.last_offset else 0
+    previous, last_offset = -1, batch.last_offset or len(inner) - 1
     for message in inner:
         if check_crcs:
             message.verify_crc(f"{where}, wrapped up to offset {batch.last_offset},")
+        offset = base_offset + message.last_offset
+        if not previous < offset <= last_offset:
+            at = f"{where} at offset {batch.last_offset}"
+            raise CorruptData(f"{at}: in it offset {offset} follows {previous}, the last is {last_offset}")
+        previous = offset
         timestamp = batch.timestamp if batch.timestamp_type == LOG_APPEND_TIME else message.timestamp
-        yield base_offset + message.last_offset, timestamp, *message.key_and_value(), []
+        yield offset, timestamp, *message.key_and_value(), []
 
 
 def _unwrap(

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from pykafka2.compression import codec
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import CRC_AT, CRC_START, RecordBatch, batches, crc32c
 from pykafka2.records.decoder import decode_records
@@ -13,7 +14,11 @@ from pykafka2.records.tuple_decoder import decode_tuples
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster, build_batch
 
+from .strategies import NOW
+from .test_legacy import message
+
 LAST_OFFSET_DELTA_AT = 23
+ORDERS_0 = TopicPartition("orders", 0)
 
 
 def with_last_delta(batch: bytes, delta: int) -> bytes:
@@ -71,8 +76,39 @@ def test_a_consumer_names_the_batch_and_keeps_its_position(call: str, damage: st
         log.batches[2] = with_last_delta(build_batch([(None, b"x")] * 10, 4), 3)
         where = "orders-0 at offset 4"
     with cluster.consumer() as consumer:
-        consumer.assign([TopicPartition("orders", 0)])
+        consumer.assign([ORDERS_0])
         assert sum(map(len, getattr(consumer, call)(1000).values())) == 4
         with pytest.raises(CorruptData, match=where):
             getattr(consumer, call)(1000)
-        assert consumer.position(TopicPartition("orders", 0)) == 4
+        assert consumer.position(ORDERS_0) == 4
+
+
+@pytest.mark.parametrize("call", ["poll", "poll_columns"])
+@pytest.mark.parametrize(
+    ("magic", "last_offset", "inner"),
+    [(0, 5, (4, 2)), (0, 5, (4, 2**62)), (0, 5, (-7, 5)), (1, 5, (2, 1)), (1, 5, (-9, 0)), (1, 5, (0, 7))],
+    ids=str,
+)
+def test_offsets_that_run_back_within_an_old_message_are_corrupt(
+    magic: int, last_offset: int, inner: tuple[int, int], call: str
+) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.append("orders", 0, b"a", b"b", b"c", b"d")
+    wrapped = b"".join(message(magic, offset, NOW, None, b"v") for offset in inner)
+    log = cluster.log("orders")
+    log.batches.append(message(magic, last_offset, 0, None, codec("gzip").compress(wrapped), 1))
+    log.end = 6
+    found: list[int] = []
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+
+        def read_on() -> None:
+            for _ in range(5):
+                for some in getattr(consumer, call)(1000).values():
+                    found.extend(some.offsets if call == "poll_columns" else [one.offset for one in some])
+
+        with pytest.raises(CorruptData, match="orders-0 at offset 5: in it offset"):
+            read_on()
+        assert found == sorted(set(found)), "none comes twice, or too late"
+        assert found[:4] == [0, 1, 2, 3]
+        assert consumer.position(ORDERS_0) == found[-1] + 1
