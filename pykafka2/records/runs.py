@@ -45,7 +45,7 @@ class Rows:
 
 @attrs.define(eq=False)
 class HeaderArrays:
-    """Where headers lie in a buffer, in order, and the row of the record that each belongs to."""
+    """Where headers lie in a buffer, in order, and the row of the record that each belongs to; not none."""
 
     rows: Any
     name_at: Any
@@ -53,8 +53,11 @@ class HeaderArrays:
     value_at: Any
     value_sizes: Any
 
-    def cut(self, start: int, stop: int) -> HeaderArrays:
+    def cut(self, start: int, stop: int) -> HeaderArrays | None:
+        """Those of some rows, counted from the first of these; None where these have none."""
         wanted = slice(*self.rows.searchsorted([start, stop]).tolist())
+        if wanted.start == wanted.stop:
+            return None
         return HeaderArrays(
             self.rows[wanted] - start,
             self.name_at[wanted],

@@ -325,3 +325,21 @@ def test_numpy_is_left_alone_where_pyarrow_is_missing(missing: str, monkeypatch:
     assert not without.should_end()
     monkeypatch.undo()
     assert not without.should_end(), "it is looked for once"
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 60), (0, 100), (100, 200), (130, 200), (150, 151)], ids=str)
+def test_a_part_without_headers_of_what_has_some_makes_a_table(start: int, stop: int) -> None:
+    blob = b""
+    for base in (0, 100):
+        builder = BatchBuilder()
+        for number in range(base, base + 100):
+            headers: Headers = [("trace", b"1")] if 60 <= number < 130 else []
+            builder.append(NOW, b"k" * (number % 7), b"v" * (number % 11), headers)
+        blob += builder.build(base_offset=base)
+    run = decode_arrays(opened(blob))
+    assert run is not None
+    columns = Columns()
+    columns.add(run, start)
+    columns.end_before(stop)
+    assert columns.offsets == list(range(start, stop))
+    assert table_rows(columns.to_arrow()) == rows_in(columns)
