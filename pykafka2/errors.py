@@ -70,6 +70,12 @@ class ClientClosed(IllegalState):
     """The client is closed; make a new one."""
 
 
+class ClientNotStarted(KafkaError, OSError):
+    """The system has no file descriptor or no thread left for a client; the message says which."""
+
+    retriable = True
+
+
 class ClientFailed(IllegalState):
     """The client's IO thread ended by an error, which is the cause of this one; make a new client."""
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from pykafka2.clock import FOREVER, Clock, Entropy, SystemClock, SystemEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
 from pykafka2.driver.wait_queue import WaitQueue
-from pykafka2.errors import ClientClosed, ForkedClientError
+from pykafka2.errors import ClientClosed, ClientNotStarted, ForkedClientError
 from pykafka2.network.script import Lane
 from pykafka2.network.tcp import TcpNetwork
 from pykafka2.network.transport import Network, Ready, Selector
@@ -207,10 +207,16 @@ class ThreadRuntime:
         selector: Selector | None = None,
         on_failed: Callable[[BaseException], None] = ignore_error,
     ) -> Task:
-        """Start a daemon thread that turns the loop; its first round comes at once."""
+        """Start a daemon thread that turns the loop; its first round comes at once.
+
+        Raises `ClientNotStarted` where the system has no thread for it.
+        """
         self._check_process()
         task = ThreadTask(self, name, step, selector, on_failed)
-        task.start()
+        try:
+            task.start()
+        except RuntimeError as error:
+            raise ClientNotStarted(f"{name}: the system has no thread left ({error})") from error
         return task
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:

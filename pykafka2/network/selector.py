@@ -55,6 +55,7 @@ class WakeUp:
     __slots__ = ("_writer", "reader")
 
     def __init__(self) -> None:
+        self.reader = self._writer = -1  # and stay so where the system has none left
         if hasattr(os, "eventfd"):
             self.reader = self._writer = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:  # pragma: no cover - other systems than Linux
@@ -75,7 +76,7 @@ class WakeUp:
             pass
 
     def __del__(self) -> None:
-        for number in {self.reader, self._writer}:
+        for number in {self.reader, self._writer} - {-1}:
             os.close(number)
 
 

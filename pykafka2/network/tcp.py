@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Sequence
 
-from pykafka2.errors import ConfigurationError, Disconnected
+from pykafka2.errors import ClientNotStarted, ConfigurationError, Disconnected
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.resolver import resolve
 from pykafka2.network.selector import SocketSelector
@@ -42,8 +42,11 @@ _WORDS = {
 
 def disconnected(peer: str, error: OSError) -> Disconnected:
     """An operating system's error in words that name the peer."""
-    words = _WORDS.get(error.errno or 0) or error.strerror or str(error)
-    return Disconnected(f"{peer}: {words}")
+    return Disconnected(f"{peer}: {_words(error)}")
+
+
+def _words(error: OSError) -> str:
+    return _WORDS.get(error.errno or 0) or error.strerror or str(error)
 
 
 class TcpTransport:
@@ -142,7 +145,11 @@ class TcpNetwork:
     """`transport.Network` of the machine.  Holds no state; any thread may use it."""
 
     def selector(self) -> SocketSelector:
-        return SocketSelector()
+        """Raises `ClientNotStarted` where the system has no file descriptor for it."""
+        try:
+            return SocketSelector()
+        except OSError as error:
+            raise ClientNotStarted(f"nothing can be connected to: {_words(error)}") from error
 
     def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
         """As `addresses.resolve`.  Blocks: only through `offload`."""
