@@ -8,7 +8,8 @@ call site keeps lists of codes.  Longer than other modules because it is a table
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pykafka2.foreign_text import shown
 
@@ -31,6 +32,13 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         return super().__str__() or (type(self).__doc__ or "").strip().split("\n")[0]
+
+    def anew(self) -> Self:
+        """A copy, to be raised where others raise the same error: each gets a traceback of its own."""
+        fresh = copy(self)
+        if self.__cause__ is not None:
+            fresh.__cause__ = self.__cause__
+        return fresh
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -43,8 +43,8 @@ def checked_metadata(answer: MetadataResponse) -> list[Node]:
     """The brokers of the answer, whose topics have been looked at as well.
 
     Raises `CorruptResponse`: more than 10,000 brokers; an id, port or host that cannot be; a topic of more
-    than 100,000 partitions, or whose
-    partitions are not those from 0 to their number, each once; a leader or an epoch that cannot be.
+    than 100,000 partitions, or whose partitions are not those from 0 to their number, each once; a leader or
+    an epoch that cannot be.
     """
     if len(answer.brokers) > MOST_BROKERS:
         raise CorruptResponse(

@@ -380,7 +380,7 @@ class ClusterClient:
     def _no_metadata(self, what: str, timeout: float, known_before: KafkaError | None) -> KafkaError:
         last_error = self.metadata.last_error
         if last_error is not None and _is_final(last_error, unless=known_before):
-            return last_error
+            return last_error.anew()
         if not self.nodes.has_connection:
             return self.nodes.unreachable(f"within {timeout:g} s ")
         reason = f": {last_error}" if isinstance(last_error, KafkaError) else ""

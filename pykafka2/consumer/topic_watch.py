@@ -52,7 +52,7 @@ class TopicWatch:
         """Raise why a topic cannot be read, if waiting does not help or has lasted long enough."""
         error = self._metadata.last_error
         if error is not None and not error.retriable:
-            raise error
+            raise error.anew()  # until the next answer it is the same that each poll() raises
         version, topics = self._metadata.version, self._subscription.wanted_topics
         if version != self._checked_version or topics != self._checked_topics:
             self._missing = self._look(topics)

@@ -192,6 +192,8 @@ class BatchOutcome:
             part.fields = fields
         else:
             self.has_errors = True
+            if self._reported is None:
+                self._reported = set()  # here, as threads that learn of it may all do so at once
         self._parts.append(part)
         self._unsettled -= 1
         if self._unsettled == 0:

@@ -97,7 +97,7 @@ class BulkDelivery:
         self._wait(timeout)
         failures = self._failures()
         if failures:
-            raise failures[0][1]
+            raise failures[0][1].anew()
         return self.written()
 
     def get(self, timeout: float | None = None) -> list[BatchMetadata]:

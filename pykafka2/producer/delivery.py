@@ -65,7 +65,7 @@ class Delivery:
         if outcome.has_errors:
             error = self.exception()
             if error is not None:
-                raise error
+                raise error.anew()  # it is that of all records of the batch
         return outcome.metadata_of(self._index)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:

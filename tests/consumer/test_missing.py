@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.errors import ConfigurationError, KafkaError
+from pykafka2.errors import ConfigurationError, KafkaError, SaslAuthenticationFailed
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster
 
@@ -51,3 +51,15 @@ def test_brokers_that_cannot_be_reached_are_warned_of_once_a_minute(
 def test_old_names_of_the_reset_policy_are_refused_with_the_right_one(old: str, new: str) -> None:
     with pytest.raises(ConfigurationError, match=f"auto_offset_reset.*{new}"):
         LogCluster({}).consumer(auto_offset_reset=old)
+
+
+def test_an_error_that_each_poll_raises_does_not_grow() -> None:
+    """Its traceback would, by some frames a poll, and keep all that is in them."""
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    with cluster.consumer("orders") as consumer:
+        consumer.poll(100)
+        error = consumer._cluster.metadata.last_error = SaslAuthenticationFailed("no such user")
+        for _ in range(3):
+            with pytest.raises(SaslAuthenticationFailed, match="no such user"):
+                consumer.poll()
+        assert error.__traceback__ is None

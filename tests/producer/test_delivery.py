@@ -7,6 +7,7 @@ import copy
 import pickle
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,12 @@ from pykafka2.errors import (
     MessageTooLarge,
 )
 from pykafka2.producer.batch import LEGAL_MOVES, BatchState, ProducerBatch
+from pykafka2.producer.batch_outcome import BatchOutcome
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.bulk_delivery import BulkDelivery, Share
 from pykafka2.producer.delivery import Delivery
 from pykafka2.types import RecordMetadata
+from tests.driver.interleave import at_every_line, at_line
 from tests.producer.rows import a_batch, appended
 
 
@@ -64,6 +67,37 @@ def test_a_failure_is_raised_typed_and_counts_as_reported() -> None:
     assert isinstance(delivery.exception(0), MessageTooLarge)
     assert batch.unreported == 1
     assert other.failed()
+
+
+@pytest.mark.parametrize("call", ["result", "get"])
+def test_records_that_share_an_error_do_not_share_how_it_was_raised(call: str) -> None:
+    """It grew by two lines a record, and kept the frames of all that had asked before."""
+    batch = a_batch()
+    asked: list[Any] = [appended(batch) for _ in range(3)]
+    asked += [BulkDelivery([Share(asked[0].place[0], 0, range(3))])] * 2
+    batch.close()
+    batch.fail(MessageTooLarge("orders-3"))
+    lines = set()
+    for one in asked:
+        with pytest.raises(MessageTooLarge) as raised:
+            getattr(one, call)()
+        lines.add(len(raised.traceback))
+    assert len(lines) <= 2, lines
+
+
+def test_threads_that_learn_of_a_failure_at_the_same_time_are_all_counted() -> None:
+    """Of two that were the first to be told one was forgotten, and `flush` raised the failure again."""
+
+    def attempt(line: int) -> bool:
+        batch = a_batch()
+        one, other = appended(batch), appended(batch)
+        batch.close()
+        batch.fail(MessageTooLarge("orders-3"))
+        came = at_line(BatchOutcome.mark_reported.__code__, line, lambda: other.exception(), one.exception)
+        assert batch.unreported == (0 if came else 1)
+        return came
+
+    assert len([*at_every_line(attempt)]) >= 1
 
 
 def test_a_record_may_have_an_error_of_its_own() -> None:
