@@ -142,6 +142,18 @@ class Outcomes:
             event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
             self._event_sink.emit(event)
 
+    def not_encoded(self, batch: ProducerBatch, now: float) -> float:
+        """The process had no memory for its bytes: put it back, until when is returned.
+
+        Others are sent meanwhile, which gives memory back; its delivery timeout ends it all the same.
+        """
+        batch.move_to(BatchState.IN_FLIGHT)
+        batch.attempts += 1
+        batch.last_error = KafkaError("the process had no memory to encode the batch")
+        batch.retry_at = now + self._backoff.delay(batch.attempts - 1)
+        self._accumulator.put_back(batch)
+        return batch.retry_at
+
     def _split(self, batch: ProducerBatch, now: float) -> None:
         """Too large for the broker, though its records may not be: send it in halves (KIP-126)."""
         batch.retry_at = now

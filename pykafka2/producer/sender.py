@@ -244,7 +244,7 @@ class Sender:
         result: PollResult,
     ) -> None:
         while self._in_flight.get(node_id, 0) < self._options.max_in_flight:
-            batches = self._drain(node_id, queues, is_flushing, now)
+            batches = self._drain(node_id, queues, is_flushing, now, result)
             if not batches:
                 return
             self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
@@ -263,7 +263,7 @@ class Sender:
                 )
 
     def _drain(
-        self, node_id: int, queues: list[PartitionQueue], is_flushing: bool, now: float
+        self, node_id: int, queues: list[PartitionQueue], is_flushing: bool, now: float, result: PollResult
     ) -> list[ProducerBatch]:
         """At most one batch per partition, up to max_request_size; at least one if any may go."""
         # Each round starts one further, so that no partition starves behind large ones.
@@ -286,9 +286,13 @@ class Sender:
             batch = queue.take()
             if sequences is not None:
                 sequences.assign(batch)
+            try:
+                room_bytes -= len(batch.bytes())
+            except MemoryError:
+                result.wake_at = min(result.wake_at, self._outcomes.not_encoded(batch, now))
+                continue
             queue.is_muted = self._mutes
             taken.append(batch)
-            room_bytes -= len(batch.bytes())
             if not batch.attempts and self._is_compressing:
                 self._accumulator.learn(batch)
         return taken

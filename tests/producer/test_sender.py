@@ -24,6 +24,7 @@ from pykafka2.errors import (
 from pykafka2.events import BatchCompleted, BatchRetried, Event, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.batch import ProducerBatch
 from pykafka2.producer.delivery import Delivery
 from pykafka2.producer.identity_policy import LAST_EPOCH
 from pykafka2.producer.options import PRODUCER_OPTIONS
@@ -500,3 +501,28 @@ def test_a_partition_without_a_leader_stays_queued_and_forces_a_refresh() -> Non
     assert bench.produce() == []
     assert (before, bench.metadata._update_requested) == (False, True)
     assert bench.sender.waiting_for == {"orders-9": "a leader"}
+
+
+def test_a_batch_that_there_is_no_memory_for_is_tried_again_and_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    large, small, made = bench.append(0), bench.append(2), ProducerBatch.bytes
+
+    def refuse_large(batch: ProducerBatch) -> bytes:
+        if batch.partition == 0:
+            raise MemoryError
+        return made(batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProducerBatch, "bytes", refuse_large)
+        turn = bench.poll()
+        assert [partitions_of(send) for send in turn.sends] == [[2]]
+        assert bench.now < turn.wake_at < bench.now + 1
+        bench.answer(turn.sends[0])
+        assert small.result(0).partition == 2
+    bench.now += 1
+    [send] = bench.produce()
+    assert partitions_of(send) == [0]
+    bench.answer(send)
+    assert large.result(0).partition == 0
