@@ -125,9 +125,18 @@ class TransactionCalls:
             raise
 
     def end_for_close(self, timeout: float) -> None:
-        """Before the producer closes: abort what is open, wait for the end of what is ending.  Never raises
-        a KafkaError: what could not be ended is said in the log, and its coordinator ends it in time.
+        """Before the producer closes: abort what is open, wait for the end of what is ending, and abort that
+        if it fails.  Never raises a KafkaError: what could not be ended is said in the log, and its
+        coordinator ends it in time.
         """
+        deadline = self._driver.clock.monotonic() + timeout
+        self._end_for_close(timeout)
+        if self.status.state is TransactionState.ABORTABLE_ERROR:
+            self._end_for_close(max(0.0, deadline - self._driver.clock.monotonic()))
+
+    # ------------------------------------------------------------------ inside
+
+    def _end_for_close(self, timeout: float) -> None:
         state = self.status.state
         call = _AT_CLOSE.get(state)
         if call is None:
@@ -142,8 +151,6 @@ class TransactionCalls:
                 self._call(call, timeout)
         except KafkaError as error:
             logger.warning("the transaction of %r did not end before its producer closed: %s", name, error)
-
-    # ------------------------------------------------------------------ inside
 
     def _call(self, call: Call, timeout: float | None, offsets: Offsets | None = None) -> Any:
         driver, clock = self._driver, self._driver.clock

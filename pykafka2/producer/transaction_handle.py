@@ -54,6 +54,8 @@ class TransactionHandle:
 END_OPTIONS = OptionTable(ClientOptions)
 GRACE = 1.0
 """Seconds: calls end themselves, with better words than a waiter has."""
+DESCRIBE_TIMEOUT = 10.0
+"""Seconds to learn who took over, within the call's own timeout."""
 _IS_OVER = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
 
 
@@ -125,6 +127,10 @@ def end_transactions(
 
 
 def _checked(handles: Iterable[TransactionHandle], commit: bool) -> list[TransactionHandle]:
+    if not isinstance(handles, Iterable):
+        raise IllegalArgument(
+            f"handles={handles!r}: end_transactions takes what detach_transaction() returned, several of them"
+        )
     found = list(handles)
     for handle in found:
         if not isinstance(handle, TransactionHandle):
@@ -144,6 +150,8 @@ def _end(
     def check(answer: EndTxnResponse) -> KafkaError | None:
         return error_of(answer.error_code) if answer.error_code else None
 
+    monotonic = client.driver.clock.monotonic
+    deadline = monotonic() + timeout
     started = []
     for handle in dict.fromkeys(handles):
         request = EndTxnRequest(
@@ -161,7 +169,8 @@ def _end(
             error = completion.exception(timeout + GRACE)
             if isinstance(error, _IS_OVER):
                 coordinator = ToCoordinator(TRANSACTION, handle.transactional_id)
-                errors[handle] = _explained(client, coordinator, handle, commit, error)
+                left = min(max(deadline - monotonic(), 0.0), DESCRIBE_TIMEOUT)
+                errors[handle] = _explained(client, coordinator, handle, commit, error, left)
                 errors[handle].__cause__ = error
             elif isinstance(error, KafkaError):
                 errors[handle] = error
@@ -175,13 +184,18 @@ def _end(
 
 
 def _explained(
-    client: ClusterClient, to: ToCoordinator, handle: TransactionHandle, commit: bool, error: KafkaError
+    client: ClusterClient,
+    to: ToCoordinator,
+    handle: TransactionHandle,
+    commit: bool,
+    error: KafkaError,
+    timeout: float,
 ) -> KafkaError:
-    """The error with what the coordinator knows about the transactional id."""
+    """The error with what the coordinator knows about the transactional id, if it says so in time."""
     name = handle.transactional_id
     what = f"the transaction of {name!r} (producer {handle.producer_id}, epoch {handle.producer_epoch})"
     try:
-        known = _describe(client, to, name)
+        known = _describe(client, to, name, timeout)
     except KafkaError as failure:
         known, now = None, f"its coordinator does not say more: {failure}"
     else:
@@ -200,7 +214,7 @@ def _explained(
     )
 
 
-def _describe(client: ClusterClient, to: ToCoordinator, name: str) -> Any:
+def _describe(client: ClusterClient, to: ToCoordinator, name: str, timeout: float) -> Any:
     def check(answer: DescribeTransactionsResponse) -> KafkaError | None:
         if not answer.transaction_states:
             return CorruptData(f"DescribeTransactions answered nothing of {name!r}")
@@ -208,4 +222,4 @@ def _describe(client: ClusterClient, to: ToCoordinator, name: str) -> Any:
         return error_of(code) if code else None
 
     request = DescribeTransactionsRequest(transactional_ids=[name])
-    return client.request(request, to, 10.0, check).transaction_states[0]
+    return client.request(request, to, timeout, check).transaction_states[0]

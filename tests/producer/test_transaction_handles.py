@@ -122,6 +122,20 @@ def test_a_coordinator_that_says_nothing_more_changes_no_error(
         end(simulation, cluster, handle, commit=True)
 
 
+def test_a_coordinator_that_does_not_say_more_is_not_waited_for_beyond_the_timeout(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """Each handle took ten seconds more."""
+    handle = handed_over(simulation, cluster)
+    a_producer(simulation, cluster)
+    cluster.controls.hold("DescribeTransactions")
+    began = simulation.now
+    with pytest.raises(ProducerFenced, match="its coordinator does not say more"):
+        end(simulation, cluster, handle, commit=True, timeout=2)
+    assert simulation.now - began < 4
+    cluster.controls.clear()
+
+
 @pytest.mark.parametrize("error", [ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping])
 def test_however_a_coordinator_says_it_the_handle_is_fenced(
     simulation: Simulation, cluster: KafkaCluster, error: type[BrokerError]
@@ -250,4 +264,7 @@ def test_many_ends_take_handles_alone(simulation: Simulation, cluster: KafkaClus
         end_transactions(["task-1"], commit=True)  # type: ignore[list-item]
     with pytest.raises(IllegalArgument, match="commit='yes'"):
         end_transactions([], commit="yes")  # type: ignore[arg-type]
+    alone: Any = TransactionHandle("task-1", 9, 0, 2)
+    with pytest.raises(IllegalArgument, match=r"handles=TransactionHandle.* takes what"):
+        end_transactions(alone, commit=True)
     assert end_transactions([], commit=False, bootstrap_servers="nowhere:1") == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,6 +21,7 @@ from pykafka2.errors import (
     InvalidTransactionTimeout,
     KafkaTimeoutError,
     MessageTooLarge,
+    NotEnoughReplicas,
     ProducerFenced,
     TopicAuthorizationFailed,
     TransactionAborted,
@@ -615,6 +617,22 @@ class TestOthers:
             producer.commit_transaction(0.1)
         producer.close()
         assert committed(simulation, cluster) == [b"v"]
+
+    @pytest.mark.parametrize("call", ["commit_transaction", "detach_transaction"])
+    def test_close_aborts_what_fails_while_it_waits_for_its_end(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer, call: str
+    ) -> None:
+        """Readers would have waited for the rest of transaction_timeout_ms."""
+        producer.begin_transaction()
+        producer.send("orders", b"v").result(5)
+        cluster.controls.fail_next(ProduceRequest, NotEnoughReplicas, times=3)
+        cluster.controls.fail_next(ProduceRequest, MessageTooLarge)
+        producer.send("orders", b"w")
+        with pytest.raises(KafkaTimeoutError):
+            getattr(producer, call)(0.1)
+        with suppress(MessageTooLarge):
+            producer.close()
+        assert not cluster.transaction("t").is_open
 
     def test_a_child_after_a_fork_gets_the_error_of_forks(self, producer: KafkaProducer) -> None:
         producer._on_fork_in_child(ForkedClientError("made before a fork"))
