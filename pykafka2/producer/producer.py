@@ -677,13 +677,19 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
 
     def _on_exit(self, timeout: float) -> int:
         deadline = self._monotonic() + timeout
-        try:
-            self._accumulator.close()
-            if self._transactions is not None:
-                self._transactions.end_for_close(timeout)
-            self._closing.flush(max(0.0, deadline - self._monotonic()))
-        except Exception as error:
-            logger.debug("the flush at exit: %s", error)
+        is_over = False
+        while not is_over:
+            try:
+                self._accumulator.close()
+                if self._transactions is not None:
+                    self._transactions.end_for_close(max(0.0, deadline - self._monotonic()))
+                self._closing.flush(max(0.0, deadline - self._monotonic()))
+                is_over = True
+            except SystemExit:
+                pass  # a callback asks for what is happening; the rest is to be sent all the same
+            except Exception as error:
+                logger.debug("the flush at exit: %s", error)
+                is_over = True
         remaining = self._accumulator.unsent_records()
         self._client.close(1.0)
         return remaining

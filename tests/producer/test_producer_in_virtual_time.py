@@ -1148,6 +1148,18 @@ class TestCallbacksThatAskForTheEnd:
         assert "asked for the end" in caplog.text
         producer.send("orders", b"more").result(10)
 
+    def test_at_the_end_of_the_interpreter_the_rest_is_sent_all_the_same(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        """What it asks for is happening.  It kept other producers from sending what they held."""
+        producer = simulation.producer(cluster, linger_ms=10_000)
+        producer.partitions_for("spread")
+        cluster.controls.rule(api="Produce", topic="orders", nth=1, then="error:NOT_ENOUGH_REPLICAS")
+        last = producer.send("orders", b"1")
+        producer.send("spread", b"2", on_delivery=lambda metadata, error: sys.exit("enough"))
+        assert producer._on_exit(10) == 0
+        assert last.result(0).offset == 0
+
     def test_sys_exit_in_a_callback_is_raised_by_close_when_everything_is_sent(
         self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
     ) -> None:
