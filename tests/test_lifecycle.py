@@ -153,8 +153,21 @@ class TestAProducer:
             time.sleep(0.001)
         assert not is_alive()
 
-    def test_dropping_it_fails_what_somebody_still_waits_for(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_dropping_it_sends_what_it_holds(self) -> None:
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
+            producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
+            pending = producers[0].send("orders", b"v")
+            with pytest.warns(ResourceWarning, match=r"a KafkaProducer .* was dropped"):
+                producers.clear()
+            assert pending.result(0).offset == 0
+            assert cluster.log("orders", 0).values() == [b"v"]
+
+    def test_dropping_it_fails_what_somebody_still_waits_for(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pykafka2.producer.closing.DROP_TIMEOUT", 0.05)
+        with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
+            cluster.controls.hold("Produce")
             producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
             pending = producers[0].send("orders", b"v")
             with pytest.warns(ResourceWarning, match=r"a KafkaProducer .* was dropped"):

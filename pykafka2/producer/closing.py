@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from pykafka2.cluster.client import ClusterClient
@@ -30,7 +31,7 @@ GRACE = 0.5
 """The same where its timeout is over: enough for a thread that is not stuck in somebody's callback."""
 
 DROP_TIMEOUT = 1.0
-"""The same for a producer that was garbage: whoever collects it waits no longer than this."""
+"""For a producer that was garbage, to send and then to end: whoever collects it waits so long for each."""
 
 
 class Closing:
@@ -181,14 +182,17 @@ class Closing:
             )
 
     def drop(self) -> None:
-        """The producer was garbage: fail what it held, which somebody may wait for, and end its thread."""
+        """The producer was garbage: send what it held, for a moment, fail the rest, and end its thread."""
+        driver = self._client.driver
+        if driver.failure is None and not driver.is_closed and not driver.is_own_thread():
+            with suppress(KafkaError):  # what failed is logged
+                self._flush(DROP_TIMEOUT, DROP_TIMEOUT)
         lost = self._accumulator.unsent_records()
         if lost:
             logger.warning("a KafkaProducer was dropped with %d records not yet delivered", lost)
         error = ClientClosed(
             "the producer was dropped without close(); the record may or may not be in the log"
         )
-        driver = self._client.driver
         if driver.failure is not None:
             self._sender.abort(error)
         elif not driver.is_closed:
