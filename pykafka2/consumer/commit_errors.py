@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from pykafka2.consumer.group_identity import GroupIdentity, GroupStanding
+from pykafka2.consumer.naming import named
 from pykafka2.errors import (
     CommitFailed,
     CorruptResponse,
@@ -41,12 +42,12 @@ def refusal_in(response: OffsetCommitResponse, asked: Collection[TopicPartition]
     }
     silent = [partition for partition in asked if partition not in told]
     if silent:
-        return CorruptResponse(f"the answer to the commit says nothing of {', '.join(map(str, silent))}")
+        return CorruptResponse(f"the answer to the commit says nothing of {named(silent)}")
     codes = [code for partition in asked if (code := told[partition])]
     if not codes:
         return None
     worst = min(codes, key=lambda code: error_of(code).retriable)
-    where = ", ".join(str(partition) for partition in asked if told[partition] == worst)
+    where = named([partition for partition in asked if told[partition] == worst])
     return error_of(worst, f"{where}: {error_of(worst)}")
 
 
@@ -97,7 +98,7 @@ def words_for_late(
     last attempt, if there was one."""
     reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
     error = KafkaTimeoutError(
-        f"the commit of {', '.join(map(str, partitions))} to group {group_id!r} was not acknowledged within "
+        f"the commit of {named(partitions)} to group {group_id!r} was not acknowledged within "
         f"{timeout:g} s{reason}; it may have been written all the same"
     )
     error.__cause__ = last_error

@@ -15,6 +15,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit_errors import MembershipMoved
 from pykafka2.consumer.group_identity import GroupStanding, Rejection
+from pykafka2.consumer.naming import named
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.topic_ids import TopicIds
 from pykafka2.driver.completion import Completion
@@ -162,12 +163,12 @@ class CommittedOffsets:
         told = self._told(answer)
         silent = [partition for partition in partitions if partition not in told]
         if silent:
-            return CorruptResponse(f"the answer says nothing of {', '.join(map(str, silent))}")
+            return CorruptResponse(f"the answer says nothing of {named(silent)}")
         failed = [partition for partition in partitions if told[partition].error_code]
         if not failed:
             # -1 says that nothing was committed; less says nothing, and is no reason to begin elsewhere.
             odd = [partition for partition in partitions if told[partition].committed_offset < NO_OFFSET]
-            offsets = ", ".join(f"{partition} at {told[partition].committed_offset}" for partition in odd)
+            offsets = named([f"{partition} at {told[partition].committed_offset}" for partition in odd])
             return CorruptResponse(f"the answer has offsets that cannot be: {offsets}") if odd else None
         worst = min(failed, key=lambda one: error_of(told[one].error_code).retriable)
         code = told[worst].error_code

@@ -22,6 +22,7 @@ from pykafka2.cluster.client import GRACE, ClusterClient
 from pykafka2.consumer.commits import Commit, Commits, Offsets
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.interceptors import Interceptors
+from pykafka2.consumer.naming import named
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
@@ -51,7 +52,7 @@ def log_failure(offsets: Offsets, error: BaseException | None) -> None:
 
 def in_words(offsets: Offsets) -> str:
     """`orders-0 at 5, orders-1 at 7`."""
-    return ", ".join(f"{partition} at {one.offset}" for partition, one in offsets.items()) or "no offsets"
+    return named([f"{partition} at {one.offset}" for partition, one in offsets.items()]) or "no offsets"
 
 
 class Committer:

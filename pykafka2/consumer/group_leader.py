@@ -22,6 +22,7 @@ from pykafka2.consumer.assignors.wire import assignment_bytes, read_assignment, 
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.driver.script_runner import call_to, offloaded
 from pykafka2.errors import InconsistentGroupProtocol, KafkaError
+from pykafka2.foreign_text import shown
 from pykafka2.logs import ClientLogger
 from pykafka2.network.script import Script, wait
 from pykafka2.protocol.messages.group import JoinGroupResponse, SyncGroupRequestAssignment
@@ -65,7 +66,7 @@ class GroupLeader:
         assignor = self._assignors.get(name)
         if assignor is None:
             raise InconsistentGroupProtocol(
-                f"the coordinator chose the assignor {name!r}, which was not offered"
+                f"the coordinator chose the assignor {shown(repr(name), 100)}, which was not offered"
             )
         members = {
             member.member_id: read_subscription(bytes(member.metadata), member.group_instance_id)

@@ -16,6 +16,7 @@ from pykafka2.consumer.committed import Resume
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.interceptors import Interceptors
+from pykafka2.consumer.naming import named
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll_tasks import PollTask
 from pykafka2.consumer.positions import OffsetLookups
@@ -239,7 +240,6 @@ class Reader:
                 return
         if self._options.auto_offset_reset == NONE:
             raise NoOffsetForPartition(
-                f"{', '.join(map(str, partitions))}: no position is known, and auto_offset_reset is 'none'; "
-                "call seek()"
+                f"{named(partitions)}: no position is known, and auto_offset_reset is 'none'; call seek()"
             )
         self._steering.reset(partitions, self._options.auto_offset_reset)

@@ -15,6 +15,7 @@ from pykafka2.consumer.group_task import Told
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.member_states import MemberState
 from pykafka2.consumer.membership import Membership
+from pykafka2.consumer.naming import named
 from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.subscription import Mode, Subscription
@@ -161,7 +162,7 @@ class Rebalance:
         if member.state is MemberState.MUST_JOIN:
             return member.because or "the group rebalances"
         if member.state is MemberState.STABLE and topics != self._joined_topics:
-            return f"the subscription is {', '.join(sorted(topics)) or 'nothing'} now"
+            return f"the subscription is {named(sorted(topics)) or 'nothing'} now"
         return ""
 
     def _to_let_go_before_joining(self) -> list[TopicPartition]:

@@ -90,6 +90,7 @@ CLASSIC_LIES = [
     Lie("join: every member twice", JOIN, changing(members_twice)),
     Lie("join: the leader is no member", JOIN, every("members", [])),
     Lie("join: a protocol nobody offered", JOIN, every("protocol_name", "mine"), ANY),
+    Lie("join: a protocol of 30,000 characters", JOIN, every("protocol_name", "x" * 30_000), ANY, "'xxx"),
     Lie("join: no protocol", JOIN, every("protocol_name", None), ANY),
     Lie("join: another type of protocol", JOIN, every("protocol_type", "connect")),
     Lie("join: unknown member for ever", JOIN, every("error_code", 25)),
