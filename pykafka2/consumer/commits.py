@@ -10,18 +10,14 @@ group_identity.py (who commits), cluster/router.py and cluster/coordinators.py (
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from functools import partial
 
-import attrs
-
-from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit_errors import refusal_in, words_for_late, words_for_member, words_for_passing
-from pykafka2.consumer.group_identity import GroupIdentity, GroupStanding, Rejection
+from pykafka2.consumer.group_identity import GroupStanding, Rejection
+from pykafka2.consumer.pending_commit import Commit
 from pykafka2.consumer.topic_ids import TopicIds
-from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
 from pykafka2.errors import (
     FencedInstanceId,
@@ -40,33 +36,8 @@ from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from pykafka2.types import OffsetAndMetadata, TopicPartition
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 OF_THE_MEMBER = (UnknownMemberId, IllegalGeneration, FencedInstanceId, RebalanceInProgress)
-
-
-@attrs.define(eq=False)
-class Commit:
-    """Offsets that are to be written, by whom, and until when.
-
-    `completion` ends with None once they are written, or with the error; whether it is to be tried again
-    (until `deadline`) says `is_retried`.  `refusal` is known before it is sent, and told when its turn comes.
-    """
-
-    offsets: Offsets
-    identity: GroupIdentity
-    completion: Completion[None]
-    deadline: float
-    timeout: float
-    """Seconds from the beginning to the deadline, for the words of an error."""
-    backoff: Backoff
-    is_retried: bool = False
-    refusal: KafkaError | None = None
-    send: Send[OffsetCommitResponse] | None = None
-    retry_at: float = -FOREVER
-    last_error: KafkaError | None = None
 
 
 class Commits:
@@ -116,6 +87,8 @@ class Commits:
     def poll(self, now: float) -> PollResult:
         """Looks at those that are to be sent, and not at the thousands that may be on the wire."""
         result = PollResult.idle()
+        if self._retried is not None:
+            result.wake_at = self._end_wait(self._retried, now)
         if not self._waiting:
             return result
         if now >= self._soonest_deadline:
@@ -127,7 +100,7 @@ class Commits:
                 continue
             is_kept_waiting = is_behind_unsent or (commit.is_retried and self._is_any_on_wire())
             if is_kept_waiting or now < commit.retry_at:
-                result.wake_at = FOREVER if is_kept_waiting else commit.retry_at
+                result.wake_at = min(result.wake_at, FOREVER if is_kept_waiting else commit.retry_at)
                 break
             if not commit.offsets:
                 self._succeed(commit)
@@ -141,6 +114,21 @@ class Commits:
         if self._waiting:
             result.wake_at = min(result.wake_at, self._soonest_deadline)
         return result
+
+    def _end_wait(self, commit: Commit, now: float) -> float:
+        """When the caller of this one is to be told that its time is over.
+
+        Its request stays on the wire: over another connection a later commit could overtake it.
+        """
+        if commit not in self._on_wire or commit.completion.is_done:
+            self._retried = None
+            return FOREVER
+        if now < commit.deadline:
+            return commit.deadline
+        self._retried = None
+        commit.completion.cancel()
+        self._fail(commit, self._timed_out(commit))
+        return FOREVER
 
     def _end_overdue(self, now: float) -> None:
         """What is kept waiting, behind one that is repeated for a minute, say, has a deadline of its own."""
@@ -156,7 +144,7 @@ class Commits:
     def _is_any_unsent(self) -> bool:
         """Whether the router still holds one, for want of a connection."""
         unsent = self._unsent
-        while unsent and (unsent[0] not in self._on_wire or _has_left(unsent[0])):
+        while unsent and (unsent[0] not in self._on_wire or unsent[0].has_left):
             unsent.popleft()
         return bool(unsent)
 
@@ -178,12 +166,15 @@ class Commits:
 
     def _attempt(self, commit: Commit, now: float) -> Send[OffsetCommitResponse]:
         ids = TopicIds.of({topic for topic, _ in commit.offsets}, self._cluster.metadata)
+        timeout = self._cluster.options.request_timeout
+        if commit.is_last or not commit.is_retried:
+            timeout = max(0.0, min(commit.deadline - now, timeout))
         send = Send(
             self._request(commit, ids),
             self._to,
             partial(self._on_response, commit, ids),
             partial(self._on_error, commit),
-            timeout=max(0.0, min(commit.deadline - now, self._cluster.options.request_timeout)),
+            timeout=timeout,
             on_sent=lambda now: self._cluster.driver.wake(),  # what follows may leave now
             max_version=ids.max_version,
         )
@@ -280,14 +271,14 @@ class Commits:
             self._waiting.remove(commit)  # it is the first
 
     def _end(self, commit: Commit, error: KafkaError) -> None:
+        self._take_out(commit)
+        if not commit.completion.is_done:  # else its caller was told before
+            self._fail(commit, error)
+
+    def _fail(self, commit: Commit, error: KafkaError) -> None:
         self.failed += 1
         self.last_error = error
-        self._take_out(commit)
         commit.completion.fail(error)
 
     def _timed_out(self, commit: Commit) -> KafkaError:
         return words_for_late(commit.offsets, self._standing.group_id, commit.timeout, commit.last_error)
-
-
-def _has_left(commit: Commit) -> bool:
-    return commit.send is not None and commit.send.sent_at is not None

@@ -19,11 +19,12 @@ import attrs
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import GRACE, ClusterClient
-from pykafka2.consumer.commits import Commit, Commits, Offsets
+from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.naming import named
 from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.pending_commit import Commit, Offsets
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.driver.completion import Completion
@@ -232,11 +233,13 @@ class Committer:
         self, offsets: Offsets, timeout: float, callback: Callback, *, is_retried: bool = False
     ) -> Completion[None]:
         """Begin a commit whose outcome the callback is told, in its turn."""
-        completion = self._begin(offsets, timeout, is_retried=is_retried)
+        completion = self._begin(offsets, timeout, is_retried=is_retried, is_last=is_retried)
         self._untold.append(_Untold(offsets, completion, callback))
         return completion
 
-    def _begin(self, offsets: Offsets, timeout: float, *, is_retried: bool = False) -> Completion[None]:
+    def _begin(
+        self, offsets: Offsets, timeout: float, *, is_retried: bool = False, is_last: bool = False
+    ) -> Completion[None]:
         completion: Completion[None] = Completion(self._driver, "a commit")
         options, obstacle = self._options, self._standing.obstacle
         commit = Commit(
@@ -248,6 +251,7 @@ class Committer:
             Backoff(options.retry_backoff, options.retry_backoff_max, self._driver.entropy.random),
             is_retried,
             copy(obstacle) if offsets and obstacle is not None else None,  # nothing needs no membership
+            is_last=is_last,
         )
         self._commits.add(commit)
         return completion

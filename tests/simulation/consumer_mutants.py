@@ -18,7 +18,7 @@ from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.consumer import group_leader
 from pykafka2.consumer.assignors.assignor import Assignment
 from pykafka2.consumer.assignors.leading import group_assignment
-from pykafka2.consumer.commits import Commit, Commits, Offsets
+from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.committed import CommittedOffsets, Resume
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.consumer import KafkaConsumer
@@ -26,6 +26,7 @@ from pykafka2.consumer.goodbyes import Goodbyes
 from pykafka2.consumer.group_leader import GroupLeader
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.membership import Membership
+from pykafka2.consumer.pending_commit import Commit, Offsets
 from pykafka2.consumer.poll_clock import PollClock
 from pykafka2.consumer.rebalance import Rebalance
 from pykafka2.consumer.undelivered import Undelivered

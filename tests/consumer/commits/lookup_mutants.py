@@ -17,7 +17,8 @@ import pytest
 
 from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.cluster.router import Router
-from pykafka2.consumer.commits import Commit, Commits
+from pykafka2.consumer.commits import Commits
+from pykafka2.consumer.pending_commit import Commit
 from pykafka2.driver.pollable import Send, ToCoordinator
 from pykafka2.errors import KafkaError
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest

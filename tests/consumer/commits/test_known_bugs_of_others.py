@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaConsumer
-from pykafka2.consumer.commits import Commit, Commits
+from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.committed import Resume
 from pykafka2.consumer.committer import Committer
+from pykafka2.consumer.pending_commit import Commit
 from pykafka2.consumer.reader import Reader
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.driver.completion import Completion

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pykafka2.consumer.commits import Offsets
 from pykafka2.consumer.committer import Committer
+from pykafka2.consumer.pending_commit import Offsets
 from pykafka2.errors import BrokerError, NotCoordinator, RebalanceInProgress, UnknownMemberId
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from pykafka2.protocol.messages.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
