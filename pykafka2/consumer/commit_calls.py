@@ -51,6 +51,7 @@ class CommitCalls(Owned):
             FencedInstanceId: another member has the same group_instance_id.
             KafkaTimeoutError: not acknowledged in time; the message has the last reason.
             GroupAuthorizationFailed, TopicAuthorizationFailed, OffsetMetadataTooLarge: refused.
+            UnknownTopicId: a topic was deleted and made anew meanwhile; the offsets are of the old one.
             IllegalState: there is no group_id.
         """
         committer = self._with_group("commit").committer

@@ -17,6 +17,7 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     RebalanceInProgress,
     RetriableCommitFailed,
+    UnknownTopicId,
     error_of,
 )
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitResponse
@@ -89,6 +90,14 @@ def words_for_passing(error: KafkaError) -> RetriableCommitFailed:
     )
     passing.__cause__ = error
     return passing
+
+
+def words_for_gone(topics: Iterable[str]) -> UnknownTopicId:
+    """The error of a commit for topics that were deleted, and made anew, since it was asked for."""
+    return UnknownTopicId(
+        f"{named(topics)}: deleted, and made anew under the same name, since the commit was asked for; "
+        "its offsets are of what is gone and were not committed"
+    )
 
 
 def words_for_late(

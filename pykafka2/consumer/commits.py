@@ -14,7 +14,13 @@ from functools import partial
 
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.commit_errors import refusal_in, words_for_late, words_for_member, words_for_passing
+from pykafka2.consumer.commit_errors import (
+    refusal_in,
+    words_for_gone,
+    words_for_late,
+    words_for_member,
+    words_for_passing,
+)
 from pykafka2.consumer.group_identity import GroupStanding, Rejection
 from pykafka2.consumer.pending_commit import Commit
 from pykafka2.consumer.topic_ids import TopicIds
@@ -160,13 +166,16 @@ class Commits:
             self._end(commit, KafkaTimeoutError("the commit was given up by its caller"))
         elif now >= commit.deadline:
             self._end(commit, self._timed_out(commit))
+        elif commit.ids.by_name and (gone := commit.ids.made_anew(self._cluster.metadata)):
+            self._end(commit, words_for_gone(gone))
         else:
             return False
         return True
 
     def _attempt(self, commit: Commit, now: float) -> Send[OffsetCommitResponse]:
-        ids = TopicIds.of({topic for topic, _ in commit.offsets}, self._cluster.metadata)
-        timeout = self._cluster.options.request_timeout
+        if not commit.ids.by_name:
+            commit.ids = TopicIds.of({topic for topic, _ in commit.offsets}, self._cluster.metadata)
+        ids, timeout = commit.ids, self._cluster.options.request_timeout
         if commit.is_last or not commit.is_retried:
             timeout = max(0.0, min(commit.deadline - now, timeout))
         send = Send(

@@ -12,6 +12,7 @@ import attrs
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.consumer.group_identity import GroupIdentity
+from pykafka2.consumer.topic_ids import NO_IDS, TopicIds
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import Send
 from pykafka2.errors import KafkaError
@@ -40,6 +41,8 @@ class Commit:
     refusal: KafkaError | None = None
     is_last: bool = False
     """Others wait until its partitions are given away: its connection ends with its time."""
+    ids: TopicIds = NO_IDS
+    """Of the topics, as of its first attempt that had them: it is for no others of the same names."""
     send: Send[OffsetCommitResponse] | None = None
     retry_at: float = -FOREVER
     last_error: KafkaError | None = None

@@ -44,8 +44,16 @@ class TopicIds:
     def of_topic(self, topic: str) -> bytes:
         return self.by_name.get(topic, ZERO_UUID)
 
+    def made_anew(self, metadata: Metadata) -> list[str]:
+        """Topics of these that have another id by now: others of the same name."""
+        now = {topic: metadata.topic_id(topic) for topic in self.by_name}
+        return sorted(topic for topic, one in self.by_name.items() if now[topic] not in (one, ZERO_UUID))
+
     def give_names(self, topics: Iterable[NamedTopic]) -> None:
         """Have the topics of an answer bear the names that were meant by their ids."""
         names = {topic_id: name for name, topic_id in self.by_name.items()}
         for topic in topics:
             topic.name = topic.name or names.get(topic.topic_id, "")
+
+
+NO_IDS = TopicIds({})

@@ -67,6 +67,36 @@ def test_offsets_are_not_written_for_a_topic_made_anew(simulation: Simulation, c
         committed(cluster)
 
 
+@pytest.mark.parametrize("how", ["commit", "close"])
+def test_nor_are_those_of_a_commit_that_is_tried_again(
+    simulation: Simulation, cluster: KafkaCluster, how: str
+) -> None:
+    """By the next attempt the new topic is known; the offsets are of the old one all the same."""
+    consumer = reader(simulation, cluster, enable_auto_commit=how == "close")
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    if how == "commit":
+        with pytest.raises(UnknownTopicId, match="orders: deleted, and made anew"):
+            consumer.commit()
+    else:
+        consumer.close()
+    with pytest.raises(GroupIdNotFound):
+        committed(cluster)
+
+
+def test_nor_those_of_a_commit_that_is_tried_until_the_topic_is_there_again(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer = reader(simulation, cluster)
+    read(consumer, 6)
+    cluster.delete_topic("orders")
+    simulation.spawn(lambda: (simulation.sleep(3), cluster.create_topic("orders", 2)))
+    with pytest.raises(UnknownTopicId, match="orders: deleted, and made anew"):
+        consumer.commit()
+    with pytest.raises(GroupIdNotFound):
+        committed(cluster)
+
+
 def test_a_question_is_asked_again_by_the_new_id(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = reader(simulation, cluster)
     read(consumer, 6)
