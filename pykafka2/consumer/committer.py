@@ -208,7 +208,8 @@ class Committer:
     def close(self, timeout: float, *, autocommit: bool) -> None:
         """Commit what was handed over, if that is done automatically, and wait for all that is under way.
 
-        Never raises what a commit met: the callbacks are told, and the rest is logged.
+        Never raises what a commit met: the callbacks are told, and the rest is logged.  What a callback
+        raises is raised when all is done.
         """
         if self._driver.failure is not None:
             self._give_up()  # nothing can be sent any more
@@ -218,14 +219,20 @@ class Committer:
             offsets = self.handed_over()
             if offsets:
                 self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
+        failed: Exception | None = None
         try:
             while self._untold:
                 remaining = deadline - self._driver.clock.monotonic()
                 if not self._driver.wait_until(self.has_news, max(remaining, 0.0)):
                     break
-                self.call_back()
+                try:
+                    self.call_back()
+                except (
+                    Exception
+                ) as error:  # later commits, the last one among them, are waited for all the same
+                    failed = failed or error
         finally:
-            self._give_up()
+            self._give_up(failed)
 
     # ------------------------------------------------------------------ inside
 
@@ -275,24 +282,25 @@ class Committer:
                 error,
             )
 
-    def _give_up(self) -> None:
+    def _give_up(self, failed: BaseException | None = None) -> None:
         """At the end: tell those whose commits are not over, as nobody will call back any more.
 
-        What a callback raises is raised when all have been told.
+        What a callback raises (the first one, or what `failed` before) is raised when all have been told.
         """
-        try:
-            while self._untold:
-                one = self._untold.popleft()
-                one.completion.cancel()
-                error: BaseException | None = KafkaTimeoutError(
-                    "the consumer was closed before the commit was acknowledged; it may have been written"
-                )
-                if one.completion.is_done:
-                    error = one.completion.exception(0)
+        while self._untold:
+            one = self._untold.popleft()
+            one.completion.cancel()
+            error: BaseException | None = KafkaTimeoutError(
+                "the consumer was closed before the commit was acknowledged; it may have been written"
+            )
+            if one.completion.is_done:
+                error = one.completion.exception(0)
+            try:
                 one.callback(one.offsets, error)
-        finally:
-            if self._untold:
-                self._give_up()
+            except BaseException as raised:
+                failed = failed or raised
+        if failed is not None:
+            raise failed
 
 
 def _on_last_commit(offsets: Offsets, error: BaseException | None) -> None:

@@ -253,3 +253,37 @@ def test_a_turn_looks_at_none_that_are_on_the_wire(simulation: Simulation, clust
     simulation.run_for(1)
     consumer.poll()
     assert told.offsets == list(range(1, 501))
+
+
+def test_a_callback_that_raises_at_close_costs_no_later_commit(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """What it raises is raised when everything else is done."""
+
+    def refuse(offsets: object, error: object) -> None:
+        raise RuntimeError("not mine")
+
+    consumer = reader(simulation, cluster, enable_auto_commit=True, auto_commit_interval_ms=60_000)
+    read(consumer, 3)
+    cluster.controls.delay(OffsetCommitRequest, 0.2, times=2)
+    consumer.commit_async({FIRST: 0}, callback=refuse)
+    with pytest.raises(RuntimeError, match="not mine"):
+        consumer.close()
+    assert sum(committed(cluster).values()) == 3
+
+
+def test_thousands_of_callbacks_may_raise_at_close(simulation: Simulation, cluster: KafkaCluster) -> None:
+    told = 0
+
+    def refuse(offsets: object, error: object) -> None:
+        nonlocal told
+        told += 1
+        raise RuntimeError("not mine")
+
+    consumer = reader(simulation, cluster)
+    cluster.controls.hold(OffsetCommitRequest)
+    for _ in range(2000):
+        consumer.commit_async({FIRST: 1}, callback=refuse)
+    with pytest.raises(RuntimeError, match="not mine"):
+        consumer.close(timeout=0.5)
+    assert told == 2000
