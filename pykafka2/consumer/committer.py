@@ -248,10 +248,11 @@ class Committer:
         self, offsets: Offsets, timeout: float, *, is_retried: bool = False, is_last: bool = False
     ) -> Completion[None]:
         completion: Completion[None] = Completion(self._driver, "a commit")
-        options, obstacle = self._options, self._standing.obstacle
+        # In this order: who is put out in between must not commit as nobody, as an empty group takes that.
+        identity, obstacle, options = self._standing.identity, self._standing.obstacle, self._options
         commit = Commit(
             dict(offsets),
-            self._standing.identity,
+            identity,
             completion,
             self._driver.clock.monotonic() + timeout,
             timeout,

@@ -85,6 +85,30 @@ def test_a_members_commits_name_it(simulation: Simulation, cluster: KafkaCluster
     assert request.generation_id_or_member_epoch == 1
 
 
+def test_a_commit_just_as_the_membership_is_lost_is_the_members(
+    simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody's would be taken by a group that is empty by then, although others have read meanwhile."""
+    consumer = member(simulation, cluster)
+    read_some(consumer, 5)
+    assert consumer._group is not None
+    real = consumer._group.standing
+
+    class LostAfterTheFirstLook:
+        looks = 0
+
+        def __getattr__(self, name: str) -> object:
+            self.looks += 1
+            if self.looks == 2:
+                real.obstacle, real.identity = CommitFailed("lost"), GroupIdentity()
+            return getattr(real, name)
+
+    monkeypatch.setattr(consumer._group.committer, "_standing", LostAfterTheFirstLook())
+    with pytest.raises(CommitFailed):
+        consumer.commit()
+    assert all(one.member_id for one in cluster.history.requests(OffsetCommitRequest))
+
+
 def test_who_has_nothing_to_commit_is_not_refused_for_a_rebalance(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
