@@ -24,6 +24,8 @@ from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from pykafka2.types import Node
 
+LAST_VERSION_WITH_ONE_KEY = 3
+
 
 @attrs.define
 class _Lookup:
@@ -128,11 +130,19 @@ class Coordinators:
         return result
 
     def _send(self, to: ToCoordinator) -> Send[FindCoordinatorResponse]:
-        if self._brokers_know_batches:
+        is_batch = self._brokers_know_batches
+        if is_batch:
             request = FindCoordinatorRequest(key_type=to.kind, coordinator_keys=[to.key])
         else:
             request = FindCoordinatorRequest(key_type=to.kind, key=to.key)
-        return Send(request, AnyNode(), partial(self._on_response, to), partial(self._on_failure, to))
+        return Send(
+            request,
+            AnyNode(),
+            partial(self._on_response, to),
+            partial(self._on_failure, to, is_batch),
+            # Also to brokers that are newer: which one answers is not known before.
+            max_version=None if is_batch else LAST_VERSION_WITH_ONE_KEY,
+        )
 
     def _on_response(self, to: ToCoordinator, response: FindCoordinatorResponse, now: float) -> None:
         answer = self._answer(to, response)
@@ -146,8 +156,8 @@ class Coordinators:
         else:
             self._end(to, node, None, now)
 
-    def _on_failure(self, to: ToCoordinator, error: KafkaError, now: float) -> None:
-        if isinstance(error, UnsupportedVersion) and self._brokers_know_batches:
+    def _on_failure(self, to: ToCoordinator, was_batch: bool, error: KafkaError, now: float) -> None:
+        if isinstance(error, UnsupportedVersion) and was_batch:
             self._brokers_know_batches = False  # before KIP-699: one key a request
             lookup = self._lookups[to]
             lookup.in_flight, lookup.is_wanted = False, True

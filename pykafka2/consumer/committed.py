@@ -1,22 +1,20 @@
-"""What a group has committed: asked of its coordinator (OffsetFetch), and where reading resumes by it.
+"""What a group has committed: asked of its coordinator (OffsetFetch).
 
 Caller's thread; the requests live on the driver, which repeats them while their errors pass.  An error never
 counts as "nothing was committed": only the coordinator's word does, or the reset policy would skip records.
 Offsets of an open transaction are waited for, as in Java (KIP-447): whoever reads before it ends would begin
-too early, or read twice.
+too early, or read twice; brokers before 2.5 cannot say so.  Neighbour: resume.py.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable
+from enum import Enum
 
-from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit_errors import MembershipMoved
 from pykafka2.consumer.group_identity import GroupStanding, Rejection
 from pykafka2.consumer.naming import named
-from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.topic_ids import TopicIds
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import GROUP, ToCoordinator
@@ -39,12 +37,30 @@ from pykafka2.protocol.messages.committed_offsets import (
 )
 from pykafka2.types import NO_OFFSET, OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger(__name__)
-
 Found = dict[TopicPartition, OffsetAndMetadata | None]
-# What the coordinator refuses for good is not asked for again sooner, however fast the application polls.
-REFUSED_GAP = 0.1
 _OF_THE_MEMBER = (StaleMemberEpoch, UnknownMemberId)
+
+
+class Words(Enum):
+    """How a coordinator is asked, the newest first: its brokers' age is known by what they refuse."""
+
+    OF_GROUPS = None
+    """Of several groups a request (KIP-709)."""
+    OF_STABLE_OFFSETS = 7
+    """Of one group, and offsets of open transactions are waited for (KIP-447)."""
+    OF_ONE_GROUP = 6
+
+    @property
+    def max_version(self) -> int | None:
+        """Also for brokers that are newer: they may be older again, and all of them speak these."""
+        version: int | None = self.value
+        return version
+
+    @property
+    def older(self) -> Words | None:
+        return {Words.OF_GROUPS: Words.OF_STABLE_OFFSETS, Words.OF_STABLE_OFFSETS: Words.OF_ONE_GROUP}.get(
+            self
+        )
 
 
 class CommittedOffsets:
@@ -55,7 +71,7 @@ class CommittedOffsets:
         self._cluster = cluster
         self._standing = standing
         self._group_id = standing.group_id
-        self._brokers_know_batches = True
+        self.words = Words.OF_GROUPS
 
     def of(self, partitions: Collection[TopicPartition], timeout: float) -> Found:
         """The committed offsets, None where there is none; waits for them.
@@ -73,11 +89,11 @@ class CommittedOffsets:
                 self._to,
                 timeout,
                 question.refusal,
-                question.ids.max_version,
+                question.max_version,
                 question.request,
             )
         except UnsupportedVersion as error:
-            if not self.falls_back(error):
+            if not self.falls_back(error, question.words):
                 raise
             return self.of(partitions, timeout)
         return self.read(answer, partitions)
@@ -86,14 +102,15 @@ class CommittedOffsets:
         """As `of`, without waiting, for default_api_timeout_ms; `read` reads the answer."""
         question = _Question(self, self._cluster, partitions)
         return self._cluster.start(
-            question.request(), self._to, None, question.refusal, question.ids.max_version, question.request
+            question.request(), self._to, None, question.refusal, question.max_version, question.request
         )
 
-    def falls_back(self, error: BaseException) -> bool:
-        """Whether this error means: ask again, in the words of before KIP-709 (one group a request)."""
-        if not isinstance(error, UnsupportedVersion) or not self._brokers_know_batches:
+    def falls_back(self, error: BaseException, asked_in: Words) -> bool:
+        """Whether this error, met in these words, means: ask again, in older ones."""
+        if not isinstance(error, UnsupportedVersion) or asked_in.older is None:
             return False
-        self._brokers_know_batches = False
+        if asked_in is self.words:  # else another question has met it first
+            self.words = asked_in.older
         return True
 
     def read(self, answer: OffsetFetchResponse, partitions: Iterable[TopicPartition]) -> Found:
@@ -115,11 +132,13 @@ class CommittedOffsets:
     def _to(self) -> ToCoordinator:
         return ToCoordinator(GROUP, self._group_id)
 
-    def request(self, partitions: Iterable[TopicPartition], ids: TopicIds) -> OffsetFetchRequest:
+    def request(
+        self, partitions: Iterable[TopicPartition], ids: TopicIds, words: Words
+    ) -> OffsetFetchRequest:
         numbers: dict[str, list[int]] = {}
         for topic, number in partitions:
             numbers.setdefault(topic, []).append(number)
-        if self._brokers_know_batches:
+        if words is Words.OF_GROUPS:
             topics = [
                 OffsetFetchRequestTopics(name=name, topic_id=ids.of_topic(name), partition_indexes=some)
                 for name, some in numbers.items()
@@ -134,6 +153,7 @@ class CommittedOffsets:
             topics=[
                 OffsetFetchRequestTopic(name=name, partition_indexes=some) for name, some in numbers.items()
             ],
+            require_stable=words is Words.OF_STABLE_OFFSETS,
         )
 
     def _told(
@@ -194,100 +214,21 @@ class _Question:
         self._metadata = cluster.metadata
         self._partitions = partitions
         self._topics = {topic for topic, _ in partitions}
+        self.words = committed.words
         self.ids = TopicIds.of(self._topics, cluster.metadata)
+
+    @property
+    def max_version(self) -> int | None:
+        """What all attempts may be sent in at most."""
+        of_words = self.words.max_version
+        return self.ids.max_version if of_words is None else of_words
 
     def request(self) -> OffsetFetchRequest:
         """The next attempt's: by whom, and by which ids, may be another matter by then."""
         if self.ids.by_name:  # else names were promised to those who negotiate the version
             known = TopicIds.of(self._topics, self._metadata)
             self.ids = known if known.by_name else self.ids
-        return self._committed.request(self._partitions, self.ids)
+        return self._committed.request(self._partitions, self.ids, self.words)
 
     def refusal(self, answer: OffsetFetchResponse) -> KafkaError | None:
         return self._committed.refusal(answer, self._partitions, self.ids)
-
-
-class Resume:
-    """Gives partitions without a position that which their group has committed."""
-
-    def __init__(self, committed: CommittedOffsets, subscription: Subscription) -> None:
-        self._committed = committed
-        self._subscription = subscription
-        self._clock = committed.clock
-        self._not_before = -FOREVER
-        self._asked: dict[TopicPartition, int] = {}
-        """What is being asked, with the generations at that time."""
-        self._answer: Completion[OffsetFetchResponse] | None = None
-        self._without: dict[TopicPartition, int] = {}
-        """Partitions of which nothing was committed, with the generations at that time."""
-        self.last_error: KafkaError | None = None
-        """Why the last question has no answer yet; None when there is one."""
-
-    def has_news(self) -> bool:
-        return self._answer is not None and self._answer.is_done
-
-    def due_in(self) -> float:
-        """Seconds until it may ask again, after a refusal; FOREVER if there was none, or it has."""
-        left = self._not_before - self._clock.monotonic()
-        return left if left > 0 else FOREVER
-
-    @property
-    def waits_for(self) -> list[TopicPartition]:
-        """Partitions whose committed offset is being asked for."""
-        return list(self._asked)
-
-    def why_unknown(self, partition: TopicPartition) -> str:
-        """In words, why its committed offset is not known; empty where it is not waited for."""
-        if partition not in self._asked:
-            return ""
-        reason = f"; the last attempt failed: {self.last_error}" if self.last_error is not None else ""
-        return f"the coordinator has not said yet what the group has committed{reason}"
-
-    def without_commit(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of them of which nothing was committed; the others are asked for, or given their positions.
-
-        Raises what the coordinator refuses for good; the next call asks again.
-        """
-        self._take_answer()
-        left = [one for one in partitions if one not in self._subscription.positions]
-        unknown = {one: self._generation(one) for one in left if not self._is_without(one)}
-        if unknown and self._answer is None and self._clock.monotonic() >= self._not_before:
-            self._asked = unknown
-            self._answer = self._committed.start(list(unknown))
-        return [one for one in left if self._is_without(one)]
-
-    def _take_answer(self) -> None:
-        answer, asked = self._answer, self._asked
-        if answer is None or not answer.is_done:
-            return
-        self._answer, self._asked = None, {}
-        error = answer.exception(0)
-        if error is None:
-            self.last_error = None
-            for partition, one in self._committed.read(answer.result(0), asked).items():
-                self._apply(partition, asked[partition], one)
-        elif isinstance(error, KafkaError) and (self._committed.falls_back(error) or error.retriable):
-            self.last_error = error  # asked again by the caller
-            logger.warning("the committed offsets are not known yet, and are asked for again: %s", error)
-        else:
-            self._not_before = self._clock.monotonic() + REFUSED_GAP
-            raise error
-
-    def _apply(self, partition: TopicPartition, generation: int, one: OffsetAndMetadata | None) -> None:
-        assigned = self._subscription.assigned.get(partition)
-        if assigned is None or assigned.generation != generation or assigned.is_resetting:
-            return  # given away, or sent elsewhere by the application meanwhile
-        if one is None:
-            self._without[partition] = generation
-        elif partition not in self._subscription.positions:
-            self._subscription.rewind(partition, one.offset, one.leader_epoch)
-
-    def _generation(self, partition: TopicPartition) -> int:
-        assigned = self._subscription.assigned.get(partition)
-        return -1 if assigned is None else assigned.generation
-
-    def _is_without(self, partition: TopicPartition) -> bool:
-        generation = self._without.get(partition)
-        if generation is not None and generation != self._generation(partition):
-            del self._without[partition]
-        return generation is not None and generation == self._generation(partition)

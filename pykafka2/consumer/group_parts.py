@@ -13,7 +13,7 @@ import attrs
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.lookup import read_assignors
 from pykafka2.consumer.commits import Commits
-from pykafka2.consumer.committed import CommittedOffsets, Resume
+from pykafka2.consumer.committed import CommittedOffsets
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.group_options import CONSUMER
@@ -27,6 +27,7 @@ from pykafka2.consumer.offered_assignors import OfferedAssignors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll_clock import PollClock
 from pykafka2.consumer.rebalance import Rebalance
+from pykafka2.consumer.resume import Resume
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.undelivered import Undelivered
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.collecting import Collector, Records
-from pykafka2.consumer.committed import Resume
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.interceptors import Interceptors
@@ -23,6 +22,7 @@ from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.consumer.problems import Problems
 from pykafka2.consumer.progress import Progress
 from pykafka2.consumer.reset_policy import NONE
+from pykafka2.consumer.resume import Resume
 from pykafka2.consumer.steering import Steering
 from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.topic_watch import TopicWatch

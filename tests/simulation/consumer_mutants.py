@@ -19,7 +19,7 @@ from pykafka2.consumer import group_leader
 from pykafka2.consumer.assignors.assignor import Assignment
 from pykafka2.consumer.assignors.leading import group_assignment
 from pykafka2.consumer.commits import Commits
-from pykafka2.consumer.committed import CommittedOffsets, Resume
+from pykafka2.consumer.committed import CommittedOffsets
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.consumer.goodbyes import Goodbyes
@@ -29,6 +29,7 @@ from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.pending_commit import Commit, Offsets
 from pykafka2.consumer.poll_clock import PollClock
 from pykafka2.consumer.rebalance import Rebalance
+from pykafka2.consumer.resume import Resume
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.driver.pollable import PollResult
 from pykafka2.errors import KafkaError

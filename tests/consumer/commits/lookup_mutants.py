@@ -62,8 +62,10 @@ def noted_when_it_is_over(patch: pytest.MonkeyPatch) -> None:
     """KAFKA-10793: a disconnect is known before the lookup is noted."""
     on_failure = Coordinators._on_failure
 
-    def note_too_late(self: Coordinators, to: ToCoordinator, error: KafkaError, now: float) -> None:
-        on_failure(self, to, error, now)
+    def note_too_late(
+        self: Coordinators, to: ToCoordinator, was_batch: bool, error: KafkaError, now: float
+    ) -> None:
+        on_failure(self, to, was_batch, error, now)
         self._lookups[to].in_flight = True
 
     patch.setattr(Coordinators, "_on_failure", note_too_late)

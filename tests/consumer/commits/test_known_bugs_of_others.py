@@ -12,10 +12,10 @@ import pytest
 
 from pykafka2 import KafkaConsumer
 from pykafka2.consumer.commits import Commits
-from pykafka2.consumer.committed import Resume
 from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.pending_commit import Commit
 from pykafka2.consumer.reader import Reader
+from pykafka2.consumer.resume import Resume
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import CoordinatorLoadInProgress, KafkaError, UnstableOffsetCommit

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pykafka2 import OffsetAndMetadata
+from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.registry import API_KEYS
 from tests.consumer.commits.scripted_coordinator import (
     FIND_COORDINATOR,
     OFFSET_COMMIT,
@@ -28,3 +31,33 @@ def test_offsets_are_committed_and_resumed(commits: tuple[int, int], fetches: tu
         assert consumer.committed(ORDERS[1]) == 0
     with cluster.reader() as consumer:
         assert consumer.position(ORDERS[0]) == 4
+
+
+@pytest.mark.parametrize(("newest", "waits"), [(7, True), (6, False)], ids=["2.8", "2.4"])
+def test_offsets_of_an_open_transaction_are_waited_for_where_brokers_can(newest: int, waits: bool) -> None:
+    """OffsetFetch has had `require_stable` since version 7 (KIP-447), several groups since version 8."""
+    cluster = OldCluster({FIND_COORDINATOR: (0, 3), OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, newest)})
+    with cluster.reader() as consumer:
+        assert consumer.position(ORDERS[0]) == 0
+        assert consumer.committed(ORDERS[0]) is None
+    asked = cluster.requests(OffsetFetchRequest)
+    assert [request.require_stable for request in asked] == [waits] * 2
+
+
+def test_brokers_are_upgraded_while_the_consumer_runs() -> None:
+    """What is said as old brokers want it must not be said in a newer version, which has no place for it."""
+    old = {FIND_COORDINATOR: (0, 3), OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 7)}
+    cluster = OldCluster(old)
+    cluster.append("orders", 0, *[b"x"] * 10)
+    with cluster.reader() as consumer:
+        assert len(consumer.poll(1000, max_records=4)[ORDERS[0]]) == 4
+        consumer.commit()
+        [broker] = cluster.brokers
+        broker.versions.update({key: (API_KEYS[key].min_version, API_KEYS[key].max_version) for key in old})
+        broker.versions[OFFSET_COMMIT] = (2, 8)
+        broker.disconnect()
+        assert consumer.committed(ORDERS[0]) == 4
+        assert len(consumer.poll(5000, max_records=4)[ORDERS[0]]) == 4
+        consumer.commit()
+    assert cluster.offsets[ORDERS[0]].committed_offset == 8
+    assert len(cluster.requests(FindCoordinatorRequest)) == 2

@@ -180,6 +180,23 @@ def test_offsets_of_an_open_transaction_are_waited_for(simulation: Simulation, c
     assert simulation.now > began_at + 1
 
 
+def test_an_open_transaction_keeps_only_those_waiting_who_want_its_partition(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """The question for a partition that is not wanted any more is not waited for."""
+    with simulation.producer(cluster, transactional_id="copier") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({SECOND: OffsetAndMetadata(5)}, GROUP)
+        consumer = reader(simulation, cluster, [SECOND])
+        assert consumer.poll(1000) == {}
+        consumer.assign(ORDERS)
+        consumer.poll(1000)
+        consumer.seek(SECOND, 9)
+        assert read(consumer, 4) == {FIRST: [7, 8, 9], SECOND: [9]}
+        producer.abort_transaction()
+
+
 def test_a_group_of_its_own_begins_anew(simulation: Simulation, cluster: KafkaCluster) -> None:
     produce(simulation, cluster, 1, [FIRST])
     assert read(reader(simulation, cluster, [FIRST], group_id="others"), 1) == {FIRST: [0]}

@@ -13,12 +13,12 @@ import pytest
 
 from pykafka2.consumer import goodbyes, handover
 from pykafka2.consumer.assignors.wire import read_subscription
-from pykafka2.consumer.committed import Resume
 from pykafka2.consumer.group_task import GroupTask
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.heartbeat import Heartbeat
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.rebalance import Rebalance
+from pykafka2.consumer.resume import Resume
 from pykafka2.consumer.subscription import Assigned
 from pykafka2.errors import (
     CommitFailed,
