@@ -1,4 +1,5 @@
-"""What the leader of a group does besides reading: it assigns, and sees when topics get more partitions.
+"""What the leader of a group does besides reading: it assigns, sees when topics get more partitions, and that
+what it had one member give up for another is given up.
 
 Owned by membership.py, on the driver's thread; assignors run on a helper thread, as they may take long and
 heartbeats must not wait.  Members' topics are kept in the metadata for as long as this member leads.
@@ -27,6 +28,7 @@ from pykafka2.logs import ClientLogger
 from pykafka2.network.script import Script, wait
 from pykafka2.protocol.messages.group import JoinGroupResponse, SyncGroupRequestAssignment
 from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
+from pykafka2.types import TopicPartition
 
 # Topics that only other members read must be heard of before they can be assigned.
 LOOK_EVERY = 0.02
@@ -48,6 +50,7 @@ class GroupLeader:
         self.topics: frozenset[str] = frozenset()
         """What the members of the group read, while this one leads; else nothing."""
         self._group_id = options.group_id or ""
+        self._patience = options.session_timeout
         self._log = ClientLogger(__name__, options.client_id)
         self._metadata = metadata
         self._clock = clock
@@ -55,6 +58,9 @@ class GroupLeader:
         self._protocol = protocol
         self._counts: dict[str, int] = {}
         self._looked_at = -1
+        self._moving: frozenset[TopicPartition] = frozenset()
+        """What its owner is to give up, so that the next rebalance can give it to another."""
+        self._moving_since = 0.0
 
     def lead(self, joined: JoinGroupResponse) -> Script[list[SyncGroupRequestAssignment]]:
         """Assign the partitions of all topics; what SyncGroup is to carry.
@@ -84,6 +90,13 @@ class GroupLeader:
         self._looked_at = snapshot.version
         cluster = cluster_metadata(snapshot, self.topics)
         shares = yield from offloaded(lambda: group_assignment(assignor, self._protocol, cluster, members))
+        claimed = {partition for member in members.values() for partition in member.owned}
+        self._moving = frozenset(
+            claimed.difference(*(share.partitions for share in shares.values()))
+            if self._protocol is RebalanceProtocol.COOPERATIVE
+            else ()
+        )
+        self._moving_since = self._clock.monotonic()
         return [
             SyncGroupRequestAssignment(member_id=member_id, assignment=assignment_bytes(assignment))
             for member_id, assignment in sorted(shares.items())
@@ -93,14 +106,24 @@ class GroupLeader:
         """This member leads no more, or does not know yet whether it will."""
         self.topics = frozenset()
         self._counts = {}
+        self._moving = frozenset()
 
     def keep_topics(self, now: float) -> None:
         """Have the metadata of all members' topics kept."""
         for topic in self.topics:
             self._metadata.want_topic(topic, now)
 
-    def news(self) -> str:
-        """What must lead to a rebalance, in words: a topic with other partitions than were assigned."""
+    def news(self, now: float) -> str:
+        """What must lead to a rebalance, in words: a topic with other partitions than were assigned, or
+        partitions that nobody has since their owner was to give them up.
+
+        The owner asks for that rebalance itself.  A static one that came back meanwhile does not: it got what
+        was left to it without one, and has nothing to give up (KIP-345).
+        """
+        if self._moving and now >= self._moving_since + self._patience:
+            named = ", ".join(map(str, sorted(self._moving)))
+            self._moving = frozenset()
+            return f"nobody has {named}, and who was to give them up has said nothing"
         if not self.topics or self._metadata.version == self._looked_at:
             return ""
         self._looked_at = self._metadata.version

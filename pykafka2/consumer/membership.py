@@ -153,7 +153,7 @@ class Membership:
         return PollResult([self._beats.next(self._standing.identity, now)], self.polls.wake_at(now))
 
     def _follow_topics(self, now: float) -> None:
-        news = self._leader.news()
+        news = self._leader.news(now)
         if news:
             self._ask_to_join(news, now)
 

@@ -198,7 +198,7 @@ def goodbyes_are_not_said(world: World, patch: pytest.MonkeyPatch) -> None:
 
 def leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None:
     """Partitions that are added are given to nobody."""
-    patch.setattr(GroupLeader, "news", lambda self: "")
+    patch.setattr(GroupLeader, "news", lambda self, now: "")
 
 
 def rewinding_goes_one_too_far(world: World, patch: pytest.MonkeyPatch) -> None:

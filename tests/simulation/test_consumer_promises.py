@@ -85,6 +85,7 @@ SHAPES = {
     mutants.callbacks_come_twice: shape(way=ASYNCHRONOUS),
     mutants.silence_of_the_application_is_not_noticed: shape(**LISTENED),
     mutants.coordinators_are_never_looked_up_again: shape("move group", "crash coordinator"),
+    mutants.leaders_do_not_watch_topics: shape("add partition", "new topic", **LISTENED),
     mutants.rewinding_goes_one_too_far: shape(
         options={"partition_assignment_strategy": "cooperative-sticky", "max_poll_records": 500},
         iterates=True,

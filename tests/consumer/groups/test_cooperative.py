@@ -227,6 +227,26 @@ def test_a_static_leader_that_comes_back_leaves_the_assignment_as_it_is(simulati
     assert again.owned == before[leader.name]
 
 
+def test_what_a_static_member_was_to_give_up_is_read_though_it_restarts(simulation: Simulation) -> None:
+    """It comes back without a rebalance to what it was to keep, and knows of nothing to give up."""
+    group = Group(simulation, {"orders": 6, "refunds": 1}, **COOPERATIVE)
+    group.member("till-1", ["refunds"], group_instance_id="till-1")  # leads
+    group.settle()
+    giver = group.member("till-2", group_instance_id="till-2")
+    group.settle()
+    taker = group.member("till-3", group_instance_id="till-3")
+    giver.is_stalled = True
+    group.turn_until(lambda: giver.health()["state"] == "must join", 5)
+    giver.poll(0)
+    group.turn_until(lambda: giver.health()["state"] == taker.health()["state"] == "stable", 5)
+    assert len(giver.owned) == 6, "it has heard of its share, and not looked at it"
+    giver.crash()
+    again = group.member("till-2", group_instance_id="till-2")
+    assert group.settle(10) > 5, "a session"
+    assert len(again.owned) == len(taker.owned) == 3
+    assert len(again.what("assigned")[0]) == 3, "what was left to it came at once"
+
+
 @pytest.mark.parametrize("grows", rest_in_gate(["while it is away", "afterwards"]))
 def test_partitions_that_come_while_a_static_leader_restarts_are_read(
     simulation: Simulation, grows: str
