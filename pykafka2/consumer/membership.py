@@ -194,6 +194,8 @@ class Membership:
     def _leave(
         self, reason: str, done: Callable[[KafkaError | None], None], say_so: bool, now: float
     ) -> None:
+        if self.state is not MemberState.FENCED:
+            self.failure = None  # it is over with the membership
         if say_so:
             self._say_goodbye(reason, done)
         else:

@@ -284,3 +284,17 @@ def test_a_fenced_member_is_told_of_its_loss_and_refuses_for_good(simulation: Si
     group.turn(1)
     assert second.health()["generation"] == generation
     assert len(second.owned) == 6, "closing it takes nothing from its successor"
+
+
+def test_what_a_membership_met_is_not_raised_in_the_next_one(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    group.settle()
+    group.cluster.controls.fail_next(HeartbeatRequest, GroupAuthorizationFailed)
+    simulation.sleep(1.0)
+    assert "ACL" in member.health()["failure"]
+    member.consumer.unsubscribe()
+    assert member.health()["failure"] is None
+    member.consumer.subscribe(["orders"], listener=member)
+    group.settle()
+    assert member.errors == []

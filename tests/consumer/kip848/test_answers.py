@@ -139,6 +139,18 @@ def test_what_does_not_pass_is_raised_until_something_else_is_subscribed_to(
     assert len(member.errors) == 3
 
 
+def test_nor_after_everything_was_unsubscribed_from(simulation: Simulation) -> None:
+    group = consumer_group(simulation)
+    member = group.member("a")
+    group.cluster.controls.fail_next(BEATS, GroupMaxSizeReached)
+    group.turn_until(lambda: len(member.errors) == 1, 10)
+    member.consumer.unsubscribe()
+    assert member.health()["failure"] is None
+    member.consumer.subscribe(["orders"], listener=member)
+    group.settle(5)
+    assert len(member.errors) == 1
+
+
 def test_a_member_that_is_refused_for_good_loses_its_partitions_first(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     member = group.member("a")
