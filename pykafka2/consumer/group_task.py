@@ -23,6 +23,9 @@ from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress
 
 Told = Callable[[KafkaError | None], None]
 
+# What a Ctrl-C in the middle of leaving takes at most until the coordinator knows.
+HASTE = 0.05
+
 
 class AnyMembership(Protocol):
     """What both protocols' memberships tell, by attributes that any thread may read."""
@@ -187,18 +190,26 @@ class GroupTask:
             return
         deadline = self._driver.clock.monotonic() + timeout
         told: list[KafkaError | None] = []
+        raised: BaseException | None = None
         try:
             if self._membership.losses != self._seen_losses or self._driver.failure is not None:
                 self._lose()  # without its thread it cannot say that it gives them back
             self._handover.give_everything_back(deadline, commit=commit)
-        finally:
-            self.protocol.forget()
-            self._membership.polls.leave()
+        except BaseException as error:  # of a listener; that the member leaves is said all the same
+            raised = error
+        self.protocol.forget()
+        self._membership.polls.leave()
+        try:
             if self._driver.failure is None:
                 self.protocol.leave(reason, told.append, leave)
-        if self._driver.failure is None:
-            remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
-            self._driver.wait_until(lambda: bool(told), remaining)
+                remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
+                is_in_haste = raised is not None and not isinstance(raised, Exception)  # a Ctrl-C
+                self._driver.wait_until(
+                    lambda: bool(told), min(remaining, HASTE) if is_in_haste else remaining
+                )
+        finally:
+            if raised is not None:
+                raise raised
 
     def leave_unasked(self, reason: str, timeout: float) -> None:
         """As the process ends, on whatever thread: say good-bye, commit nothing, tell no listener, and never

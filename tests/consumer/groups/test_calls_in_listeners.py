@@ -102,3 +102,23 @@ def test_one_that_polls_or_reads_hears_so_and_is_no_worse_off(
     group.turn(2)
     assert not member.errors
     assert set(member.read) | set(other.read) == set(values)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt], ids=["error", "ctrl-c"])
+@PROTOCOLS
+def test_the_group_hears_that_a_member_leaves_whose_listener_raises_at_close(
+    simulation: Simulation, new_group: NewGroup, error: type[BaseException]
+) -> None:
+    """Else the others would wait for its session to end."""
+    group = new_group(simulation)
+    first, second = group.member("a"), group.member("b")
+    group.settle()
+
+    def refuse(what: str, partitions: list[object]) -> None:
+        raise error("not now")
+
+    first.in_listener = refuse  # type: ignore[assignment]
+    with pytest.raises(error, match="not now"):
+        first.consumer.close()
+    group.members.remove(first)
+    assert group.turn_until(lambda: len(second.owned) == 6, 10) < 3
