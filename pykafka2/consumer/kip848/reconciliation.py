@@ -105,7 +105,7 @@ class Reconciliation:
         """One step towards the assignment; False if it is reached, as far as its topics are known."""
         subscription, held = self._subscription, self._subscription.assigned
         self._seen_version = self._metadata.version
-        found = (target.number, subscription.topics, self._waits_for and self._seen_version)
+        found = (target.number, subscription.topics, self._seen_version)
         if found == self._settled:
             return False
         names = {topic_id: one.topic for one, topic_id in self._ids.items()}
@@ -129,7 +129,7 @@ class Reconciliation:
             self._handover.take_on(new)
             return True
         self._report(Owned(target.number, by_id(self._ids), is_whole=not resolved.unknown), losses)
-        self._settled = (target.number, subscription.topics, self._waits_for and self._seen_version)
+        self._settled = (target.number, subscription.topics, self._seen_version)
         return False
 
     def _of_topics_gone(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
