@@ -210,8 +210,8 @@ class Reader:
         subscription = self._subscription
         wanted, changes = subscription.wanted_topics, subscription.changes
         pinned = wanted.union(partition.topic for partition in subscription.assigned)
+        self._assigned_as_of = -1  # a subscription may have ended and begun anew, with the topics of before
         if pinned != self._pinned:
-            self._assigned_as_of = -1
             self._metadata.pin_topics(pinned)
             self._pinned = pinned
         # Last, so that after a Ctrl-C the next poll does all of it.

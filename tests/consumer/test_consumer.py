@@ -297,6 +297,17 @@ def test_subscribe_and_assign_do_not_mix(cluster: LogCluster, consumer: KafkaCon
         consumer.subscribe(["orders"])
 
 
+def test_a_subscription_that_is_taken_back_and_made_again_is_read(
+    cluster: LogCluster, consumer: KafkaConsumer
+) -> None:
+    """Without a poll in between, which could have seen that there was none."""
+    cluster.append("orders", 0, b"0")
+    assert drain(consumer) == {ORDERS_0: [b"0"]}
+    consumer.unsubscribe()
+    consumer.subscribe(["orders"])
+    assert drain(consumer) == {ORDERS_0: [b"0"]}
+
+
 def test_a_new_subscription_replaces_the_old_one(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     cluster.append("orders", 0, b"a", b"b")
     cluster.append("bills", 0, b"c")
