@@ -112,6 +112,8 @@ class Reader:
             self._prepare()
             # Before records are found: once positions have moved, little may happen until they are returned.
             self._watch_progress()
+            if self.take_wakeup():
+                return {}
             try:
                 self.is_in_pass = True
                 found = collect()
@@ -120,8 +122,7 @@ class Reader:
             if found:
                 return found
             remaining = deadline - self._driver.clock.monotonic()
-            if self.is_woken or remaining <= 0:
-                self.is_woken = False
+            if self.take_wakeup() or remaining <= 0:
                 return {}
             due_in = min((task.due_in() for task in self._poll_tasks), default=remaining)
             if self._resume is not None:
@@ -129,6 +130,14 @@ class Reader:
             for task in self._poll_tasks:
                 task.on_wait()
             self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
+
+    def take_wakeup(self) -> bool:
+        """Whether somebody has called `wakeup`, once.  Asked where records are there, too: who is never idle
+        could not be stopped otherwise."""
+        is_woken = self.is_woken
+        if is_woken:
+            self.is_woken = False
+        return is_woken
 
     def _watch_progress(self) -> None:
         try:

@@ -61,6 +61,8 @@ class ReadingCalls(PositionCalls):
         if self._to_rewind:
             self._finish_rewinding()
         if self._undelivered and not self._group_has_news():
+            if self._reader.take_wakeup():
+                return {}
             return self._undelivered.take(limit, keep=not update_offsets)
         return self._reader.poll(timeout, limit, keep_position=not update_offsets)
 
@@ -139,6 +141,8 @@ class ReadingCalls(PositionCalls):
         if self._to_rewind:
             self._finish_rewinding()
         if undelivered and not self._group_has_news():
+            if self._reader.take_wakeup():
+                raise StopIteration
             if undelivered.is_between_slices:
                 undelivered.cut(self._slice_length.next())
             return undelivered.slice
@@ -150,7 +154,12 @@ class ReadingCalls(PositionCalls):
         return undelivered.slice
 
     def wakeup(self) -> None:
-        """End the current `poll` or iteration, or the next one, early.  Any thread, or a signal handler."""
+        """End the current `poll` or iteration, or the next one, early; records that are there come next time.
+
+        An iteration hands out what it has at hand before: what takes you a tenth of a second.
+
+        Any thread, or a signal handler.
+        """
         self._reader.is_woken = True
         self._cluster.driver.notify()
 

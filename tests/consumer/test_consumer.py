@@ -617,6 +617,32 @@ def test_wakeup_ends_a_poll_early_and_once(cluster: LogCluster, consumer: KafkaC
     assert cluster.now - before == pytest.approx(1)
 
 
+@pytest.mark.parametrize("takes", ["poll", "poll_columns"])
+def test_wakeup_ends_a_poll_that_has_records_too(
+    cluster: LogCluster, consumer: KafkaConsumer, takes: str
+) -> None:
+    """As in Java: who is never idle must be stopped by it as well; the records come with the next poll."""
+    for _ in range(3):
+        cluster.append("orders", 0, b"x")
+    poll = getattr(consumer, takes)
+    assert poll(1000, max_records=1)
+    consumer.wakeup()
+    assert poll(1000, max_records=1) == {}
+    assert poll(1000, max_records=1)
+
+
+def test_wakeup_ends_an_iteration_that_has_records_too(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, *[b"x"] * 100)
+    with cluster.consumer("orders", consumer_timeout_ms=1000) as consumer:
+        offsets = []
+        for record in consumer:
+            offsets.append(record.offset)
+            if len(offsets) == 3:
+                consumer.wakeup()
+        assert 3 <= len(offsets) < 20, "but what was at hand"
+        assert [record.offset for record in consumer] == list(range(len(offsets), 100))
+
+
 def test_a_wakeup_does_not_disturb_what_is_no_poll(cluster: LogCluster) -> None:
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
