@@ -171,6 +171,9 @@ class Collector:
                 if item.generation != assigned.generation:
                     this.done.append(item)
                     continue
+                if position is not None and item.offset > position:
+                    this.done.append(item)  # asked for before reading began anew here, and come since
+                    continue
                 if isinstance(item, Problem):
                     if not into:
                         self._problems.meet(item)
@@ -182,8 +185,8 @@ class Collector:
                 while (item.next_offset > position or item.error is not None) and len(into) < limit:
                     position = this.positions[partition] = take(item, position, limit, into)
                     this.leader_epochs[partition] = item.leader_epoch
-                if position < item.next_offset:
-                    break
+                if position < item.next_offset or item.error is not None:
+                    break  # there is more to take, or to raise, of what the limit has kept from it
                 this.done.append(item)
                 if len(into) >= limit:
                     break

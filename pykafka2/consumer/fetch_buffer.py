@@ -72,10 +72,10 @@ class FetchBuffer:
         return 0 if queue is None else queue.size_bytes
 
     def put_back(self, partition: TopicPartition) -> list[Item]:
-        """Take away all of a paused partition, to be fetched again; a reset that was found stays.
+        """Take away all of a partition, to be fetched again; a reset that was found stays.
 
-        The caller's thread may be reading it already, resumed a moment ago: then it meets these records a
-        second time behind its position, and passes over them.
+        The caller's thread may be reading it already (it was paused, and resumed a moment ago): then it meets
+        these records a second time behind its position, and passes over them.
         """
         with self._lock:
             queue = self._queues.pop(partition, None)

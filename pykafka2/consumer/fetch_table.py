@@ -50,7 +50,9 @@ class FetchTable:
         old = self.states.get(partition)
         state = FetchState(partition, generation, offset, self.new_backoff(), epoch)
         if old is not None and old.generation == generation:
-            # The application has met a problem and tries again.
+            # The application has met a problem and tries again.  What has come since it said so lies behind
+            # the place where it begins anew.
+            self._buffer.put_back(partition)
             not_before = max(old.not_before, self._cluster.driver.clock.monotonic() + UNREADABLE_GAP)
             state.topic_id, state.backoff, state.not_before = old.topic_id, old.backoff, not_before
         else:

@@ -64,6 +64,44 @@ def test_a_later_poll_reads_again_and_goes_on_when_the_broker_has_healed(
         assert consumer.position(ORDERS_0) == 6
 
 
+@pytest.mark.parametrize("call", ["poll", "poll_columns"])
+@pytest.mark.parametrize("has_healed", [True, False], ids=["healed", "passed over"])
+def test_a_fetch_that_comes_while_it_is_read_again_does_not_jump_over_it(
+    cluster: LogCluster, call: str, has_healed: bool
+) -> None:
+    """The fetch under way was asked for behind what is to be read again."""
+    log = cluster.log("orders")
+    whole = log.batches[3]
+    log.batches[3] = damage(whole, "value")
+    with cluster.consumer(on_bad_record="raise" if has_healed else "skip") as consumer:
+        consumer.assign([ORDERS_0])
+        assert lengths(consumer, call) == 3
+        cluster.runtime.run_for(0.1)
+        if has_healed:
+            with pytest.raises(KafkaError, match="orders-0 at offset 3"):
+                lengths(consumer, call)
+            log.batches[3] = whole
+        cluster.append("orders", 0, b"6")  # the answer is here, and not taken in yet
+        found = sum(lengths(consumer, call) for _ in range(3))
+        assert found == (4 if has_healed else 3)
+        assert consumer.position(ORDERS_0) == 7
+
+
+@pytest.mark.parametrize("call", ["poll", "poll_columns"])
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_what_follows_as_many_records_as_a_poll_takes_is_not_forgotten(
+    cluster: LogCluster, limit: int, call: str
+) -> None:
+    log = cluster.log("orders")
+    log.batches[3] = damage(log.batches[3], "magic")
+    with cluster.consumer(max_poll_records=limit) as consumer:
+        consumer.assign([ORDERS_0])
+        while consumer.position(ORDERS_0) < 3:
+            lengths(consumer, call)
+        with pytest.raises(KafkaError, match="orders-0 at offset 3"):
+            lengths(consumer, call)
+
+
 def test_a_damaged_batch_among_others_is_the_one_to_be_passed_over() -> None:
     """Columns of several batches are made at once where numpy is loaded."""
     blob = b""
