@@ -18,7 +18,7 @@ from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.problems import Failure, Problems
 from pykafka2.consumer.subscription import Assigned, Subscription
-from pykafka2.errors import KafkaError
+from pykafka2.errors import KafkaError, SerializationError
 from pykafka2.records.columns import Columns
 from pykafka2.types import ConsumerRecord, TopicPartition
 
@@ -38,6 +38,8 @@ class _Pass:
     done: list[Item] = attrs.Factory(list)
     served: list[TopicPartition] = attrs.Factory(list)
     failed: Failure | None = None
+    reached: int | None = None
+    """Where the partition that failed is read on: what lies before it was taken, or passed over."""
 
 
 class Collector:
@@ -80,21 +82,29 @@ class Collector:
         count = 0
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
-        deserialize = self._deserializing.run
+        deserializing = self._deserializing
+        deserialize = deserializing.run
 
         def take(item: FetchedData, position: int, wanted: int, into: list[ConsumerRecord]) -> int:
             before = len(into)
             try:
                 return item.take(position, wanted, into, check_crcs, limit_bytes)
+            except KafkaError:
+                this.reached = into[-1].offset + 1 if len(into) > before else None
+                raise
             finally:
-                deserialize(into, before)
+                try:
+                    deserialize(into, before)
+                except SerializationError:
+                    this.reached = deserializing.refused_at
+                    raise
 
         for partition, assigned in self._readable(this):
             records: list[ConsumerRecord] = []
             self._read(this, partition, assigned, limit - count, records, take)
-            if this.failed is not None and records:
-                this.positions[partition] = records[-1].offset + 1
-                this.leader_epochs[partition] = records[-1].leader_epoch
+            if this.failed is not None and this.reached is not None:
+                this.positions[partition] = this.reached
+                this.leader_epochs[partition] = records[-1].leader_epoch if records else -1
             if records:
                 found[partition] = records
                 count += len(records)
@@ -125,7 +135,7 @@ class Collector:
             columns = Columns()
             self._read(this, partition, assigned, limit - count, columns, take)
             if this.failed is not None and columns:
-                this.positions[partition] = columns.last_offset + 1
+                this.positions[partition] = max(this.positions.get(partition, 0), columns.last_offset + 1)
                 this.leader_epochs[partition] = -1  # columns do not tell it
             if columns:
                 found[partition] = columns

@@ -19,6 +19,8 @@ class Deserializing:
         self._key_of = deserialize_function(options.key_deserializer, "key_deserializer")
         self._value_of = deserialize_function(options.value_deserializer, "value_deserializer")
         self._bad_records = bad_records
+        self.refused_at: int | None = None
+        """The offset of the record that was last raised for."""
 
     def run(self, records: list[ConsumerRecord], start: int) -> None:
         """Deserialize the records from index `start` on; those that are passed over are taken out.
@@ -48,6 +50,7 @@ class Deserializing:
                 try:
                     self._pass_over(record, key if key_of is not None else record.key, what, error)
                 except SerializationError:
+                    self.refused_at = record.offset
                     del records[index:]
                     raise
                 return index
@@ -55,9 +58,8 @@ class Deserializing:
 
     def _pass_over(self, record: ConsumerRecord, key: bytes | None, what: str, error: Exception) -> None:
         where = f"{record.topic}-{record.partition} at offset {record.offset}"
-        failure = SerializationError(
-            f"{where}: the {what}_deserializer failed: {error!r}; to skip the record, seek past it"
-        )
+        more = "; to skip the record, seek past it, or give on_bad_record" if self._bad_records.raises else ""
+        failure = SerializationError(f"{where}: the {what}_deserializer failed: {error!r}{more}")
         failure.__cause__ = error
         self._bad_records.pass_over(
             BadRecord(

@@ -60,6 +60,7 @@ def test_skip_passes_over_what_a_deserializer_refuses_and_says_so(
         assert offsets(consumer) == []
         assert consumer.position(ORDERS_0) == 40
     assert "orders-0 at offset 3: the value_deserializer failed" in caplog.text
+    assert "on_bad_record" not in caplog.text, "advice for who has not been asked"
 
 
 def test_a_callable_is_given_the_raw_record(cluster: LogCluster) -> None:
@@ -204,3 +205,62 @@ def test_a_batch_that_is_too_large_to_fetch_is_raised_all_the_same(cluster: LogC
 def test_what_is_no_policy_is_refused(cluster: LogCluster, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"on_bad_record.*'raise', 'skip' or a callable"):
         cluster.consumer(on_bad_record=value)
+
+
+# ---------------------------------------------------------------------------------------- once each
+
+
+@pytest.mark.parametrize(("values", "told"), [((b"3", b"13"), [0, 1, 2]), ((b"0", b"3"), [1, 2])], ids=str)
+def test_what_is_passed_over_before_a_damaged_batch_is_told_once(
+    cluster: LogCluster, values: tuple[bytes, bytes], told: list[int]
+) -> None:
+    cluster.append("orders", 0, *values)
+    cluster.append("orders", 0, b"1")
+    cluster.append("orders", 0, b"2")
+    log = cluster.log("orders")
+    log.batches[1] = damage(log.batches[1], "value")
+    bad: list[int] = []
+    with cluster.consumer(
+        "orders", value_deserializer=refuse_threes, on_bad_record=lambda one: bad.append(one.offset)
+    ) as consumer:
+        assert offsets(consumer) == [one for one in (0, 3) if one not in told]
+        assert bad == told
+
+
+def test_what_was_passed_over_is_not_told_again_when_a_later_one_is_raised(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, b"3", b"13", b"23", b"0")
+    bad: list[int] = []
+
+    def route(one: BadRecord) -> None:
+        bad.append(one.offset)
+        if one.offset == 2 and len(bad) < 5:
+            raise OSError("nobody takes it now")
+
+    with cluster.consumer("orders", value_deserializer=refuse_threes, on_bad_record=route) as consumer:
+        for _ in range(2):
+            with pytest.raises(SerializationError, match="orders-0 at offset 2"):
+                offsets(consumer)
+            assert consumer.position(ORDERS_0) == 2
+        assert offsets(consumer) == [3]
+        assert bad == [0, 1, 2, 2, 2]
+
+
+def test_a_record_behind_a_hole_is_raised_for_each_time(cluster: LogCluster) -> None:
+    """What lies between the last good record and the bad one is a marker, which nobody is shown."""
+    log = cluster.log("orders")
+    log.append(b"0", b"1", producer_id=7, is_transactional=True)
+    log.end_transaction(7, 0, committed=True)
+    cluster.append("orders", 0, b"3", b"4")
+    with cluster.consumer(
+        "orders", value_deserializer=refuse_threes, max_partition_fetch_bytes=sum(map(len, log.batches[:2]))
+    ) as consumer:
+        for _ in range(2):  # to know the topic, then to have both parts fetched
+            consumer.poll()
+            cluster.runtime.run_for(0.3)
+        assert offsets(consumer, polls=1) == [0, 1]
+        for _ in range(3):
+            with pytest.raises(SerializationError, match="orders-0 at offset 3"):
+                consumer.poll(1000)
+        assert consumer.position(ORDERS_0) == 3
+        consumer.seek(ORDERS_0, 4)
+        assert offsets(consumer, polls=1) == [4]
