@@ -207,6 +207,7 @@ class FetchedData:
         Nothing at or behind the offset `end` is taken, if that is given.
         """
         self._restart(position)
+        self._at = -1  # `take` does not go on where this ends, or is interrupted
         group = ColumnGroup(into, str(self.partition), check_crcs, max_output_bytes)
         try:
             with group:

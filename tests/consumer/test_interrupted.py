@@ -19,8 +19,11 @@ import pytest
 
 import pykafka2.consumer
 from pykafka2 import KafkaConsumer, TopicPartition
+from pykafka2.consumer.fetched import FetchedData
+from pykafka2.records.columns import Columns
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
-from tests.consumer.logs import LogCluster
+from pykafka2.types import ConsumerRecord
+from tests.consumer.logs import LogCluster, build_batch
 from tests.gate import rest_in_gate
 
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
@@ -198,3 +201,20 @@ def test_records_that_are_taken_back_from_an_iteration_come_once() -> None:
             assert read == {one: list(range(RECORDS)) for one in ORDERS}, interruption.where
             at, moments = at + 1, max(moments, interruption.moments)
     assert moments > 20
+
+
+def test_columns_that_are_interrupted_leave_nothing_out_of_the_next_poll() -> None:
+    class Interrupted(Columns):
+        def count_batch(self, last_offset: int, size_bytes: int, timestamp_type: int) -> None:
+            if last_offset == 4:
+                raise KeyboardInterrupt
+            super().count_batch(last_offset, size_bytes, timestamp_type)
+
+    blob = b"".join(build_batch([(None, b"x")], offset) for offset in range(6))
+    data = FetchedData(ORDERS[0], 1, 0, memoryview(blob))
+    found: list[ConsumerRecord] = []
+    assert data.take(0, 2, found, check_crcs=True) == 2
+    with pytest.raises(KeyboardInterrupt):
+        data.take_columns(2, 100, Interrupted(), check_crcs=True)
+    data.take(2, 100, found, check_crcs=True)
+    assert [record.offset for record in found] == list(range(6))
