@@ -79,21 +79,23 @@ class OffsetLookups:
         return None
 
     def poll(self, now: float) -> PollResult:
+        """What to ask now.  A question whose time is over ends here, also one that is under way."""
         result = PollResult.idle()
         if not self._questions:
             return result
         by_node: dict[int, list[Question]] = {}
         for question in list(self._questions):
+            if now >= question.deadline:
+                self._end(question, self._timed_out(question), now)
+                continue
+            result.wake_at = min(result.wake_at, question.deadline)
             if question.is_asked:
                 continue
             leader = self._leader(question, now) if now >= question.not_before else None
             if leader is not None:
                 by_node.setdefault(leader, []).append(question)
-            elif now >= question.deadline:
-                self._end(question, self._timed_out(question), now)
-            elif not question.is_over:
-                wake_at = question.not_before if question.not_before > now else FOREVER
-                result.wake_at = min(result.wake_at, wake_at, question.deadline)
+            elif question.not_before > now:
+                result.wake_at = min(result.wake_at, question.not_before)
         for node_id in sorted(by_node):
             result.sends.append(self._send(node_id, by_node[node_id]))
         return result
@@ -164,6 +166,8 @@ class OffsetLookups:
             for question in questions:
                 question.is_asked = False
                 answer = told.get(partition)
+                if question.is_over:
+                    continue
                 if answer is None:
                     self._delay(question, now)
                 elif answer.error_code:
@@ -176,7 +180,8 @@ class OffsetLookups:
         for questions in asked.values():
             for question in questions:
                 question.is_asked = False
-                self._on_error(question, error, now)
+                if not question.is_over:
+                    self._on_error(question, error, now)
 
     def _answer(self, question: Question, answer: ListOffsetsPartitionResponse, now: float) -> None:
         question.is_over = True
@@ -213,6 +218,8 @@ class OffsetLookups:
         if not self._cluster.nodes.has_connection:
             return self._cluster.nodes.unreachable()
         reason = f"; the last attempt failed: {error}" if error is not None else ""
+        if question.is_asked:
+            reason = f"; its leader has not answered{reason}"
         return KafkaTimeoutError(f"no offset of {question.partition} in time{reason}")
 
 
