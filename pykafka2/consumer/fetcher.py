@@ -75,6 +75,7 @@ class Fetcher:
 
         `epoch` is the leader epoch of the record before it, -1 if that is not known.
         """
+        self._resets.give_up(partition)
         self.table.begin(partition, generation, offset, epoch)
 
     def reset(self, partition: TopicPartition, generation: int, timestamp: int) -> None:

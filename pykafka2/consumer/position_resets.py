@@ -25,20 +25,30 @@ class PositionResets:
         self._table = table
         self._not_before: dict[TopicPartition, float] = {}
         """When an offset that was refused is asked for again at the earliest."""
+        self._open: dict[TopicPartition, Question] = {}
+        """What is being asked for now; given up where it is not wanted any more, or it would be asked for
+        until there is an answer: for ever, of a topic that is gone."""
 
     def begin(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
         """Find the offset at this time, tell the buffer, and fetch from there on."""
         self._table.lose_place(partition, generation)
         self._ask(partition, generation, timestamp)
 
+    def give_up(self, partition: TopicPartition) -> None:
+        """It is known by now where to begin."""
+        question = self._open.pop(partition, None)
+        if question is not None:
+            self._lookups.give_up(question)
+
     def forget(self, partition: TopicPartition) -> None:
         """It is not read any more."""
+        self.give_up(partition)
         self._not_before.pop(partition, None)
 
     def _ask(
         self, partition: TopicPartition, generation: int, timestamp: int, end: int | None = None
     ) -> None:
-        self._lookups.ask(
+        self._look_up(
             Question(
                 partition,
                 timestamp,
@@ -47,6 +57,12 @@ class PositionResets:
                 not_before=self._not_before.get(partition, -FOREVER),
             )
         )
+
+    def _look_up(self, question: Question) -> None:
+        question.is_of_read_topic = True
+        self.give_up(question.partition)
+        self._open[question.partition] = question
+        self._lookups.ask(question)
 
     def _on_found(
         self,
@@ -68,6 +84,7 @@ class PositionResets:
             error = NoOffsetForPartition(f"{partition}: the broker names no offset to begin at")
             self._on_failed(partition, generation, error, now)
             return
+        self.give_up(partition)
         self._table.begin(partition, generation, found.offset)
         misses = self._table.misses.get(partition)
         if misses is not None and misses.attempts > 1:
@@ -88,7 +105,7 @@ class PositionResets:
                 self._ask(partition, generation, timestamp, found.offset if found else 0)
 
         failed = partial(self._on_failed, partition, generation)
-        self._lookups.ask(Question(partition, LATEST_TIMESTAMP, on_found, failed))
+        self._look_up(Question(partition, LATEST_TIMESTAMP, on_found, failed))
 
     def _on_failed(self, partition: TopicPartition, generation: int, error: KafkaError, now: float) -> None:
         if self._table.generations.get(partition) == generation:

@@ -50,6 +50,8 @@ class Question:
     on_found: Callable[[OffsetAndTimestamp | None, float], None]
     on_failed: Callable[[KafkaError, float], None]
     deadline: float = FOREVER
+    is_of_read_topic: bool = False
+    """The metadata is asked for this topic anyway, as long as the consumer reads it."""
     backoff: Backoff | None = None
     not_before: float = -FOREVER
     is_asked: bool = False
@@ -70,6 +72,12 @@ class OffsetLookups:
         random = self._cluster.driver.entropy.random
         question.backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
         self._questions.append(question)
+
+    def give_up(self, question: Question) -> None:
+        """Nobody wants the answer any more: it is not asked again, and not told if it is on its way."""
+        if not question.is_over:
+            question.is_over = True
+            self._questions.remove(question)
 
     def trouble_of(self, partition: TopicPartition) -> str | None:
         """Why a question about this partition has no answer yet, as of the last attempt.  Any thread."""
@@ -104,7 +112,8 @@ class OffsetLookups:
         """The node to ask; None if there is none now, or the question has just been ended."""
         topic, number = question.partition
         metadata = self._cluster.metadata
-        metadata.want_topic(topic, now)
+        if not question.is_of_read_topic:
+            metadata.want_topic(topic, now)
         error = metadata.topic_error(topic)
         if error is not None and not error.retriable:
             self._end(question, error, now)

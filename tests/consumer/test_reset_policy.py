@@ -7,7 +7,10 @@ import pytest
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.consumer.reset_policy import reset_timestamp
 from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.offsets import ListOffsetsRequest
 from pykafka2.types import TopicPartition
+from tests.cluster.scripted import Hold
 from tests.consumer.logs import LogCluster
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -83,3 +86,36 @@ def test_nothing_is_older_than_the_epoch() -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="by_duration:P1DT12H"):
         CONSUMER_OPTIONS.parse(None, {"auto_offset_reset": f"by_duration:{text}"})
+
+
+@pytest.mark.parametrize("how", ["assigned no more", "placed by seek"])
+def test_what_nobody_waits_for_any_more_is_not_asked_for_any_longer(how: str) -> None:
+    """Asking for a topic that is gone may even make it anew, where brokers create what clients name."""
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    gone = TopicPartition("gone", 0)
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0, gone])
+        consumer.poll(1000)
+        if how == "placed by seek":
+            consumer.seek(gone, 0)
+        consumer.assign([ORDERS_0])
+        consumer.poll(5000)
+        before = len(cluster.requests(MetadataRequest))
+        consumer.poll(60_000)
+        assert len(cluster.requests(MetadataRequest)) == before
+
+
+def test_an_answer_that_nobody_waits_for_any_more_changes_nothing() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    for number in range(5):
+        cluster.append("orders", 0, b"%d" % number)
+    hold = Hold()
+    cluster.on(ListOffsetsRequest, lambda request, broker: hold)
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        consumer.poll(1000)
+        consumer.seek(ORDERS_0, 3)
+        consumer.poll(1000)
+        hold.release(cluster.list_offsets(cluster.requests(ListOffsetsRequest)[0], cluster.brokers[0]))
+        assert [record.offset for record in consumer.poll(1000)[ORDERS_0]] == [3, 4]
+        assert consumer.poll(1000) == {}
