@@ -66,7 +66,8 @@ class Steering:
                 epoch = subscription.leader_epochs.get(partition, -1)
                 commands.append(partial(fetcher.begin, partition, assigned.generation, position, epoch))
         paused = subscription.paused()
-        for partition in unsent_pauses:
+        # What is read anew may have been paused when it was given up, of which nobody has told yet.
+        for partition in sorted({*unsent_pauses, *unsent} & subscription.assigned.keys()):
             act = fetcher.pause if partition in paused else fetcher.resume
             commands.append(partial(act, (partition,)))
 

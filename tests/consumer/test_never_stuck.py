@@ -199,3 +199,17 @@ def test_a_topic_made_anew_is_not_read_by_guess_where_the_policy_is_none() -> No
                 read(consumer, 3)
         consumer.seek(ORDERS[0], 2)
         assert read(consumer, 5)[ORDERS[0]] == list(range(2, 10))
+
+
+def test_a_partition_that_was_paused_when_it_was_given_up_is_read_when_it_comes_back() -> None:
+    """A Ctrl-C keeps unsubscribe() from telling the IO thread of what it has changed."""
+    cluster = backlogged(3)
+    with cluster.consumer() as consumer:
+        consumer.assign(ORDERS[:1])
+        consumer.seek(ORDERS[0], 0)
+        consumer.pause(ORDERS[0])
+        consumer.poll(100)
+        consumer._subscription.unsubscribe()
+        consumer.assign(ORDERS[:1])
+        assert consumer.paused() == set()
+        assert read(consumer, 2) == {ORDERS[0]: [0, 1, 2]}
