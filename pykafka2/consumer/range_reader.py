@@ -146,7 +146,7 @@ class RangeReader:
         )
 
     def _refusal(self, response: FetchResponse, position: int) -> KafkaError | None:
-        told = _told(response)
+        told = self._told(response)
         code = response.error_code or (told.error_code if told is not None else 0)
         if not code:
             return None
@@ -179,10 +179,19 @@ class RangeReader:
         ):
             left -= PATIENCE_WITH_MISSING
             self._raise_if_missing()
-        told = _told(under_way.result(0))
-        if told is None:
-            raise KafkaTimeoutError(f"{self._partition}: the broker's answer does not speak of it")
-        return told
+        told = self._told(under_way.result(0))
+        # An answer that does not speak of the partition is as good as one that brings nothing.
+        return told or PartitionData(partition_index=self._partition.partition, high_watermark=-1)
+
+    def _told(self, response: FetchResponse) -> PartitionData | None:
+        """What the answer says of this partition; of others it may say what it likes."""
+        name, number = self._partition
+        for topic in response.responses:
+            if topic.topic == name or (topic.topic_id == self._topic_id != ZERO_UUID):
+                for one in topic.partitions:
+                    if one.partition_index == number:
+                        return one
+        return None
 
     def _raise_if_missing(self) -> None:
         """What brokers do not know any more has no leader that could answer; one broker's word is doubted."""
@@ -203,9 +212,10 @@ class RangeReader:
             end = told.high_watermark
             if self._isolation == READ_COMMITTED and told.last_stable_offset >= 0:
                 end = told.last_stable_offset
+            readable = f"records can be read up to {end}" if end >= 0 else "no answer speaks of it"
             raise KafkaTimeoutError(
                 f"{self._partition}: no records from offset {position} on within {limit:g} s; the range ends "
-                f"at {self._end}, and records can be read up to {end}"
+                f"at {self._end}, and {readable}"
             )
 
     def _decode(self, data: FetchedData, position: int) -> tuple[Columns, KafkaError | None]:
@@ -218,10 +228,3 @@ class RangeReader:
         except KafkaError as error:
             return columns, without_frames(error)
         return columns, None
-
-
-def _told(response: FetchResponse) -> PartitionData | None:
-    for topic in response.responses:
-        for one in topic.partitions:
-            return one
-    return None

@@ -163,7 +163,7 @@ def test_wrong_arguments_are_refused_at_the_call(cluster: LogCluster, given: Any
         consumer.read_range(ORDERS_0, **{"start": 0, "end": 1, **given})
 
 
-@pytest.mark.parametrize("how", ["nothing", "records before it"])
+@pytest.mark.parametrize("how", ["nothing", "records before it", "another partition", "another topic"])
 def test_answers_that_bring_nothing_are_asked_for_ten_times_a_second_at_most(
     cluster: LogCluster, how: str
 ) -> None:
@@ -175,7 +175,12 @@ def test_answers_that_bring_nothing_are_asked_for_ten_times_a_second_at_most(
         fetches += 1
         response = fetch_now(request, broker)
         told = response.responses[0].partitions[0]
-        told.records = None if how == "nothing" else memoryview(cluster.log("orders").batches[0])
+        if how == "another partition":
+            told.partition_index = 7
+        elif how == "another topic":
+            response.responses[0].topic, response.responses[0].topic_id = "others", b"o" * 16
+        else:
+            told.records = None if how == "nothing" else memoryview(cluster.log("orders").batches[0])
         return response
 
     cluster.on(FetchRequest, at_once)
