@@ -63,7 +63,10 @@ class Progress:
         self._still: dict[TopicPartition, _Standstill] = {}
         self._positions: dict[TopicPartition, int] = {}
         self.is_reading = False
-        """Whether any position was another one at the last look than at the one before."""
+        """Whether any position was another one at the last look than at the one before, or records were
+        handed over that are to come again."""
+        self.is_peeked_at = False
+        """Records were handed over since the last look without their positions moving, as was asked for."""
 
     def patience(self) -> float:
         """Seconds until the next look."""
@@ -85,7 +88,8 @@ class Progress:
             return []
         self._looked_at = now
         positions = dict(self._subscription.positions)
-        self.is_reading, self._positions = positions != self._positions, positions
+        self.is_reading = positions != self._positions or self.is_peeked_at
+        self._positions, self.is_peeked_at = positions, False
         before, self._still = self._still, {}
         to_rediscover = []
         for partition, assigned in self._subscription.assigned.items():

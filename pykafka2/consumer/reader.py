@@ -82,6 +82,8 @@ class Reader:
     def poll(self, timeout: float, limit: int, *, keep_position: bool = False) -> Records:
         """Records as soon as there are any; an empty dict after `timeout` seconds, or after a wake-up."""
         records: Records = self._poll(timeout, lambda: self.collector.records(limit, keep_position))
+        if keep_position and records:
+            self.progress.is_peeked_at = True
         return records
 
     def poll_columns(self, timeout: float, limit: int) -> dict[TopicPartition, Columns]:

@@ -184,3 +184,15 @@ def test_a_reset_that_is_never_answered_is_said() -> None:
         pytest.raises(ConsumerStalled, match=r"orders-0.*no position was found for.*last trouble"),
     ):
         consumer.poll(float("inf"))
+
+
+def test_who_looks_at_the_same_records_again_and_again_is_not_stalled() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.append("orders", 0, b"a", b"b")
+    with cluster.consumer("orders") as consumer:
+        consumer.poll(1000, update_offsets=False)
+        began = cluster.now
+        while cluster.now - began < 300:
+            assert len(consumer.poll(1000, update_offsets=False)[ORDERS_0]) == 2
+            cluster.runtime.run_for(5)
+        assert "advance" not in consumer.explain()
