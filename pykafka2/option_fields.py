@@ -80,18 +80,21 @@ def duration(
     doc: str,
     *,
     minimum_ms: float = 0,
+    is_sent: bool = False,
     allow_infinite: bool = False,
     aliases: tuple[str, ...] = (),
 ) -> Any:
-    """Milliseconds outside, seconds inside."""
+    """Milliseconds outside, seconds inside.  What `is_sent` to brokers is no longer than 32 bits hold."""
+    maximum_ms = INT32_MAX if is_sent else float("inf")
 
     def read(value: Any) -> float:
         number = float(_number(value))
-        if number < minimum_ms or number != number or (number == float("inf") and not allow_infinite):
+        if not minimum_ms <= number <= maximum_ms or (number == float("inf") and not allow_infinite):
             raise ValueError
         return number / 1000
 
     legal = f"a number of milliseconds, at least {minimum_ms:g}" + (" (or inf)" if allow_infinite else "")
+    legal += f" and at most {INT32_MAX}" if is_sent else ""
     return custom(name, default_ms, read, legal, doc, aliases=aliases)
 
 

@@ -77,7 +77,7 @@ class ClientOptions(SecurityOptions):
         "Whether every address of a name is tried, or bootstrap names are made canonical first.",
     )
     request_timeout: float = duration(
-        "request_timeout_ms", 30_000, "How long a broker may take to answer one request."
+        "request_timeout_ms", 30_000, "How long a broker may take to answer one request.", is_sent=True
     )
     default_api_timeout: float = 60.0
     """For blocking calls without a timeout of their own; a producer's max_block_ms."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from pykafka2.cluster.arguments import checked_topic
@@ -35,6 +36,9 @@ def checked_isolation(isolation: str) -> int:
 
 def checked_timeout(timeout_ms: float) -> float:
     """In seconds.  Written so that nan is refused too."""
+    given: object = timeout_ms
+    if not isinstance(given, Real):
+        raise TypeError(f"timeout_ms={timeout_ms!r}: it must be a number of milliseconds, or inf")
     if not timeout_ms >= 0:
         raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
     return timeout_ms / 1000

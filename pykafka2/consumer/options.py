@@ -90,7 +90,10 @@ class ConsumerOptions(ClientOptions):
         "A broker answers a fetch when it has so many bytes, or after fetch_max_wait_ms.",
     )
     fetch_max_wait: float = duration(
-        "fetch_max_wait_ms", 500, "How long a broker may hold a fetch that has less than fetch_min_bytes."
+        "fetch_max_wait_ms",
+        500,
+        "How long a broker may hold a fetch that has less than fetch_min_bytes.",
+        is_sent=True,
     )
     enable_incremental_fetch_sessions: bool = flag(
         "enable_incremental_fetch_sessions",
@@ -161,7 +164,10 @@ class ConsumerOptions(ClientOptions):
         "auto_commit_interval_ms", 5_000, "The least time between two automatic commits."
     )
     session_timeout: float = duration(
-        "session_timeout_ms", 45_000, "Without a heartbeat for so long a member is out of its group."
+        "session_timeout_ms",
+        45_000,
+        "Without a heartbeat for so long a member is out of its group.",
+        is_sent=True,
     )
     heartbeat_interval: float = duration(
         "heartbeat_interval_ms", 3_000, "The time between two heartbeats of a member."
@@ -171,6 +177,7 @@ class ConsumerOptions(ClientOptions):
         300_000,
         "A member that does not poll for so long leaves its group.",
         minimum_ms=1,
+        is_sent=True,
     )
     group_instance_id: str | None = custom(
         "group_instance_id",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
+from pykafka2.consumer.call_arguments import checked_timeout
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykafka2.option_fields import INT64_MAX
@@ -132,4 +133,4 @@ class QueryCalls(Owned):
         return self._inspection.explain()
 
     def _seconds(self, timeout_ms: float | None) -> float:
-        return self._options.default_api_timeout if timeout_ms is None else timeout_ms / 1000
+        return self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)

@@ -179,6 +179,7 @@ class ProducerOptions(ClientOptions):
         60_000,
         "After so long the coordinator aborts a transaction that was not ended.",
         minimum_ms=1,
+        is_sent=True,
     )
     metadata_max_idle: float = duration(
         "metadata_max_idle_ms", 300_000, "Topics unused for so long are forgotten.", minimum_ms=5_000

@@ -97,3 +97,23 @@ def test_only_records_are_marked_as_done(cluster: LogCluster) -> None:
         consumer.assign([ORDERS_0])
         with pytest.raises(TypeError, match="a record that poll"):
             consumer.store_offsets(ORDERS_0)  # type: ignore[arg-type]
+
+
+TIMED_CALLS: dict[str, Callable[[KafkaConsumer, Any], object]] = {
+    "poll": lambda consumer, timeout_ms: consumer.poll(timeout_ms),
+    "position": lambda consumer, timeout_ms: consumer.position(ORDERS_0, timeout_ms),
+    "end_offsets": lambda consumer, timeout_ms: consumer.end_offsets([ORDERS_0], timeout_ms),
+    "offsets_for_times": lambda consumer, timeout_ms: consumer.offsets_for_times({ORDERS_0: 0}, timeout_ms),
+}
+
+
+@pytest.mark.parametrize("call", list(TIMED_CALLS))
+@pytest.mark.parametrize(("given", "kind"), [("5", TypeError), (float("nan"), ValueError), (-1, ValueError)])
+def test_a_time_that_is_none_is_named(
+    cluster: LogCluster, call: str, given: object, kind: type[Exception]
+) -> None:
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        with pytest.raises(kind, match=f"timeout_ms={given!r}: it must"):
+            TIMED_CALLS[call](consumer, given)
+        assert offsets(consumer) == [0, 1, 2]

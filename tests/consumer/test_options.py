@@ -102,3 +102,13 @@ def test_the_options_are_immutable() -> None:
     assert isinstance(options, ConsumerOptions)
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         options.max_poll_records = 7  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "name", ["fetch_max_wait_ms", "request_timeout_ms", "session_timeout_ms", "max_poll_interval_ms"]
+)
+def test_times_that_no_request_can_carry_are_refused_by_name(name: str) -> None:
+    CONSUMER_OPTIONS.parse(None, {"group_id": "g", name: 2**31 - 1})
+    for value in (2**31, 10**12, 10**400):
+        with pytest.raises(ConfigurationError, match=f"{name}=.*at most 2147483647"):
+            CONSUMER_OPTIONS.parse(None, {"group_id": "g", name: value})
