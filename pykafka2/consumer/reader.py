@@ -24,7 +24,7 @@ from pykafka2.consumer.progress import Progress
 from pykafka2.consumer.reset_policy import NONE
 from pykafka2.consumer.resume import Resume
 from pykafka2.consumer.steering import Steering
-from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.subscription import Mode, Subscription
 from pykafka2.consumer.topic_watch import TopicWatch
 from pykafka2.errors import (
     ConsumerStalled,
@@ -96,6 +96,10 @@ class Reader:
             raise IllegalState(
                 "poll() inside a deserializer, an interceptor or on_bad_record would read the same records "
                 "again; return first"
+            )
+        if self._subscription.mode is Mode.NONE:
+            raise IllegalState(
+                "nothing is subscribed to or assigned, so nothing can come; call subscribe() or assign()"
             )
         try:
             return self._poll_until(self._driver.clock.monotonic() + timeout, collect)

@@ -107,12 +107,19 @@ class SubscriptionCalls(Owned):
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their positions.  No group is joined.
 
-        Of those that go what was handed over is committed, without waiting, where that is automatic.
+        Of those that go what was handed over is committed, without waiting, where that is automatic.  No
+        partitions: as `unsubscribe`.
 
         Raises:
             IllegalState: topics are subscribed to.
         """
         wanted = checked_partitions(partitions)
+        if wanted:
+            self._assign(wanted)
+        else:
+            self.unsubscribe()
+
+    def _assign(self, wanted: list[TopicPartition]) -> None:
         if self._group is not None and self._subscription.mode is Mode.PARTITIONS:
             stays = frozenset(wanted)
             self._group.committer.leave([one for one in self._subscription.assigned if one not in stays])
@@ -127,7 +134,8 @@ class SubscriptionCalls(Owned):
         Raises:
             IllegalState: topics are subscribed to.
         """
-        self.assign(dict.fromkeys([*self._subscription.assigned, *checked_partitions(partitions)]))
+        wanted = checked_partitions(partitions)
+        self._assign(list(dict.fromkeys([*self._subscription.assigned, *wanted])))
 
     @owned
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -140,7 +148,7 @@ class SubscriptionCalls(Owned):
         if self._subscription.mode is not Mode.TOPICS:
             for partition in going:
                 self._subscription.find(partition)
-        self.assign([one for one in self._subscription.assigned if one not in going])
+        self._assign([one for one in self._subscription.assigned if one not in going])
 
     @owned
     def unsubscribe(self) -> None:

@@ -261,7 +261,8 @@ def test_an_assignment_is_exactly_what_is_read(cluster: LogCluster) -> None:
         assert consumer.subscription() == set()
         consumer.unsubscribe()
         assert consumer.assignment() == set()
-        assert consumer.poll(1000) == {}
+        with pytest.raises(IllegalState, match="nothing is subscribed to or assigned"):
+            consumer.poll(1000)
 
 
 def test_an_assignment_grows_and_shrinks_partition_by_partition(cluster: LogCluster) -> None:
@@ -295,6 +296,19 @@ def test_subscribe_and_assign_do_not_mix(cluster: LogCluster, consumer: KafkaCon
     consumer.assign([ORDERS_0])
     with pytest.raises(IllegalState, match=r"unsubscribe\(\)"):
         consumer.subscribe(["orders"])
+
+
+def test_to_assign_nothing_is_to_unsubscribe_as_in_java(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+    cluster.append("orders", 0, b"0")
+    assert drain(consumer) == {ORDERS_0: [b"0"]}
+    consumer.assign([])
+    assert (consumer.subscription(), consumer.assignment()) == (set(), set())
+    with pytest.raises(IllegalState, match="nothing is subscribed to or assigned"):
+        consumer.poll(100)
+    consumer.assign([ORDERS_0])
+    consumer.assign([])
+    consumer.subscribe(["orders"])
+    assert drain(consumer) == {ORDERS_0: [b"0"]}
 
 
 def test_a_subscription_that_is_taken_back_and_made_again_is_read(
@@ -464,7 +478,7 @@ def test_an_answer_that_is_there_but_not_read_yet_does_not_undo_a_seek(cluster: 
         consumer.seek(ORDERS_0, 0)
         cluster.runtime.run_for(0.0001)
         cluster.arrive()
-        consumer.assign([])
+        consumer.assign([ORDERS_1])
         assert consumer.poll(1000) == {}
         assert consumer.metrics()["buffered-bytes"] == 0
 
