@@ -30,6 +30,7 @@ from pykafka2.option_fields import (
     integer,
     text,
 )
+from pykafka2.other_clients import instead_of_option
 from pykafka2.refused_options import COMMON_IGNORED, COMMON_REFUSED
 from pykafka2.refused_options import Refused as Refused
 from pykafka2.security_options import TLS_SOURCES, SecurityConfig, SecurityOptions, check_security
@@ -233,7 +234,9 @@ class OptionTable(Generic[O]):
                 _warned.add(name)
                 _warn(f"{name} has no meaning here and is ignored: {self.ignored[name]}")
         else:
-            raise UnknownOption(f"there is no option {name!r}{self._nearest(name)}")
+            instead = instead_of_option(name)
+            more = self._nearest(name) if instead is None else f"; {instead}"
+            raise UnknownOption(f"there is no option {name!r}{more}")
 
     def _nearest(self, name: str) -> str:
         from difflib import get_close_matches

@@ -44,6 +44,7 @@ from pykafka2.errors import (
     ForkedClientError,
     KafkaError,
 )
+from pykafka2.other_clients import no_such_attribute
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -179,6 +180,11 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(autocommit=error is None)
+
+    if not TYPE_CHECKING:  # or every name would be known to type checkers
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_such_attribute(self, name)
 
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)

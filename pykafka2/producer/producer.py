@@ -24,6 +24,7 @@ from pykafka2.errors import (
     SerializationError,
 )
 from pykafka2.metrics import Metrics
+from pykafka2.other_clients import no_such_attribute
 from pykafka2.producer.accumulator import Accumulator, admit_always
 from pykafka2.producer.arguments import (
     NO_TIMESTAMP_FROM,
@@ -605,6 +606,11 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             if error is None:
                 raise
             error.add_note(f"while the producer was closed: {type(closing).__name__}: {closing}")
+
+    if not TYPE_CHECKING:  # or every name would be known to type checkers
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_such_attribute(self, name)
 
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import TopicPartition
+from pykafka2 import KafkaConsumer, TopicPartition
 from pykafka2.errors import IllegalState
 from tests.consumer.logs import LogCluster
 
@@ -42,3 +42,24 @@ def test_who_reads_nothing_is_told_and_waits_for_nothing(cluster: LogCluster, re
         consumer.unsubscribe()
         with pytest.raises(IllegalState, match="nothing is subscribed to or assigned"):
             READS[read](consumer)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("consume", r"no attribute 'consume'; here it is poll\(timeout_ms=..., max_records=...\)"),
+        ("get_watermark_offsets", r"; here it is beginning_offsets\(\[partition\]\) and end_offsets"),
+        ("pol", "'KafkaConsumer' object has no attribute 'pol'$"),
+    ],
+)
+def test_a_call_of_another_client_is_told_ours(cluster: LogCluster, name: str, words: str) -> None:
+    with cluster.consumer("orders") as consumer:
+        assert not hasattr(consumer, name)
+        with pytest.raises(AttributeError, match=words):
+            getattr(consumer, name)
+
+
+def test_a_consumer_that_could_not_be_made_says_why_and_no_more() -> None:
+    half_made = KafkaConsumer.__new__(KafkaConsumer)
+    with pytest.raises(AttributeError, match="_options"):
+        repr(half_made)

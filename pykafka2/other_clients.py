@@ -1,0 +1,166 @@
+"""What programs for other clients write, and what to write instead: for errors about unknown names.
+
+Pure data and look-ups in it; nothing here makes an option or a call known.  Read by options.py for names of
+options, and by the producer and the consumer for names of calls.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OF_A_CONSUMER: Final = frozenset(
+    {
+        "auto_commit_interval_ms",
+        "auto_offset_reset",
+        "check_crcs",
+        "client_rack",
+        "consumer_timeout_ms",
+        "default_api_timeout_ms",
+        "default_offset_commit_callback",
+        "enable_auto_commit",
+        "enable_auto_offset_store",
+        "enable_incremental_fetch_sessions",
+        "exclude_internal_topics",
+        "fetch_max_bytes",
+        "fetch_max_wait_ms",
+        "fetch_min_bytes",
+        "group_id",
+        "group_instance_id",
+        "group_protocol",
+        "group_remote_assignor",
+        "heartbeat_interval_ms",
+        "isolation_level",
+        "key_deserializer",
+        "max_decompressed_bytes",
+        "max_partition_fetch_bytes",
+        "max_poll_interval_ms",
+        "max_poll_records",
+        "on_bad_record",
+        "partition_assignment_strategy",
+        "queued_max_bytes",
+        "session_timeout_ms",
+        "value_deserializer",
+    }
+)
+"""Options that a consumer has and a producer has not."""
+
+OF_A_PRODUCER: Final = frozenset(
+    {
+        "acks",
+        "batch_size",
+        "buffer_memory",
+        "bulk_batch_size",
+        "compression_gzip_level",
+        "compression_lz4_level",
+        "compression_type",
+        "compression_zstd_level",
+        "delivery_timeout_ms",
+        "enable_idempotence",
+        "key_serializer",
+        "linger_ms",
+        "max_block_ms",
+        "max_in_flight_requests_per_connection",
+        "max_request_size",
+        "metadata_max_idle_ms",
+        "partitioner",
+        "partitioner_adaptive_partitioning_enable",
+        "partitioner_availability_timeout_ms",
+        "partitioner_class",
+        "partitioner_ignore_keys",
+        "retries",
+        "transaction_timeout_ms",
+        "transactional_id",
+        "value_serializer",
+    }
+)
+"""Options that a producer has and a consumer has not."""
+
+_LOOK = "errors are raised or logged, and health(), explain() and metrics() tell the rest"
+_ALWAYS = "leave it out: it is always so here"
+
+INSTEAD_OF_OPTIONS: Final[dict[str, str]] = {
+    "allow_create_topics": "write allow_auto_create_topics",
+    "api_version_request": "leave it out: versions are negotiated with each broker",
+    "auto_commit_enable": "write enable_auto_commit",
+    "batch_num_messages": "write batch_size, in bytes",
+    "broker_version_fallback": "leave it out: versions are negotiated with each broker",
+    "compression_codec": "write compression_type",
+    "compression_level": "write compression_gzip_level, compression_lz4_level or compression_zstd_level",
+    "debug": "set the level of the logger 'pykafka2'",
+    "delivery_report": "give on_delivery to send()",
+    "dr_cb": "give on_delivery to send()",
+    "dr_msg_cb": "give on_delivery to send()",
+    "enable_partition_eof": "leave it out: nothing is told at the end of a partition; ask lag()",
+    "error_cb": f"leave it out: {_LOOK}",
+    "fetch_message_max_bytes": "write max_partition_fetch_bytes",
+    "fetch_wait_max_ms": "write fetch_max_wait_ms",
+    "log_cb": "give the logger 'pykafka2' a handler",
+    "log_level": "set the level of the logger 'pykafka2'",
+    "logger": "give the logger 'pykafka2' a handler",
+    "message_max_bytes": "write max_request_size",
+    "message_send_max_retries": "write retries",
+    "message_timeout_ms": "write delivery_timeout_ms",
+    "metadata_broker_list": "write bootstrap_servers",
+    "on_commit": "write default_offset_commit_callback, called as f(offsets, error)",
+    "on_delivery": "give it to each send(), which calls it as on_delivery(metadata, error)",
+    "queue_buffering_max_kbytes": "write buffer_memory, in bytes",
+    "queue_buffering_max_messages": "write buffer_memory, in bytes",
+    "queue_buffering_max_ms": "write linger_ms",
+    "queued_max_messages_kbytes": "write queued_max_bytes",
+    "queued_min_messages": "leave it out, or write queued_max_bytes: bytes are counted, not records",
+    "request_required_acks": "write acks",
+    "socket_keepalive_enable": "leave it out: brokers that do not answer are noticed by request_timeout_ms",
+    "socket_nagle_disable": _ALWAYS,
+    "socket_receive_buffer_bytes": "write receive_buffer_bytes",
+    "socket_send_buffer_bytes": "write send_buffer_bytes",
+    "socket_timeout_ms": "write request_timeout_ms",
+    "statistics_interval_ms": f"leave it out: {_LOOK}",
+    "stats_cb": f"leave it out: {_LOOK}",
+    "sticky_partitioning_linger_ms": "leave it out: records without a key stick for batch_size bytes",
+    "throttle_cb": f"leave it out: {_LOOK}",
+    "topic_metadata_refresh_interval_ms": "write metadata_max_age_ms",
+}
+"""librdkafka's options, and confluent-kafka's, that have another name here or none."""
+
+INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
+    "KafkaProducer": {
+        "produce": "send(topic, value, key=..., on_delivery=...)",
+        "poll": "nothing: a thread of the producer's own calls the callbacks",
+        "send_and_wait": "send(...).result(timeout)",
+        "list_topics": "partitions_for(topic), or KafkaAdminClient.list_topics()",
+        "start": "nothing: a producer connects by itself",
+        "stop": "close()",
+    },
+    "KafkaConsumer": {
+        "consume": "poll(timeout_ms=..., max_records=...)",
+        "getmany": "poll(timeout_ms=...)",
+        "getone": "next(consumer)",
+        "get_watermark_offsets": "beginning_offsets([partition]) and end_offsets([partition])",
+        "list_topics": "topics() and partitions_for_topic(topic)",
+        "consumer_group_metadata": "group_metadata()",
+        "memberid": "health()['group']",
+        "start": "nothing: a consumer connects by itself",
+        "stop": "close()",
+    },
+}
+"""Calls of confluent-kafka's and aiokafka's clients that have another name here or none."""
+
+
+def instead_of_option(name: str) -> str | None:
+    """What to write instead of this option, which a client does not know; None where nobody knows it."""
+    if name in OF_A_CONSUMER:
+        return f"{name} is an option of KafkaConsumer"
+    if name in OF_A_PRODUCER:
+        return f"{name} is an option of KafkaProducer"
+    return INSTEAD_OF_OPTIONS.get(name)
+
+
+def no_such_attribute(client: object, name: str) -> AttributeError:
+    """For `__getattr__` of a client: Python's own words, and what to write instead if that is known."""
+    kind = type(client)
+    for one in kind.__mro__:
+        instead = INSTEAD_OF_CALLS.get(one.__name__, {}).get(name)
+        if instead is not None:
+            break
+    more = f"; here it is {instead}" if instead is not None else ""
+    return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{more}", name=name, obj=client)

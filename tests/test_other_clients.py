@@ -1,0 +1,60 @@
+"""Options and calls of other clients are told what they are here."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pykafka2 import KafkaConsumer, KafkaProducer
+from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.errors import UnknownOption
+from pykafka2.other_clients import INSTEAD_OF_CALLS, INSTEAD_OF_OPTIONS, OF_A_CONSUMER, OF_A_PRODUCER
+from pykafka2.producer.options import PRODUCER_OPTIONS
+
+KNOWN = {*CONSUMER_OPTIONS.fields, *PRODUCER_OPTIONS.fields}
+
+
+def test_options_of_one_client_are_listed_for_the_other() -> None:
+    assert {*CONSUMER_OPTIONS.fields} - {*PRODUCER_OPTIONS.fields} == OF_A_CONSUMER
+    assert {*PRODUCER_OPTIONS.fields} - {*CONSUMER_OPTIONS.fields} == OF_A_PRODUCER
+
+
+def test_what_to_write_instead_exists_and_what_was_written_does_not() -> None:
+    for name, instead in INSTEAD_OF_OPTIONS.items():
+        assert name not in KNOWN
+        named = re.findall(r"(?:write|or) ([a-z_]+)", instead)
+        assert {one for one in named if "_" in one} <= KNOWN, name
+    clients = {"KafkaProducer": KafkaProducer, "KafkaConsumer": KafkaConsumer}
+    for client, calls in INSTEAD_OF_CALLS.items():
+        for name, instead in calls.items():
+            assert name not in dir(clients[client])
+            for call in re.findall(r"(?<![.\w])([a-z_]+)\(", instead):
+                assert call in {*dir(clients[client]), "next"}, instead
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"group.id": "g"}, "there is no option 'group_id'; group_id is an option of KafkaConsumer"),
+        ({"message.timeout.ms": 5}, "no option 'message_timeout_ms'; write delivery_timeout_ms"),
+        ({"on_delivery": print}, r"no option 'on_delivery'; give it to each send\(\)"),
+        ({"linger": 5}, "no option 'linger'; the nearest is 'linger_ms'"),
+    ],
+)
+def test_an_option_of_another_client_is_told_ours(given: dict[str, object], words: str) -> None:
+    with pytest.raises(UnknownOption, match=words):
+        KafkaProducer(given)
+
+
+def test_options_of_a_producer_are_none_of_a_consumer() -> None:
+    with pytest.raises(UnknownOption, match="no option 'acks'; acks is an option of KafkaProducer"):
+        KafkaConsumer({"acks": "all"})
+
+
+def test_calls_of_a_producer() -> None:
+    with (
+        KafkaProducer() as producer,
+        pytest.raises(AttributeError, match=r"no attribute 'produce'; here it is send\(topic, value"),
+    ):
+        producer.produce("orders", b"x")  # type: ignore[attr-defined]
