@@ -54,6 +54,8 @@ def _read_addresses(value: Any) -> Addresses:
 LONGEST_SHOWN = 300
 """Characters of a value in an error."""
 
+_CREDENTIALS = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config")
+
 BOOTSTRAP_LEGAL = "'host:port', several with commas between, or a list of them"
 
 
@@ -141,8 +143,10 @@ class ClientOptions(SecurityOptions):
             _warn_of_ignored(
                 options, sorted(name for name in given if name in TLS_SOURCES), "is encrypted", "SSL"
             )
-        if not options.uses_sasl and options.sasl_mechanism is not None:
-            _warn_of_ignored(options, ["sasl_mechanism"], "authenticates", "SASL_SSL")
+        if not options.uses_sasl:
+            _warn_of_ignored(
+                options, [name for name in _CREDENTIALS if given.get(name)], "authenticates", "SASL_SSL"
+            )
         return options
 
 
@@ -202,6 +206,11 @@ class OptionTable(Generic[O]):
         None stands for "not given".  Raises `UnknownOption` naming the nearest option, and
         `ConfigurationError` naming option, value and what is legal.
         """
+        if config is not None and not isinstance(config, Mapping):
+            raise ConfigurationError(
+                f"the first argument is a mapping of options, not {config!r}; "
+                "give them by name: bootstrap_servers='localhost:9092'"
+            )
         given: dict[str, object] = {}
         seen: dict[str, str] = {}
         for written, value in [*(config or {}).items(), *kwargs.items()]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer
 from pykafka2.consumer.options import CONSUMER_OPTIONS
-from pykafka2.errors import UnknownOption
+from pykafka2.errors import ConfigurationError, IllegalArgument, UnknownOption
+from pykafka2.options import IgnoredOption
 from pykafka2.other_clients import INSTEAD_OF_CALLS, INSTEAD_OF_OPTIONS, OF_A_CONSUMER, OF_A_PRODUCER
 from pykafka2.producer.options import PRODUCER_OPTIONS
 
@@ -52,9 +54,27 @@ def test_options_of_a_producer_are_none_of_a_consumer() -> None:
         KafkaConsumer({"acks": "all"})
 
 
-def test_calls_of_a_producer() -> None:
-    with (
-        KafkaProducer() as producer,
-        pytest.raises(AttributeError, match=r"no attribute 'produce'; here it is send\(topic, value"),
+def test_an_address_alone_is_no_mapping_of_options() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"not 'localhost:9092'; .* bootstrap_servers='localhost:9092'"
     ):
-        producer.produce("orders", b"x")  # type: ignore[attr-defined]
+        KafkaProducer("localhost:9092")  # type: ignore[arg-type, call-overload]
+
+
+def test_a_password_that_nothing_asks_for_is_said_and_not_shown() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        KafkaProducer(sasl_plain_username="ada", sasl_plain_password="s3cret").close()
+    assert [one.category for one in told] == [IgnoredOption]
+    assert "sasl_username, sasl_password: ignored, as security_protocol is 'PLAINTEXT'" in str(
+        told[0].message
+    )
+    assert "s3cret" not in str(told[0].message)
+
+
+def test_calls_of_a_producer() -> None:
+    with KafkaProducer() as producer:
+        with pytest.raises(AttributeError, match=r"no attribute 'produce'; here it is send\(topic, value"):
+            producer.produce("orders", b"x")  # type: ignore[attr-defined]
+        with pytest.raises(IllegalArgument, match="a topic is named by a str, not b'value'"):
+            producer.send(b"value", "orders")  # type: ignore[arg-type]

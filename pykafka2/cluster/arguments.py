@@ -37,7 +37,8 @@ def checked_partition(partition: object) -> TopicPartition:
     Raises `TypeError` for anything else, and what `checked_topic` raises.
     """
     if not isinstance(partition, tuple) or len(partition) != 2:
-        raise TypeError(f"a partition is named by TopicPartition(topic, number), not {partition!r}")
+        meant = "; give them one by one: f(*partitions)" if isinstance(partition, list | set) else ""
+        raise TypeError(f"a partition is named by TopicPartition(topic, number), not {partition!r}{meant}")
     topic, number = partition
     if not isinstance(number, int) or isinstance(number, bool):
         raise TypeError(f"the partitions of a topic have whole numbers, not {number!r}")
@@ -45,5 +46,8 @@ def checked_partition(partition: object) -> TopicPartition:
 
 
 def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
-    """Each of them.  Raises as `checked_partition`."""
+    """Each of them.  Raises as `checked_partition`, and `TypeError` for one alone, or a topic alone."""
+    if isinstance(partitions, TopicPartition | str) or not isinstance(partitions, Iterable):
+        meant = partitions if isinstance(partitions, TopicPartition) else TopicPartition("orders", 0)
+        raise TypeError(f"partitions are given as a list, such as [{meant!r}], not {partitions!r}")
     return [checked_partition(partition) for partition in partitions]

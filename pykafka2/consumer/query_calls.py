@@ -65,6 +65,8 @@ class QueryCalls(Owned):
 
         Raises as `beginning_offsets`.
         """
+        if not isinstance(timestamps, Mapping):
+            raise TypeError(f"times are given as {{TopicPartition: milliseconds}}, not {timestamps!r}")
         wanted = {checked_partition(partition): timestamp for partition, timestamp in timestamps.items()}
         for partition, timestamp in wanted.items():
             if not isinstance(timestamp, int) or isinstance(timestamp, bool):

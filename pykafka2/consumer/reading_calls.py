@@ -117,7 +117,9 @@ class ReadingCalls(PositionCalls):
         partition = checked_partition(partition)
         level = checked_isolation(self._options.isolation_level if isolation is None else isolation)
         checked_range(start, end, max_bytes)
-        return RangeReader(self._options, self._cluster, partition, start, end, level, max_bytes).pieces()
+        return self._pieces_of(
+            RangeReader(self._options, self._cluster, partition, start, end, level, max_bytes)
+        )
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record after record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`.
@@ -173,6 +175,10 @@ class ReadingCalls(PositionCalls):
             self._reader.collector.take_back()
 
     # ------------------------------------------------------------------ inside
+
+    def _pieces_of(self, reader: RangeReader) -> Iterator[Columns]:
+        """Keeps the consumer until the pieces are read: dropped, it would be closed while they come."""
+        yield from reader.pieces()
 
     def _limit(self, max_records: int | None) -> int:
         return self._options.max_poll_records if max_records is None else checked_limit(max_records)

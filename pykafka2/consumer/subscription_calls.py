@@ -219,4 +219,10 @@ def _checked_names(topics: object) -> list[str]:
     if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         meant = f"write subscribe([{topics!r}])" if isinstance(topics, str) else "such as ['orders']"
         raise IllegalArgument(f"subscribe(): topics={topics!r}, but it takes a list of names: {meant}")
-    return [checked_topic(name) for name in topics]
+    names = [checked_topic(name) for name in topics]
+    for name in names:
+        if name.startswith("^"):  # never legal in a name: confluent-kafka's sign of a pattern
+            raise IllegalArgument(
+                f"subscribe(): {name!r} is no topic's name; for a pattern write subscribe(pattern={name!r})"
+            )
+    return names

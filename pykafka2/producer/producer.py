@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack, overload
 
 from pykafka2 import lifecycle
+from pykafka2.cluster.arguments import checked_topic
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import (
     ClientClosed,
@@ -713,6 +714,7 @@ def _serialize(serialize: SerializeFunction, what: str, topic: str, headers: Hea
 def _as_bytes(what: str, topic: str, data: Any) -> bytes:
     if isinstance(data, bytes | bytearray | memoryview):
         return memoryview(data).tobytes()  # a copy: the caller may change his
+    checked_topic(topic)  # looked at later: who has swapped topic and value is told so here
     raise IllegalArgument(
         f"the {what} of a record for topic {topic!r} is a {type(data).__name__}; give bytes, or set "
         f"{what}_serializer"

@@ -126,6 +126,8 @@ class TransactionStatus:
             return error
         if state is TransactionState.FATAL_ERROR and self.cause is not None:
             return again(self.cause, f"{call.value}: {self.cause}; {hint}")
+        if call is Call.INIT:  # legal while it was not called, or has not ended
+            hint = f"it was called already, and once is enough; {hint}"
         return IllegalState(f"{call.value} does not fit: {hint}")
 
     def move_to(self, state: TransactionState, now: float, cause: KafkaError | None = None) -> None:

@@ -184,7 +184,9 @@ def test_java_clients_options_are_translated(given: dict[str, str], translated: 
 
 
 def test_a_jaas_line_is_for_the_clients_to_read_and_is_not_shown() -> None:
-    options = read(**{"kafka.sasl.jaas.config": 'a.PlainLoginModule required username="me" password="hush";'})
+    line = 'a.PlainLoginModule required username="me" password="hush";'
+    used = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+    options = read(**{"kafka.sasl.jaas.config": line, **used})
     client = CONSUMER_OPTIONS.parse(options.kafka, {})
     assert (client.sasl_username, client.sasl_password) == ("me", "hush")
     assert "hush" not in repr(options)
