@@ -101,7 +101,8 @@ class PositionCalls(Owned):
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand over nothing of these partitions until `resume`.
 
-        What is fetched stays fetched, unless other partitions need its room.
+        What is fetched stays fetched, unless other partitions need its room.  Go on polling, to stay a member
+        of the group.  A partition that a rebalance brings is not paused, even if it was here before.
         """
         chosen = checked_partitions(partitions)
         for partition in chosen:
