@@ -216,9 +216,13 @@ class Wakeup:
 # ---------------------------------------------------------------------- how they are drawn
 
 
+LATEST = 4.0
+"""So many seconds a request comes late at the most."""
+
+
 def _late(random: Random, world: World) -> dict[str, object]:
     api = random.choice([*OF_GROUPS, "LeaveGroup"])
-    then = f"replay:{random.uniform(0.01, 4.0):.3f}"
+    then = f"replay:{random.uniform(0.01, LATEST):.3f}"
     return {"became": f"{api} arrived late", "api": api, "then": then, "times": some(random)}
 
 

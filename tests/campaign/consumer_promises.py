@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.clock import FOREVER
 from pykafka2.testing.simulation.checkers import Checker
 from pykafka2.types import TopicPartition
-from tests.campaign.consumer_evidence import Evidence, WrittenCommit
+from tests.campaign.consumer_evidence import Evidence, ToldOffset, WrittenCommit
 from tests.campaign.consumer_lives import ASYNCHRONOUS, BLOCKING, CRASHED, Holding, Life
 
 if TYPE_CHECKING:
@@ -163,10 +163,19 @@ class CommitsNeverGoBack(Promise):
     """What is committed is not taken back by an older commit: not by the same member, not by a former owner.
 
     Requests that arrive over a connection that was given up are the exception: nobody can tell them apart.
+    So is who goes on where a coordinator that was replaced, and has not heard of it, told it to (see
+    `CommitsAreKept`): in Apache Kafka, too, it answers from memory; or where such a late commit had put it.
     """
 
     def look(self, world: World, evidence: Evidence) -> None:
         sought = self.sought()
+        overtaken = _overtaken(evidence.commits)
+        misleading = [
+            told
+            for told in evidence.told
+            if told.is_outdated
+            or any((told.place, told.offset) == (one.place, one.offset) for one in overtaken)
+        ]
         highest: dict[TopicPartition, WrittenCommit] = {}
         for commit in sorted(evidence.commits, key=lambda one: one.asked_at):
             before = highest.get(commit.place)
@@ -174,9 +183,37 @@ class CommitsNeverGoBack(Promise):
                 came_over_an_older = commit.connection != before.connection and (
                     commit.connection[1] <= before.connection[1]
                 )
-                if not commit.is_late and not came_over_an_older and before.answered_at <= commit.asked_at:
+                was_misled = any(_leads_to(told, commit) for told in misleading)
+                is_late = commit.is_late or came_over_an_older or was_misled
+                if not is_late and before.answered_at <= commit.asked_at:
                     self.fail(f"{commit} at {commit.asked_at:.3f} after {before} at {before.asked_at:.3f}")
             highest[commit.place] = commit
+
+
+def _overtaken(commits: Sequence[WrittenCommit]) -> list[WrittenCommit]:
+    """Those that a broker kept lying until a later one was taken, over a connection that came after theirs:
+    their client had given them up.
+    """
+    return [
+        one
+        for one in commits
+        if any(
+            one.place == other.place
+            and one.asked_at < other.asked_at
+            and other.answered_at < one.answered_at
+            and one.connection[1] < other.connection[1]
+            for other in commits
+        )
+    ]
+
+
+def _leads_to(told: ToldOffset, commit: WrittenCommit) -> bool:
+    """Whether who committed this may have gone on where it was told so."""
+    return (
+        (told.life, told.place) == (commit.life, commit.place)
+        and told.answered_at <= commit.asked_at
+        and told.offset <= commit.offset
+    )
 
 
 class CommitsAreKept(Promise):

@@ -100,6 +100,9 @@ class Application:
         """At the end: for so many seconds the story has it compute without a poll, and stay a member."""
         self.is_at_peace = False
         """It has heard that the faults are over, and leaves out nothing from now on."""
+        self.uncommitted: set[TopicPartition] = set()
+        """It gave these up at peace amid a rebalance that others began, and was told that it cannot commit
+        then, as in Apache Kafka."""
         self._in_listener = ""
         self._listened = 0.0
         """Seconds that listeners took in the call that is being made."""
@@ -431,6 +434,8 @@ class Application:
                 self.life.consumer.commit(timeout_ms=timeout * 1000)
             except KafkaError as error:
                 self._world.simulation.note(f"{self.life.name} commit in its listener: {error!r}")
+                if self.is_at_peace and isinstance(error, RebalanceInProgress):
+                    self.uncommitted |= set(self.life.held)
         self._give_up(REVOKED, partitions)
         self._leave()
 

@@ -20,9 +20,9 @@ from pykafka2.testing import Simulation
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.world import GROUP_ID, World
 from pykafka2.types import TopicPartition
-from tests.campaign.consumer_evidence import Evidence
+from tests.campaign.consumer_evidence import Evidence, ToldOffset, WrittenCommit
 from tests.campaign.consumer_lives import AUTOMATIC
-from tests.campaign.consumer_promises import CommitsAreKept
+from tests.campaign.consumer_promises import CommitsAreKept, CommitsNeverGoBack
 from tests.campaign.consumer_work import Application, Habits
 
 
@@ -54,12 +54,38 @@ def test_a_former_coordinator_that_has_heard_nothing_tells_old_offsets(simulatio
     ask(commit(15), ToNode(1 - former))
     ask(fetch, ToNode(former))
     ask(fetch, ToNode(1 - former))
+    ask(commit(5), ToNode(1 - former))  # by who went on at 3
     evidence = Evidence.gather(world)
     assert [(told.offset, told.is_outdated) for told in evidence.told] == [(3, True), (3, True), (15, False)]
     CommitsAreKept([], [evidence]).finish(world)
+    CommitsNeverGoBack([], [evidence]).finish(world)
     evidence.told = [attrs.evolve(told, is_outdated=False) for told in evidence.told]
     with pytest.raises(InvariantViolated, match="was told 3 after orders-0 at 15"):
         CommitsAreKept([], [evidence]).finish(world)
+    with pytest.raises(InvariantViolated, match=r"orders-0 at 5 .* after orders-0 at 15"):
+        CommitsNeverGoBack([], [evidence]).finish(world)
+
+
+def test_who_goes_on_where_a_commit_that_lay_with_a_broker_had_put_the_group_breaks_no_promise(
+    simulation: Simulation,
+) -> None:
+    """Its client had given it up with its connection, and committed more over another."""
+    world = World(simulation, simulation.cluster(brokers=1, topics={"orders": 1}), {"orders": 1})
+    place = TopicPartition("orders", 0)
+
+    def written(life: str, offset: int, asked_at: float, answered_at: float, since: float) -> WrittenCommit:
+        return WrittenCommit(life, "m", 1, place, offset, asked_at, answered_at, (life, since), False)
+
+    commits = [
+        written("first", 16, 8.0, 10.0, 2.0),
+        written("first", 18, 9.0, 9.0, 8.5),
+        written("second", 17, 12.0, 12.0, 11.0),
+    ]
+    told = [ToldOffset("second", place, 16, 11.0, 11.0)]
+    CommitsNeverGoBack([], [Evidence({}, commits, told, [], [])]).finish(world)
+    commits[0] = written("first", 16, 8.0, 8.0, 2.0)
+    with pytest.raises(InvariantViolated, match=r"orders-0 at 17 .* after orders-0 at 18"):
+        CommitsNeverGoBack([], [Evidence({}, commits, told, [], [])]).finish(world)
 
 
 class Slow(Random):
