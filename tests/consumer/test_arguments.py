@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import OffsetAndMetadata
+from pykafka2.consumer.call_arguments import checked_range, checked_timeout
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster
@@ -117,3 +118,17 @@ def test_a_time_that_is_none_is_named(
         with pytest.raises(kind, match=f"timeout_ms={given!r}: it must"):
             TIMED_CALLS[call](consumer, given)
         assert offsets(consumer) == [0, 1, 2]
+
+
+def test_arguments_at_their_bounds_are_taken_and_beyond_them_refused() -> None:
+    checked_range(0, 2**63 - 1, 2**31 - 1)
+    with pytest.raises(ValueError, match="max_bytes=2147483648"):
+        checked_range(0, 1, 2**31)
+    assert checked_timeout(0) == 0
+    with pytest.raises(ValueError, match="timeout_ms=nan"):
+        checked_timeout(float("nan"))
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    with cluster.consumer(enable_auto_commit=False, group_protocol="classic") as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        consumer.seek(TopicPartition("orders", 0), 2**63 - 1)
+        assert consumer.position(TopicPartition("orders", 0)) == 2**63 - 1

@@ -169,6 +169,14 @@ def test_names_and_ids_do_not_mix_in_a_session() -> None:
     assert (request.session_id, request.session_epoch, named(request)) == (9, 0, [0])
 
 
+def test_names_of_other_topics_do_not_mix_with_ids_in_a_session() -> None:
+    session = begun()
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[])
+    session.fill(request, {("other", ZERO_UUID, 0): partition}, has_ids=False)
+    assert (request.session_id, request.session_epoch, named(request), forgotten(request)) == (9, 0, [0], [])
+
+
 def test_a_topic_whose_id_is_heard_of_stays_in_a_session_by_names() -> None:
     """As while brokers are upgraded to those that name ids, and another topic's is not known yet.
 

@@ -64,11 +64,17 @@ def unknown_codec(response: FetchResponse, told: PartitionData) -> None:
     told.records = memoryview(bytes(batch))
 
 
+def no_session(response: FetchResponse, told: PartitionData) -> None:
+    response.error_code = 71
+    response.responses.clear()
+
+
 CHANGES: list[Change] = [
     out_of_range,
     foreign_topic,
     foreign_partition,
     no_answer,
+    no_session,
     null_records,
     offsets_that_run_back,
     unknown_replica,

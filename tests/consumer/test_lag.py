@@ -53,3 +53,13 @@ def test_with_read_committed_the_lag_ends_where_an_open_transaction_begins() -> 
         with cluster.consumer("orders", max_poll_records=1, isolation_level=isolation) as consumer:
             consumer.poll(1000)
             assert consumer.lag(ORDERS_0) == lag
+            assert consumer.metrics()["records-lag-max"] == lag
+
+
+def test_an_open_transaction_at_the_very_beginning_leaves_no_lag() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.append("orders", 0, *[b"x"] * 10)
+    cluster.log("orders").stable_end = 0
+    with cluster.consumer("orders", isolation_level="read_committed") as consumer:
+        consumer.poll(1000, update_offsets=False)
+        assert consumer.lag(ORDERS_0) == 0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from pykafka2.errors import ConfigurationError, KafkaError, SaslAuthenticationFailed
+from pykafka2.errors import ConfigurationError, KafkaError, SaslAuthenticationFailed, UnknownTopicOrPartition
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster
+
+ORDERS_0 = TopicPartition("orders", 0)
 
 
 @pytest.mark.parametrize("call", ["subscribe", "assign"])
@@ -45,6 +49,67 @@ def test_brokers_that_cannot_be_reached_are_warned_of_once_a_minute(
         said = [message for message in caplog.messages if "no broker is connected" in message]
         assert len(said) == 3, caplog.messages
         assert "No broker is connected" in consumer.explain()
+
+
+def test_a_poll_without_end_says_in_time_what_is_missing() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    with cluster.consumer("missing", default_api_timeout_ms=3000) as consumer:
+        began = cluster.now
+        with pytest.raises(UnknownTopicOrPartition, match="missing"):
+            consumer.poll(float("inf"))
+        assert cluster.now - began < 4
+        assert consumer.poll(1000) == {}, "once; the wait begins anew"
+        with pytest.raises(UnknownTopicOrPartition, match="missing"):
+            consumer.poll(3000)
+
+
+@pytest.mark.parametrize("what", [["missing"], [TopicPartition("orders", 7)]], ids=["topic", "partition"])
+def test_what_is_missing_is_said_in_time_however_often_metadata_comes(what: list[Any]) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    with cluster.consumer(default_api_timeout_ms=3000) as consumer:
+        if what == ["missing"]:
+            consumer.subscribe([*what, "orders"])
+        else:
+            consumer.assign([*what, TopicPartition("orders", 0)])
+        began, version = cluster.now, consumer.metrics()["metadata-version"]
+        told = None
+        while told is None and cluster.now - began < 6:
+            cluster.move_leader("orders", 0, 0)
+            consumer.bootstrap(refresh=True)
+            try:
+                consumer.poll(300)
+            except UnknownTopicOrPartition as error:
+                told = str(error)
+        assert told is not None
+        assert "missing" in told or "no partition 7" in told
+        assert consumer.metrics()["metadata-version"] > version + 3
+
+
+def test_a_topic_that_has_no_metadata_for_a_while_keeps_its_positions() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    for number in range(4):
+        cluster.append("orders", 0, b"%d" % number)
+    with cluster.consumer("orders", max_poll_records=1) as consumer:
+        assert [one.value for some in consumer.poll(1000).values() for one in some] == [b"0"]
+        topic = cluster.topics.pop("orders")
+        for _ in range(3):
+            consumer.bootstrap(refresh=True)
+            consumer.poll(100)
+        handed_over = consumer.position(ORDERS_0, timeout_ms=100)
+        cluster.topics["orders"] = topic
+        consumer.bootstrap(refresh=True)
+        assert consumer.position(ORDERS_0) == handed_over >= 1
+
+
+def test_brokers_that_are_not_reached_for_a_moment_are_not_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.brokers[0].stop()
+    with cluster.consumer("orders") as consumer, caplog.at_level("WARNING", logger="pykafka2.consumer"):
+        for _ in range(8):
+            consumer.poll(100)
+        assert not [message for message in caplog.messages if "no broker is connected" in message]
 
 
 @pytest.mark.parametrize(("old", "new"), [("smallest", "earliest"), ("largest", "latest")])

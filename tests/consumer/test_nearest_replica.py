@@ -13,8 +13,9 @@ from pykafka2.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from pykafka2.testing import KafkaCluster
-from tests.cluster.scripted import Answer, Later, ScriptedBroker
+from tests.cluster.scripted import Answer, Hold, Later, ScriptedBroker
 from tests.consumer.logs import LogCluster
 from tests.consumer.test_on_cluster import produce, read
 
@@ -37,6 +38,14 @@ class RackCluster(LogCluster):
             return super().fetch(request, broker)
         self.redirects += 1
         return answer_with(request, preferred_read_replica=1)
+
+    def metadata_with_all(self, request: MetadataRequest) -> MetadataResponse:
+        """As the others see it: the follower is there, though the consumer does not reach it."""
+        follower = self.brokers[1]
+        was_up, follower.is_up = follower.is_up, True
+        told = self.metadata(request)
+        follower.is_up = was_up
+        return told
 
     def follow(self, request: FetchRequest, broker: ScriptedBroker) -> Answer:
         if self.follower_error:
@@ -101,6 +110,53 @@ def test_a_follower_that_dies_is_left() -> None:
         cluster.brokers[0].on(FetchRequest, cluster.fetch)
         cluster.append("orders", 0, b"1")
         assert values(consumer, 4) == [b"1"]
+
+
+def test_records_that_come_with_a_hint_are_taken() -> None:
+    cluster = RackCluster()
+    cluster.append("orders", 0, b"0")
+    batch = memoryview(cluster.log("orders").batches[0])
+    cluster.brokers[0].on(
+        FetchRequest,
+        lambda request, broker: (
+            answer_with(request, preferred_read_replica=1, records=batch, last_stable_offset=-1)
+            if request.topics and request.topics[0].partitions[0].fetch_offset == 0
+            else cluster.fetch(request, broker)
+        ),
+    )
+    with cluster.consumer("orders", client_rack="r1") as consumer:
+        assert values(consumer, 1) == [b"0"]
+        assert not cluster.brokers[1].requests(FetchRequest)
+
+
+def test_a_follower_that_went_while_nothing_was_asked_of_it_is_left() -> None:
+    cluster = RackCluster()
+    cluster.append("orders", 0, b"0")
+    with cluster.consumer("orders", client_rack="r1") as consumer:
+        assert values(consumer, 2) == [b"0"]
+        consumer.pause(ORDERS_0)
+        cluster.runtime.run_for(2)
+        cluster.brokers[1].stop()
+        cluster.on(MetadataRequest, lambda request, broker: cluster.metadata_with_all(request))
+        cluster.brokers[0].on(FetchRequest, cluster.fetch)
+        cluster.append("orders", 0, b"1")
+        cluster.runtime.run_for(2)
+        consumer.resume(ORDERS_0)
+        assert values(consumer, 4) == [b"1"]
+
+
+def test_a_follower_is_begun_with_anew_as_its_leader_is() -> None:
+    """What the watchdog does for a partition that does not advance."""
+    cluster = RackCluster()
+    cluster.append("orders", 0, b"0")
+    with cluster.consumer("orders", client_rack="r1") as consumer:
+        assert values(consumer, 2) == [b"0"]
+        cluster.brokers[1].on(FetchRequest, lambda request, broker: Hold())
+        values(consumer, 2)
+        fetcher = consumer._fetcher
+        assert set(fetcher._nodes.in_flight) == {1}
+        fetcher.rediscover(ORDERS_0)
+        assert not fetcher._nodes.in_flight
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def offsets(pieces: list[Columns]) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("start", "end"), [(0, 100), (0, 0), (7, 7), (7, 8), (4, 6), (13, 58), (95, 100), (50, 20)]
+    ("start", "end"), [(0, 100), (0, 0), (7, 7), (7, 8), (4, 6), (2, 9), (13, 58), (95, 100), (50, 20)]
 )
 def test_a_range_is_read_to_the_offset(cluster: LogCluster, start: int, end: int) -> None:
     pieces = read(cluster, start, end)
@@ -65,7 +65,9 @@ def test_the_next_piece_is_fetched_meanwhile_and_none_behind_the_end(cluster: Lo
         assert next(pieces).offsets == [0, 1, 2, 3, 4]
         cluster.runtime.run_for(0.1)
         assert [one.topics[0].partitions[0].fetch_offset for one in cluster.requests(FetchRequest)] == [0, 5]
-        assert offsets(list(pieces)) == [5, 6, 7, 8, 9]
+        assert next(pieces).offsets == [5, 6, 7, 8, 9]
+        cluster.runtime.run_for(0.1)
+        assert list(pieces) == []
         assert len(cluster.requests(FetchRequest)) == 2
 
 
@@ -189,3 +191,12 @@ def test_answers_that_bring_nothing_are_asked_for_ten_times_a_second_at_most(
         with pytest.raises(KafkaTimeoutError, match="no records from offset 50 on"):
             next(pieces)
     assert fetches <= 5 * 10 + 2
+
+
+def test_each_piece_is_waited_for_as_long_as_a_call_may_take(cluster: LogCluster) -> None:
+    with cluster.consumer(default_api_timeout_ms=2000) as consumer:
+        pieces = consumer.read_range(ORDERS_0, 95, 101)
+        assert next(pieces).offsets == [95, 96, 97, 98, 99]
+        cluster.runtime.run_for(3)  # the application takes its time
+        cluster.runtime.call_later(1, lambda: cluster.append("orders", 0, b"late") and None)
+        assert next(pieces).offsets == [100]

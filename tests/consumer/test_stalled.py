@@ -13,7 +13,7 @@ from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsPartitionResponse
 from pykafka2.types import TopicPartition
-from tests.cluster.scripted import Answer, Later, ScriptedBroker
+from tests.cluster.scripted import Answer, Hold, Later, ScriptedBroker
 from tests.consumer.logs import LogCluster
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -196,3 +196,44 @@ def test_who_looks_at_the_same_records_again_and_again_is_not_stalled() -> None:
             assert len(consumer.poll(1000, update_offsets=False)[ORDERS_0]) == 2
             cluster.runtime.run_for(5)
         assert "advance" not in consumer.explain()
+
+
+def test_a_leader_that_throttles_is_ridden_out_though_another_broker_answers() -> None:
+    cluster = LogCluster({"orders": [1]}, brokers=2)
+    cluster.append("orders", 0, b"x")
+    cluster.brokers[1].on(FetchRequest, lambda request, broker: FetchResponse(responses=[]))
+    with cluster.consumer("orders") as consumer:
+        consumer.poll(1000)
+        link: Any = consumer._cluster.nodes.known_link(1)
+        link.connection.throttled_until = cluster.now + 3600
+        assert poll_for(cluster, consumer, 200) is None
+
+
+@pytest.fixture
+def silent() -> LogCluster:
+    """Broker 0 never answers a fetch; broker 1 does."""
+    cluster = LogCluster({"orders": [0, 1]}, brokers=2)
+    cluster.append("orders", 0, b"x")
+    cluster.brokers[0].on(FetchRequest, lambda request, broker: Hold())
+    return cluster
+
+
+def test_a_wait_that_the_application_asked_for_does_not_count(silent: LogCluster) -> None:
+    options = {"fetch_max_wait_ms": 60_000, "request_timeout_ms": 10_000_000}
+    with silent.consumer(**options) as consumer:
+        consumer.assign([ORDERS_0])
+        assert poll_for(silent, consumer, 160) is None
+        assert poll_for(silent, consumer, 60) is not None
+
+
+def test_others_records_are_read_on_beside_one_that_stands_still(
+    silent: LogCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"fetch_max_wait_ms": 10_000, "request_timeout_ms": 10_000_000}
+    with silent.consumer("orders", **options) as consumer:
+        for _ in range(16):
+            silent.append("orders", 1, b"x")
+            assert consumer.poll(1000)
+            silent.runtime.run_for(10)
+    assert "the consumer goes on trying" in caplog.text
+    assert caplog.text.count("looking for it anew") == 1

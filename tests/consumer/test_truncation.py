@@ -101,6 +101,16 @@ def test_reading_goes_on_where_the_logs_part(cluster: EpochCluster, caplog: pyte
     assert "orders-0: the log was truncated to offset 4" in caplog.text
 
 
+def test_after_a_cut_reading_goes_on_with_the_epoch_before_it(cluster: EpochCluster) -> None:
+    """By it a second cut is seen before anything was read."""
+    with cluster.consumer("orders") as consumer:
+        assert len(values(consumer)) == 5
+        cluster.elect(2)
+        values(consumer)
+        asked = cluster.requests(FetchRequest)[-1].topics[0].partitions[0]
+        assert (asked.fetch_offset, asked.last_fetched_epoch) == (2, 1)
+
+
 def test_without_a_policy_a_cut_log_is_raised_with_its_place(cluster: EpochCluster) -> None:
     with cluster.consumer(auto_offset_reset="none") as consumer:
         consumer.assign([ORDERS_0])
@@ -129,15 +139,20 @@ def test_reading_never_goes_forward_for_a_cut(cluster: EpochCluster) -> None:
         assert found == [b"5"]
 
 
-def test_a_broker_that_knows_nothing_of_the_epoch_is_asked_by_offset(cluster: EpochCluster) -> None:
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_a_broker_that_knows_nothing_of_the_epoch_is_asked_by_offset(
+    cluster: EpochCluster, epoch: int
+) -> None:
+    cluster.epoch = epoch
+    cluster.write(b"5")
     with cluster.consumer("orders", auto_offset_reset="none") as consumer:
         consumer.unsubscribe()
         consumer.assign([ORDERS_0])
         consumer.seek(ORDERS_0, 0)
-        assert len(values(consumer)) == 5
+        assert len(values(consumer)) == 6
         cluster.knows_epochs = False
-        cluster.write(b"5")
-        assert values(consumer) == [b"5"]
+        cluster.write(b"6")
+        assert values(consumer) == [b"6"]
 
 
 @pytest.mark.parametrize("call", ["poll", "poll_columns"])

@@ -6,9 +6,10 @@ import attrs
 import pytest
 
 from pykafka2.consumer.assignors.assignor import LastAssignment, MemberSubscription
-from pykafka2.consumer.assignors.claims import Claim
+from pykafka2.consumer.assignors.claims import Claim, owners
 from pykafka2.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from pykafka2.consumer.assignors.sticky import StickyAssignor, read_claim
+from pykafka2.consumer.assignors.sticky_division import divide_calmly
 from tests.consumer.assignors.groups import a_cluster, partitions, reading, told
 
 STICKY = StickyAssignor()
@@ -132,3 +133,17 @@ def test_a_generation_in_the_user_data_counts_for_members_of_older_clients() -> 
         "b": attrs.evolve(reading(["t"], "t-1"), user_data=b"\0\0\0\5"),
     }
     assert told(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
+
+
+def test_nobody_owns_a_partition_that_is_gone() -> None:
+    claims = {"a": Claim(partitions("t-0", "t-5", "gone-0"), 1)}
+    assert owners(a_cluster({"t": 2}), claims) == dict.fromkeys(partitions("t-0"), "a")
+
+
+def test_what_is_owned_stays_for_the_sake_of_calm_only_where_that_is_as_near() -> None:
+    """Each owns what is in the other's rack: both move, though all of it could stay."""
+    cluster = a_cluster({"t": 2}, ["east", "west"], {"t": [[0], [1]]})
+    members = {"a": reading("t", "t-1", rack="east"), "b": reading("t", "t-0", rack="west")}
+    claims = {name: Claim(member.owned, 1) for name, member in members.items()}
+    given = divide_calmly(cluster, members, claims, owners(cluster, claims))
+    assert given == {"a": list(partitions("t-0")), "b": list(partitions("t-1"))}

@@ -58,6 +58,11 @@ def test_an_assignment_survives_the_way(version: int) -> None:
     assert read_assignment(assignment_bytes(Assignment(), version)) == Assignment()
 
 
+def test_a_later_assignment_is_read_as_far_as_it_is_known() -> None:
+    given = Assignment(partitions("t-0", "t-2"), b"data")
+    assert read_assignment(b"\0\x09" + assignment_bytes(given)[2:] + b"what version 9 has more") == given
+
+
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\1\0\0", b"\0\3\0\0\0\7abc"])
 def test_bytes_that_say_nothing_are_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptData):

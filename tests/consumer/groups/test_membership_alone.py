@@ -1,0 +1,201 @@
+"""A membership of a classic group alone: what it makes of words that come late, and what it lets go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.consumer.assignors.assignor import Assignment
+from pykafka2.consumer.beats import Beats
+from pykafka2.consumer.group_identity import NOBODY, GroupIdentity, Rejection
+from pykafka2.consumer.group_steps import Assigned, JoinWish, leave_group
+from pykafka2.consumer.heartbeat import NEVER
+from pykafka2.consumer.member_states import MemberEvent, MemberState
+from pykafka2.consumer.membership import Membership
+from pykafka2.errors import (
+    ClientClosed,
+    Disconnected,
+    GroupAuthorizationFailed,
+    IllegalGeneration,
+    KafkaError,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from pykafka2.protocol.messages.group import LeaveGroupResponse
+from tests.consumer.logs import LogCluster
+
+ME = GroupIdentity("me", 5)
+EARLIER = GroupIdentity("me", 4)
+WISH = JoinWish(frozenset({"orders"}), (("range", b""),))
+
+
+@pytest.fixture
+def cluster() -> LogCluster:
+    return LogCluster({"orders": [0]}, brokers=1)
+
+
+@pytest.fixture
+def member(cluster: LogCluster) -> Iterator[Membership]:
+    """In generation 5, without a coordinator that was ever asked."""
+    with cluster.consumer(group_id="g") as consumer:
+        group = consumer._group
+        assert group is not None
+        assert isinstance(group.membership, Membership)
+        group.membership.state = MemberState.STABLE
+        group.standing.identity = ME
+        yield group.membership
+
+
+# ---------------------------------------------------------------------------------------- late words
+
+
+def test_a_join_that_was_asked_for_before_a_loss_is_not_begun(
+    member: Membership, cluster: LogCluster
+) -> None:
+    member._lose(MemberEvent.EXPELLED, "put out")
+    member._begin_join(1, 0, WISH, cluster.now)
+    assert member.state is MemberState.OUT
+    assert member.joins_handled == 1, "it came too late, and is not waited for"
+    member._begin_join(2, 1, WISH, cluster.now)
+    assert member.state is MemberState.JOINING
+
+
+@pytest.mark.parametrize("by", ["heartbeat", "commit"])
+def test_what_an_earlier_generation_is_told_does_not_end_this_one(
+    member: Membership, cluster: LogCluster, by: str
+) -> None:
+    def tell(identity: GroupIdentity) -> None:
+        if by == "heartbeat":
+            member._on_beat(identity, UnknownMemberId(), cluster.now)
+        else:
+            member._standing.rejection = Rejection(identity, UnknownMemberId())
+            member._on_rejected_commit(cluster.now)
+
+    tell(EARLIER)
+    assert member.state is MemberState.STABLE
+    tell(ME)
+    assert member.state is MemberState.OUT
+
+
+def test_an_assignment_that_nobody_has_taken_is_void_when_the_group_rebalances(
+    member: Membership, cluster: LogCluster
+) -> None:
+    member._assigned = Assigned("range", 5, Assignment())
+    member._ask_to_join("the coordinator said so", cluster.now)
+    assert member.state is MemberState.MUST_JOIN
+    assert member.take_assignment() is None
+
+
+def test_a_refused_heartbeat_is_news_to_a_poll_that_waits(member: Membership, cluster: LogCluster) -> None:
+    before = member.news
+    member._on_beat(ME, GroupAuthorizationFailed(), cluster.now)
+    assert member.state is MemberState.STABLE
+    assert isinstance(member.failure, GroupAuthorizationFailed)
+    assert member.news > before
+
+
+# ---------------------------------------------------------------------------------------- what is let go
+
+
+@pytest.mark.parametrize(
+    ("error", "identity"), [(UnknownMemberId(), NOBODY), (IllegalGeneration(), GroupIdentity("me", -1))]
+)
+def test_who_is_put_out_keeps_an_id_that_is_still_known(
+    member: Membership, error: KafkaError, identity: GroupIdentity
+) -> None:
+    member._expel(error)
+    assert member._standing.identity == identity
+
+
+def test_who_is_refused_while_joining_has_lost_what_it_kept(member: Membership, cluster: LogCluster) -> None:
+    member._begin_join(1, 0, WISH, cluster.now)
+    member._joining.cancel(ClientClosed("the answer has come"), cluster.now)
+    member._refuse(GroupAuthorizationFailed())
+    assert (member.state, member.losses) == (MemberState.OUT, 1)
+
+
+@pytest.mark.parametrize("end", ["another rebalance", "leaving"])
+def test_what_stood_in_the_way_of_commits_goes_with_it(
+    member: Membership, cluster: LogCluster, end: str
+) -> None:
+    member.state = MemberState.SYNCING
+    member._standing.obstacle = RebalanceInProgress("not now")
+    if end == "leaving":
+        member._leave("closed", lambda error: None, False, cluster.now)
+    else:
+        member._on_join_failed(RebalanceInProgress())
+    assert member._standing.obstacle is None
+
+
+def test_who_is_out_leads_nobody(member: Membership) -> None:
+    member._leader.topics = frozenset({"orders"})
+    member._lose(MemberEvent.EXPELLED, "put out")
+    assert not member.is_leading
+
+
+def test_an_assignment_that_cannot_be_meant_is_not_asked_for_again_at_once(
+    member: Membership, cluster: LogCluster
+) -> None:
+    member.reject("it makes no sense")
+    cluster.runtime.run_for(0.01)
+    assert member.state is MemberState.MUST_JOIN
+    assert member._joining._not_before > cluster.now + 0.5
+
+
+# ---------------------------------------------------------------------------------------- pauses
+
+
+def test_pauses_between_joins_begin_anew_after_one_that_came_to_an_end(
+    member: Membership, cluster: LogCluster
+) -> None:
+    joining = member._joining
+    for _ in range(6):
+        joining._note(GroupAuthorizationFailed(), cluster.now)
+    assert joining._not_before > cluster.now + 0.5
+    joining._note(None, cluster.now)
+    joining._note(GroupAuthorizationFailed(), cluster.now)
+    assert joining._not_before < cluster.now + 0.2
+
+
+def test_a_new_membership_begins_without_the_pause_of_the_last(member: Membership) -> None:
+    beat = member.heartbeat
+    for _ in range(4):
+        beat.on_failure(100.0)
+    beat.end()
+    beat.begin(100.0)
+    beat.hurry()
+    assert beat.wake_at() == NEVER
+
+
+def test_silence_is_warned_of_once(
+    member: Membership, cluster: LogCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    beats: Beats = member._beats
+    beats.timing.begin(cluster.now)
+    with caplog.at_level(logging.WARNING, "pykafka2"):
+        for seconds in (1, 50, 55, 60):
+            beats.next(ME, cluster.now + seconds)
+    said = [message for message in caplog.messages if "no heartbeat of group 'g' was answered for" in message]
+    assert len(said) == 1
+    assert "for 50.0 s, longer than session_timeout_ms" in said[0]
+
+
+# ---------------------------------------------------------------------------------------- good-byes
+
+
+def test_a_good_bye_of_one_whom_nobody_knows_is_heard(member: Membership) -> None:
+    script = leave_group(member._options, "me", "closed", 5, member._joining._new_backoff())
+    next(script)
+    with pytest.raises(StopIteration):
+        script.send(LeaveGroupResponse(error_code=UnknownMemberId.code, members=[]))
+
+
+def test_a_good_bye_is_tried_as_often_as_asked_for(member: Membership) -> None:
+    script = leave_group(member._options, "me", "closed", 2, member._joining._new_backoff())
+    next(script)
+    script.throw(Disconnected("gone"))
+    next(script)
+    with pytest.raises(Disconnected):
+        script.throw(Disconnected("gone"))
