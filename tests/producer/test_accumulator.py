@@ -55,6 +55,23 @@ def void(_: object) -> None:
     """For a lambda whose value nobody wants."""
 
 
+def test_a_failure_is_raised_once_and_not_before_callbacks_are_told() -> None:
+    """Waiters are woken when the outcome is known, and again when all were told."""
+    accumulator, queue, _ = built = build()
+    append(built)
+    [batch] = queue.batches
+    found: list[list[ProducerBatch]] = []
+
+    class Flush:
+        def unpark(self) -> None:
+            found.append(accumulator.take_failed())
+
+    batch.waiters.join(Flush())
+    accumulator.fail(batch, KafkaError("no"))
+    found.append(accumulator.take_failed())
+    assert found == [[], [batch], []]
+
+
 def test_a_first_record_needs_permission_and_the_next_ones_do_not() -> None:
     accumulator, queue, calls = built = build()
     assert queue.try_append(*a_row(b"v")) is None

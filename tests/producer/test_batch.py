@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from pykafka2.compression import codec
 from pykafka2.errors import KafkaError, MessageTooLarge
 from pykafka2.producer.batch_outcome import BatchOutcome
-from pykafka2.producer.batch_sizes import LARGEST_STEP_BYTES, SMALLEST_RECORD_BYTES, BatchPlan
+from pykafka2.producer.batch_sizes import (
+    BATCH_OVERHEAD_BYTES,
+    LARGEST_STEP_BYTES,
+    SMALLEST_RECORD_BYTES,
+    BatchPlan,
+)
+from pykafka2.producer.buffer_pool import BufferPool, Permit
+from pykafka2.producer.listeners import LISTENERS_BYTES
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.records.batch import HEADER_BYTES, batches
 from pykafka2.records.encoder import SHORT, encode_headers
@@ -62,17 +69,43 @@ def test_a_batch_is_never_larger_than_it_may_be_but_for_a_single_record(
     ]
 
 
-@pytest.mark.parametrize("value_bytes", [0, 1, 100])
-def test_bounds_hold_for_more_records_than_short_offsets(value_bytes: int) -> None:
-    max_bytes = HEADER_BYTES + 2 * SHORT * (SMALLEST_RECORD_BYTES + value_bytes)
+@pytest.mark.parametrize(("key_bytes", "value_bytes", "later_ms"), [(0, 0, 0), (0, 1, 0), (70, 70, 70)])
+def test_bounds_hold_for_more_records_than_short_offsets(
+    key_bytes: int, value_bytes: int, later_ms: int
+) -> None:
+    max_bytes = HEADER_BYTES + 2 * SHORT * (SMALLEST_RECORD_BYTES + key_bytes + value_bytes)
     queue = a_queue(max_bytes)
     batch = queue.tail
     assert batch is not None
-    row = a_row(b"x" * value_bytes, timestamp=NOW)
+    queue.try_append(*a_row(timestamp=NOW))
+    row = a_row(b"x" * value_bytes, b"k" * key_bytes or None, timestamp=NOW + later_ms)
     while queue.try_append(*row) is not None:
         pass
-    assert batch.size > 1.7 * SHORT
+    assert batch.size > 1.6 * SHORT
     assert len(batch.bytes()) <= batch.size_estimate <= max_bytes
+
+
+def test_bounds_hold_for_records_whose_lengths_are_long_numbers() -> None:
+    data = b"x" * (SHORT + 1)
+    row = a_row(data, data, timestamp=NOW + 70)
+    queue = a_queue(HEADER_BYTES + 100 * row[1])  # of which some numbers take a byte more
+    batch = queue.tail
+    assert batch is not None
+    queue.try_append(*a_row(data, data, timestamp=NOW))
+    while queue.try_append(*row) is not None:
+        pass
+    assert 90 < batch.size < 100
+    assert len(batch.bytes()) <= batch.size_estimate <= HEADER_BYTES + 100 * row[1]
+
+
+def test_who_waits_to_be_called_counts_as_memory_when_the_batch_is_closed() -> None:
+    pool = BufferPool(1 << 20)
+    batch = a_batch()
+    batch.permit, batch._charge = Permit(16384, BATCH_OVERHEAD_BYTES), pool.charge
+    pool.request(batch.permit)
+    appended(batch).add_callback(print)
+    batch.close()
+    assert pool.overhead_bytes > BATCH_OVERHEAD_BYTES + LISTENERS_BYTES
 
 
 def test_a_time_far_from_the_first_is_counted_as_long_as_it_is() -> None:

@@ -53,6 +53,21 @@ def test_its_bytes_are_those_of_single_records_under_every_number(name: str) -> 
     assert by_column.raw_bytes == by_row.raw_bytes
 
 
+def test_numbers_that_never_went_out_keep_its_bytes() -> None:
+    """It is numbered anew again before it was sent under the numbers of before; and split after that."""
+    plan = BatchPlan(codec("zstd"), None, 1 << 20)
+    batch, other = column_batch(plan), column_batch(plan)
+    batch.sequence(7, 0, 40)
+    batch.bytes()
+    for numbers in ((7, 1, 0), (7, 2, 5)):
+        batch.sequence(*numbers)
+    other.sequence(7, 2, 5)
+    assert batch.bytes() == other.bytes()
+    batch.sequence(7, 3, 0)
+    batch.unpack()
+    assert [value for value, *_ in rows_of(batch.fields)] == VALUES
+
+
 def test_its_memory_is_what_it_has_permission_for() -> None:
     pool = BufferPool(1 << 20, allowance_bytes=0)
     batch = column_batch(BatchPlan(codec("none"), None, 1 << 20), pool)

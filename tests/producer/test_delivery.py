@@ -23,7 +23,7 @@ from pykafka2.producer.batch_outcome import BatchOutcome
 from pykafka2.producer.buffer_pool import Permit
 from pykafka2.producer.bulk_delivery import BulkDelivery, Share
 from pykafka2.producer.delivery import Delivery
-from pykafka2.types import RecordMetadata
+from pykafka2.types import BatchMetadata, RecordMetadata
 from tests.driver.interleave import at_every_line, at_line
 from tests.producer.rows import a_batch, appended
 
@@ -54,6 +54,15 @@ def test_an_offset_that_is_not_known_is_minus_one() -> None:
     batch.close()
     batch.complete(-1, -1)
     assert second.result().offset == -1
+
+
+def test_offsets_that_are_not_known_of_some_rows_are_minus_one() -> None:
+    batch = a_batch()
+    outcome, first = [appended(batch) for _ in range(5)][2].place
+    bulk = BulkDelivery([Share(outcome, first, range(3))])
+    batch.close()
+    batch.complete(-1, -1)
+    assert [told.base_offset for told in bulk.result(0)] == [-1]
 
 
 def test_a_failure_is_raised_typed_and_counts_as_reported() -> None:
@@ -179,6 +188,17 @@ def test_a_delivery_can_be_awaited() -> None:
 
     batch = a_batch()
     assert asyncio.run(wait_for(batch, appended(batch))).offset == 7
+
+
+def test_all_batches_of_a_bulk_are_awaited() -> None:
+    async def wait_for(*batches: ProducerBatch) -> list[BatchMetadata]:
+        shares = [Share(appended(one).place[0], 0, range(1)) for one in batches]
+        for number, one in enumerate(batches):
+            one.close()
+            threading.Timer(0.01 * (number + 1), one.complete, (number, -1)).start()
+        return await BulkDelivery(shares)
+
+    assert [one.base_offset for one in asyncio.run(wait_for(a_batch(), a_batch()))] == [0, 1]
 
 
 @pytest.mark.parametrize("is_bulk", [False, True])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 from pykafka2 import KafkaProducer
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.producer import batch_sizes
+from pykafka2.producer.key_hashes import positive_murmur2
+from pykafka2.producer.open_batches import NS_PER_MS
 from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from pykafka2.testing import Simulation
 from tests.driver.interleave import at_every_line, at_line
 from tests.gate import examples
@@ -43,6 +47,8 @@ ARGUMENTS = st.one_of(
             {"value": "text", "key": b"key"},
             {"value": b"v", "key": bytearray(b"bytes-like")},
             {"value": b"v", "key": b"key", "partition": 1},
+            {"value": b"v", "key": b"key", "headers": [("h", b"1")]},
+            {"value": b"v", "key": b"key", "timestamp_ms": 5},
             {"value": b"v", "key": b"key", "on_delivery": "no callable"},
             {"value": b"v", "key": b"key", "topic": ["no topic"]},
             {"value": b"v", "headers": [("h", b"1")]},
@@ -165,6 +171,45 @@ def test_a_closed_producer_and_a_childs_have_no_short_way(error: type[KafkaError
         with pytest.raises(error):
             producer.send("orders", b"v")
         assert producer._open_batches is None
+
+
+def test_what_a_keyed_record_has_of_its_own_is_written() -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        for own in ({}, {"headers": [("h", b"1")]}, {"timestamp_ms": 5}):
+            producer.send("orders", b"v", b"key", **own)
+        producer.flush(30)
+        first, headed, timed = cluster.log("orders", 0).records()
+        assert (first.headers, headed.headers, timed.timestamp) == ([], [("h", b"1")], 5)
+
+
+def test_keyed_records_go_to_the_partitions_of_now_though_a_batch_is_open_at_the_old_one() -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000, metadata_max_age_ms=1000)
+        old = producer.send("orders", b"v", b"abc")
+        more = CreatePartitionsTopic(name="orders", count=6, assignments=None)
+        request = CreatePartitionsRequest(topics=[more], timeout_ms=5000, validate_only=False)
+        simulation.client(cluster).request(request)
+        simulation.sleep(3)
+        new = producer.send("orders", b"v", b"abc")
+        producer.flush(30)
+        assert (old.result(0).partition, new.result(0).partition) == (0, positive_murmur2(b"abc") % 6)
+
+
+def test_a_clock_that_is_set_back_is_followed_at_once() -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        now_ms = producer._driver.clock.wall_ms()
+        times = [now_ms, now_ms, now_ms - 3]
+        kept = []
+        for time_ms in times:
+            producer._wall_ns = partial(int, time_ms * NS_PER_MS)
+            kept.append(producer.send("orders", b"v"))
+        producer.flush(30)
+        assert [one.result(0).timestamp for one in kept] == times
 
 
 def test_no_record_takes_the_short_way_to_a_batch_that_began_later() -> None:

@@ -36,7 +36,7 @@ from pykafka2.errors import (
 )
 from pykafka2.producer.closing import Closing
 from pykafka2.producer.identity_policy import LAST_EPOCH
-from pykafka2.producer.interceptors import ProducerRecord
+from pykafka2.producer.interceptors import ProducerInterceptor, ProducerRecord
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
@@ -461,6 +461,8 @@ class TestBadInput:
         with pytest.raises(UnknownTopicOrPartition, match="'nothing' does not exist"):
             producer.send("nothing", b"v")
         assert 3 <= simulation.now - start < 3.5
+        with pytest.raises(UnknownTopicOrPartition, match="'nothing' does not exist"):
+            producer.send("nothing", b"v")  # which finds what is known of it
 
     def test_an_unknown_partition_raises_within_max_block_ms(
         self, simulation: Simulation, cluster: KafkaCluster
@@ -825,6 +827,19 @@ class TestTelling:
         assert order == [1]
         assert "on_send of" in caplog.text
 
+    def test_an_interceptor_may_send_a_record_elsewhere(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        class Elsewhere(ProducerInterceptor):
+            def on_send(self, record: ProducerRecord) -> ProducerRecord:
+                return ProducerRecord("spread", record.value, b"key", [("was", b"orders")], 3, 5)
+
+        producer = simulation.producer(cluster, interceptors=[Elsewhere()])
+        place = producer.send("orders", b"v").result(10)
+        assert (place.topic, place.partition, place.timestamp) == ("spread", 3, 5)
+        [record] = cluster.log("spread", 3).records()
+        assert (record.value, record.key, record.headers) == (b"v", b"key", [("was", b"orders")])
+
     def test_an_interceptor_that_exits_keeps_nobody_from_being_told(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
@@ -916,6 +931,14 @@ class TestClosing:
             producer.flush(timeout=2)
         cluster.controls.clear()
         assert delivery.result(10).offset == 1
+
+    def test_records_linger_again_after_a_flush(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+        producer = simulation.producer(cluster, linger_ms=500)
+        producer.send("orders", b"v")
+        producer.flush(10)
+        delivery = producer.send("orders", b"v")
+        simulation.sleep(0.3)
+        assert not delivery.done()
 
     def test_flush_has_one_timeout_for_all_that_it_waits_for(
         self, simulation: Simulation, cluster: KafkaCluster

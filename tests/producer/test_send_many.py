@@ -472,6 +472,24 @@ class TestFailing:
         assert log(cluster) == [b"first", *values]
         assert producer.health()["buffer_available_bytes"] == 100_000
 
+    def test_a_few_rows_that_find_room_for_some_are_counted(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
+        producer = simulation.producer(
+            cluster, buffer_memory=1000, batch_size=1000, linger_ms=60_000, max_block_ms=100
+        )
+        producer.partitions_for("orders")
+        cluster.controls.hold(ProduceRequest)
+        producer.send("orders", b"x" * 600)
+        values = [b"%d" % number * 80 for number in range(10)]
+        with pytest.raises(IncompleteSend) as raised:
+            producer.send_many("orders", values)
+        error = raised.value
+        assert 0 < error.taken < 5
+        assert error.left == list(range(error.taken, 10))
+        cluster.controls.clear()
+        assert rows_of(error.delivery.result(30)) == list(range(error.taken))
+
     def test_what_was_left_over_is_named_row_by_row(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:

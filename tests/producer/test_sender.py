@@ -387,16 +387,21 @@ def test_what_may_come_late_behind_a_lost_batch_is_not_sent_under_another_number
         assert following.result(0).offset == 0
 
 
+def two_of_a_batch(bench: Bench) -> tuple[Delivery, Delivery]:
+    first = bench.append()
+    second = bench.accumulator.queue("orders", 0).try_append(*a_row(b"w"))
+    assert second is not None
+    return first, second
+
+
 def test_records_that_the_broker_names_get_their_own_words() -> None:
     # KIP-467.
     bench = Bench(linger_ms=100, batch_size=1000)
-    queue = bench.accumulator.queue("orders", 0)
-    first = bench.append()
-    second = queue.try_append(*a_row(b"w"))
+    first, second = two_of_a_batch(bench)
     bench.now = 1.0
     [send] = bench.produce()
     named = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
-    bench.answer(send, error_code=87, record_errors=named)
+    bench.answer(send, error_code=87, error_message="of the whole batch", record_errors=named)
     assert second is not None
     assert (type(second.exception(0)), type(first.exception(0))) == (InvalidRecord, InvalidRecord)
     assert "record 1 of the batch: no key" in str(second.exception(0))
@@ -406,10 +411,7 @@ def test_records_that_the_broker_names_get_their_own_words() -> None:
 def test_records_named_beside_an_error_that_passes_are_sent_again_with_the_others() -> None:
     # As Java does: all of the batch, in its place, as often as any other that comes back.
     bench = Bench(linger_ms=100, batch_size=1000, retries=1)
-    queue = bench.accumulator.queue("orders", 0)
-    first = bench.append()
-    second = queue.try_append(*a_row(b"w"))
-    assert second is not None
+    first, second = two_of_a_batch(bench)
     named = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
     bench.now = 1.0
     [send] = bench.produce()
@@ -423,12 +425,23 @@ def test_records_named_beside_an_error_that_passes_are_sent_again_with_the_other
     assert (type(second.exception(0)), type(first.exception(0))) == (NotEnoughReplicas, InvalidRecord)
 
 
+def test_records_named_by_a_last_attempt_say_that_they_may_be_there_by_an_earlier_one() -> None:
+    bench = Bench(linger_ms=100, batch_size=1000)
+    both = two_of_a_batch(bench)
+    bench.now = 1.0
+    [send] = bench.produce()
+    send.on_failure(Disconnected("gone"), bench.now)
+    bench.now = 2.0
+    [again] = bench.produce()
+    named = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
+    bench.answer(again, error_code=87, record_errors=named)
+    for one in both:
+        assert "may or may not be in the log" in str(one.exception(0))
+
+
 def test_a_batch_too_large_is_split_whatever_it_says_of_records() -> None:
     bench = Bench(linger_ms=100, batch_size=1000)
-    queue = bench.accumulator.queue("orders", 0)
-    first = bench.append()
-    second = queue.try_append(*a_row(b"w"))
-    assert second is not None
+    first, second = two_of_a_batch(bench)
     named = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="too large")]
     bench.now = 1.0
     [send] = bench.produce()
@@ -442,10 +455,7 @@ def test_a_batch_too_large_is_split_whatever_it_says_of_records() -> None:
 
 def test_several_records_that_are_named_get_no_error_of_one() -> None:
     bench = Bench(linger_ms=100, batch_size=1000)
-    queue = bench.accumulator.queue("orders", 0)
-    first = bench.append()
-    second = queue.try_append(*a_row(b"w"))
-    assert second is not None
+    first, second = two_of_a_batch(bench)
     named = [BatchIndexAndErrorMessage(batch_index=index) for index in (0, 1)]
     bench.now = 1.0
     [send] = bench.produce()

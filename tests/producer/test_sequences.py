@@ -61,6 +61,15 @@ def test_nothing_goes_before_the_producer_has_an_id() -> None:
     assert sequences.may_send(a_batch())
 
 
+def test_a_copy_may_come_late_if_any_of_those_before_it_may() -> None:
+    sequences = started()
+    lost, refused_one, behind = a_batch(1), a_batch(2), a_batch(3)
+    send(sequences, lost, refused_one, behind)
+    sequences.on_failed(lost, may_be_written=True)
+    sequences.on_failed(refused_one, may_be_written=False)
+    assert sequences.may_come_late(behind)
+
+
 @given(st.integers(0, 2**31 - 1), st.integers(1, 10_000))
 def test_the_number_after_the_largest_is_zero(sequence: int, records: int) -> None:
     expected = sequence

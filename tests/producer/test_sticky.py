@@ -206,6 +206,18 @@ def test_batches_that_leave_before_they_are_full_do_not_change_the_partition(
     assert len({*partitions[:20]}) == 1
 
 
+def test_what_sticks_joins_no_other_batch_that_is_open(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, partitioner_ignore_keys=True, linger_ms=60_000)
+    for partition in range(6):
+        producer.send("spread", b"v", partition=partition)
+    sent = [producer.send("spread", b"v", b"%d" % number) for number in range(12)]
+    few = producer.send_many("spread", [b"v"] * 3, keys=[b"1", b"2", b"3"])
+    producer.flush(30)
+    [sticky] = {one.result(0).partition for one in sent}
+    assert sticky != 0, "else this says nothing of few rows"
+    assert [batch.partition for batch in few.result(0)] == [sticky]
+
+
 @pytest.mark.gate
 def test_partitioner_ignore_keys_spreads_records_with_a_key(
     simulation: Simulation, cluster: KafkaCluster

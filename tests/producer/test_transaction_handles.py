@@ -156,6 +156,14 @@ def test_a_timeout_of_the_transaction_is_told_as_such(
     assert committed(simulation, cluster) == []
 
 
+def test_a_handle_has_the_epoch_that_its_producer_has_come_to(simulation: Simulation) -> None:
+    cluster = a_cluster(simulation, 1)
+    a_producer(simulation, cluster)
+    handle = handed_over(simulation, cluster)
+    assert handle.producer_epoch == cluster.transaction("t").producer_epoch > 0
+    end(simulation, cluster, handle, commit=True)
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_empty_transaction_ends_without_a_request(
     simulation: Simulation, cluster: KafkaCluster, commit: bool

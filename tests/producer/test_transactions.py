@@ -346,6 +346,23 @@ class TestOffsets:
         simulation.sleep(0.5)
         assert [cluster.group(group).offsets for group in ("first", "second")] == [{ORDERS: 7}] * 2
 
+    def test_offsets_that_wait_when_a_transaction_is_aborted_are_not_those_of_the_next(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        producer.begin_transaction()
+        cluster.controls.hold(TxnOffsetCommitRequest)
+        for group in ("first", "second"):
+            with pytest.raises(KafkaTimeoutError):
+                producer.send_offsets_to_transaction({ORDERS: OffsetAndMetadata(7)}, group, 0.5)
+        with pytest.raises(KafkaTimeoutError):
+            producer.abort_transaction(0.5)
+        cluster.controls.clear()
+        producer.abort_transaction()
+        asked = requests(cluster, "TxnOffsetCommit")
+        with producer.transaction():
+            producer.send("orders", b"v")
+        assert requests(cluster, "TxnOffsetCommit") == asked
+
     def test_several_groups_take_part_in_one_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:

@@ -55,6 +55,17 @@ def test_most_records_of_several_milliseconds_are_written_as_rows(has_keys: bool
     assert encode_plain([*values, b""], [*times, times[-1]], NOW, None) is None
 
 
+@pytest.mark.parametrize("length", [1023, 1024, 1025])
+def test_keys_and_values_are_written_up_to_a_length_and_left_to_rows_from_there(length: int) -> None:
+    """The tables end there."""
+    times = [NOW] * 3
+    long: list[bytes | None] = [b"", b"x" * length, b"x"]
+    short: list[bytes | None] = [b"v"] * 3
+    for values, keys in ((long, None), (long, short), (short, long), (long, long)):
+        is_left = length > 1023
+        assert encode_plain(values, times, NOW, keys) == (None if is_left else rows(values, keys, times))
+
+
 def test_a_null_among_values_or_keys_is_left_to_rows() -> None:
     assert encode_plain([b"v", None], [NOW, NOW], NOW) is None
     assert encode_plain([b"v", b"v"], [NOW, NOW], NOW, [b"k", None]) is None
