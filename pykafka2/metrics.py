@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 NOTHING_YET = float("nan")
 """An average or maximum of nothing, as in Kafka."""
 
 
-Measurement = tuple[str, float]
-"""What is measured, and what came out."""
+Row = tuple[float | None, ...]
 
 WINDOW = 30.0
 """Seconds; rates are taken over one that is over and the one that runs."""
@@ -25,25 +24,50 @@ WINDOW = 30.0
 Reading = tuple[float, "dict[str, float]"]
 """A moment, and all totals as they were then."""
 
-Sample = tuple[float, float, float, "list[float]"]
-"""Count, sum and maximum of what was measured, and what came after these were made."""
+Sum = tuple[float, float, float]
+"""Count, sum and maximum of what was measured."""
+
+NO_SUM: Sum = (0, 0, NOTHING_YET)
 
 SUM_AFTER = 64
-"""So many observations are kept as they are before they are added up, all at once and so without Python."""
+"""So many rows are kept as they are before they are added up, all at once and so without Python."""
 
 
-def no_sample() -> Sample:
-    return 0, 0, NOTHING_YET, []
+class Series:
+    """What is measured together, as size and age of a batch are: a row of numbers at a time.
+
+    One thread adds, any reads.  A None in a row counts for nothing.
+    """
+
+    __slots__ = ("_state", "names")
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self._state: tuple[list[Sum], list[Row]] = ([NO_SUM] * len(names), [])
+
+    def add(self, row: Row) -> None:
+        """A number for each name."""
+        fresh = self._state[1]
+        fresh.append(row)
+        if len(fresh) >= SUM_AFTER:
+            self._state = (self.sums(), [])
+
+    def sums(self) -> list[Sum]:
+        """By name, all of it."""
+        sums, fresh = self._state
+        columns = zip(*fresh.copy(), strict=True)  # the list only grows meanwhile
+        return [_with_more(one, column) for one, column in zip(sums, columns, strict=True)] if fresh else sums
 
 
-def summed(sample: Sample) -> tuple[float, float, float]:
-    """Count, sum and maximum of all of it.  Any thread: a sample's list only grows."""
-    count, total, highest, fresh = sample
-    fresh = fresh.copy()
-    if not fresh:
-        return count, total, highest
-    most = max(fresh)
-    return count + len(fresh), total + sum(fresh), highest if most <= highest else most
+def _with_more(one: Sum, column: Sequence[float | None]) -> Sum:
+    numbers = [number for number in column if number is not None] if None in column else column
+    return _together(one, (len(numbers), sum(numbers), max(numbers))) if numbers else one  # type: ignore
+
+
+def _together(one: Sum, other: Sum) -> Sum:
+    count, total, highest = one
+    more, amount, most = other
+    return count + more, total + amount, highest if most <= highest or not more else most
 
 
 class Metrics:
@@ -63,11 +87,10 @@ class Metrics:
         "_monotonic",
         "_rates",
         "_running",
-        "_samples",
+        "_series",
         "_shared",
         "_totals",
         "_turning",
-        "_unsummed",
         "_window_ends",
     )
 
@@ -86,10 +109,7 @@ class Metrics:
         self._before: Reading = self._running
         self._window_ends = self._running[0] + WINDOW
         self._measured = measured or {}
-        self._samples: defaultdict[str, Sample] = defaultdict(
-            no_sample, {name: no_sample() for name in self._measured}
-        )
-        self._unsummed = 0
+        self._series: list[Series] = []
         self._gauges: dict[str, Callable[[], float]] = {}
         self._shared: defaultdict[str, float] = defaultdict(int)
         self._lock = threading.Lock()
@@ -111,21 +131,11 @@ class Metrics:
         """As `count`, of a duration, in nanoseconds."""
         self.count(name, round(seconds * 1e9))
 
-    def observe(self, name: str, value: float) -> None:
-        """One measurement, of which `name-avg` and `name-max` are kept."""
-        self.observe_all(((name, value),))
-
-    def observe_all(self, measured: Iterable[Measurement]) -> None:
-        """`observe` of several, in one call."""
-        samples = self._samples
-        for name, value in measured:
-            samples[name][3].append(value)
-        self._unsummed += 1
-        if self._unsummed >= SUM_AFTER:
-            self._unsummed = 0
-            for name, sample in samples.items():
-                if sample[3]:
-                    samples[name] = (*summed(sample), [])
+    def series(self, *names: str) -> Series:
+        """To measure these together; of each `name-avg` and `name-max` are kept.  Some may be in others."""
+        made = Series(names)
+        self._series.append(made)
+        return made
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """A number that is looked up when somebody asks; `read` must be cheap and safe from any thread."""
@@ -134,8 +144,7 @@ class Metrics:
     def snapshot(self) -> dict[str, float]:
         """All numbers by name."""
         numbers = {**self._totals, **self._shared}
-        for name, sample in self._samples.copy().items():
-            count, total, highest = summed(sample)
+        for name, (count, total, highest) in self._sums().items():
             endings = self._measured.get(name, ("avg", "max"))
             if "avg" in endings:
                 numbers[f"{name}-avg"] = total / count if count else NOTHING_YET
@@ -146,6 +155,13 @@ class Metrics:
         for name, read in self._gauges.copy().items():
             numbers[name] = read()
         return dict(sorted(numbers.items()))
+
+    def _sums(self) -> dict[str, Sum]:
+        sums = dict.fromkeys(self._measured, NO_SUM)
+        for series in self._series:
+            for name, one in zip(series.names, series.sums(), strict=True):
+                sums[name] = _together(sums.get(name, NO_SUM), one)
+        return sums
 
     def _begin_window(self) -> None:
         """Something is about to be counted after the end of the window that ran."""

@@ -12,8 +12,9 @@ def test_numbers_are_added_and_observations_averaged() -> None:
     metrics = Metrics()
     metrics.add("record-send-total", 3)
     metrics.add("record-send-total")
-    metrics.observe("batch-size", 10)
-    metrics.observe("batch-size", 30)
+    sizes = metrics.series("batch-size")
+    sizes.add((10,))
+    sizes.add((30,))
     metrics.gauge("buffer-available-bytes", lambda: 7)
     assert metrics.snapshot() == {
         "batch-size-avg": 20,
@@ -29,9 +30,9 @@ def test_declared_names_are_there_from_the_start() -> None:
     assert before.pop("sent-total") == 0
     assert before.keys() == {"size-avg", "size-max", "ratio-avg"}
     assert all(math.isnan(number) for number in before.values())
-    metrics.observe("size", -3)
-    metrics.observe("size", -5)
-    metrics.observe("ratio", 0.5)
+    series = metrics.series("size", "ratio")
+    series.add((-3, None))
+    series.add((-5, 0.5))
     assert metrics.snapshot() == {"sent-total": 0, "size-avg": -4, "size-max": -3, "ratio-avg": 0.5}
 
 
@@ -57,8 +58,20 @@ def test_a_snapshot_does_not_change_any_more() -> None:
 
 def test_more_is_measured_than_is_kept_as_it_came() -> None:
     metrics = Metrics(measured={"size": ("avg", "max")})
+    series = metrics.series("size", "ratio")
     for size in range(10 * SUM_AFTER + 1):
-        metrics.observe_all((("size", size), ("ratio", -size)))
+        series.add((size, -size))
         assert metrics.snapshot()["size-max"] == size
     numbers = metrics.snapshot()
     assert numbers == {"ratio-avg": -320, "ratio-max": 0, "size-avg": 320, "size-max": 640}
+
+
+def test_what_is_in_several_series_is_counted_together() -> None:
+    metrics = Metrics()
+    one, other = metrics.series("size", "age"), metrics.series("size")
+    metrics.series("size")
+    one.add((2, None))
+    other.add((8,))
+    numbers = metrics.snapshot()
+    assert (numbers["size-avg"], numbers["size-max"]) == (5, 8)
+    assert math.isnan(numbers["age-avg"])

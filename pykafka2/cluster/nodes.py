@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from pykafka2.clock import FOREVER
@@ -42,6 +43,8 @@ HOPELESS_ERRORS = (
 
 MOST_HINTS = 100
 """Addresses of brokers that the metadata does not list, the newest."""
+
+QUIET_UNTIL = attrgetter("quiet_until")
 
 NodeLinkMaker = Callable[[Node, Purpose], NodeLink]
 
@@ -203,6 +206,9 @@ class Nodes:
         """Turn every link; the earliest time at which one wants to be turned again."""
         if self._tidied_at_version != self._metadata.version:
             self._forget_gone(now)
+        wake_at = min(map(QUIET_UNTIL, self._links.values()), default=FOREVER)
+        if wake_at > now:
+            return wake_at  # as nearly always
         wake_at = FOREVER
         for link in tuple(self._links.values()):
             link_wake_at = link.quiet_until

@@ -184,6 +184,9 @@ class Channel:
                 else list(islice(unsent, MAX_GATHERED_BUFFERS))
             )
             taken = transport.write(gathered)
+            if len(gathered) == len(unsent) and taken == sum(map(len, gathered)):
+                unsent.clear()  # as nearly always
+                return
             if taken == 0 and any(map(len, gathered)):
                 return
             for head in gathered:

@@ -74,13 +74,13 @@ class FrameReader:
         """
         if self._large is not None:
             return self._received_large(self._large, count)
-        self._end += count
-        if not self._start and 4 < self._end < SMALL_FRAME_BYTES and len(self._buffer) == SMALL_BUFFER_BYTES:
+        buffer = self._buffer
+        if not self._end and 4 < count < SMALL_FRAME_BYTES and len(buffer) == SMALL_BUFFER_BYTES:
             # One small frame, and nothing else: what the answers to single requests are.
-            size = int.from_bytes(self._buffer[:4], "big")
-            if size + 4 == self._end and size <= self.max_frame_bytes:
-                self._end = 0
-                return [bytes(self._buffer[4 : size + 4])]
+            size = int.from_bytes(buffer[:4], "big")
+            if size + 4 == count and size <= self.max_frame_bytes:
+                return [bytes(buffer[4:count])]
+        self._end += count
         frames: list[Frame] = []
         took_large = False
         while self._end - self._start >= 4:

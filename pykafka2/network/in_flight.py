@@ -16,7 +16,7 @@ import attrs
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, CorruptResponse, KafkaError, UnsupportedVersion
 from pykafka2.network.frames import Frame
-from pykafka2.protocol.framing import decode_response
+from pykafka2.protocol.framing import decode_response_body
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
 
@@ -63,7 +63,7 @@ class InFlight:
         if self.request.API_KEY == ApiKey.API_VERSIONS and _is_refusal(frame):
             version = 0  # a broker that does not know the version answers in the oldest (KIP-511)
         try:
-            return decode_response(frame, type(self.request), version)[1]
+            return decode_response_body(frame, type(self.request), version)
         except CorruptData as error:
             raise CorruptResponse(f"{broker}: {error}") from error
 

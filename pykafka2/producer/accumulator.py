@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 
 from pykafka2.compression import codec as find_codec
 from pykafka2.driver.wait_queue import WaitQueue
@@ -32,6 +33,7 @@ from pykafka2.records.column_encoder import EncodedRecords
 from pykafka2.records.encoder import Row
 from pykafka2.types import TopicPartition
 
+BATCHES = attrgetter("batches")
 FEW_QUEUES = 8
 """So many may be looked at in vain in every turn; a queue that is in use is empty every other time."""
 
@@ -246,8 +248,8 @@ class Accumulator:
 
     def active_queues(self) -> list[PartitionQueue]:
         """Queues that hold batches."""
-        active = [*self._active]
-        full = [queue for queue in active if queue.batches]
+        active = [*self._active]  # other threads add to it
+        full = [*filter(BATCHES, active)]
         if len(active) > 2 * len(full) + FEW_QUEUES:
             for queue in active:
                 self._locked_steps.run(self._forget_if_empty, queue)

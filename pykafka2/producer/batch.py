@@ -30,7 +30,7 @@ from pykafka2.producer.callbacks import Interrupt, tell_failed, tell_written
 from pykafka2.producer.fields import FIELDS, Fields, has_columns, row_at, rows_of
 from pykafka2.producer.outcome_part import Part
 from pykafka2.records.batch import HEADER_BYTES
-from pykafka2.records.encoder import SHORT, Row, encode_rows, frame_batch
+from pykafka2.records.encoder import SHORT, Row, encode_only, encode_rows, frame_batch
 from pykafka2.records.plain_encoder import encode_plain
 from pykafka2.types import NO_TIMESTAMP
 
@@ -309,11 +309,7 @@ class ProducerBatch:
         if self.encoded is None:
             if not self.fields:
                 raise IllegalState(f"{self} is done and has no bytes any more")
-            fields, base, encoded = self.fields, self.base_timestamp, None
-            if has_columns(fields):
-                keys = None if fields[1] is None else fields[1::FIELDS]
-                encoded = encode_plain(fields[::FIELDS], fields[2::FIELDS], base, keys)
-            records, max_timestamp = encoded or encode_rows(rows_of(fields), base)
+            records, max_timestamp = _encoded(self.fields, self.base_timestamp)
             self.raw_bytes = len(records)
             self.encoded = frame_batch(
                 records,
@@ -447,6 +443,18 @@ class ProducerBatch:
 
     def __repr__(self) -> str:
         return f"<batch {self.order} of {self.topic}-{self.partition}, {self.state.value}>"
+
+
+def _encoded(fields: Fields, base_timestamp: int) -> tuple[bytes, int]:
+    """The records, and the latest of their timestamps."""
+    if len(fields) == FIELDS and fields[2] == base_timestamp:  # what is waited for, as a rule
+        return encode_only(fields[0], fields[1], fields[3]), base_timestamp
+    if has_columns(fields):
+        keys = None if fields[1] is None else fields[1::FIELDS]
+        encoded = encode_plain(fields[::FIELDS], fields[2::FIELDS], base_timestamp, keys)
+        if encoded is not None:
+            return encoded
+    return encode_rows(rows_of(fields), base_timestamp)
 
 
 def _record_bytes(row: Row) -> int:

@@ -23,7 +23,7 @@ from pykafka2.errors import (
     RecordPurged,
 )
 from pykafka2.events import EventSink
-from pykafka2.metrics import Measurement, Metrics
+from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import BatchState, ProducerBatch
 from pykafka2.producer.identity import ProducerIdentity, policy_of
@@ -93,7 +93,11 @@ class Sender:
         self._metadata = metadata
         self._router = router
         self._delays = delays
-        self._metrics = metrics
+        self._of_batches = metrics.series(
+            "batch-size", "record-queue-time", "compression-rate", "record-size"
+        )
+        self._of_requests = metrics.series("records-per-request")
+        self._of_answers = metrics.series("request-latency", "produce-throttle-time")
         self._in_flight: dict[int, int] = {}
         self._drain_start: dict[int, int] = {}
         # Without sequence numbers only one request at a time keeps a partition's order through retries.
@@ -224,11 +228,13 @@ class Sender:
                 self._metadata.want_topic(queue.topic, now)
                 self._metadata.request_update(f"no leader of {queue} is known")
                 waiting_for[str(queue)] = "a leader"
+            elif leader.leader in by_node:
+                by_node[leader.leader].append(queue)
             elif not self._router.is_ready(leader.leader, now):
                 waiting_for[str(queue)] = self._router.connection_to(leader.leader)
                 slow.add(leader.leader)
             else:
-                by_node.setdefault(leader.leader, []).append(queue)
+                by_node[leader.leader] = [queue]
                 if self._in_flight.get(leader.leader, 0) >= self._options.max_in_flight:
                     slow.add(leader.leader)
         self.waiting_for = waiting_for
@@ -243,11 +249,16 @@ class Sender:
         now: float,
         result: PollResult,
     ) -> None:
-        while self._in_flight.get(node_id, 0) < self._options.max_in_flight:
-            batches = self._drain(node_id, queues, is_flushing, now, result)
+        """As many requests as there is something for; the first batch of each queue is ready."""
+        in_flight = self._in_flight.get(node_id, 0)
+        are_ready = True
+        while in_flight < self._options.max_in_flight:
+            batches = self._drain(node_id, queues, is_flushing, now, result, are_ready=are_ready)
             if not batches:
                 return
-            self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+            are_ready = False
+            in_flight += 1
+            self._in_flight[node_id] = in_flight
             if self._transactions is not None:
                 self._transactions.on_request_sent()
             result.sends.append(self._produce(node_id, batches, now))
@@ -258,24 +269,31 @@ class Sender:
                 return
         for queue in queues:
             if queue.batches:
-                self.waiting_for[str(queue)] = (
-                    f"answers of node {node_id} to {self._in_flight[node_id]} requests"
-                )
+                self.waiting_for[str(queue)] = f"answers of node {node_id} to {in_flight} requests"
 
     def _drain(
-        self, node_id: int, queues: list[PartitionQueue], is_flushing: bool, now: float, result: PollResult
+        self,
+        node_id: int,
+        queues: list[PartitionQueue],
+        is_flushing: bool,
+        now: float,
+        result: PollResult,
+        *,
+        are_ready: bool,
     ) -> list[ProducerBatch]:
         """At most one batch per partition, up to max_request_size; at least one if any may go."""
-        # Each round starts one further, so that no partition starves behind large ones.
-        start = self._drain_start[node_id] = (self._drain_start.get(node_id, -1) + 1) % len(queues)
+        if len(queues) > 1:
+            # Each round starts one further, so that no partition starves behind large ones.
+            start = self._drain_start[node_id] = (self._drain_start.get(node_id, -1) + 1) % len(queues)
+            queues = queues[start:] + queues[:start]
         taken: list[ProducerBatch] = []
         room_bytes = self._options.max_request_size
         sequences, transactions = self._sequences, self._transactions
-        for queue in queues[start:] + queues[:start]:
+        for queue in queues:
             if queue.is_muted or not queue.batches:
                 continue
             first = queue.batches[0]
-            if self._accumulator.ready_at(queue, now, is_flushing) > now:
+            if not are_ready and self._accumulator.ready_at(queue, now, is_flushing) > now:
                 continue
             if taken and first.size_estimate > room_bytes:
                 break
@@ -293,7 +311,7 @@ class Sender:
                 continue
             queue.is_muted = self._mutes
             taken.append(batch)
-            if not batch.attempts and self._is_compressing:
+            if self._is_compressing and not batch.attempts:
                 self._accumulator.learn(batch)
         return taken
 
@@ -301,7 +319,6 @@ class Sender:
         topics: dict[str, TopicProduceData] = {}
         names: dict[bytes, str] = {}
         sent: list[tuple[ProducerBatch, Identity]] = []
-        measured: list[Measurement] = []
         records = 0
         for batch in batches:
             batch.move_to(BatchState.IN_FLIGHT)
@@ -309,17 +326,16 @@ class Sender:
             batch.sent_at = now
             records += batch.count
             encoded = batch.encoded or batch.bytes()
-            data = topics.get(batch.topic)
-            if data is None:
-                topic_id = self._metadata.topic_id(batch.topic)
-                data = TopicProduceData(name=batch.topic, topic_id=topic_id, partition_data=[])
-                topics[batch.topic] = data
-                names[topic_id] = batch.topic
-            data.partition_data.append(PartitionProduceData(index=batch.partition, records=encoded))
+            topic = batch.topic
+            if topic not in topics:
+                topic_id = self._metadata.topic_id(topic)
+                topics[topic] = TopicProduceData(name=topic, topic_id=topic_id, partition_data=[])
+                names[topic_id] = topic
+            data = PartitionProduceData(index=batch.partition, records=encoded)
+            topics[topic].partition_data.append(data)
             sent.append((batch, (batch.producer_id, batch.producer_epoch)))
-            _measure(batch, len(encoded), now, measured)
-        measured.append(("records-per-request", records))
-        self._metrics.observe_all(measured)
+            self._of_batches.add(_measured(batch, len(encoded), now))
+        self._of_requests.add((records,))
         request = ProduceRequest(
             transactional_id=self._options.transactional_id,
             acks=self._options.acks,
@@ -331,8 +347,8 @@ class Sender:
         return Send(
             request,
             ToNode(node_id),
-            on_response=partial(self._on_response, flight),
-            on_failure=partial(self._on_failure, flight),
+            partial(self._on_response, flight),
+            partial(self._on_failure, flight),
             expects_response=self._options.acks != 0,
             min_version=low,
             max_version=high,
@@ -352,14 +368,12 @@ class Sender:
     def _on_response(self, flight: _Flight, response: ProduceResponse | None, now: float) -> None:
         latency_ms = (now - flight.sent_at) * 1000
         if response is None:  # acks=0: all that is known is that it left
-            self._metrics.observe("request-latency", latency_ms)
+            self._of_answers.add((latency_ms, None))
             self._land(flight)
             for batch, _ in flight.batches:
                 self._outcomes.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
             return
-        self._metrics.observe_all(
-            (("request-latency", latency_ms), ("produce-throttle-time", response.throttle_time_ms))
-        )
+        self._of_answers.add((latency_ms, response.throttle_time_ms))
         self._land(flight)
         endpoints: list[Node] = []
         if response.node_endpoints:
@@ -418,14 +432,11 @@ class Sender:
         return FOREVER
 
 
-def _measure(batch: ProducerBatch, size_bytes: int, now: float, measured: list[Measurement]) -> None:
-    raw_bytes = batch.raw_bytes
-    measured += (("batch-size", size_bytes), ("record-queue-time", (now - batch.created_at) * 1000))
-    if raw_bytes:
-        measured += (
-            ("compression-rate", size_bytes / (raw_bytes + HEADER_BYTES)),
-            ("record-size", raw_bytes / batch.count),
-        )
+def _measured(batch: ProducerBatch, size_bytes: int, now: float) -> tuple[float | None, ...]:
+    raw_bytes, waited_ms = batch.raw_bytes, (now - batch.created_at) * 1000
+    if not raw_bytes:
+        return size_bytes, waited_ms, None, None
+    return size_bytes, waited_ms, size_bytes / (raw_bytes + HEADER_BYTES), raw_bytes / batch.count
 
 
 def _answers(

@@ -65,9 +65,9 @@ class Sequences:
 
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether the batch may be drained now without endangering the order of its partition."""
-        if not self.is_known:
+        if self.identity == NOBODY:
             return False
-        run = self._run(batch)
+        run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
         if not run.unfinished:
             return self._may_begin(run)
         if run.must_renumber:
@@ -85,17 +85,21 @@ class Sequences:
     def assign(self, batch: ProducerBatch) -> None:
         """Number a batch that `may_send`; one that has its number keeps it, and with it its bytes."""
         if batch.base_sequence == NO_SEQUENCE:
-            run = self._run(batch)
+            run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
             batch.is_transactional = self._policy.is_transactional
-            batch.sequence(*run.identity, run.next_sequence)
-            run.next_sequence = next_sequence(run.next_sequence, batch.count)
+            sequence = run.next_sequence
+            batch.sequence(*run.identity, sequence)
+            run.next_sequence = (sequence + batch.count) & LAST_SEQUENCE  # as `next_sequence` has it
             run.unfinished.append(batch)
             run.window.append(batch)
 
     def on_written(self, batch: ProducerBatch) -> None:
-        run = self._run(batch)
+        run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
         run.is_known_to_broker = (batch.producer_id, batch.producer_epoch) == run.identity
-        self._finish(run, batch)
+        if run.window == [batch]:  # what each batch is to who waits for each
+            run.unfinished, run.window = [], []
+        else:
+            self._finish(run, batch)
 
     def on_failed(self, batch: ProducerBatch, *, may_be_written: bool) -> None:
         """It was given up, written or not: its numbers are a hole for those that follow."""

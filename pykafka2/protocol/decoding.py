@@ -9,6 +9,7 @@ an object of forty, so they weigh each array before its elements are made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from pykafka2.protocol.declared import (
@@ -16,13 +17,14 @@ from pykafka2.protocol.declared import (
     Decoder,
     WeighingDecoder,
     memory_of_element,
-    plain_values,
     resolved_fields,
     smallest_element_size,
     title_of,
 )
 from pykafka2.protocol.fields import STRUCT_CODES, Field
 from pykafka2.protocol.primitives import struct_of
+from pykafka2.protocol.quiet import empty_rest, quiet_rest, write_absent, write_nothing
+from pykafka2.protocol.single import single_decoder_of
 from pykafka2.protocol.source import Source
 
 
@@ -51,15 +53,24 @@ def write_decoder(cls: type[Declared], version: int, flexible: bool, *, weighs: 
     source = Source("def decode(data, p, end, budget):" if weighs else "def decode(data, p, end):")
     source.names["Struct"] = cls
     source.names["new"] = object.__new__
+    single = None if weighs else single_decoder_of(cls, version, flexible)
+    if single is not None:
+        source.add(f"x = {source.bind('decode', single)}(data, p, end)")
+        source.add("if x is not None:")
+        source.add("    return x, end")
     source.add("x = new(Struct)")
     writer = _DecoderWriter(source, version, flexible, weighs=weighs)
     tagged = []
-    for one in resolved_fields(cls):
+    fields = resolved_fields(cls)
+    rest = quiet_rest(fields, version, flexible)
+    for at, one in enumerate(fields):
+        if rest and at == len(fields) - len(rest):
+            writer.take_quiet_rest(rest)
         source.field = one.name
         if version not in one.versions:
-            writer.set_absent(one)
+            write_absent(source, one)
         elif flexible and version in one.tagged:
-            writer.set_absent(one)
+            write_absent(source, one)
             tagged.append(one)
         else:
             writer.read(one)
@@ -101,21 +112,20 @@ class _DecoderWriter:
         self.source.add(f"p += {made.size}")
         self.run = []
 
-    def set_absent(self, one: Field) -> None:
-        """Write the value of a field that this version lacks, or that may not come."""
-        plain = plain_values(one)
-        if one.struct is not None and plain is not None:
-            self.source.add(f"x.{one.name} = value = new({self.source.bind('Struct', one.struct)})")
-            for name, value in plain:
-                self.source.add(f"value.{name} = {self.source.literal(value)}")
-        elif one.factory is not None:
-            self.source.add(f"x.{one.name} = {self.source.bind('factory', one.factory)}()")
-        elif one.array and one.required:
-            self.source.add(f"x.{one.name} = []")
-        elif one.struct is not None and one.required:
-            self.source.add(f"x.{one.name} = {self.source.bind('factory', one.struct)}()")
-        else:
-            self.source.add(f"x.{one.name} = {self.source.literal(one.absent_value())}")
+    def take_quiet_rest(self, rest: Sequence[Field]) -> None:
+        """Write the end of a struct of which these fields are the last and say nothing.
+
+        Bytes beyond `end` that look the same are found out by who announced the struct's size.
+        """
+        source = self.source
+        self.flush()
+        empty = empty_rest(rest, self.version, self.flexible)
+        source.add(f"if data[p : p + {len(empty)}] == {empty!r}:", ())
+        source.indent += 1
+        for one in rest:
+            write_nothing(source, one, self.version, self.flexible)
+        source.add(f"return x, p + {len(empty)}", ())
+        source.indent -= 1
 
     def read(self, one: Field) -> None:
         """Write the reading of one field into the instance."""

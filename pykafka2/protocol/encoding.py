@@ -13,6 +13,7 @@ from typing import cast
 from pykafka2.protocol.declared import Declared, Encoder, plain_values, resolved_fields, title_of
 from pykafka2.protocol.fields import STRUCT_CODES, Field
 from pykafka2.protocol.primitives import struct_of
+from pykafka2.protocol.single import single_encoder_of
 from pykafka2.protocol.source import Source
 
 
@@ -29,6 +30,10 @@ def encoder_of(cls: type[Declared], version: int, flexible: bool) -> Encoder:
 def write_encoder(cls: type[Declared], version: int, flexible: bool) -> Source:
     """The source of the encoder of `cls` in `version`."""
     source = Source("def encode(x, w):")
+    single = single_encoder_of(cls, version, flexible)
+    if single is not None:
+        source.add(f"if {source.bind('encode', single)}(x, w):")
+        source.add("    return None")
     writer = _EncoderWriter(source, version, flexible)
     tagged = []
     for one in resolved_fields(cls):

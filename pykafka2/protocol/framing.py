@@ -22,9 +22,6 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 MIN_UNCOPIED_BYTES: Final = 8192
 """Pieces from this size on are handed out as they are; smaller ones are cheaper to join."""
 
-PLAIN_HEADER_BYTES: Final = 5
-"""Of a response whose header has no tagged fields, their number included."""
-
 _LENGTH: Final = struct.Struct(">i")
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _START: Final = struct.Struct(">hhi")
@@ -117,19 +114,21 @@ def decode_response(frame: Buffer, request: type[Request[ResponseT]], version: i
     Raises:
         CorruptData: the bytes are no such response.
     """
+    response = decode_response_body(frame, request, version)  # which refuses a frame without an id
+    return int.from_bytes(frame[:4], "big", signed=True), response
+
+
+def decode_response_body(frame: Buffer, request: type[Request[ResponseT]], version: int) -> ResponseT:
+    """What follows the correlation id of such a response.  Raises as `decode_response`."""
     response_class: Any = request.RESPONSE
-    if type(frame) is bytes and len(frame) > PLAIN_HEADER_BYTES and not frame[4]:
-        # Without tagged fields, as good as always: nothing but the correlation id, and their number.
-        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
-        offset = 4 + response_header_version(response_class, version)
-    else:
-        header_version = response_header_version(response_class, version)
-        header, offset = ResponseHeader.decode_from(frame, 0, header_version)
-        correlation_id = header.correlation_id
+    offset = 4
+    if version >= response_class.FLEXIBLE_FROM and request.API_KEY != registry.ApiKey.API_VERSIONS:
+        # Without tagged fields in its header, as good as always: nothing but their number.
+        offset = 5 if frame[4:5] == b"\0" else ResponseHeader.decode_from(frame, 0, 1)[1]
     response, end = response_class.decode_from(frame, offset, version)
     if end != len(frame):
         _check_end(response, version, frame, end)
-    return correlation_id, response
+    return response  # type: ignore[no-any-return]
 
 
 def _check_end(message: Request[Any] | Response, version: int, frame: Buffer, end: int) -> None:

@@ -71,6 +71,8 @@ def uvarint(value: int) -> bytes:
         return bytes((value,))
     if value < 128 * 128:
         return bytes((value & 127 | 128, value >> 7))
+    if value < 128 * 128 * 128:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 127 | 128)

@@ -42,6 +42,8 @@ owner keeps with it."""
 NO_HEADERS = b"\0"
 """What `encode_headers` makes of none."""
 
+ALONE = b"\0\0\0" + NULL
+"""Attributes, time, offset and key of the one record of a batch, which has no key."""
 NO_DELTA = b"\0\0"
 """A record's attributes, and its timestamp where that is the base timestamp."""
 
@@ -317,6 +319,19 @@ def encode_rows(rows: Iterable[Row], base_timestamp: int) -> tuple[bytes, int]:
             length = -1
             parts.append(_encode_long(value, key, headers, time, offset))
     return b"".join(parts), latest
+
+
+def encode_only(value: bytes | None, key: bytes | None, headers: bytes) -> bytes:
+    """The record that is alone in its batch, whose time is the batch's: as `encode_rows` has it."""
+    if key is None and value is not None:
+        try:
+            size = VARINTS[len(value)]
+            length = VARINTS[len(ALONE) + len(size) + len(value) + len(headers)]
+        except IndexError:  # beyond the table of short numbers
+            pass
+        else:
+            return b"".join((length, ALONE, size, value, headers))
+    return _encode_long(value, key, headers, NO_DELTA, 0)
 
 
 def _encode_long(value: bytes | None, key: bytes | None, headers: bytes, time: bytes, offset: int) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.records.encoder import NO_HEADERS, encode_rows
+from pykafka2.records.encoder import NO_HEADERS, encode_headers, encode_only, encode_rows
 from pykafka2.records.plain_encoder import LONGEST_KEY, LONGEST_VALUE, MAX_RECORDS, encode_plain
 from tests.gate import examples
 
@@ -74,3 +74,13 @@ def test_a_null_among_values_or_keys_is_left_to_rows() -> None:
 @pytest.mark.parametrize("times", [[NOW, NOW - 1, NOW], [NOW, NOW + 2, NOW + 1]])
 def test_times_that_run_back_are_left_to_rows(times: list[int]) -> None:
     assert encode_plain([b"v"] * 3, times, NOW) is None
+
+
+@pytest.mark.parametrize("headers", [NO_HEADERS, encode_headers([("name", b"x" * 70)])], ids=["none", "one"])
+@pytest.mark.parametrize("key", [None, b"", b"key", b"k" * 9000], ids=["null", "empty", "short", "long"])
+def test_a_record_that_is_alone_is_written_as_a_row(key: bytes | None, headers: bytes) -> None:
+    for length in (0, 1, 55, 56, 57, 63, 64, 8100, 8187, 8188, 8191, 8192, 20_000):
+        value = b"v" * length
+        rows_of_one, _ = encode_rows([(value, key, NOW, headers, None)], NOW)
+        assert encode_only(value, key, headers) == rows_of_one
+    assert encode_only(None, key, headers) == encode_rows([(None, key, NOW, headers, None)], NOW)[0]

@@ -1,0 +1,208 @@
+"""Codecs for messages whose lists have one element each: one struct call for nearly all of it.
+
+Written from the declared fields like the others, as a short way in front of them (encoding.py, decoding.py):
+where a message is not of that shape, or says what is rarely said, these do nothing and the others go on.
+Worth it for what is sent once for every record that somebody waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pykafka2.protocol.declared import Declared, resolved_fields, title_of
+from pykafka2.protocol.fields import STRUCT_CODES, Field
+from pykafka2.protocol.primitives import ENCODE_ERRORS, struct_of
+from pykafka2.protocol.quiet import empty_rest, is_on_the_wire, quiet_rest, write_nothing
+from pykafka2.protocol.source import Source
+
+OFTEN_SINGLE: Final = frozenset({"ProduceRequest", "ProduceResponse"})
+"""Messages that have such a codec, if all of their fields lend themselves to it."""
+
+ONE: Final = 2
+"""The length of a compact array of one element, as it is written."""
+
+
+class _HasNoShortWay(Exception):
+    """The fields of this version do not lend themselves to it."""
+
+
+def single_encoder_of(cls: type[Declared], version: int, flexible: bool) -> Callable[[Any, Any], bool] | None:
+    """`encode(x, w)`: True if it has written all of `x`, False if it has written nothing of it."""
+    if cls.__name__ not in OFTEN_SINGLE or not flexible:
+        return None
+    source = Source("def encode(x, w):")
+    try:
+        _SingleEncoder(source, version).write(cls)
+    except _HasNoShortWay:
+        return None
+    made: Callable[[Any, Any], bool] = source.compile(title_of(cls, version, flexible, "encode single"))
+    return made
+
+
+def single_decoder_of(
+    cls: type[Declared], version: int, flexible: bool
+) -> Callable[[Any, int, int], Any] | None:
+    """`decode(data, p, end)`: the instance that is there up to `end`, or None."""
+    if cls.__name__ not in OFTEN_SINGLE or not flexible:
+        return None
+    source = Source("def decode(data, p, end):")
+    try:
+        _SingleDecoder(source, version).write(cls)
+    except _HasNoShortWay:
+        return None
+    made: Callable[[Any, int, int], Any] = source.compile(title_of(cls, version, flexible, "decode single"))
+    return made
+
+
+class _SingleEncoder:
+    """Writes one encoder: first the questions, then what is packed, at last what is handed on."""
+
+    def __init__(self, source: Source, version: int) -> None:
+        self._source = source
+        self._version = version
+        self._codes = ""
+        self._values: list[str] = []
+        self._packed: list[str] = []
+        self._pieces: list[str] = []
+
+    def write(self, cls: type[Declared]) -> None:
+        source = self._source
+        source.names["ENCODE_ERRORS"] = ENCODE_ERRORS
+        source.add("try:")
+        source.indent += 1
+        self._ask(cls, "x")
+        self._end_run()
+        for step in self._packed:
+            source.add(step)
+        source.indent -= 1
+        source.add("except ENCODE_ERRORS:")
+        source.add("    return False  # the others say which field it is")
+        for piece in self._pieces:
+            source.add(f"w({piece})")
+        source.add("return True")
+
+    def _ask(self, cls: type[Declared], x: str) -> None:
+        for one in resolved_fields(cls):
+            if self._version not in one.versions and one.ignorable:
+                continue
+            if not is_on_the_wire(one, self._version, True):
+                raise _HasNoShortWay  # nor has what must not be set
+            self._ask_field(one, f"{x}.{one.name}")
+        self._codes += "x"
+
+    def _ask_field(self, one: Field, value: str) -> None:
+        source = self._source
+        is_nullable = self._version in one.nullable
+        if one.array and one.struct is not None and not is_nullable:
+            item, items = source.fresh("item"), source.fresh("items")
+            source.add(f"{items} = {value}")
+            source.add(f"if len({items}) != 1:")
+            source.add("    return False")
+            source.add(f"{item} = {items}[0]")
+            self._codes += "B"
+            self._values.append(str(ONE))
+            self._ask(one.struct, item)
+        elif one.array or one.struct is not None:
+            raise _HasNoShortWay
+        elif one.kind == "uuid":
+            source.add(f"if len({value}) != 16:")
+            source.add("    return False")
+            self._codes += "16s"
+            self._values.append(value)
+        elif one.kind in STRUCT_CODES:
+            self._codes += STRUCT_CODES[one.kind]
+            self._values.append(value)
+        elif one.kind == "records":
+            records = source.fresh("records")
+            source.add(f"{records} = {value}")
+            source.add(f"if type({records}) is not bytes:")
+            source.add("    return False")
+            self._end_run()
+            self._pieces += [f"uvarint(len({records}) + 1)", records]
+        elif is_nullable and one.flexible:
+            source.add(f"if {value} is not None:")
+            source.add("    return False")
+            self._codes += "x"
+        else:
+            raise _HasNoShortWay
+
+    def _end_run(self) -> None:
+        if not self._codes:
+            return
+        made = struct_of(self._codes)
+        if self._values:
+            name = self._source.fresh("piece")
+            pack = self._source.bind("pack", made.pack)
+            self._packed.append(f"{name} = {pack}({', '.join(self._values)})")
+            self._pieces.append(name)
+        else:
+            self._pieces.append(repr(made.pack()))
+        self._codes, self._values = "", []
+
+
+class _SingleDecoder:
+    """Writes one decoder: all of the message is read at once, if it has the length for it."""
+
+    def __init__(self, source: Source, version: int) -> None:
+        self._source = source
+        self._version = version
+        self._codes = ""
+        self._targets: list[str] = []
+        self._marks: list[str] = []
+        self._expected: list[object] = []
+        self._made: list[str] = []
+        self._rest: list[tuple[Field, str]] = []
+
+    def write(self, cls: type[Declared]) -> None:
+        source = self._source
+        self._read(cls, "x")
+        made = struct_of(self._codes)
+        source.names["new"] = object.__new__
+        source.add(f"if end - p != {made.size}:")
+        source.add("    return None")
+        for line in self._made:
+            source.add(line)
+        source.add(f"{', '.join(self._targets)} = {source.bind('unpack', made.unpack_from)}(data, p)")
+        expected = source.bind("expected", tuple(self._expected))
+        source.add(f"if ({', '.join(self._marks)},) != {expected}:")
+        source.add("    return None")
+        for one, x in self._rest:
+            write_nothing(source, one, self._version, True, x)
+        source.add("return x")
+
+    def _read(self, cls: type[Declared], x: str) -> None:
+        fields = resolved_fields(cls)
+        self._made.append(f"{x} = new({self._source.bind('Struct', cls)})")
+        rest = quiet_rest(fields, self._version, True)
+        for one in fields[: len(fields) - len(rest)]:
+            if is_on_the_wire(one, self._version, True):
+                self._read_field(one, x)
+            else:
+                self._rest.append((one, x))
+        if rest:
+            empty = empty_rest(rest, self._version, True)
+            self._mark(f"{len(empty)}s", empty)
+            self._rest += [(one, x) for one in rest]
+        else:
+            self._mark("B", 0)
+
+    def _read_field(self, one: Field, x: str) -> None:
+        if one.array and one.struct is not None and self._version not in one.nullable:
+            item = self._source.fresh("item")
+            self._mark("B", ONE)
+            self._read(one.struct, item)
+            self._made.append(f"{x}.{one.name} = [{item}]")
+        elif one.kind in STRUCT_CODES and not one.array:
+            self._codes += STRUCT_CODES[one.kind]
+            self._targets.append(f"{x}.{one.name}")
+        else:
+            raise _HasNoShortWay
+
+    def _mark(self, code: str, expected: object) -> None:
+        """What must be as expected."""
+        name = self._source.fresh("mark")
+        self._codes += code
+        self._targets.append(name)
+        self._marks.append(name)
+        self._expected.append(expected)
