@@ -10,7 +10,7 @@ keys of one length: a third less time for a key of 36 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
 
 SEED = 0x9747B28C
@@ -31,7 +31,7 @@ def murmur2(data: bytes) -> int:
 
 def positive_murmur2(data: bytes) -> int:
     """What Java takes modulo the number of partitions."""
-    return _BY_LENGTH[len(data)](data) & 0x7FFFFFFF
+    return POSITIVE_BY_LENGTH[len(data)](data)
 
 
 def positive(number: int) -> int:
@@ -56,29 +56,35 @@ def murmur2_by_words(data: bytes) -> int:
 class _ByLength(dict[int, Callable[[bytes], int]]):
     """The functions for keys by their length, each made when such a key comes: 0.3 to 2 ms."""
 
+    def __init__(self, by_words: Callable[[bytes], int], bits: int) -> None:
+        super().__init__()
+        self._by_words = by_words
+        self._bits = bits
+
     def __missing__(self, length: int) -> Callable[[bytes], int]:
         if length > LONGEST:
-            return murmur2_by_words
-        function = self[length] = _function(length)
+            return self._by_words
+        function = self[length] = _function(length, self._bits)
         return function
 
 
-def _function(length: int) -> Callable[[bytes], int]:
+def _function(length: int, bits: int) -> Callable[[bytes], int]:
     words, rest = divmod(length, 4)
     lines = ["def murmur2_of_one_length(data):"]
     if length:
         lines.append("    number = from_bytes(data, 'little')")
     if words:
         lines += _mixing(words)
+    # One expression, so that what each word makes of the hash is on the stack for the next.
     h = f"{SEED ^ length}"
     for word in range(words):
         is_cut = word % MASK_EVERY == MASK_EVERY - 1 or word == words - 1
-        lines.append(f"    h = ({h} * {_MIX} ^ k{word})" + f" & {_MASK}" * is_cut)
-        h = "h"
+        h = f"({h} * {_MIX} ^ k{word})"
+        h = f"({h} & {_MASK})" if is_cut else h
     if rest:
-        lines.append(f"    h = ({h} ^ number >> {32 * words}) * {_MIX} & {_MASK}")
-        h = "h"
-    lines += [f"    h = ({h} ^ {h} >> 13) * {_MIX} & {_MASK}", "    return h ^ h >> 15"]
+        h = f"(({h} ^ number >> {32 * words}) * {_MIX} & {_MASK})"
+    lines += [f"    h = {h}", f"    h = (h ^ h >> 13) * {_MIX} & {_MASK}"]
+    lines.append(f"    return (h ^ h >> 15) & {bits}")
     names = {"from_bytes": int.from_bytes, "unpack": Struct("<" + "I4x" * words).unpack}
     exec("\n".join(lines), names)  # noqa: S102 (of nothing but the numbers above)
     function: Callable[[bytes], int] = names["murmur2_of_one_length"]  # type: ignore[assignment]
@@ -103,4 +109,7 @@ def _in_lanes(number: int, count: int) -> int:
     return sum(number << LANE_BITS * lane for lane in range(count))
 
 
-_BY_LENGTH = _ByLength()
+_BY_LENGTH = _ByLength(murmur2_by_words, _MASK)
+POSITIVE_BY_LENGTH: Mapping[int, Callable[[bytes], int]]
+POSITIVE_BY_LENGTH = _ByLength(lambda data: positive(murmur2_by_words(data)), _MASK >> 1)
+"""What `positive_murmur2` is for keys of a length: who has many of them saves a call for each."""

@@ -5,9 +5,10 @@ decided for it with the answer of the record before is decided once a batch or o
 partition, whether the producer may send, the timestamp.  `KafkaProducer.send` looks here
 first, and goes the whole way where this has no answer; that way notes here what the next record may do.
 A record that has a key besides is sent to the open batch of its key's partition, if the topic's route is
-current: nothing is noted for it, and `PartitionQueue.try_append` decides whether it joins.
+current: nothing is noted for it.
 
-Two places append without a lock: the head of `send`, and `PartitionQueue.try_append`.  What makes that safe:
+Three places append without a lock: two at the head of `send`, and `PartitionQueue.try_append`.  What makes
+that safe:
 
 * A record joins by one line without a call, a loop or an object that the garbage collector counts.  CPython
   lets other threads, signal handlers, finalizers and tracers in at none of these places, so that a record's

@@ -47,7 +47,7 @@ from pykafka2.producer.delivery import Delivery, OnDelivery
 from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord, fields_of
 from pykafka2.producer.metric_table import MEASURED, RATES, SHARED_TOTALS, TOTALS
-from pykafka2.producer.open_batches import note_open
+from pykafka2.producer.open_batches import NS_PER_MS, note_open
 from pykafka2.producer.options import PRODUCER_OPTIONS, PlainProducerConfig, ProducerConfig
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.partitioners import strategy_of
@@ -59,7 +59,7 @@ from pykafka2.producer.transaction_calls import TransactionCalls
 from pykafka2.producer.transaction_parts import transactional_parts
 from pykafka2.producer.transaction_state import Call, TransactionStatus
 from pykafka2.producer.transactions import TransactionalCalls
-from pykafka2.records.encoder import NO_HEADERS, Row, load_codec
+from pykafka2.records.encoder import NO_HEADERS, SHORT, Row, load_codec
 from pykafka2.serializers import Buffer, SerializeFunction, SupportsSerialize, serialize_function
 from pykafka2.types import (
     GivenHeaders,
@@ -361,14 +361,20 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
                 pass
             else:
                 if current.snapshot is self._metadata.snapshot:
-                    queues = current.queues
+                    tail = current.queues[self._hashes[key] % current.count].tail
                     wall_ns = self._wall_ns
-                    appended = queues[self._hashes[key] % len(queues)].try_append(
-                        (value, key, wall_ns() // 1_000_000, NO_HEADERS, on_delivery),
-                        SMALLEST_RECORD_BYTES + len(value) + len(key),
-                    )
-                    if appended is not None:
-                        return appended
+                    now_ms = wall_ns() // NS_PER_MS
+                    if tail is not None and 0 <= now_ms - tail.base_timestamp < SHORT:
+                        row = (value, key, now_ms, NO_HEADERS, on_delivery)
+                        size_bytes = SMALLEST_RECORD_BYTES + len(value) + len(key)
+                        outcome, fields = tail.outcome, tail.fields
+                        # As above.
+                        if (room_bytes := tail.room_bytes - size_bytes) >= 0: tail.room_bytes = room_bytes; fields += row; index = tail.count; tail.count = index + 1  # fmt: skip # noqa: E501, E701, E702
+                        if room_bytes >= 0:
+                            delivery = Delivery()
+                            delivery._outcome = outcome  # type: ignore[assignment]
+                            delivery._index = index
+                            return delivery
         if self._guard is not None:
             self._guard()
         given = on_delivery

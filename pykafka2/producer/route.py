@@ -21,6 +21,7 @@ class Route:
     __slots__ = (
         "available",
         "available_numbers",
+        "count",
         "known",
         "numbers",
         "queues",
@@ -35,7 +36,8 @@ class Route:
         self.known = known
         self.topic = known.name
         self.queues = queues
-        self.numbers = range(len(queues))
+        self.count = len(queues)
+        self.numbers = range(self.count)
         nodes, partitions = snapshot.nodes, known.partitions
         self.available_numbers = [
             number
