@@ -31,6 +31,7 @@ class FetchAnswers:
         self, options: ConsumerOptions, cluster: ClusterClient, buffer: FetchBuffer, table: FetchTable
     ) -> None:
         self._options = options
+        self._is_committed_only = bool(options.isolation)
         self._cluster = cluster
         self._metadata = cluster.metadata
         self._buffer = buffer
@@ -49,7 +50,7 @@ class FetchAnswers:
             self._read_from(state, told.preferred_read_replica, now)
             return
         self._table.high_watermarks[state.partition] = told.high_watermark
-        is_bounded = self._options.isolation and told.last_stable_offset >= 0
+        is_bounded = self._is_committed_only and told.last_stable_offset >= 0
         self._table.readable_ends[state.partition] = (
             told.last_stable_offset if is_bounded else told.high_watermark
         )
@@ -61,7 +62,7 @@ class FetchAnswers:
                 self._table.troubles[state.partition] = f"the broker sends no records from offset {offset} on"
             return
         self._table.troubles.pop(state.partition, None)
-        aborted = told.aborted_transactions if self._options.isolation else None
+        aborted = told.aborted_transactions if self._is_committed_only else None
         data = FetchedData(state.partition, state.generation, offset, memoryview(told.records), aborted)
         if data.next_offset <= offset and data.error is None:
             self._table.troubles[state.partition] = f"the broker sends only records before offset {offset}"

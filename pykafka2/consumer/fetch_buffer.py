@@ -131,12 +131,16 @@ class FetchBuffer:
         queues = self._queues
         with self._lock:
             for item in items:
-                partition, size_bytes = item.partition, item.size_bytes
-                if partition in queues and queues[partition].items and queues[partition].items[0] is item:
+                partition = item.partition
+                if partition not in queues:
+                    continue
+                queue = queues[partition]
+                if queue.items and queue.items[0] is item:
+                    size_bytes = item.size_bytes
                     self.taken_bytes += size_bytes
                     self.size_bytes -= size_bytes
-                    queues[partition].size_bytes -= size_bytes
-                    queues[partition].items.popleft()
+                    queue.size_bytes -= size_bytes
+                    queue.items.popleft()
                 if partition in queues and not queues[partition].items:
                     del queues[partition]
             self._tell_of_room()

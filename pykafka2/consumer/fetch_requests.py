@@ -31,6 +31,7 @@ class FetchRequests:
         nodes: FetchNodes,
     ) -> None:
         self._options = options
+        self._isolation = options.isolation
         self._metadata = metadata
         self._buffer = buffer
         self._table = table
@@ -62,7 +63,7 @@ class FetchRequests:
             max_wait_ms=int(max_wait * 1000),
             min_bytes=options.fetch_min_bytes,
             max_bytes=min(options.fetch_max_bytes, max_bytes),
-            isolation_level=options.isolation,
+            isolation_level=self._isolation,
             topics=[],
             rack_id=options.client_rack,
         )
@@ -103,4 +104,6 @@ class FetchRequests:
         if is_short:
             return [state for state in states if not bytes_of(state.partition)]
         limit = max(options.max_partition_fetch_bytes, options.queued_max_bytes // len(self._table.states))
+        if self._buffer.size_bytes < limit:
+            return states
         return [state for state in states if bytes_of(state.partition) < limit]

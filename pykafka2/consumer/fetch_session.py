@@ -55,11 +55,12 @@ class FetchSession:
                 for key, one in wanted.items()
                 if (before := known.get(key)) is not one and before != one
             ]
-            forgotten = [key for key in known if key not in wanted]
-            if _is_any_made_anew(forgotten, changed):
+            forgotten = [] if known.keys() <= wanted.keys() else [key for key in known if key not in wanted]
+            if forgotten and _is_any_made_anew(forgotten, changed):
                 self._epoch = FULL
             else:
-                named, request.forgotten_topics_data = changed, _forgotten(forgotten)
+                named = changed
+                request.forgotten_topics_data = _forgotten(forgotten) if forgotten else []
         elif self.is_incremental:
             self._epoch = FULL
         request.topics = _by_topic(named)

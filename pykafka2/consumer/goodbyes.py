@@ -76,13 +76,12 @@ class Goodbyes:
         for runner in tuple(self._runners):
             runner.cancel(error, now)
 
-    def poll(self, now: float) -> PollResult:
-        result = PollResult.idle()
+    def poll_into(self, result: PollResult, now: float) -> None:
+        """Add what is to be sent, and when to be asked again, to the owner's result."""
         for runner in tuple(self._runners):
             more = runner.poll(now)
             result.sends += more.sends
             result.wake_at = min(result.wake_at, more.wake_at)
-        return result
 
     def _way_past_the_join(self) -> Destination | None:
         """A broker answers a connection in order, so behind a join a good-bye would wait for all members."""

@@ -133,7 +133,7 @@ class Membership:
 
     def poll(self, now: float) -> PollResult:
         result = self._joining.poll(now)
-        _add(result, self._goodbyes.poll(now))
+        self._goodbyes.poll_into(result, now)
         if self._standing.rejection is not None:
             self._on_rejected_commit(now)
         if self.state in BEATING:
@@ -141,16 +141,17 @@ class Membership:
         if self.state is MemberState.STABLE:
             self._follow_topics(now)
         if self.state in BEATING:
-            _add(result, self._beat(now))
+            beat = self._beat(now)
+            result.sends += beat.sends
+            result.wake_at = min(result.wake_at, beat.wake_at)
         return result
 
     def _beat(self, now: float) -> PollResult:
-        heartbeat = self.heartbeat
-        wake_at = min(heartbeat.wake_at(), self.polls.wake_at(now))
+        heartbeat, next_look = self.heartbeat, self.polls.wake_at(now)
         if not heartbeat.is_due(now):
-            return PollResult.idle_until(wake_at)
+            return PollResult.idle_until(min(heartbeat.wake_at(), next_look))
         self._leader.keep_topics(now)
-        return PollResult([self._beats.next(self._standing.identity, now)], self.polls.wake_at(now))
+        return PollResult([self._beats.next(self._standing.identity, now)], next_look)
 
     def _follow_topics(self, now: float) -> None:
         news = self._leader.news(now)
@@ -346,11 +347,6 @@ class Membership:
             self._driver.event_sink.emit(
                 StateMoved(self._driver.clock.monotonic(), who, before.value, state.value, because)
             )
-
-
-def _add(result: PollResult, more: PollResult) -> None:
-    result.sends += more.sends
-    result.wake_at = min(result.wake_at, more.wake_at)
 
 
 def _unexpected(error: BaseException) -> KafkaError:

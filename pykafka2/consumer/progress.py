@@ -60,6 +60,8 @@ class Progress:
         # An application may ask for records to come together; that much longer they may take.
         self._limit = STALLED_AFTER + options.fetch_max_wait
         self._looked_at = cluster.driver.clock.monotonic()
+        self.due_at = self._looked_at + LOOK_EVERY
+        """When the next look is due."""
         self._still: dict[TopicPartition, _Standstill] = {}
         self._positions: dict[TopicPartition, int] = {}
         self.is_reading = False
@@ -70,14 +72,14 @@ class Progress:
 
     def patience(self) -> float:
         """Seconds until the next look."""
-        return max(self._looked_at + LOOK_EVERY - self._cluster.driver.clock.monotonic(), 0.001)
+        return max(self.due_at - self._cluster.driver.clock.monotonic(), 0.001)
 
     def standing_still(self) -> dict[TopicPartition, float]:
         """Partitions that do not advance although they should, each with the seconds so far.  Any thread."""
         return {partition: one.seconds for partition, one in dict(self._still).items() if one.seconds}
 
     def look(self) -> list[TopicPartition]:
-        """Partitions to be looked for anew; called by every poll(), and takes no time before it is due.
+        """Partitions to be looked for anew; none before the look is due.
 
         Raises:
             ConsumerStalled: a partition has stood still for two minutes; every two minutes once.
@@ -86,7 +88,7 @@ class Progress:
         step = now - self._looked_at
         if step < LOOK_EVERY:
             return []
-        self._looked_at = now
+        self._looked_at, self.due_at = now, now + LOOK_EVERY
         positions = dict(self._subscription.positions)
         self.is_reading = positions != self._positions or self.is_peeked_at
         self._positions, self.is_peeked_at = positions, False

@@ -117,7 +117,8 @@ class Reader:
                 task.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
             self._prepare()
             # Before records are found: once positions have moved, little may happen until they are returned.
-            self._watch_progress()
+            if self._driver.clock.monotonic() >= self.progress.due_at:
+                self._watch_progress()
             if self.take_wakeup():
                 return {}
             try:
@@ -161,7 +162,8 @@ class Reader:
 
     def _is_called(self) -> bool:
         """Woken, or a task is to be attended to."""
-        return self.is_woken or any(task.has_news() for task in self._poll_tasks)
+        tasks = self._poll_tasks
+        return self.is_woken or (bool(tasks) and any(task.has_news() for task in tasks))
 
     def _wait_for_news(
         self, arrivals: int, version: int, timeout: float, or_else: Callable[[], bool] = lambda: False

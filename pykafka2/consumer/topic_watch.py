@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 WARN_EVERY = 60.0
 # A client that has just been made, or a connection lost for a moment, is not worth a warning.
 UNREACHABLE_FOR = 1.0
+# While brokers are connected, whether one still is, is looked at no more often: polls may follow at once.
+CONNECTED_FOR = 0.1
 
 
 class TopicWatch:
@@ -34,6 +36,7 @@ class TopicWatch:
         self._warned_at: dict[str | TopicPartition, float] = {}
         self._unreachable_since: float | None = None
         self._warned_unreachable_at = -FOREVER
+        self._connected_until = -FOREVER
 
     def is_hopeless(self) -> bool:
         """True if `check` would raise because of what the last attempt to ask the brokers met."""
@@ -112,9 +115,12 @@ class TopicWatch:
         ) + (WARN_EVERY)
 
     def _warn_if_unreachable(self) -> None:
-        nodes, now = self._cluster.nodes, self._cluster.driver.clock.monotonic()
+        now = self._cluster.driver.clock.monotonic()
+        if now < self._connected_until:
+            return
+        nodes = self._cluster.nodes
         if nodes.has_connection:
-            self._unreachable_since = None
+            self._unreachable_since, self._connected_until = None, now + CONNECTED_FOR
             return
         if self._unreachable_since is None:
             self._unreachable_since = now

@@ -51,7 +51,9 @@ class Leaving:
         self._may_hold_place = self._is_static
 
     def poll(self, now: float) -> PollResult:
-        return self._goodbyes.poll(now)
+        result = PollResult.idle()
+        self._goodbyes.poll_into(result, now)
+        return result
 
     def leave(self, for_good: bool | None, was_member: bool, done: Done) -> None:
         """The application leaves.  None is Kafka's way: a static member will be back.  False leaves it at
