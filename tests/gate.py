@@ -17,7 +17,7 @@ MARKER = "gate"
 PLAIN_RUN = f"not {MARKER} and not spark"
 """The `-m` of pyproject.toml."""
 
-MOST_CASES = 6
+MOST_CASES = 5
 """So many cases of one test a plain run of everything takes, spread over all of them."""
 
 HOW_TO_RUN = "`-m gate` runs these alone, `-m ''` everything, such as python -m pytest -m '' FILE::TEST"

@@ -164,6 +164,7 @@ def test_among_many_partitions_a_turn_may_take_minutes(caplog: pytest.LogCapture
     assert "does not advance" not in caplog.text
 
 
+@pytest.mark.gate
 def test_the_time_in_which_nobody_polls_does_not_count() -> None:
     """A suspended laptop, or an application that computes: nobody could have advanced meanwhile."""
     cluster = StuckCluster()

@@ -20,6 +20,7 @@ SECONDS = 12.0
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "version"), rest_in_gate([(2, 2), (11, 1)]))
 def test_transactions_are_all_or_nothing_under_faults(seed: int, version: int) -> None:

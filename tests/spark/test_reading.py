@@ -172,6 +172,7 @@ def test_a_log_that_ends_before_the_range_is_a_loss(kafka_cluster: KafkaCluster)
         read(kafka_cluster, 7, 9)
 
 
+@pytest.mark.gate
 def test_a_topic_that_is_gone_is_a_loss(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5])
     read(kafka_cluster, 0, 5)

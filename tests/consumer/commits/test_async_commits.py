@@ -233,6 +233,7 @@ def test_close_keeps_its_timeout_and_tells_what_is_not_over(
     assert "may have been written" in str(error)
 
 
+@pytest.mark.gate
 def test_a_turn_looks_at_none_that_are_on_the_wire(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer, told = reader(simulation, cluster), Callbacks()
     consumer.commit({FIRST: 0})

@@ -33,6 +33,7 @@ def member(cluster: KafkaCluster, **options: Any) -> KafkaConsumer:
     )
 
 
+@pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
 def test_members_share_and_go_on_when_their_coordinator_crashes(
     kafka_cluster: KafkaCluster,
