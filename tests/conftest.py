@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.compiling import SharedCompiling, keep_bytecode
+from tests.failures import FailuresAtOnce
 from tests.gate import PLAIN_RUN, FewCases, GateReport
 from tests.hypothesis_start import leave_out_our_constants, make_unicode_tables
 from tests.memory import MemoryReport, MemorySaver
@@ -50,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(FewCases(config))
     config.pluginmanager.register(GateReport(config))
     config.pluginmanager.register(MemorySaver())
+    if FailuresAtOnce.is_wanted(config):
+        config.pluginmanager.register(FailuresAtOnce(config))
     config.pluginmanager.register(MemoryReport(config))
 
 
