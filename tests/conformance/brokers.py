@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -34,12 +35,16 @@ class Cluster:
         admin: Any = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         for future in admin.create_topics([topic], request_timeout=TIMEOUT).values():
             future.result(TIMEOUT)
-        # The controller has it; a broker may learn of it a moment later.
-        deadline = time.monotonic() + TIMEOUT
-        while not _has_leaders(admin, name, partitions):
-            assert time.monotonic() < deadline, f"{name} got no leaders"
-            time.sleep(0.01)
+        eventually(lambda: _has_leaders(admin, name, partitions), f"{name} got no leaders")
         return name
+
+
+def eventually(condition: Callable[[], bool], otherwise: str = "it did not come true") -> None:
+    """Wait until it holds: a broker learns a moment later of what the controller has done."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.01)
 
 
 def _has_leaders(admin: Any, name: str, partitions: int) -> bool:

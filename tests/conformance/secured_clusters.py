@@ -6,8 +6,7 @@ There are delegation tokens, and an authorizer whose super user is `ADMIN`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import trustme
 from pykafka2 import DelegationToken, KafkaAdminClient
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Listener
 
+from .brokers import eventually
 from .maven import KafkaJars
 from .real_kafka import RESTRICTED_PASSWORD, RESTRICTED_USER, SASL_PASSWORD, SASL_USER, RealKafka
 from .secured_peers import certificate_for_java
@@ -56,14 +56,6 @@ class Secured:
                 "sasl_password": USERS.get(user, ""),
             }
         return options | others
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until it holds: a broker learns a moment later of what the controller has done."""
-    deadline = time.monotonic() + 10.0
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.01)
 
 
 def created_token(admin: KafkaAdminClient, **arguments: Any) -> DelegationToken:

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from .bridge import Bridge
-from .brokers import Cluster
-from .secured_clusters import eventually
+from .brokers import Cluster, eventually
 
 pytestmark = pytest.mark.real_kafka
 

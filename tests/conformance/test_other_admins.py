@@ -7,7 +7,6 @@ same tests show that it is not the tools, nor these tests, that misbehave.
 from __future__ import annotations
 
 import json
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from .bridge import Bridge
-from .brokers import Cluster
+from .brokers import Cluster, eventually
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -27,14 +26,6 @@ TIMEOUT = 30.0
 PREFERRED = 0
 
 Tool = Callable[..., str]
-
-
-def eventually(predicate: Callable[[], bool]) -> None:
-    """Wait until it holds: brokers learn of a change a moment after it was made."""
-    deadline = time.monotonic() + TIMEOUT
-    while not predicate():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
 
 
 @pytest.fixture

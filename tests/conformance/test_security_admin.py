@@ -24,8 +24,9 @@ from pykafka2 import (
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.errors import ClusterAuthorizationFailed, KafkaError
 
+from .brokers import eventually
 from .real_kafka import RESTRICTED_USER, SASL_USER
-from .secured_clusters import Secured, eventually
+from .secured_clusters import Secured
 
 HOUR = 3600.0
 TOPIC = "behind-rules"
