@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
-from copy import copy
 from typing import Any
 
 import attrs
@@ -227,9 +226,8 @@ class Committer:
                     break
                 try:
                     self.call_back()
-                except (
-                    Exception
-                ) as error:  # later commits, the last one among them, are waited for all the same
+                except Exception as error:
+                    # Later commits, the last one among them, are waited for all the same.
                     failed = failed or error
         finally:
             self._give_up(failed)
@@ -258,7 +256,7 @@ class Committer:
             timeout,
             Backoff(options.retry_backoff, options.retry_backoff_max, self._driver.entropy.random),
             is_retried,
-            copy(obstacle) if offsets and obstacle is not None else None,  # nothing needs no membership
+            obstacle.anew() if offsets and obstacle is not None else None,  # nothing needs no membership
             is_last=is_last,
         )
         self._commits.add(commit)

@@ -63,7 +63,7 @@ class Rebalance:
         if failure is not None:
             if member.state is not MemberState.FENCED:
                 member.failure = None
-            raise type(failure)(str(failure)) from failure.__cause__
+            raise failure.anew()
 
     def step(self, losses: int) -> bool:
         self._coming = self._membership.take_assignment() or self._coming

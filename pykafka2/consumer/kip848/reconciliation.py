@@ -67,7 +67,7 @@ class Reconciliation:
             member.failure = None
         elif self._subscribed_anew:
             return
-        raise type(failure)(str(failure)) from failure.__cause__
+        raise failure.anew()
 
     def step(self, losses: int) -> bool:
         target = self._membership.target
