@@ -29,14 +29,9 @@ class _HasNoShortWay(Exception):
 
 def single_encoder_of(cls: type[Declared], version: int, flexible: bool) -> Callable[[Any, Any], bool] | None:
     """`encode(x, w)`: True if it has written all of `x`, False if it has written nothing of it."""
-    if cls.__name__ not in OFTEN_SINGLE or not flexible:
-        return None
     source = Source("def encode(x, w):")
-    try:
-        _SingleEncoder(source, version).write(cls)
-    except _HasNoShortWay:
-        return None
-    made: Callable[[Any, Any], bool] = source.compile(title_of(cls, version, flexible, "encode single"))
+    made: Callable[[Any, Any], bool] | None
+    made = _codec_of(cls, version, flexible, source, _SingleEncoder(source, version), "encode single")
     return made
 
 
@@ -44,15 +39,28 @@ def single_decoder_of(
     cls: type[Declared], version: int, flexible: bool
 ) -> Callable[[Any, int, int], Any] | None:
     """`decode(data, p, end)`: the instance that is there up to `end`, or None."""
+    source = Source("def decode(data, p, end):")
+    made: Callable[[Any, int, int], Any] | None
+    made = _codec_of(cls, version, flexible, source, _SingleDecoder(source, version), "decode single")
+    return made
+
+
+def _codec_of(
+    cls: type[Declared],
+    version: int,
+    flexible: bool,
+    source: Source,
+    writer: _SingleEncoder | _SingleDecoder,
+    kind: str,
+) -> Any:
+    """What `writer` has written into `source`, compiled; None where there is no short way."""
     if cls.__name__ not in OFTEN_SINGLE or not flexible:
         return None
-    source = Source("def decode(data, p, end):")
     try:
-        _SingleDecoder(source, version).write(cls)
+        writer.write(cls)
     except _HasNoShortWay:
         return None
-    made: Callable[[Any, int, int], Any] = source.compile(title_of(cls, version, flexible, "decode single"))
-    return made
+    return source.compile(title_of(cls, version, flexible, kind))
 
 
 class _SingleEncoder:
