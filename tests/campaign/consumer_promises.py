@@ -169,13 +169,6 @@ class CommitsNeverGoBack(Promise):
 
     def look(self, world: World, evidence: Evidence) -> None:
         sought = self.sought()
-        overtaken = _overtaken(evidence.commits)
-        misleading = [
-            told
-            for told in evidence.told
-            if told.is_outdated
-            or any((told.place, told.offset) == (one.place, one.offset) for one in overtaken)
-        ]
         highest: dict[TopicPartition, WrittenCommit] = {}
         for commit in sorted(evidence.commits, key=lambda one: one.asked_at):
             before = highest.get(commit.place)
@@ -183,9 +176,8 @@ class CommitsNeverGoBack(Promise):
                 came_over_an_older = commit.connection != before.connection and (
                     commit.connection[1] <= before.connection[1]
                 )
-                was_misled = any(_leads_to(told, commit) for told in misleading)
-                is_late = commit.is_late or came_over_an_older or was_misled
-                if not is_late and before.answered_at <= commit.asked_at:
+                is_late = commit.is_late or came_over_an_older or before.answered_at > commit.asked_at
+                if not is_late and not _was_misled(commit, evidence):
                     self.fail(f"{commit} at {commit.asked_at:.3f} after {before} at {before.asked_at:.3f}")
             highest[commit.place] = commit
 
@@ -205,6 +197,14 @@ def _overtaken(commits: Sequence[WrittenCommit]) -> list[WrittenCommit]:
             for other in commits
         )
     ]
+
+
+def _was_misled(commit: WrittenCommit, evidence: Evidence) -> bool:
+    """Whether who committed this went on where it was sent by old news, or by an overtaken commit."""
+    wrong = {one.offset for one in _overtaken([one for one in evidence.commits if one.place == commit.place])}
+    return any(
+        (told.is_outdated or told.offset in wrong) and _leads_to(told, commit) for told in evidence.told
+    )
 
 
 def _leads_to(told: ToldOffset, commit: WrittenCommit) -> bool:
