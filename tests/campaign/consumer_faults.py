@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from pykafka2.driver.pollable import GROUP, ToCoordinator
 from pykafka2.errors import KafkaError
 from pykafka2.protocol.messages.group import LeaveGroupRequest, MemberIdentity
+from pykafka2.testing.arguments import Topic
+from pykafka2.testing.simulation.data_faults import CHANGE_TIMEOUT
 from pykafka2.testing.simulation.fault_kinds import Crash
 from pykafka2.testing.simulation.fault_table import kinds
 from pykafka2.testing.simulation.faults import Kind
@@ -156,9 +158,18 @@ class NewTopic:
 
     def start(self, world: World) -> None:
         if LATE_TOPIC not in world.topics:
-            world.cluster.create_topic(LATE_TOPIC, self._partitions, replication_factor=2)
-            world.topics[LATE_TOPIC] = self._partitions
-            self._became = "found"
+            new = Topic(self._partitions, replication_factor=2).described(LATE_TOPIC)
+            try:
+                world.cluster.controller.run(
+                    f"create topic {LATE_TOPIC}",
+                    lambda active: active.create_topic(new),
+                    timeout=CHANGE_TIMEOUT,
+                )
+            finally:
+                # Also where nobody could say whether it was done.
+                if LATE_TOPIC in world.cluster.controller.image.topics:
+                    world.topics[LATE_TOPIC] = self._partitions
+                    self._became = "found"
 
     def stop(self, world: World) -> None:
         pass

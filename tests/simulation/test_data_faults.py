@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.errors import KafkaStorageError
+from pykafka2.errors import KafkaStorageError, KafkaTimeoutError
 from pykafka2.testing.simulation import Simulation
+from pykafka2.testing.simulation.data_faults import AddPartition
 from pykafka2.testing.simulation.fault_table import KINDS
+from pykafka2.testing.simulation.world import World
+from tests.campaign.consumer_faults import NewTopic
 from tests.campaign.seed import Report, Sabotage
 from tests.campaign.system_story import Shape, run_seed
 from tests.simulation import data_mutants, mutants
@@ -51,6 +54,20 @@ def test_a_full_disk_refuses_and_nothing_is_lost_by_it() -> None:
         assert KafkaStorageError.code in codes
         disk.is_full = False
         assert sent.result(timeout=10).offset == 1
+
+
+@pytest.mark.parametrize("fault", [AddPartition("orders"), NewTopic(1)])
+def test_a_change_without_a_controller_keeps_no_other_faults_going(
+    fault: AddPartition | NewTopic,
+) -> None:
+    """They end in the turn of the one that waits."""
+    with Simulation(3) as simulation:
+        world = World(simulation, simulation.cluster(brokers=1, topics={"orders": 1}), {"orders": 1})
+        world.cluster.controls.stop_broker(0)
+        before = world.now
+        with pytest.raises(KafkaTimeoutError):
+            fault.start(world)
+        assert world.now - before <= 5.0
 
 
 # Where a bug needs more than a few seeds to show, the first one says where to begin.

@@ -21,6 +21,9 @@ MOST_PARTITIONS = 6
 
 DELETION_TIMEOUT = 5.0
 
+CHANGE_TIMEOUT = 3.0
+"""So long a change waits for a controller: faults that are under way meanwhile end the later for it."""
+
 
 class DiskFull:
     """Every append of one broker fails, as leader (KAFKA_STORAGE_ERROR) and as follower."""
@@ -108,6 +111,7 @@ class AddPartition:
             world.cluster.controller.run(
                 f"add a partition to {topic}",
                 lambda active: active.write(added_partitions(active.state, topic, wanted, None)),
+                timeout=CHANGE_TIMEOUT,
             )
         finally:
             # Also where nobody could say whether it was done.
