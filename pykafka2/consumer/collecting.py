@@ -70,6 +70,7 @@ class Collector:
             return self._collect_once(limit, keep_position)[0]
         handed_over, is_more = self._collect_once(limit, keep_position)
         while is_more and not handed_over and not keep_position:
+            self.moved = None  # they have dealt with these, which nobody waits for any more
             handed_over, is_more = self._collect_once(limit, keep_position)
         return handed_over
 

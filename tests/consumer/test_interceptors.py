@@ -75,6 +75,23 @@ def test_polls_of_which_nothing_is_left_are_not_waited_after(cluster: LogCluster
         assert cluster.now - began < 0.9
 
 
+def test_what_they_keep_does_not_come_again_after_an_iteration_without_a_record(cluster: LogCluster) -> None:
+    class Later(Odd):
+        def on_consume(self, records: Records) -> Records:
+            super().on_consume(records)
+            return {
+                partition: [one for one in some if one.offset >= 10] for partition, some in records.items()
+            }
+
+    later = Later()
+    with cluster.consumer("orders", interceptors=[later], consumer_timeout_ms=500) as consumer:
+        assert list(consumer) == []
+        assert consumer.position(ORDERS_0) == 10, "they have dealt with these"
+        cluster.append("orders", 0, b"10", b"11")
+        assert [one.offset for one in consumer] == [10, 11]
+    assert later.seen == list(range(12)), "each once"
+
+
 def test_what_they_raise_is_logged_and_breaks_nothing(
     cluster: LogCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
