@@ -306,6 +306,7 @@ class Membership:
 
     def _lose(self, event: MemberEvent, because: str, *, keep_id: bool = False) -> None:
         """What was owned belongs to others from now on."""
+        self._assigned = None  # before the loss is told: who has seen that takes nothing on by this any more
         self.losses += 1
         self.because = because
         self._standing.lost_because = because

@@ -316,6 +316,7 @@ class ConsumerMembership:
 
     def _lose(self, event: MemberEvent, because: str) -> None:
         """What was owned belongs to others from now on."""
+        self.target = None  # before the loss is told: who has seen that takes nothing on by this any more
         self.losses += 1
         self.because = because
         self._standing.lost_because = because

@@ -24,6 +24,7 @@ from pykafka2.errors import (
     UnknownMemberId,
 )
 from pykafka2.protocol.messages.group import LeaveGroupResponse
+from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster
 
 ME = GroupIdentity("me", 5)
@@ -142,6 +143,23 @@ def test_an_assignment_that_cannot_be_meant_is_not_asked_for_again_at_once(
     cluster.runtime.run_for(0.01)
     assert member.state is MemberState.MUST_JOIN
     assert member._joining._not_before > cluster.now + 0.5
+
+
+def test_who_looks_just_as_it_is_put_out_takes_on_nothing_of_what_it_was_given(
+    member: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller's thread comes between two steps of the driver's, which has counted the loss by then."""
+    member._assigned = Assigned("range", 1, Assignment((TopicPartition("orders", 0),)))
+    seen: list[Assigned | None] = []
+    move = Membership._move
+
+    def look_and_move(self: Membership, event: MemberEvent, because: str = "") -> None:
+        seen.append(self.take_assignment())
+        move(self, event, because)
+
+    monkeypatch.setattr(Membership, "_move", look_and_move)
+    member._lose(MemberEvent.EXPELLED, "put out")
+    assert seen == [None]
 
 
 # ---------------------------------------------------------------------------------------- pauses

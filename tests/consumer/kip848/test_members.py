@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.errors import CommitFailed, IllegalState
+from pykafka2.consumer.kip848.membership import ConsumerMembership
+from pykafka2.errors import CommitFailed, FencedMemberEpoch, IllegalState
 from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.fetch import FetchRequest
@@ -283,3 +284,27 @@ def test_ending_the_program_says_good_bye(simulation: Simulation) -> None:
     assert beats(group)[-1].member_epoch == -1
     assert group.cluster.group("g").members == {}
     assert member.what("revoked", "lost") == [], "no listener is called as the program ends"
+
+
+def test_who_looks_just_as_its_membership_is_lost_takes_on_nothing_of_it(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller's thread comes between two steps of the driver's, which has counted the loss by then."""
+    group = consumer_group(simulation)
+    member = group.member("a")
+    group.settle()
+    forget = ConsumerMembership._forget_membership
+    seen: list[list[str]] = []
+
+    def look_and_forget(self: ConsumerMembership) -> None:
+        assert member.consumer._group is not None
+        if self.losses:
+            member.consumer._group.rebalance.attend(0.0)
+            seen.append([told.what for told in member.told])
+        forget(self)
+
+    monkeypatch.setattr(ConsumerMembership, "_forget_membership", look_and_forget)
+    group.cluster.controls.fail_next(BEATS, FencedMemberEpoch)
+    group.turn_until(lambda: bool(seen), 10)
+    assert seen == [["assigned", "lost"]]
+    group.settle()
