@@ -147,13 +147,13 @@ class Reconciliation:
             return
         if before == owned:
             return
-        self._reported = owned
         self._membership.reconciled(losses, owned)
+        self._reported = owned  # last: what is only noted as told keeps the others waiting for it
 
     def _await_names(self, unknown: frozenset[bytes]) -> None:
         if unknown != self._waits_for:
-            self._waits_for = unknown
             self._metadata.want_topic_ids(unknown)
+            self._waits_for = unknown
 
     @property
     def waits_for(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykafka2.consumer.kip848.assignment import Owned
 from pykafka2.consumer.kip848.membership import ConsumerMembership
 from pykafka2.errors import CommitFailed, FencedMemberEpoch, IllegalState
 from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest
@@ -308,3 +309,23 @@ def test_who_looks_just_as_its_membership_is_lost_takes_on_nothing_of_it(
     group.turn_until(lambda: bool(seen), 10)
     assert seen == [["assigned", "lost"]]
     group.settle()
+
+
+def test_a_ctrl_c_just_as_it_reports_does_not_keep_the_others_waiting(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = consumer_group(simulation)
+    first = group.member("a")
+    group.settle()
+    reconciled, strikes = ConsumerMembership.reconciled, [KeyboardInterrupt()]
+
+    def interrupted(self: ConsumerMembership, losses: int, owned: Owned) -> None:
+        if strikes and self is membership(first):
+            raise strikes.pop()
+        reconciled(self, losses, owned)
+
+    monkeypatch.setattr(ConsumerMembership, "reconciled", interrupted)
+    group.member("b")
+    with pytest.raises(KeyboardInterrupt):
+        group.settle(20)
+    group.settle(20)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from pykafka2 import KafkaConsumer, SubscriptionPattern
+from pykafka2.cluster.metadata import Metadata
 from pykafka2.errors import ConfigurationError, IllegalArgument, InvalidRegularExpression
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import Simulation
@@ -205,3 +207,21 @@ def test_who_iterates_slowly_takes_a_topic_on_as_soon_as_its_name_is_known(simul
         next(member.consumer)
         simulation.sleep(0.2)
     assert topics_of([member]) == {"orders", "bills"}
+
+
+def test_a_ctrl_c_just_as_it_asks_for_names_does_not_keep_it_waiting_for_them(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = consumer_group(simulation, TOPICS)
+    want_topic_ids, strikes = Metadata.want_topic_ids, [KeyboardInterrupt()]
+
+    def interrupted(self: Metadata, topic_ids: Iterable[bytes]) -> None:
+        if strikes and topic_ids:
+            raise strikes.pop()
+        want_topic_ids(self, topic_ids)
+
+    monkeypatch.setattr(Metadata, "want_topic_ids", interrupted)
+    patterned(group, SubscriptionPattern("orders.*"))
+    with pytest.raises(KeyboardInterrupt):
+        group.settle(20)
+    group.turn_until(lambda: topics_of(group.members) == {"orders", "orders-eu"}, 20)
