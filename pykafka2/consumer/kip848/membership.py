@@ -49,9 +49,11 @@ from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatResp
 # Until the coordinator has said how often it wants to hear of a member, and within which bounds it may.
 FIRST_INTERVAL = 5.0
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.1, 60.0
-# An answer that is lost must leave time for another try: a session lasts for several heartbeats.
+# An answer that is lost must leave time for another try: a session lasts for several heartbeats.  One that
+# has not come by then may be slow and not lost: each is waited for twice as long as the one before it.
 INTERVALS_TO_WAIT = 2
 SHORTEST_WAIT = 1.0
+MOST_DOUBLINGS = 10
 
 
 class ConsumerMembership:
@@ -85,6 +87,8 @@ class ConsumerMembership:
         self._rejoin_backoff = self._new_backoff()
         self._expulsions = 0
         """In a row, each before a second heartbeat was answered."""
+        self._unanswered = 0
+        """Heartbeats in a row whose time was over before an answer came."""
         self._options = options
         self._cluster = cluster
         self._driver = driver
@@ -155,12 +159,15 @@ class ConsumerMembership:
             self._to,
             lambda response, then: self._on_response(membership, owned, send, response, then),
             lambda error, then: self._on_failure(membership, send, error, then),
-            timeout=min(
-                self._options.request_timeout, max(heartbeat.interval * INTERVALS_TO_WAIT, SHORTEST_WAIT)
-            ),
+            timeout=self._patience(),
             min_version=None if request.subscribed_topic_regex is None else FIRST_VERSION_WITH_PATTERN,
         )
         return PollResult([send], self.polls.wake_at(now))
+
+    def _patience(self) -> float:
+        """Seconds to wait for the answer to the next heartbeat."""
+        longest, patience = self._options.request_timeout, self.heartbeat.interval * INTERVALS_TO_WAIT
+        return min(longest, max(patience, SHORTEST_WAIT) * 2.0 ** min(self._unanswered, MOST_DOUBLINGS))
 
     def _look_for_overrun(self, now: float) -> None:
         if not self.polls.is_overrun(now):
@@ -251,6 +258,7 @@ class ConsumerMembership:
         interval = response.heartbeat_interval_ms / 1000
         self.heartbeat.interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
         self.heartbeat.on_answer(now)
+        self._unanswered = 0
         self._epoch = response.member_epoch
         self._standing.identity = GroupIdentity(
             self.member_id, self._epoch, self._options.group_instance_id, membership
@@ -286,6 +294,7 @@ class ConsumerMembership:
             return
         self._heartbeats.forget()
         self.heartbeat.on_failure(now)
+        self._unanswered += isinstance(error, RequestTimeout)
         if error.refresh_coordinator or isinstance(error, RequestTimeout):
             self._cluster.coordinators.forget_answerer(send)
         if self.state is MemberState.JOINING and error.retriable:

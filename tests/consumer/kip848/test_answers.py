@@ -37,6 +37,7 @@ from tests.consumer.kip848.groups import BEATS, beats, consumer_group
 pytestmark = pytest.mark.slow
 
 HEARTBEAT = 68
+LONG_SESSION = {"group.consumer.session.timeout.ms": 45_000}
 
 PASSING: list[tuple[Any, type[BrokerError]]] = [
     (FindCoordinatorRequest, CoordinatorNotAvailable),
@@ -232,3 +233,15 @@ def test_replies_that_are_lost_are_asked_for_again(simulation: Simulation, times
     group.settle(20)
     assert member.errors == other.errors == []
     assert len(group.cluster.group("g").members) == 2
+
+
+def test_a_coordinator_that_is_slower_than_its_heartbeats_is_heard(simulation: Simulation) -> None:
+    group = consumer_group(simulation, config={"group.consumer.heartbeat.interval.ms": 300, **LONG_SESSION})
+    values = group.produce(30)
+    group.cluster.controls.delay(BEATS, 3.0)
+    group.member("a")
+    group.settle(30)
+    group.member("b")
+    group.settle(60)
+    group.turn_until(lambda: {one for member in group.members for one in member.read} == set(values), 10)
+    assert [member.errors for member in group.members] == [[], []]
