@@ -19,6 +19,7 @@ from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import GRACE, ClusterClient
 from pykafka2.consumer.commits import Commits
+from pykafka2.consumer.graver import graver
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.naming import named
@@ -218,7 +219,7 @@ class Committer:
             offsets = self.handed_over()
             if offsets:
                 self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
-        failed: Exception | None = None
+        failed: BaseException | None = None
         try:
             while self._untold:
                 remaining = deadline - self._driver.clock.monotonic()
@@ -229,8 +230,9 @@ class Committer:
                 except Exception as error:
                     # Later commits, the last one among them, are waited for all the same.
                     failed = failed or error
-        finally:
-            self._give_up(failed)
+        except BaseException as error:
+            failed = graver(failed, error)
+        self._give_up(failed)
 
     # ------------------------------------------------------------------ inside
 
@@ -284,7 +286,8 @@ class Committer:
     def _give_up(self, failed: BaseException | None = None) -> None:
         """At the end: tell those whose commits are not over, as nobody will call back any more.
 
-        What a callback raises (the first one, or what `failed` before) is raised when all have been told.
+        What a callback raises (the first one, or what `failed` before; a Ctrl-C before all others) is raised
+        when all have been told.
         """
         while self._untold:
             one = self._untold.popleft()
@@ -297,7 +300,7 @@ class Committer:
             try:
                 one.callback(one.offsets, error)
             except BaseException as raised:
-                failed = failed or raised
+                failed = graver(failed, raised)
         if failed is not None:
             raise failed
 

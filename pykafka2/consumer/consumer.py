@@ -23,6 +23,7 @@ from pykafka2.consumer.call_arguments import (
 from pykafka2.consumer.commit_calls import CommitCalls
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetcher import Fetcher
+from pykafka2.consumer.graver import graver
 from pykafka2.consumer.group_parts import GroupParts
 from pykafka2.consumer.inspection import Inspection
 from pykafka2.consumer.interceptors import Interceptors
@@ -214,11 +215,19 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
         self, group: GroupParts, deadline: float, leave_group: bool | None, autocommit: bool
     ) -> None:
         clock = self._cluster.driver.clock
+        failed: BaseException | None = None
         try:
-            group.committer.close(max(deadline - clock.monotonic(), 0.0), autocommit=autocommit)
-        finally:
+            with suppress(ClientFailed, ClientClosed):
+                group.committer.close(max(deadline - clock.monotonic(), 0.0), autocommit=autocommit)
+        except BaseException as error:
+            failed = error
+        try:
             remaining = max(deadline - clock.monotonic(), 0.0)
             group.rebalance.end("the consumer is closed", remaining, commit=False, leave=leave_group)
+        except BaseException as error:
+            failed = graver(failed, error)
+        if failed is not None:
+            raise failed
 
     def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> GroupParts | None:
         if options.group_id is None:

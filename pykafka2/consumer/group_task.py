@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.graver import graver
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.listeners import Listeners
@@ -207,9 +208,10 @@ class GroupTask:
                 self._driver.wait_until(
                     lambda: bool(told), min(remaining, HASTE) if is_in_haste else remaining
                 )
-        finally:
-            if raised is not None:
-                raise raised
+        except BaseException as error:
+            raised = graver(raised, error)
+        if raised is not None:
+            raise raised
 
     def leave_unasked(self, reason: str, timeout: float) -> None:
         """As the process ends, on whatever thread: say good-bye, commit nothing, tell no listener, and never

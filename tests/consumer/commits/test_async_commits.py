@@ -288,3 +288,22 @@ def test_thousands_of_callbacks_may_raise_at_close(simulation: Simulation, clust
     with pytest.raises(RuntimeError, match="not mine"):
         consumer.close(timeout=0.5)
     assert told == 2000
+
+
+def test_a_ctrl_c_at_close_is_heard_though_a_callback_has_raised(
+    simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = reader(simulation, cluster)
+
+    def press(predicate: object, timeout: float, *queues: object) -> bool:
+        raise KeyboardInterrupt
+
+    def refuse(offsets: object, error: object) -> None:
+        monkeypatch.setattr(consumer._cluster.driver, "wait_until", press)
+        raise RuntimeError("not mine")
+
+    consumer.commit_async({FIRST: 1}, callback=refuse)
+    cluster.controls.delay(OffsetCommitRequest, 0.2)
+    consumer.commit_async({FIRST: 2})
+    with pytest.raises(KeyboardInterrupt):
+        consumer.close()

@@ -122,3 +122,51 @@ def test_the_group_hears_that_a_member_leaves_whose_listener_raises_at_close(
         first.consumer.close()
     group.members.remove(first)
     assert group.turn_until(lambda: len(second.owned) == 6, 10) < 3
+
+
+@pytest.mark.parametrize("call", ["close", "unsubscribe"])
+@PROTOCOLS
+def test_a_ctrl_c_is_heard_though_a_listener_has_raised(
+    simulation: Simulation, new_group: NewGroup, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    group = new_group(simulation)
+    member = group.member("a")
+    group.settle()
+
+    def press(predicate: object, timeout: float, *queues: object) -> bool:
+        raise KeyboardInterrupt
+
+    def refuse(what: str, partitions: list[object]) -> None:
+        monkeypatch.setattr(member.consumer._cluster.driver, "wait_until", press)
+        raise RuntimeError("not now")
+
+    member.in_listener = refuse  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        getattr(member.consumer, call)()
+
+
+@PROTOCOLS
+def test_a_ctrl_c_in_the_last_commit_is_heard_though_the_listener_raises(
+    simulation: Simulation, new_group: NewGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = new_group(simulation)
+    group.produce(12)
+    member = group.member("a")
+    group.settle()
+    group.turn_until(lambda: len(member.read) == 12, 10)
+    driver, strikes = member.consumer._cluster.driver, [KeyboardInterrupt()]
+    wait_until = driver.wait_until
+
+    def press(predicate: Callable[[], bool], timeout: float) -> bool:
+        if strikes:
+            raise strikes.pop()
+        return wait_until(predicate, timeout)
+
+    def refuse(what: str, partitions: list[object]) -> None:
+        raise RuntimeError("not now")
+
+    member.in_listener = refuse  # type: ignore[assignment]
+    monkeypatch.setattr(driver, "wait_until", press)
+    with pytest.raises(KeyboardInterrupt):
+        member.consumer.close()
+    assert not strikes
