@@ -20,6 +20,7 @@ from pykafka2.consumer.assignors.assignor import (
 )
 from pykafka2.consumer.assignors.leading import group_assignment
 from pykafka2.consumer.assignors.wire import assignment_bytes, read_assignment, read_subscription
+from pykafka2.consumer.naming import named
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.driver.script_runner import call_to, offloaded
 from pykafka2.errors import InconsistentGroupProtocol, KafkaError
@@ -121,9 +122,8 @@ class GroupLeader:
         was left to it without one, and has nothing to give up (KIP-345).
         """
         if self._moving and now >= self._moving_since + self._patience:
-            named = ", ".join(map(str, sorted(self._moving)))
-            self._moving = frozenset()
-            return f"nobody has {named}, and who was to give them up has said nothing"
+            unread, self._moving = named(sorted(self._moving)), frozenset()
+            return f"nobody has {unread}, and who was to give them up has said nothing"
         if not self.topics or self._metadata.version == self._looked_at:
             return ""
         self._looked_at = self._metadata.version

@@ -136,6 +136,14 @@ def test_who_is_out_leads_nobody(member: Membership) -> None:
     assert not member.is_leading
 
 
+def test_a_leader_names_twenty_of_the_partitions_that_nobody_has(member: Membership) -> None:
+    leader = member._leader
+    leader._moving = frozenset(TopicPartition("orders", number) for number in range(10_000))
+    words = leader.news(leader._moving_since + 100.0)
+    assert "nobody has orders-0, orders-1, " in words
+    assert "orders-19 and 9980 more, and who was to" in words
+
+
 def test_an_assignment_that_cannot_be_meant_is_not_asked_for_again_at_once(
     member: Membership, cluster: LogCluster
 ) -> None:
