@@ -60,6 +60,10 @@ class Handover:
         self._commit: Completion[None] | None = None
         """Of what was handed over of partitions that are being let go."""
         self._commit_until = FOREVER
+        self._begun: frozenset[TopicPartition] = frozenset()
+        """What is being let go and had its last commit begun, if there is one: a Ctrl-C may come before."""
+        self._of_other_topics: Collection[TopicPartition] = ()
+        """Those of them of which nothing is to be committed."""
         self._going: frozenset[TopicPartition] = frozenset()
         """What the listener is just being told of: it may unsubscribe or close, and is not told twice."""
 
@@ -83,18 +87,17 @@ class Handover:
 
         Nothing is committed of those `of_other_topics`, which are gone: their names may be others' already.
         """
+        self._begun, self._of_other_topics = frozenset(), of_other_topics
         going = self._subscription.hold_back(partitions)
         if not going:
             return False
-        timeout = self._commit_timeout
-        # A topic that was deleted takes no commit, and nobody is to wait for that.
-        existing = [one for one in going if one not in of_other_topics and self._exists(one)]
-        self._commit = self._commits.commit_before_rebalance(existing, timeout)
-        self._commit_until = self._driver.clock.monotonic() + timeout
+        self._begin_last_commit(going)
         return True
 
     def let_go(self, partitions: list[TopicPartition]) -> bool:
         """Go on with those whose letting go was begun; False while their commit is not over."""
+        if not self._begun.issuperset(partitions):
+            self._begin_last_commit(partitions)
         commit = self._commit
         if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
             if any(self._exists(one) for one in partitions):
@@ -154,6 +157,14 @@ class Handover:
 
     # ------------------------------------------------------------------ inside
 
+    def _begin_last_commit(self, going: list[TopicPartition]) -> None:
+        timeout = self._commit_timeout
+        # A topic that was deleted takes no commit, and nobody is to wait for that.
+        existing = [one for one in going if one not in self._of_other_topics and self._exists(one)]
+        self._commit = self._commits.commit_before_rebalance(existing, timeout)
+        self._commit_until = self._driver.clock.monotonic() + timeout
+        self._begun = frozenset(going)
+
     def _exists(self, partition: TopicPartition) -> bool:
         """As far as is known: what a single broker does not know is not taken for deleted."""
         return self._metadata.partition(*partition) is not None
@@ -178,10 +189,10 @@ class Handover:
             listener(told)
         finally:
             self.is_in_listener = was_in_listener
+            if is_told:
+                _surely(then, partitions)
             if was_inside:
                 polls.enter()
-            if is_told:
-                then(partitions)
 
     def _take_away(self, listener: Told, partitions: list[TopicPartition]) -> None:
         before = self._going
@@ -194,3 +205,12 @@ class Handover:
     def _forget(self, partitions: list[TopicPartition]) -> None:
         self._undelivered.forget(partitions)
         self._subscription.give_back(partitions)
+
+
+def _surely(then: Callable[[list[TopicPartition]], None], partitions: list[TopicPartition]) -> None:
+    """What a listener was told of is done, though a Ctrl-C strikes meanwhile; both steps may be repeated."""
+    try:
+        then(partitions)
+    except BaseException:
+        then(partitions)
+        raise

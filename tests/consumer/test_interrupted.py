@@ -23,6 +23,8 @@ from pykafka2.consumer.fetched import FetchedData
 from pykafka2.records.columns import Columns
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from pykafka2.types import ConsumerRecord
+from tests.consumer.groups.life import Group
+from tests.consumer.kip848.groups import consumer_group
 from tests.consumer.logs import LogCluster, build_batch
 from tests.gate import rest_in_gate
 
@@ -175,6 +177,52 @@ def test_the_steps_that_move_something_are_whole(step: str, way: str, protocol: 
     assert moments
     for at in range(1, moments + 1):
         play(at, way, protocol, step)
+
+
+GIVING_UP = [
+    (step, protocol)
+    for step in (
+        "give_back",
+        "handed_over",
+        "_begin_last_commit",
+        "begin_to_let_go",
+        "_forget",
+        "_forget_place",
+    )
+    for protocol in ("consumer", "classic")
+]
+
+
+def give_up(at: int, protocol: str, within: str) -> Interruption:
+    """A member reads everything, and is interrupted when it gives a half of it up for another."""
+    with Simulation(seed=1) as simulation:
+        group = (consumer_group if protocol == "consumer" else Group)(simulation, brokers=1)
+        values = group.produce(30)
+        first = group.member("a")
+        group.turn_until(lambda: len(first.read) == 30, 20)
+        second = group.member("b")
+        drivers = [member.consumer._cluster.driver for member in group.members]
+        interruption = Interruption(at, within, lambda: any(driver.is_own_thread() for driver in drivers))
+        while not group.is_settled():
+            with interruption.strikes(), suppress(Interrupted):
+                first.poll()
+            second.poll()
+            assert simulation.now < 60, group.describe()
+        group.turn(1)
+        assert sorted([*first.read, *second.read]) == sorted(values), interruption.where
+        assert group.problems == [], interruption.where
+    return interruption
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "protocol"), rest_in_gate(GIVING_UP))
+def test_what_is_given_up_is_committed_and_told_of_once_though_a_ctrl_c_strikes(
+    step: str, protocol: str
+) -> None:
+    moments = give_up(0, protocol, step).moments
+    assert moments
+    for at in range(1, min(moments, 6) + 1):
+        give_up(at, protocol, step)
 
 
 @pytest.mark.gate
