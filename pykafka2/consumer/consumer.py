@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 # Seconds that a program's end may take for saying that a member leaves.
 LAST_WORDS = 1.0
+IS_CLOSED = "the consumer is closed"
 
 
 class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
@@ -165,6 +166,10 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
                     # Logged, and there is nobody to commit any more; or a listener has closed it meanwhile.
                     with suppress(ClientFailed, ClientClosed):
                         self._leave_group(self._group, deadline, leave_group, autocommit)
+            except BaseException as error:
+                if self._group is not None and not isinstance(error, Exception):
+                    self._group.rebalance.leave_in_haste(IS_CLOSED, leave_group)
+                raise
             finally:
                 self._refusal = ClientClosed("the consumer is closed; make a new one")
                 self._undelivered.clear()
@@ -223,7 +228,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
             failed = error
         try:
             remaining = max(deadline - clock.monotonic(), 0.0)
-            group.rebalance.end("the consumer is closed", remaining, commit=False, leave=leave_group)
+            group.rebalance.end(IS_CLOSED, remaining, commit=False, leave=leave_group)
         except BaseException as error:
             failed = graver(failed, error)
         if failed is not None:

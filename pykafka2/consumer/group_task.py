@@ -20,7 +20,7 @@ from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.listeners import Listeners
 from pykafka2.consumer.poll_clock import PollClock
 from pykafka2.consumer.subscription import Mode, Subscription
-from pykafka2.errors import IllegalState, KafkaError, RebalanceInProgress
+from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError, RebalanceInProgress
 
 Told = Callable[[KafkaError | None], None]
 
@@ -212,6 +212,14 @@ class GroupTask:
             raised = graver(raised, error)
         if raised is not None:
             raise raised
+
+    def leave_in_haste(self, reason: str, leave: bool | None = None) -> None:
+        """After a Ctrl-C in `end`, which may have come before the good-bye; else no more is said."""
+        told: list[KafkaError | None] = []
+        if self._subscription.mode is Mode.TOPICS and self._driver.failure is None:
+            with suppress(ClientClosed, ClientFailed):
+                self.protocol.leave(reason, told.append, leave)
+                self._driver.wait_until(lambda: bool(told), HASTE)
 
     def leave_unasked(self, reason: str, timeout: float) -> None:
         """As the process ends, on whatever thread: say good-bye, commit nothing, tell no listener, and never

@@ -157,9 +157,14 @@ class SubscriptionCalls(Owned):
         A member of a group commits what was handed over (where that is automatic), tells its listener, and
         leaves the group; it waits 5 s at most for the brokers to take note.
         """
+        reason = "the consumer unsubscribed"
         try:
             if self._group is not None:
-                self._group.rebalance.end("the consumer unsubscribed", LEAVE_TIMEOUT, commit=True)
+                self._group.rebalance.end(reason, LEAVE_TIMEOUT, commit=True)
+        except BaseException as error:
+            if self._group is not None and not isinstance(error, Exception):
+                self._group.rebalance.leave_in_haste(reason)
+            raise
         finally:
             self._cluster.metadata.want_all_topics(False)
             if self._group is not None:

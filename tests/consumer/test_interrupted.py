@@ -225,6 +225,31 @@ def test_what_is_given_up_is_committed_and_told_of_once_though_a_ctrl_c_strikes(
         give_up(at, protocol, step)
 
 
+def end(at: int, protocol: str, call: str) -> Interruption:
+    """One of two members leaves, and is interrupted: the other does not wait for its session to end."""
+    with Simulation(seed=1) as simulation:
+        group = (consumer_group if protocol == "consumer" else Group)(simulation, brokers=1)
+        first, second = group.member("a"), group.member("b")
+        group.settle()
+        drivers = [member.consumer._cluster.driver for member in group.members]
+        interruption = Interruption(at, "", lambda: any(driver.is_own_thread() for driver in drivers))
+        with interruption.strikes(), suppress(Interrupted):
+            getattr(first.consumer, call)()
+        getattr(first.consumer, call)()
+        group.members.remove(first)
+        assert group.turn_until(lambda: len(second.owned) == 6, 20) < 3, interruption.where
+    return interruption
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["close", "unsubscribe"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_others_hear_that_a_member_has_left_though_a_ctrl_c_strikes(protocol: str, call: str) -> None:
+    moments = end(0, protocol, call).moments
+    for at in (4, *range(7, moments, moments // 4), moments - 6):
+        end(at, protocol, call)
+
+
 @pytest.mark.gate
 @pytest.mark.slow
 def test_records_that_are_taken_back_from_an_iteration_come_once() -> None:
