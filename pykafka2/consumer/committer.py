@@ -93,13 +93,14 @@ class Committer:
         With enable_auto_offset_store=False only what `store_offsets` marked.
         """
         subscription = self._subscription
+        chosen = None if partitions is None else frozenset(partitions)
         if not self._options.enable_auto_offset_store:
             stored = subscription.stored
-            return {one: told for one, told in stored.items() if partitions is None or one in partitions}
+            return {one: told for one, told in stored.items() if chosen is None or one in chosen}
         waiting = self._undelivered.places()
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, position in subscription.positions.items():
-            if partitions is not None and partition not in partitions:
+            if chosen is not None and partition not in chosen:
                 continue
             offset, epoch = waiting.get(partition) or (
                 position,

@@ -62,7 +62,7 @@ class Handover:
         self._commit_until = FOREVER
         self._begun: frozenset[TopicPartition] = frozenset()
         """What is being let go and had its last commit begun, if there is one: a Ctrl-C may come before."""
-        self._of_other_topics: Collection[TopicPartition] = ()
+        self._of_other_topics: frozenset[TopicPartition] = frozenset()
         """Those of them of which nothing is to be committed."""
         self._going: frozenset[TopicPartition] = frozenset()
         """What the listener is just being told of: it may unsubscribe or close, and is not told twice."""
@@ -87,7 +87,7 @@ class Handover:
 
         Nothing is committed of those `of_other_topics`, which are gone: their names may be others' already.
         """
-        self._begun, self._of_other_topics = frozenset(), of_other_topics
+        self._begun, self._of_other_topics = frozenset(), frozenset(of_other_topics)
         going = self._subscription.hold_back(partitions)
         if not going:
             return False

@@ -94,8 +94,8 @@ class Undelivered:
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop what is here of these partitions."""
         if self and partitions:
-            waiting = self._records[self._next :]
-            self._replace([one for one in waiting if (one.topic, one.partition) not in partitions])
+            waiting, gone = self._records[self._next :], frozenset(partitions)
+            self._replace([one for one in waiting if (one.topic, one.partition) not in gone])
 
     def first_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where those of these partitions that have records here would be read again from."""

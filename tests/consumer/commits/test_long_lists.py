@@ -1,12 +1,22 @@
-"""With thousands of partitions a line of the log, or an error, stays one that can be read."""
+"""With thousands of partitions: a line of the log, or an error, stays one that can be read, and no list is
+searched for each of them."""
 
 from __future__ import annotations
 
 from pykafka2.consumer.commit_errors import words_for_late
 from pykafka2.consumer.committer import in_words
+from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.types import OffsetAndMetadata, TopicPartition
+from tests.consumer.logs import LogCluster
 
 MANY = [TopicPartition("orders", number) for number in range(10_000)]
+
+
+class Unsearched(list[TopicPartition]):
+    """Ten thousand searches of ten thousand partitions take three seconds."""
+
+    def __contains__(self, one: object) -> bool:
+        raise AssertionError(f"it was searched for {one}")
 
 
 def test_twenty_are_named_and_how_many_more_there_are() -> None:
@@ -25,3 +35,27 @@ def test_a_few_are_named_all() -> None:
         in_words({MANY[0]: OffsetAndMetadata(5), MANY[1]: OffsetAndMetadata(7)})
         == "orders-0 at 5, orders-1 at 7"
     )
+
+
+def test_what_was_handed_over_is_found_without_searching() -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    for number in range(2):
+        cluster.append("orders", number, b"x")
+    with cluster.consumer(group_id="g", enable_auto_commit=False) as consumer:
+        assert consumer._group is not None
+        consumer.assign(MANY[:2])
+        for number in range(2):
+            consumer.seek(MANY[number], number)
+        committer, handover = consumer._group.committer, consumer._group.rebalance._handover
+        assert list(committer.handed_over(Unsearched(MANY[1:]))) == [MANY[1]]
+        assert handover.begin_to_let_go(MANY[:2], of_other_topics=Unsearched(MANY[:2]))
+
+
+def test_what_waits_of_partitions_that_go_is_forgotten_without_searching() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.append("orders", 0, b"x", b"y")
+    with cluster.consumer("orders") as consumer:
+        waiting = Undelivered()
+        waiting.put(consumer.poll(1000))
+        waiting.forget(Unsearched(MANY))
+        assert not waiting
