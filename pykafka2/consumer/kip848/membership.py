@@ -222,7 +222,7 @@ class ConsumerMembership:
                 self._move(MemberEvent.LEFT)
             done(error)
 
-        self.failure = None  # it is over with the membership
+        self.target = self.failure = None  # it is over with the membership
         was_member = self.state in MEMBERS
         self._move(MemberEvent.LEAVE, reason)
         self._forget_membership()

@@ -39,6 +39,8 @@ class Reconciliation:
         """What the coordinator was last to be told; None while this is no member."""
         self._subscribed_anew = False
         """Since the coordinator refused this member for good."""
+        self._has_left = False
+        """Since it last joined: the driver's thread may not have heard of it yet."""
         self._ids: dict[TopicPartition, bytes] = {}
         """The topics' ids of the partitions that are held: a topic made anew is another one."""
         self._told_of = 0
@@ -71,7 +73,7 @@ class Reconciliation:
 
     def step(self, losses: int) -> bool:
         target = self._membership.target
-        if target is not None and self._reconcile(target, losses):
+        if target is not None and not self._has_left and self._reconcile(target, losses):
             return True
         self._tell_subscription(losses)
         return False
@@ -95,6 +97,7 @@ class Reconciliation:
     def leave(self, reason: str, told: Told, leave: bool | None) -> None:
         """A static member says that it will be back before its session ends."""
         self._membership.leave(reason, told, leave)
+        self._has_left = True  # last: who has not said it is a member still, and joins nowhere
 
     def may_leave_unasked(self) -> bool:
         return True
@@ -175,6 +178,7 @@ class Reconciliation:
         if member.state in _JOINABLE or (member.state is MemberState.FATAL and self._subscribed_anew):
             self._subscribed_anew = False
             number = max(self._joins_asked, member.joins_handled) + 1
+            self._has_left = False
             member.join(number, losses, wish)
             self._joins_asked = number  # last: who waits for a join that was not asked for waits for ever
         elif wish != self._wish:

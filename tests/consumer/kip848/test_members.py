@@ -329,3 +329,28 @@ def test_a_ctrl_c_just_as_it_reports_does_not_keep_the_others_waiting(
     with pytest.raises(KeyboardInterrupt):
         group.settle(20)
     group.settle(20)
+
+
+def test_who_has_left_in_haste_takes_on_nothing_of_the_membership_that_ends(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C twice, and subscribed again before the driver's thread has heard that the member leaves."""
+    group = consumer_group(simulation)
+    member = group.member("a")
+    group.settle()
+    member.told.clear()
+
+    def press(predicate: object, timeout: float, *queues: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(member.consumer._cluster.driver, "wait_until", press)
+        with pytest.raises(KeyboardInterrupt):
+            member.consumer.unsubscribe()
+    member.owned.clear()
+    member.consumer.subscribe(["orders"], listener=member)
+    assert member.consumer._group is not None
+    member.consumer._group.rebalance.attend(0.0)
+    assert member.what("assigned") == []
+    group.settle(20)
+    assert member.what("assigned") == [[0, 1, 2, 3, 4, 5]]
