@@ -55,8 +55,11 @@ class Series:
     def sums(self) -> list[Sum]:
         """By name, all of it."""
         sums, fresh = self._state
-        columns = zip(*fresh.copy(), strict=True)  # the list only grows meanwhile
-        return [_with_more(one, column) for one, column in zip(sums, columns, strict=True)] if fresh else sums
+        fresh = fresh.copy()  # rows may be added meanwhile
+        if not fresh:
+            return sums
+        columns = zip(*fresh, strict=True)
+        return [_with_more(one, column) for one, column in zip(sums, columns, strict=True)]
 
 
 def _with_more(one: Sum, column: Sequence[float | None]) -> Sum:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import threading
 
-from pykafka2.metrics import SUM_AFTER, Metrics
+import pytest
+
+from pykafka2.metrics import NOTHING_YET, SUM_AFTER, Metrics, Series
+from tests.driver.interleave import at_every_line, at_line
 
 
 def test_numbers_are_added_and_observations_averaged() -> None:
@@ -75,3 +78,24 @@ def test_what_is_in_several_series_is_counted_together() -> None:
     numbers = metrics.snapshot()
     assert (numbers["size-avg"], numbers["size-max"]) == (5, 8)
     assert math.isnan(numbers["age-avg"])
+
+
+@pytest.mark.parametrize("rows_before", [0, 1, SUM_AFTER - 1])
+def test_a_row_that_comes_while_somebody_looks_is_in_the_numbers_or_not_yet(rows_before: int) -> None:
+    """A program asks on a thread of its own, between any two steps of the IO thread's."""
+
+    def attempt(line: int) -> bool:
+        metrics = Metrics()
+        series = metrics.series("size", "age")
+        for _ in range(rows_before):
+            series.add((2, None))
+        seen: list[dict[str, float]] = []
+        was_struck = at_line(
+            Series.sums.__code__, line, lambda: series.add((8, 1)), lambda: seen.append(metrics.snapshot())
+        )
+        before = 2 if rows_before else NOTHING_YET
+        assert str(seen[0]["size-max"]) in (str(before), "8")
+        assert not was_struck or metrics.snapshot()["size-max"] == 8
+        return was_struck
+
+    assert len([*at_every_line(attempt)]) >= 3
