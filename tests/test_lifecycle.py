@@ -153,7 +153,8 @@ class TestAProducer:
             time.sleep(0.001)
         assert not is_alive()
 
-    def test_dropping_it_sends_what_it_holds(self) -> None:
+    def test_dropping_it_sends_what_it_holds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pykafka2.producer.closing.DROP_TIMEOUT", 10)  # for machines with other work
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
             producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
             pending = producers[0].send("orders", b"v")
@@ -161,6 +162,34 @@ class TestAProducer:
                 producers.clear()
             assert pending.result(0).offset == 0
             assert cluster.log("orders", 0).values() == [b"v"]
+
+    @pytest.mark.parametrize("asked_for", [SystemExit, GeneratorExit])
+    def test_dropping_it_ends_its_thread_though_a_callback_asks_for_the_end(
+        self, asked_for: type[BaseException], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nobody else ends it: the connections and the thread were there as long as the process."""
+        unraisable: list[Any] = []
+        monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+        monkeypatch.setattr("pykafka2.producer.closing.DROP_TIMEOUT", 10)
+
+        def on_delivery(metadata: object, error: object) -> None:
+            raise asked_for
+
+        with KafkaCluster(brokers=1, topics={"orders": 1, "spread": 1}) as cluster:
+            cluster.controls.rule(api="Produce", topic="spread", nth=1, then="error:NOT_ENOUGH_REPLICAS")
+            producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
+            driver = producers[0]._driver
+            producers[0].partitions_for("spread")
+            producers[0].send("orders", b"v", on_delivery=on_delivery)
+            last = producers[0].send("spread", b"last")
+            with pytest.warns(ResourceWarning, match=r"a KafkaProducer .* was dropped"):
+                producers.clear()
+            assert driver.is_closed
+            assert driver._task.stop(5), "it has ended"
+            assert last.done()
+            if asked_for is SystemExit:
+                assert last.result(0).offset == 0, "the rest is sent"
+                assert unraisable == []
 
     def test_dropping_it_fails_what_somebody_still_waits_for(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

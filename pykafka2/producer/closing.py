@@ -183,10 +183,28 @@ class Closing:
 
     def drop(self) -> None:
         """The producer was garbage: send what it held, for a moment, fail the rest, and end its thread."""
+        try:
+            self._send_dropped()
+        finally:  # whatever a callback of the user's has raised: nobody else ends its thread
+            self._end_dropped()
+
+    def _send_dropped(self) -> None:
         driver = self._client.driver
-        if driver.failure is None and not driver.is_closed and not driver.is_own_thread():
-            with suppress(KafkaError):  # what failed is logged
-                self._flush(DROP_TIMEOUT, DROP_TIMEOUT)
+        if driver.failure is not None or driver.is_closed or driver.is_own_thread():
+            return
+        monotonic = driver.clock.monotonic
+        deadline = monotonic() + DROP_TIMEOUT
+        is_over = False
+        while not is_over:
+            is_over = True
+            try:
+                with suppress(KafkaError):  # what failed is logged
+                    self._flush(max(0.0, deadline - monotonic()), DROP_TIMEOUT)
+            except SystemExit:  # of a callback, which is logged; the rest is to be sent all the same
+                is_over = False
+
+    def _end_dropped(self) -> None:
+        driver = self._client.driver
         lost = self._accumulator.unsent_records()
         if lost:
             logger.warning("a KafkaProducer was dropped with %d records not yet delivered", lost)
