@@ -1155,7 +1155,8 @@ class UnknownErrorCode(BrokerError):
         self.unknown_code = None if isinstance(code, str) else code
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.unknown_code, str(self))
+        told = str(self)
+        return type(self), (told,) if self.unknown_code is None else (self.unknown_code, told)
 
 
 NONE = 0

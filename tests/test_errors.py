@@ -32,3 +32,12 @@ def test_an_error_of_send_many_leaves_behind_what_only_its_process_can_wait_for(
     error = IncompleteSend("gave up", 3, [4, 5], delivery=object())
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.taken, copy.left, copy.delivery) == (3, [4, 5], None)
+
+
+def test_an_error_of_an_unknown_code_says_the_same_where_it_is_raised_again() -> None:
+    """As the records of a batch have it that may be in the log: of words, and raised by each `result()`."""
+    first = UnknownErrorCode(4711, "orders-3: no")
+    later = UnknownErrorCode(f"{first}; it may or may not be in the log")
+    for error in (first, later):
+        again = error.anew()
+        assert (str(again), again.unknown_code) == (str(error), error.unknown_code)
