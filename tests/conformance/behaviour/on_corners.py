@@ -14,6 +14,9 @@ from .on_transactions import TRANSACTIONAL, add, producer, read_both_ways
 from .on_transactions_by_call import await_state
 from .side import TIMEOUT, Side, scenario
 
+BY_DEFAULT = "1048588"
+"""max.message.bytes."""
+
 
 @scenario
 def times_inside_batches(side: Side) -> None:
@@ -72,35 +75,34 @@ def options_of_one_broker(side: Side) -> None:
     mine, other = side.topic("options-mine", replicas=[0, 1]), side.topic("options-other", replicas=[1, 0])
     own = side.topic("options-own", replicas=[0, 1], configs={"max.message.bytes": "5000"})
 
-    def change(broker: int, name: str, value: str | None) -> None:
+    def shown(broker: int, topic: str) -> str:
+        asked = {"resource_type": 2, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
+        found = side.quietly("DescribeConfigs", 4, broker, resources=[asked])
+        return str(found.results[0].configs[0].value)
+
+    def change(name: str, value: str | None, at_mine: str, at_other: str) -> None:
+        """Set the option of one broker or all, and wait until both show what their topics have."""
         config = {"name": "message.max.bytes", "config_operation": 1 if value is None else 0, "value": value}
         resource = {"resource_type": 4, "resource_name": name, "configs": [config]}
-        side.quietly("IncrementalAlterConfigs", 1, broker, resources=[resource], validate_only=False)
-        at, topic = (0, mine) if name else (1, other)
-        asked = {"resource_type": 2, "resource_name": topic, "configuration_keys": ["max.message.bytes"]}
-        deadline = time.monotonic() + TIMEOUT
-        while time.monotonic() < deadline:
-            found = side.quietly("DescribeConfigs", 4, at, resources=[asked]).results[0].configs[0]
-            if value is None or found.value == value:
-                break
-            time.sleep(0.01)
-        time.sleep(0.05)
+        side.quietly("IncrementalAlterConfigs", 1, 0, resources=[resource], validate_only=False)
+        side.until(lambda: (shown(0, mine), shown(1, other)) == (at_mine, at_other), f"{name!r}: {value}")
+        time.sleep(0.05)  # brokers tell of it a moment before it acts
 
     def ask(label: str, size: int) -> None:
         for topic, broker in ((mine, 0), (other, 1), (own, 0)):
             produce(side, f"{label}: {topic}", topic, batch([bytes(size)]), broker=broker)
 
-    change(0, "0", "1000")
+    change("0", "1000", "1000", BY_DEFAULT)
     ask("one broker's", 2000)
-    change(0, "", "3000")
+    change("", "3000", "1000", "3000")
     ask("one broker's, and all brokers'", 2000)
-    change(0, "0", None)
+    change("0", None, "3000", "3000")
     ask("all brokers'", 4000)
     asked = {"resource_type": 2, "resource_name": own, "configuration_keys": ["max.message.bytes"]}
     for topic in (mine, own):
         one = {**asked, "resource_name": topic}
         side.ask(topic, "DescribeConfigs", 4, 0, resources=[one], include_synonyms=True)
-    change(0, "", None)
+    change("", None, BY_DEFAULT, BY_DEFAULT)
     ask("by default", 4000)
 
 
