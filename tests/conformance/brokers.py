@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
 import attrs
+
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.testing.wire import Wire
 
 NUMBERS = count(1)
 TIMEOUT = 30.0
@@ -35,7 +39,11 @@ class Cluster:
         admin: Any = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         for future in admin.create_topics([topic], request_timeout=TIMEOUT).values():
             future.result(TIMEOUT)
-        eventually(lambda: _has_leaders(admin, name, partitions), f"{name} got no leaders")
+        for address in self.bootstrap_servers.split(","):
+            with Wire(address) as wire:
+                eventually(
+                    partial(_has_leaders, wire, name, partitions), f"{name} has no leaders, by {address}"
+                )
         return name
 
 
@@ -47,6 +55,7 @@ def eventually(condition: Callable[[], bool], otherwise: str = "it did not come 
         time.sleep(0.01)
 
 
-def _has_leaders(admin: Any, name: str, partitions: int) -> bool:
-    topic = admin.list_topics(name, TIMEOUT).topics[name]
-    return len(topic.partitions) == partitions and all(one.leader >= 0 for one in topic.partitions.values())
+def _has_leaders(wire: Wire, name: str, partitions: int) -> bool:
+    """Whether this broker says so: some hear of a topic after others have told clients of it."""
+    (topic,) = wire.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12).topics
+    return len(topic.partitions) == partitions and all(one.leader_id >= 0 for one in topic.partitions)
