@@ -25,6 +25,8 @@ from .bridge import Bridge, b64, unb64
 from .peers import _kafka_python
 
 TIMEOUT = 20.0
+DELIVERY_MS = 15_000
+"""For one record, of which librdkafka takes two seconds to begin where tokens come by a callback."""
 TOPIC = "t"
 
 Exchange = Callable[[dict[str, Any], bytes], bytes]
@@ -48,7 +50,7 @@ def confluent(options: dict[str, Any], value: bytes) -> bytes:
         config["oauth_cb"] = lambda _: (options["sasl_oauth_token_provider"](), 4e9)
     errors: list[Any] = []
     offsets: list[int] = []
-    producer = Producer({**config, "error_cb": errors.append, "message.timeout.ms": 4000})
+    producer = Producer({**config, "error_cb": errors.append, "message.timeout.ms": DELIVERY_MS})
 
     def told(error: Any, message: Any) -> None:
         if error is not None:
@@ -189,7 +191,7 @@ def kcat(options: dict[str, Any], value: bytes) -> bytes:
         pytest.skip(
             "kcat's librdkafka says its nonce twice, which Apache Kafka 4.3.1 refuses as well (2.6.1)"
         )
-    config = librdkafka(options) | {"message.timeout.ms": 4000}
+    config = librdkafka(options) | {"message.timeout.ms": DELIVERY_MS}
     if "sasl_oauth_token_provider" in options:
         # On a command line there are only tokens that librdkafka makes itself, which nobody signs.
         config |= {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": "principal=ann"}

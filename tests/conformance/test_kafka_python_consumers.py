@@ -70,8 +70,11 @@ def polled(consumer: Any, count: int, **arguments: Any) -> list[Any]:
 
 def test_messages_are_iterated(library: Any, cluster: Cluster, consumer_of: ConsumerOf) -> None:
     topic = topic_with(library, cluster, 3, key=b"k", headers=[("name", b"value")], timestamp_ms=1000)
-    consumer = consumer_of(topic, consumer_timeout_ms=3000)
-    messages = list(consumer)  # ends when nothing comes any more
+    consumer = consumer_of(topic, consumer_timeout_ms=1000)
+    messages: list[Any] = []
+    deadline = time.monotonic() + TIMEOUT
+    while len(messages) < 3 and time.monotonic() < deadline:
+        messages += consumer  # ends when nothing comes for so long
     assert [message.offset for message in messages] == [0, 1, 2]
     message = messages[1]
     assert (message.topic, message.partition, message.timestamp, message.timestamp_type) == (
