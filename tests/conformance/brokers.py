@@ -39,12 +39,16 @@ class Cluster:
         admin: Any = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         for future in admin.create_topics([topic], request_timeout=TIMEOUT).values():
             future.result(TIMEOUT)
+        self.await_topic(name, partitions)
+        return name
+
+    def await_topic(self, name: str, partitions: int) -> None:
+        """Wait until each broker tells of so many partitions, and who leads them."""
         for address in self.bootstrap_servers.split(","):
             with Wire(address) as wire:
                 eventually(
                     partial(_has_leaders, wire, name, partitions), f"{name} has no leaders, by {address}"
                 )
-        return name
 
 
 def eventually(condition: Callable[[], bool], otherwise: str = "it did not come true") -> None:

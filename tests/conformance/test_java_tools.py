@@ -194,11 +194,13 @@ def test_topic_command(cluster: Cluster, tool: Tool) -> None:
         "--config",
         "retention.ms=5000",
     )
+    cluster.await_topic(name, 3)
     assert name in topics("--list").split()
     described = topics("--describe", "--topic", name)
     assert re.search(r"PartitionCount: 3\s+ReplicationFactor: 3\s+Configs: .*retention.ms=5000", described)
     assert len(re.findall(r"Partition: \d\s+Leader: \d\s+Replicas: \d,\d,\d\s+Isr: \d,\d,\d", described)) == 3
     topics("--alter", "--topic", name, "--partitions", 5)
+    cluster.await_topic(name, 5)
     assert "PartitionCount: 5" in topics("--describe", "--topic", name)
     topics("--create", "--topic", name, status=1)
     topics("--delete", "--topic", name)
