@@ -57,13 +57,14 @@ class OneConnection:
         self.connection.poll(now)
         return PollResult.idle_until(self.connection.next_deadline())
 
-    def ask(self, *, group_id: str = "g") -> Asker:
+    def ask(self, *, group_id: str = "g", timeout: float | None = None) -> Asker:
         asker = Asker()
         request = HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m")
 
         def send(now: float) -> None:
             assert self.connection is not None
-            self.connection.send(request, now, on_response=asker.on_response, on_failure=asker.on_failure)
+            told = {"on_response": asker.on_response, "on_failure": asker.on_failure}
+            self.connection.send(request, now, timeout=timeout, **told)
 
         self.driver.call_soon(send)
         return asker
@@ -199,12 +200,12 @@ def test_a_reset_fails_what_is_in_flight(driver: Driver, broker: OnePageBroker) 
 
 
 def test_a_broker_that_does_not_answer_times_out(driver: Driver, broker: OnePageBroker) -> None:
-    one = OneConnection(driver, request_timeout=0.25)
+    one = OneConnection(driver)
     one.open(broker.endpoint)
     broker.mute = True
-    answer = one.answer_to(one.ask())
+    answer = one.answer_to(one.ask(timeout=0.05))
     assert isinstance(answer, RequestTimeout)
-    assert "Heartbeat within 0.25 s" in str(answer)
+    assert "Heartbeat within 0.05 s" in str(answer)
 
 
 def test_a_broker_that_does_not_shake_hands_times_out(driver: Driver, broker: OnePageBroker) -> None:

@@ -56,7 +56,7 @@ def test_ctrl_c_ends_a_commit_at_once_and_the_consumer_goes_on(kafka_cluster: Ka
     with reader(kafka_cluster) as consumer:
         consumer.commit({ORDERS: 0})
         kafka_cluster.controls.hold(OffsetCommitRequest, times=1)
-        with interrupted():
+        with interrupted(lambda: kafka_cluster.controls.held(OffsetCommitRequest)):
             consumer.commit({ORDERS: 1}, timeout_ms=30_000)
         kafka_cluster.controls.release(OffsetCommitRequest)
         consumer.commit({ORDERS: 2}, timeout_ms=10_000)
@@ -70,7 +70,7 @@ def test_ctrl_c_while_closing_closes_all_the_same(kafka_cluster: KafkaCluster) -
     consumer = reader(kafka_cluster, auto=True)
     next(consumer)
     kafka_cluster.controls.hold(OffsetCommitRequest)
-    with interrupted():
+    with interrupted(lambda: kafka_cluster.controls.held(OffsetCommitRequest)):
         consumer.close(timeout=30)
     consumer.close()
 
