@@ -84,6 +84,7 @@ def apache(jars: KafkaJars, folder: Path) -> Iterator[Secured]:
         with KafkaAdminClient(bootstrap_servers=addresses["PLAINTEXT"]) as admin:
             for user, password in USERS.items():
                 admin.upsert_scram_user(user, password, mechanism="SCRAM-SHA-256", iterations=4096)
+            eventually(lambda: all(admin.describe_scram_users([*USERS]).values()))
         yield Secured("apache", addresses, str(ca_file), str(client))
 
 

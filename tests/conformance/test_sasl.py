@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer
 from pykafka2.errors import IllegalSaslState, SaslAuthenticationFailed, UnsupportedSaslMechanism
+from pykafka2.protocol.messages.users import DescribeUserScramCredentialsRequest, UserName
+from tests.testing.wire import Wire
 from tests.web_tokens import unsigned
 
+from .brokers import eventually
 from .real_kafka import MAX_REAUTH_MS, SASL_PASSWORD, SASL_USER, RealKafka
 
 TOPIC = "behind-sasl"
@@ -65,7 +69,16 @@ def secured(real_kafka: RealKafka) -> dict[str, Any]:
         added = UserScramCredentialUpsertion(SASL_USER, how, SASL_PASSWORD.encode())
         for future in admin.alter_user_scram_credentials([added]).values():
             future.result()
+    asked = DescribeUserScramCredentialsRequest(users=[UserName(name=SASL_USER)])
+    for address in real_kafka.addresses:
+        with Wire(address) as wire:
+            eventually(partial(_has_both, wire, asked))
     return {"bootstrap_servers": real_kafka.sasl_addresses, "security_protocol": "SASL_PLAINTEXT"}
+
+
+def _has_both(wire: Wire, asked: DescribeUserScramCredentialsRequest) -> bool:
+    """Whether this broker knows the user's credentials of both mechanisms."""
+    return len(wire.call(asked, 0).results[0].credential_infos) == 2
 
 
 @pytest.mark.parametrize("way", list(WAYS))

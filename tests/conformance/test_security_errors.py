@@ -28,6 +28,7 @@ from pykafka2.errors import (
 )
 from tests.web_tokens import unsigned
 
+from .brokers import eventually
 from .secured_clusters import Secured, created_token
 
 AT_ONCE = 20.0
@@ -160,6 +161,7 @@ def test_a_delegation_token_that_was_ended_is_refused_with_what_to_check(secured
     with KafkaAdminClient(**secured.options("SASL_PLAINTEXT", "ann")) as admin:
         token = created_token(admin)
         admin.expire_delegation_token(token.hmac)
+        eventually(lambda: token.token_id not in {one.token_id for one in admin.describe_delegation_tokens()})
     options = secured.options("SASL_PLAINTEXT", "ann", sasl_delegation_token=True)
     options |= {"sasl_username": token.token_id, "sasl_password": token.password}
     with (
