@@ -8,7 +8,8 @@ from typing import Any
 from .on_groups_by_call import committing, joining, member_of, syncing
 from .side import Side, scenario
 
-QUICKLY = {"rebalance_timeout_ms": 250}
+QUICKLY = {"rebalance_timeout_ms": 600}
+"""Soon, and long enough for the few requests that have to come within it on a busy machine."""
 
 
 def describe(side: Side, label: str, at: int, group: str) -> None:
