@@ -8,7 +8,6 @@ call site keeps lists of codes.  Longer than other modules because it is a table
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pykafka2.foreign_text import shown
@@ -35,7 +34,9 @@ class KafkaError(Exception):
 
     def anew(self) -> Self:
         """A copy, to be raised where others raise the same error: each gets a traceback of its own."""
-        fresh = copy(self)
+        # Not by a call, as a class of the user's may take arguments of its own, of which nobody knows.
+        fresh = type(self).__new__(type(self), *self.args)
+        fresh.__dict__.update(self.__dict__)
         if self.__cause__ is not None:
             fresh.__cause__ = self.__cause__
         return fresh
