@@ -139,17 +139,17 @@ def test_a_record_too_large_for_the_topic_is_refused_by_the_broker(cluster: Clus
 
 def test_an_unknown_topic_is_a_typed_error_in_time(real_kafka: object, apache: Cluster) -> None:
     # Here topics are not created by asking for them, so the wait ends with max_block_ms.
-    with KafkaProducer(bootstrap_servers=apache.bootstrap_servers, max_block_ms=700) as producer:
+    with KafkaProducer(bootstrap_servers=apache.bootstrap_servers, max_block_ms=2000) as producer:
         started = time.monotonic()
         with pytest.raises((UnknownTopicOrPartition, KafkaTimeoutError), match="no-such-topic"):
-            producer.send("no-such-topic", b"v").result(timeout=5)
-        assert time.monotonic() - started < 3
+            producer.send("no-such-topic", b"v").result(timeout=20)
+        assert time.monotonic() - started < 10
 
 
 def test_a_partition_that_does_not_exist_is_a_typed_error(cluster: Cluster) -> None:
     topic = cluster.new_topic(partitions=2)
     with (
-        KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=700) as producer,
+        KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, max_block_ms=2000) as producer,
         pytest.raises((KafkaError, ValueError), match=topic),
     ):
-        producer.send(topic, b"v", partition=7).result(timeout=5)
+        producer.send(topic, b"v", partition=7).result(timeout=20)
