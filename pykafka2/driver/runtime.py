@@ -126,6 +126,10 @@ class Runtime(Protocol):
         """True if the caller runs inside this task's loop."""
         ...
 
+    def is_in_a_loop(self) -> bool:
+        """True if the caller runs inside any loop, of whatever runtime: others wait while it waits."""
+        ...
+
     def close(self) -> None:
         """Release what the runtime itself holds (its pool); tasks are stopped by their owners."""
         ...

@@ -36,6 +36,9 @@ SIGNAL_CHECK = 0.25
 
 logger = logging.getLogger(__name__)
 
+_loops: set[int] = set()
+"""The threads of all loops; each operation on it is one step in C."""
+
 
 class Parker:
     """Where one thread sleeps until another unparks it; an unpark that comes first is not lost.
@@ -148,6 +151,8 @@ class ThreadTask:
         return threading.get_ident() == self._thread.ident
 
     def _run(self) -> None:
+        me = threading.get_ident()
+        _loops.add(me)
         try:
             if self._selector is None:
                 self._turn_parked(self._parker)
@@ -156,6 +161,7 @@ class ThreadTask:
         except BaseException as error:
             self._end(error)
         finally:
+            _loops.discard(me)
             if self._selector is not None:
                 self._selector.close()
             self._runtime.notify()
@@ -290,6 +296,9 @@ class ThreadRuntime:
 
     def is_current(self, task: Task) -> bool:
         return isinstance(task, ThreadTask) and task.is_current()
+
+    def is_in_a_loop(self) -> bool:
+        return threading.get_ident() in _loops
 
     def close(self) -> None:
         """End the helper threads; one that is stuck in its work is left behind (they are daemons)."""

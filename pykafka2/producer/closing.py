@@ -14,6 +14,7 @@ from functools import partial
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.completion import Completion
+from pykafka2.driver.pollable import NOTHING, PollResult
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, KafkaTimeoutError
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.batch import ProducerBatch
@@ -182,17 +183,26 @@ class Closing:
             )
 
     def drop(self) -> None:
-        """The producer was garbage: send what it held, for a moment, fail the rest, and end its thread."""
+        """The producer was garbage: send what it held, for a moment, fail the rest, and end its thread.
+
+        Garbage is collected anywhere, also where a thread holds a lock, is half done with something, or is
+        the one that others wait for, a broker in this process: in a loop nothing is waited for.
+        """
+        driver = self._client.driver
+        is_alive = driver.failure is None and not driver.is_closed
+        if is_alive and self._client.runtime.is_in_a_loop():
+            with suppress(KafkaError):  # just now
+                driver.call_soon(self._begin_farewell)
+            return
         try:
-            self._send_dropped()
+            if is_alive:
+                self._send_dropped()
         finally:  # whatever a callback of the user's has raised: nobody else ends its thread
-            self._end_dropped()
+            self._abort_dropped()
+            self._client.close(DROP_TIMEOUT)
 
     def _send_dropped(self) -> None:
-        driver = self._client.driver
-        if driver.failure is not None or driver.is_closed or driver.is_own_thread():
-            return
-        monotonic = driver.clock.monotonic
+        monotonic = self._client.driver.clock.monotonic
         deadline = monotonic() + DROP_TIMEOUT
         is_over = False
         while not is_over:
@@ -203,7 +213,16 @@ class Closing:
             except SystemExit:  # of a callback, which is logged; the rest is to be sent all the same
                 is_over = False
 
-    def _end_dropped(self) -> None:
+    def _begin_farewell(self, now: float) -> None:
+        self._accumulator.begin_flush(self)
+        end = partial(self._client.driver.call_soon, self._end_farewell)  # in a turn of its own
+        self._client.add(_Farewell(now + DROP_TIMEOUT, self._accumulator, end))
+
+    def _end_farewell(self, now: float) -> None:
+        self._abort_dropped()
+        self._client.close(DROP_TIMEOUT)
+
+    def _abort_dropped(self) -> None:
         driver = self._client.driver
         lost = self._accumulator.unsent_records()
         if lost:
@@ -211,19 +230,29 @@ class Closing:
         error = ClientClosed(
             "the producer was dropped without close(); the record may or may not be in the log"
         )
-        if driver.failure is not None:
+        if driver.failure is not None or driver.is_own_thread():
             self._sender.abort(error)
         elif not driver.is_closed:
             driver.call_soon(lambda now: self._sender.abort(error))
-            if driver.is_own_thread():
-                # Garbage is collected anywhere, also where this thread holds a lock or is half done with
-                # something: it ends in a turn of its own.
-                driver.call_soon(lambda now: self._close_client())
-                return
-        self._close_client()
 
-    def _close_client(self) -> None:
-        self._client.close(DROP_TIMEOUT)
+
+class _Farewell:
+    """Ends a dropped producer on its own thread, when all is told or its time is over (a `Pollable`)."""
+
+    def __init__(self, until: float, accumulator: Accumulator, end: Callable[[], None]) -> None:
+        self._until = until
+        self._accumulator = accumulator
+        self._end = end
+        self._is_over = False
+
+    def poll(self, now: float) -> PollResult:
+        if self._is_over:
+            return NOTHING
+        if self._accumulator.incomplete and now < self._until:
+            return PollResult.idle_until(self._until)
+        self._is_over = True
+        self._end()
+        return NOTHING
 
 
 def _is_told(batch: ProducerBatch) -> bool:

@@ -304,6 +304,9 @@ class VirtualRuntime:
     def is_current(self, task: Any) -> bool:
         return bool(task.is_running)
 
+    def is_in_a_loop(self) -> bool:
+        return False
+
     def close(self) -> None:
         pass
 

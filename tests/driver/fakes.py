@@ -217,5 +217,8 @@ class HandRuntime:
     def is_current(self, task: Task) -> bool:
         return self.turning
 
+    def is_in_a_loop(self) -> bool:
+        return self.turning
+
     def close(self) -> None:
         pass

@@ -149,5 +149,8 @@ class SimRuntime:
     def is_current(self, task: Task) -> bool:
         return self.scheduler.current_task is cast(SimTask, task)
 
+    def is_in_a_loop(self) -> bool:
+        return self.scheduler.is_in_a_loop
+
     def close(self) -> None:
         """Nothing of its own to release; `Simulation.close` ends everything."""

@@ -194,6 +194,11 @@ class Scheduler:
         actor.token += 1
         self.push(self.now + self.hop(), actor)
 
+    @property
+    def is_in_a_loop(self) -> bool:
+        """Whether a loop, or a timer, has its turn."""
+        return self._firing
+
     def _refuse_in_a_loop(self) -> None:
         if self._firing:
             who = "a timer" if self.current_task is None else f"the loop {self.current_task.name}"
