@@ -5,6 +5,7 @@ Otherwise a test of some client sees who was told first, and others are served i
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -37,19 +38,21 @@ Turns = dict[str, list[int]]
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """Looks where answers are handed to the sockets; no turn has time for a second look at its parts."""
     seen: Turns = defaultdict(list)
-    number = 0
+    # By thread: loops of other tests' clusters may turn beside this one.
+    turn_of: dict[int, int] = defaultdict(int)
     run_once = threads.Loop.run_once
     replies_leave = Processor.replies_leave
 
     def counted(loop: threads.Loop, *arguments: Any) -> float:
-        nonlocal number
-        number += 1
+        turn_of[threading.get_ident()] += 1
         return run_once(loop, *arguments)
 
     def noted(processor: Processor, connection: Connection, slots: Sequence[Slot]) -> None:
         pending = processor.connections[connection].pending
         for slot in slots:
-            seen[type(pending[slot].request).__name__.removesuffix("Request")].append(number)
+            seen[type(pending[slot].request).__name__.removesuffix("Request")].append(
+                turn_of[threading.get_ident()]
+            )
         replies_leave(processor, connection, slots)
 
     monkeypatch.setattr(threads.Loop, "run_once", counted)
