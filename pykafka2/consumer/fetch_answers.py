@@ -23,6 +23,10 @@ from pykafka2.errors import (
 from pykafka2.protocol.messages.fetch import NodeEndpoint, PartitionData
 from pykafka2.types import Node
 
+# How long a broker is not believed that may not have heard that it was replaced: a leader that cannot reach
+# its cluster is fenced long before (broker.session.timeout.ms, 9 s).
+DOUBT = 30.0
+
 
 class FetchAnswers:
     """Takes in what brokers say of partitions."""
@@ -49,6 +53,7 @@ class FetchAnswers:
         if told.preferred_read_replica >= 0 and not told.records:
             self._read_from(state, told.preferred_read_replica, now)
             return
+        state.doubted_since = None
         self._table.high_watermarks[state.partition] = told.high_watermark
         is_bounded = self._is_committed_only and told.last_stable_offset >= 0
         self._table.readable_ends[state.partition] = (
@@ -90,6 +95,10 @@ class FetchAnswers:
             self._table.delay(state, now)
             self._table.stop(state, error)
             return
+        if isinstance(error, OffsetOutOfRange) and self._may_be_replaced(state, now):
+            self._metadata.request_update(error)
+            self._table.delay(state, now)
+            return
         if isinstance(error, OffsetOutOfRange) and state.epoch >= 0:
             # The broker may only know nothing of that epoch: then the offset alone is good enough.
             state.epoch = -1
@@ -116,6 +125,25 @@ class FetchAnswers:
         if not is_news and (error.refresh_metadata or isinstance(error, UnknownLeaderEpoch)):
             self._metadata.request_update(error)
         self._table.delay(state, now)
+
+    def _may_be_replaced(self, state: FetchState, now: float) -> bool:
+        """Whether the place that was asked for may be of a newer leader than the one that was asked.
+
+        So it is after a commit was read that another member made with newer metadata (Java's client ignores
+        metadata older than the epoch of a commit): the old leader does not have that offset yet, and the
+        reset policy would read records again or skip them.
+        """
+        info = self._metadata.snapshot.partition(*state.partition)
+        if info is None or not 0 <= info.leader_epoch < state.epoch:
+            return False
+        if state.doubted_since is None:
+            state.doubted_since = now
+        self._table.troubles[state.partition] = (
+            f"broker {info.leader} has no offset {state.offset}, but may have been replaced: it leads in "
+            f"epoch {info.leader_epoch}, the record before that offset is of epoch {state.epoch}; newer "
+            "metadata are waited for"
+        )
+        return now - state.doubted_since < DOUBT
 
     def _read_from(self, state: FetchState, node_id: int, now: float) -> None:
         """The leader says that another replica is nearer, for as long as metadata is believed."""

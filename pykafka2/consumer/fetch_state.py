@@ -36,6 +36,8 @@ class FetchState:
     """When the leader is asked again."""
     moved_at: float = -FOREVER
     """When a hint at a new leader was last followed at once."""
+    doubted_since: float | None = None
+    """Since when a broker has been called out of range that may be a leader which was replaced."""
     _asked: FetchPartition | None = None
 
     def ask(self, leader_epoch: int, max_bytes: int) -> FetchPartition:
