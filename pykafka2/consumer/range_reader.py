@@ -13,14 +13,18 @@ import attrs
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.snapshot import TopicSnapshot
 from pykafka2.consumer.fetched import FetchedData, without_frames
+from pykafka2.consumer.offset_queries import OffsetQueries
 from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.positions import EARLIEST_TIMESTAMP
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import ToLeader
 from pykafka2.errors import (
     InconsistentTopicId,
     KafkaError,
     KafkaTimeoutError,
+    LogTruncated,
     NoBrokersAvailable,
+    OffsetOutOfRange,
     UnknownTopicId,
     UnknownTopicOrPartition,
     error_of,
@@ -45,6 +49,8 @@ FRUITLESS_GAP = 0.1
 # A topic or a partition that brokers do not know is given up after so many seconds: they may hear of a new
 # one a little late, but offsets that are to be read are of one that was there.
 PATIENCE_WITH_MISSING = 5.0
+# Nor is an offset behind a log's end given up before: a leader that was replaced may not have heard of it.
+PATIENCE_WITH_SHORT_LOGS = 5.0
 # The driver ends calls itself, with better words than a waiter has.
 GRACE = 1.0
 
@@ -55,12 +61,16 @@ class RangeReader:
 
     _options: ConsumerOptions
     _cluster: ClusterClient
+    _queries: OffsetQueries
     _partition: TopicPartition
     _start: int
     _end: int
     _isolation: int
     _max_bytes: int
     _topic_id: bytes = ZERO_UUID
+    _epoch: int = -1
+    """The leader epoch of the record before the one that is asked for, by which a broker sees whether its log
+    was cut (KIP-320); -1 while it is not known."""
 
     def pieces(self) -> Iterator[Columns]:
         position, clock = self._start, self._cluster.driver.clock
@@ -71,19 +81,26 @@ class RangeReader:
         under_way = self._ask(position)
         try:
             while position < self._end:
-                told = self._answer(under_way)
+                try:
+                    told = self._answer(under_way)
+                except OffsetOutOfRange as missed:
+                    self._raise_if_gone(position, missed, clock.monotonic() - waited_since)
+                    self._pause(asked_at + FRUITLESS_GAP - clock.monotonic())
+                    asked_at, under_way = clock.monotonic(), self._ask(position)
+                    continue
+                self._raise_if_cut(position, told)
                 aborted = told.aborted_transactions if self._isolation == READ_COMMITTED else None
                 data = None
                 if told.records:
                     data = FetchedData(self._partition, 0, position, memoryview(told.records), aborted)
                 next_offset = position if data is None else data.next_offset
-                if position < next_offset < self._end:
+                if data is not None and position < next_offset < self._end:
+                    self._epoch = data.last_epoch
                     asked_at, under_way = clock.monotonic(), self._ask(next_offset)
                 if data is None or (next_offset == position and data.error is None):
                     self._raise_if_late(position, told, clock.monotonic() - waited_since)
                     self._pause(asked_at + FRUITLESS_GAP - clock.monotonic())
-                    asked_at = clock.monotonic()
-                    under_way = self._ask(position)
+                    asked_at, under_way = clock.monotonic(), self._ask(position)
                     continue
                 columns, error = self._decode(data, position)
                 if columns:
@@ -136,7 +153,12 @@ class RangeReader:
 
     def _request(self, position: int) -> FetchRequest:
         options, (topic, number) = self._options, self._partition
-        asked = FetchPartition(partition=number, fetch_offset=position, partition_max_bytes=self._max_bytes)
+        asked = FetchPartition(
+            partition=number,
+            fetch_offset=position,
+            last_fetched_epoch=self._epoch,
+            partition_max_bytes=self._max_bytes,
+        )
         return FetchRequest(
             max_wait_ms=int(options.fetch_max_wait * 1000),
             min_bytes=1,
@@ -204,6 +226,31 @@ class RangeReader:
         """Brokers hold a fetch until there is something; one that does not is not asked all the time."""
         if seconds > 0:
             self._cluster.driver.wait_until(lambda: self._cluster.is_closed, seconds)
+
+    def _raise_if_gone(self, position: int, error: OffsetOutOfRange, seconds: float) -> None:
+        """What lies before the log is gone; a leader that lacks what lies behind it may be replaced."""
+        info = self._cluster.metadata.partition(*self._partition)
+        if info is None or info.leader_epoch >= self._epoch:
+            self._epoch = -1  # the broker may only know nothing of that epoch
+        limit = min(PATIENCE_WITH_SHORT_LOGS, self._options.default_api_timeout)
+        if seconds >= limit:
+            raise error
+        first = self._queries.ends([self._partition], EARLIEST_TIMESTAMP, self._options.default_api_timeout)
+        if position < first[self._partition]:
+            raise error
+        self._cluster.metadata.request_update(error)
+
+    def _raise_if_cut(self, position: int, told: PartitionData) -> None:
+        """The log does not hold what was handed over last: it was cut, and perhaps written anew."""
+        end = told.diverging_epoch
+        if end.end_offset < 0:
+            return
+        error = LogTruncated(
+            f"{self._partition}: the log was truncated to offset {min(end.end_offset, position)} after "
+            f"records up to {position} (leader epoch {self._epoch}) had been read"
+        )
+        error.offset, error.leader_epoch = min(end.end_offset, position), end.epoch
+        raise error
 
     def _raise_if_late(self, position: int, told: PartitionData, seconds: float) -> None:
         """Records that are not there yet are waited for, as long as a call may take."""

@@ -22,6 +22,7 @@ from pykafka2.types import ConsumerRecord, TopicPartition
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
     from pykafka2.consumer.group_parts import GroupParts
+    from pykafka2.consumer.offset_queries import OffsetQueries
 
 
 class ReadingCalls(PositionCalls):
@@ -29,6 +30,7 @@ class ReadingCalls(PositionCalls):
 
     _cluster: ClusterClient
     _group: GroupParts | None
+    _queries: OffsetQueries
     _slice_length: SliceLength
 
     @handing_over
@@ -103,7 +105,10 @@ class ReadingCalls(PositionCalls):
             max_bytes: of one fetch.
 
         Raises, when iterated:
-            OffsetOutOfRange: records of the range are not in the log any more.
+            OffsetOutOfRange: records of the range are not in the log any more; for what lies behind the
+                log's end after five seconds, as its leader may have been replaced without knowing it.
+            LogTruncated, which is one: the log was cut below the pieces that were handed over; `offset` says
+                where (KIP-320).
             CorruptMessage, CorruptData: as `poll`; pieces before were handed over.
             KafkaTimeoutError, NoBrokersAvailable: no answer, or no records up to `end`, within
                 default_api_timeout_ms.
@@ -117,9 +122,10 @@ class ReadingCalls(PositionCalls):
         partition = checked_partition(partition)
         level = checked_isolation(self._options.isolation_level if isolation is None else isolation)
         checked_range(start, end, max_bytes)
-        return self._pieces_of(
-            RangeReader(self._options, self._cluster, partition, start, end, level, max_bytes)
+        reader = RangeReader(
+            self._options, self._cluster, self._queries, partition, start, end, level, max_bytes
         )
+        return self._pieces_of(reader)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record after record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`.

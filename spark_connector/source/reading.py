@@ -11,7 +11,7 @@ import attrs
 import pyarrow as pa
 
 from pykafka2 import Columns, KafkaConsumer, TopicPartition
-from pykafka2.errors import KafkaTimeoutError, OffsetOutOfRange, UnknownTopicOrPartition
+from pykafka2.errors import KafkaTimeoutError, LogTruncated, OffsetOutOfRange, UnknownTopicOrPartition
 from spark_connector import connections
 from spark_connector.errors import SparkConnectorError
 from spark_connector.options.source_options import SourceOptions
@@ -54,6 +54,8 @@ class RangeTask:
                     start = piece.last_offset + 1
                     yield piece
                 return
+            except LogTruncated as error:
+                self._tell(str(error))  # what was written there instead is read from here on
             except OffsetOutOfRange:
                 start = self._after_loss(consumer, partition, start, end)
             except UnknownTopicOrPartition as error:

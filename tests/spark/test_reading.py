@@ -169,7 +169,42 @@ def test_what_was_read_before_a_loss_is_not_read_again(kafka_cluster: KafkaClust
 def test_a_log_that_ends_before_the_range_is_a_loss(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5])
     with pytest.raises(DataLoss, match="t-0 ends before offset 7"):
-        read(kafka_cluster, 7, 9)
+        read(kafka_cluster, 7, 9, **{"kafkaConsumer.pollTimeoutMs": "1000"})
+
+
+@pytest.mark.kafka(
+    brokers=2,
+    topics={"t": 1},
+    config={"unclean.leader.election.enable": True, "replica.lag.time.max.ms": 500},
+)
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_log_that_is_cut_while_it_is_read_is_a_loss(
+    kafka_cluster: KafkaCluster, fails: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A leader that lacks records was elected, and has as many others by now: offsets alone do not tell."""
+
+    def write(count: int) -> None:
+        for _ in range(count):
+            send(kafka_cluster, "t", [1])  # a batch each, of which one is asked for at a time
+
+    leader = kafka_cluster.partition("t", 0).leader
+    write(2)
+    kafka_cluster.controls.pause_followers(("t", 0))
+    write(6)
+    given = {"subscribe": "t", "failOnDataLoss": fails, "kafka.max.partition.fetch.bytes": "1"}
+    options = source_options({"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, **given})
+    batches = RangeTask(options, ("offset",)).read(OffsetRange("t", 0, 0, 12))
+    found = [next(batches)["offset"].to_pylist() for _ in range(3)]
+    kafka_cluster.controls.move_leader(("t", 0), to=1 - leader)
+    kafka_cluster.controls.resume_followers()
+    write(10)
+    if fails == "true":
+        with pytest.raises(DataLoss, match="t-0: the log was truncated to offset 2"):
+            list(batches)
+        return
+    found += [batch["offset"].to_pylist() for batch in batches]
+    assert [offset for some in found for offset in some] == list(range(12))
+    assert "the log was truncated to offset 2" in caplog.text
 
 
 @pytest.mark.gate
