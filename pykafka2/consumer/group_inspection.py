@@ -12,6 +12,7 @@ from pykafka2.consumer.group_parts import GroupParts
 from pykafka2.consumer.kip848.words import state_in_words
 from pykafka2.consumer.member_states import MemberState
 from pykafka2.consumer.membership import Membership
+from pykafka2.consumer.naming import named
 from pykafka2.consumer.subscription import Hold, Mode, Subscription
 
 
@@ -61,7 +62,7 @@ def group_words(health: dict[str, Any], subscription: Subscription) -> list[str]
     lines += [f"{one} waits: {why}." for one, why in health["committed_offsets_awaited"].items()]
     revoking = subscription.held(Hold.REVOKING)
     if revoking:
-        lines.append(f"{', '.join(map(str, revoking))}: given back when their last commit is over.")
+        lines.append(f"{named(revoking)}: given back when their last commit is over.")
     return lines
 
 

@@ -11,9 +11,11 @@ import pytest
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
+from pykafka2.consumer.group_inspection import group_words
 from pykafka2.consumer.heartbeat import Heartbeat
 from pykafka2.consumer.listeners import ConsumerRebalanceListener, listeners_of
 from pykafka2.consumer.poll_clock import PollClock
+from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.topic_pattern import topic_pattern
 from pykafka2.errors import IllegalArgument
 from pykafka2.types import PartitionInfo, TopicPartition
@@ -164,3 +166,28 @@ def test_a_pattern_names_topics_by_their_beginning() -> None:
 def test_what_is_no_pattern_is_refused(pattern: Any) -> None:
     with pytest.raises(IllegalArgument, match="pattern="):
         topic_pattern(pattern, hides_internal=True)
+
+
+# ---------------------------------------------------------------------------------------- words
+
+
+def test_ten_thousand_partitions_that_are_given_back_are_no_line_of_that_length() -> None:
+    subscription = Subscription(by_group=True)
+    subscription.subscribe(["orders"])
+    going = [TopicPartition("orders", number) for number in range(10_000)]
+    subscription.replace(going)
+    subscription.hold_back(going)
+    health = {
+        "id": "readers",
+        "protocol": "classic",
+        "state": "must join",
+        "because": "",
+        "failure": None,
+        "coordinator": 1,
+        "unfinished_rebalances": 0,
+        "last_commit_error": None,
+        "committed_offsets_awaited": {},
+    }
+    [line] = [line for line in group_words(health, subscription) if "given back" in line]
+    assert line.startswith("orders-0, orders-1,")
+    assert "and 9980 more" in line
