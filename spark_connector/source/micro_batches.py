@@ -117,7 +117,7 @@ class MicroBatches:
         """Until all that is known is there, or questions are not asked again."""
         for _ in self._topics.pauses():
             ends, missing = self._look()
-            if known.keys() <= ends.keys():
+            if _reaches(ends, known):
                 break
         return ends, missing
 
@@ -125,7 +125,9 @@ class MicroBatches:
         ends, missing = self._look()
         if start is not None:
             self._seen |= {one.topic for one in start}
-            if not start.keys() <= ends.keys():  # the broker may have just started, and not know them yet
+            if not _reaches(
+                ends, start
+            ):  # a broker may have just started, or lead no more without knowing it
                 ends, missing = self._look_again(start, ends, missing)
             self.check_losses(start, ends)
         if missing and not self._were_known():
@@ -184,3 +186,8 @@ class MicroBatches:
         if self._options.max_bytes_per_trigger is not None:
             ends = self._samples.shared_out(self._options.max_bytes_per_trigger, begins, ends)
         return ends
+
+
+def _reaches(ends: Offsets, known: Offsets) -> bool:
+    """Whether each partition is there and ends where it is known to have ended, or behind it."""
+    return all(one in ends and ends[one] >= offset for one, offset in known.items())

@@ -14,6 +14,7 @@ import pytest
 from pykafka2 import KafkaProducer, TopicPartition
 from pykafka2.errors import ConfigurationError, FencedLeaderEpoch, UnknownTopicOrPartition
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.offsets import ListOffsetsRequest
 from pykafka2.testing import KafkaCluster, Topic
 from spark_connector import connections
 from spark_connector.errors import DataLoss
@@ -458,6 +459,25 @@ def test_one_brokers_ignorance_of_a_partition_is_no_loss(kafka_cluster: KafkaClu
         )
         assert query.next(at) == {T0: 4, T1: 7}
         assert query.slept == [1.0]
+
+
+def test_what_a_leader_says_that_was_replaced_is_no_loss(kafka_cluster: KafkaCluster) -> None:
+    """It has not heard of its successor, and ends earlier (KAFKA-7703)."""
+
+    def of_old(request: Any, response: Any) -> Any:
+        changed = copy.deepcopy(response)
+        for topic in changed.topics:
+            for one in topic.partitions:
+                one.offset = min(one.offset, 1)
+        return changed
+
+    send(kafka_cluster, "t", [4, 4])
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        at = query.next(query.begin())
+        send(kafka_cluster, "t", [0, 3])
+        kafka_cluster.controls.rule(api=ListOffsetsRequest, times=2, then="replace_reply", reply=of_old)
+        assert query.next(at) == {T0: 4, T1: 7}
+        assert query.slept == [1.0, 1.0]
 
 
 def test_a_topic_that_was_deleted_is_a_loss(kafka_cluster: KafkaCluster) -> None:
