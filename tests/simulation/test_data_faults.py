@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.errors import KafkaStorageError, KafkaTimeoutError
+from pykafka2.testing import QUICK
 from pykafka2.testing.simulation import Simulation
 from pykafka2.testing.simulation.data_faults import AddPartition
 from pykafka2.testing.simulation.fault_table import KINDS
@@ -68,6 +69,20 @@ def test_a_change_without_a_controller_keeps_no_other_faults_going(
         with pytest.raises(KafkaTimeoutError):
             fault.start(world)
         assert world.now - before <= 5.0
+
+
+def test_no_tail_is_lost_while_a_restart_is_not_known() -> None:
+    """The controller finds the restarted broker out of sync when it hears of it: the other one has it all."""
+    with Simulation(3) as simulation:
+        cluster = simulation.cluster(brokers=3, topics={"orders": 1}, config=dict(QUICK))
+        world = World(simulation, cluster, {"orders": 1})
+        active = cluster.controller.id
+        other = (active + 1) % 3
+        assert world.may_lose_a_tail(other)
+        cluster.controls.crash_broker(active, unnoticed=True)
+        cluster.controls.restart_broker(active)
+        assert not world.may_lose_a_tail(other)
+        assert simulation.wait_until(lambda: world.may_lose_a_tail(other), 20)
 
 
 # Where a bug needs more than a few seeds to show, the first one says where to begin.

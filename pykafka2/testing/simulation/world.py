@@ -122,12 +122,17 @@ class World:
         are up and known to be, and it is nowhere the only one in sync.
         """
         image = self.cluster.controller.image
-        are_up = self.live_brokers == self.broker_ids and all(
-            image.is_alive(other) and not self.cluster.broker(other).is_paused for other in self.broker_ids
-        )
+        are_up = self.live_brokers == self.broker_ids and all(map(self._is_known_to_be_up, self.broker_ids))
         return are_up and not any(
             partition.isr == (broker,) for topic in image.topics.values() for partition in topic.partitions
         )
+
+    def _is_known_to_be_up(self, broker_id: int) -> bool:
+        """Not so after a restart that the controller has not heard of: it will find it out of sync then."""
+        known, broker = self.cluster.controller.image.brokers.get(broker_id), self.cluster.broker(broker_id)
+        if known is None or known.is_fenced or broker.is_paused:
+            return False
+        return known.incarnation_id == broker.lifecycle.incarnation_id
 
     def move_leader(self, topic: str, number: int, to: int) -> None:
         # Looked at when the controller comes to it: there may be none now, and the ISR another one then.
