@@ -32,6 +32,7 @@ class TopicWatch:
         self._subscription = subscription
         self._checked_version = -1
         self._checked_topics: frozenset[str] = frozenset()
+        self._looked_as_of = -1
         self._missing: dict[str | TopicPartition, float] = {}
         self._warned_at: dict[str | TopicPartition, float] = {}
         self._unreachable_since: float | None = None
@@ -57,8 +58,12 @@ class TopicWatch:
         if error is not None and not error.retriable:
             raise error.anew()  # until the next answer it is the same that each poll() raises
         version, topics = self._metadata.version, self._subscription.wanted_topics
-        if version != self._checked_version or topics != self._checked_topics:
+        is_checked = version == self._checked_version and topics == self._checked_topics
+        changes = self._subscription.changes
+        if not is_checked or changes != self._looked_as_of:
             self._missing = self._look(topics)
+            self._looked_as_of = changes
+        if not is_checked:
             self._checked_version, self._checked_topics = version, topics
             self._raise_refusal(topics)
         if topics:

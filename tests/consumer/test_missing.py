@@ -85,6 +85,21 @@ def test_what_is_missing_is_said_in_time_however_often_metadata_comes(what: list
         assert consumer.metrics()["metadata-version"] > version + 3
 
 
+def test_a_partition_that_was_missing_is_not_complained_of_when_it_is_not_read_any_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    with cluster.consumer(default_api_timeout_ms=10_000) as consumer, caplog.at_level("WARNING"):
+        consumer.assign([TopicPartition("orders", 7)])
+        for _ in range(5):
+            assert consumer.poll(1000) == {}
+        caplog.clear()
+        consumer.assign([TopicPartition("orders", 0)])
+        for _ in range(100):
+            assert consumer.poll(1000) == {}
+        assert "partition 7" not in caplog.text
+
+
 def test_a_topic_that_has_no_metadata_for_a_while_keeps_its_positions() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     for number in range(4):
