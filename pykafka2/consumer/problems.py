@@ -164,11 +164,8 @@ class Problems:
             logger.info("%s: offset %d is out of range, going to %s", partition, problem.offset, policy)
             self._steering.reset([partition], policy)
             return
-        assigned = self._subscription.find(partition)
-        if assigned.is_resetting:
-            assigned.resetting_to = None  # the next look begins another reset
-        else:
-            self._subscription.unsent.add(partition)
+        # Where it is being reset, to the same place again, which may be one that the application has chosen.
+        self._subscription.unsent.add(partition)
         self._buffer.drop([problem])
         self._steering.send_changes()
         raise problem.error

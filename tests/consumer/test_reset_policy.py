@@ -1,14 +1,21 @@
-"""`auto_offset_reset="by_duration:…"` (KIP-1106): reading begins so far back."""
+"""Places found by asking: `auto_offset_reset="by_duration:…"` (KIP-1106), and ends that are sought."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.consumer.reset_policy import reset_timestamp
-from pykafka2.errors import ConfigurationError
+from pykafka2.errors import (
+    ConfigurationError,
+    InvalidRequest,
+    KafkaError,
+    TopicAuthorizationFailed,
+)
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.protocol.messages.offsets import ListOffsetsRequest
+from pykafka2.protocol.messages.offsets import ListOffsetsPartitionResponse, ListOffsetsRequest
 from pykafka2.types import TopicPartition
 from tests.cluster.scripted import Hold
 from tests.consumer.logs import LogCluster
@@ -119,3 +126,33 @@ def test_an_answer_that_nobody_waits_for_any_more_changes_nothing() -> None:
         hold.release(cluster.list_offsets(cluster.requests(ListOffsetsRequest)[0], cluster.brokers[0]))
         assert [record.offset for record in consumer.poll(1000)[ORDERS_0]] == [3, 4]
         assert consumer.poll(1000) == {}
+
+
+def refuse(cluster: LogCluster, error: type[KafkaError], times: int) -> None:
+    """Questions about offsets are answered by this error, so many times."""
+    list_partition, left = cluster._list_partition, [times]
+
+    def refusing(name: str, number: int, *more: Any) -> ListOffsetsPartitionResponse:
+        left[0] -= 1
+        if left[0] < 0:
+            return list_partition(name, number, *more)
+        return ListOffsetsPartitionResponse(partition_index=number, error_code=error.code or 0)
+
+    cluster._list_partition = refusing  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("error", [TopicAuthorizationFailed, InvalidRequest])
+@pytest.mark.parametrize("policy", ["latest", "none"])
+def test_who_seeks_an_end_and_is_refused_goes_there_when_it_is_told(
+    error: type[KafkaError], policy: str
+) -> None:
+    """Not to where the reset policy says, or to what the group has committed: records would be skipped."""
+    cluster = aged_log()
+    refuse(cluster, error, 2)
+    with cluster.consumer(auto_offset_reset=policy) as consumer:
+        consumer.assign([ORDERS_0])
+        consumer.seek_to_beginning(ORDERS_0)
+        for _ in range(2):
+            with pytest.raises(error):
+                consumer.poll(1000)
+        assert [record.offset for record in consumer.poll(1000)[ORDERS_0]] == [0, 1, 2, 3, 4, 5]
