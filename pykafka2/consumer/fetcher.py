@@ -30,6 +30,7 @@ from pykafka2.errors import (
     InvalidFetchSessionEpoch,
     KafkaError,
     NoOffsetForPartition,
+    UnknownServerError,
     error_of,
 )
 from pykafka2.protocol.messages.fetch import FetchResponse
@@ -266,11 +267,15 @@ class Fetcher:
         self._on_node_error(flight, error, now)
 
     def _on_node_error(self, flight: Flight, error: KafkaError, now: float) -> None:
-        if error.retriable:
+        states = [
+            state for state, _ in flight.asked.values() if self.table.states.get(state.partition) is state
+        ]
+        if error.retriable or isinstance(error, UnknownServerError):  # as where it is said of a partition
             if error.refresh_metadata:
                 self._metadata.request_update(error)
             self._nodes.failed(flight.node_id, now)
+            for state in states:
+                self.table.troubles[state.partition] = f"node {flight.node_id}: {error}"
             return
-        for state, _ in flight.asked.values():
-            if self.table.states.get(state.partition) is state:
-                self.table.stop(state, error)
+        for state in states:
+            self.table.stop(state, error)

@@ -113,7 +113,7 @@ class Inspection:
                 "where auto_offset_reset says."
             )
         for name, one in health["partitions"].items():
-            trouble = f"; the last trouble: {one['last_trouble']}" if one["last_trouble"] else ""
+            trouble = f"; the last trouble: {one['last_trouble'].rstrip('.')}" if one["last_trouble"] else ""
             still = f"; it has not advanced for {one['stands_still_for']:.0f} s"
             lines.append(f"{name} {_words(one)}{still if one['stands_still_for'] else ''}{trouble}.")
         return "\n".join(lines)

@@ -20,6 +20,7 @@ from pykafka2.errors import (
     KafkaError,
     KafkaTimeoutError,
     UnknownLeaderEpoch,
+    UnknownServerError,
     UnknownTopicOrPartition,
     error_of,
 )
@@ -201,7 +202,8 @@ class OffsetLookups:
         question.on_found(found, now)
 
     def _on_error(self, question: Question, error: KafkaError, now: float) -> None:
-        if not error.retriable:
+        # A broker that fails without a code for it may do better next time: Java's client asks again, too.
+        if not error.retriable and not isinstance(error, UnknownServerError):
             self._end(question, error, now)
             return
         question.last_error = error

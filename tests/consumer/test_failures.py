@@ -118,6 +118,20 @@ def test_an_error_that_passes_delays_and_nothing_more(cluster: LogCluster, error
         assert offsets(consumer) == [0, 1, 2]
 
 
+def test_a_broker_that_fails_for_no_reason_it_can_name_is_waited_for(cluster: LogCluster) -> None:
+    """It says so of a whole fetch, where it said so of a partition before version 13."""
+    fill(cluster, 3)
+    broken = FetchResponse(error_code=UnknownServerError.code or 0, responses=[])
+    cluster.brokers[0].on(FetchRequest, lambda request, broker: broken)
+    with cluster.consumer("orders") as consumer:
+        assert offsets(consumer, 10_000) == []
+        assert len(cluster.brokers[0].requests(FetchRequest)) < 16, "with back-off"
+        assert "the last trouble: node 0: The broker failed" in consumer.explain()
+        del cluster.brokers[0].handlers[FetchRequest]
+        assert offsets(consumer) == [0, 1, 2]
+        assert "node 0" not in consumer.explain()
+
+
 def test_an_epoch_that_the_leader_does_not_know_has_metadata_asked_again(cluster: LogCluster) -> None:
     """It may be a wrong hint's: only metadata can say so.  For places in the log as for records."""
     fill(cluster, 1)

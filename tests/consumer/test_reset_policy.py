@@ -13,6 +13,7 @@ from pykafka2.errors import (
     InvalidRequest,
     KafkaError,
     TopicAuthorizationFailed,
+    UnknownServerError,
 )
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsPartitionResponse, ListOffsetsRequest
@@ -156,3 +157,13 @@ def test_who_seeks_an_end_and_is_refused_goes_there_when_it_is_told(
             with pytest.raises(error):
                 consumer.poll(1000)
         assert [record.offset for record in consumer.poll(1000)[ORDERS_0]] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_broker_that_fails_without_a_reason_is_asked_for_offsets_again() -> None:
+    cluster = aged_log()
+    with cluster.consumer(auto_offset_reset="earliest") as consumer:
+        refuse(cluster, UnknownServerError, 2)
+        assert consumer.end_offsets([ORDERS_0]) == {ORDERS_0: 6}
+        refuse(cluster, UnknownServerError, 2)
+        consumer.assign([ORDERS_0])
+        assert len(consumer.poll(5000)[ORDERS_0]) == 6
