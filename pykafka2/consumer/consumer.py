@@ -86,7 +86,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
         self._undelivered = Undelivered()
-        self._to_rewind: dict[TopicPartition, int] = {}
+        self._to_rewind: frozenset[TopicPartition] = frozenset()
         """Where reading goes on for records that are just being taken out of `_undelivered`."""
         self._interceptors = Interceptors(parsed.interceptors)
         self._subscription = Subscription(by_group=parsed.group_id is not None)

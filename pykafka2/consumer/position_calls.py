@@ -30,6 +30,7 @@ class PositionCalls(Owned):
     _options: ConsumerOptions
     _subscription: Subscription
     _undelivered: Undelivered
+    _to_rewind: frozenset[TopicPartition]
     _fetcher: Fetcher
     _reader: Reader
     _steering: Steering
@@ -132,13 +133,16 @@ class PositionCalls(Owned):
     def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
         """Let what iteration has not handed out of these partitions be read again."""
         if self._undelivered:
-            self._to_rewind = self._undelivered.first_offsets(set(partitions))
+            self._to_rewind = frozenset(partitions)
             self._finish_rewinding()
 
     def _finish_rewinding(self) -> None:
-        """A Ctrl-C may have kept `_rewind` from it; it is safe to repeat until records are handed out."""
-        for partition, offset in self._to_rewind.items():
+        """A Ctrl-C may have kept `_rewind` from it; it is safe to repeat until records are handed out.
+
+        Where the application has gone elsewhere since, nothing is left that could be read again.
+        """
+        for partition, offset in self._undelivered.first_offsets(self._to_rewind).items():
             if partition in self._subscription.assigned:
                 self._steering.rewind(partition, offset)
         self._undelivered.forget(self._to_rewind)
-        self._to_rewind = {}
+        self._to_rewind = frozenset()

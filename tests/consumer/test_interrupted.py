@@ -276,6 +276,22 @@ def test_records_that_are_taken_back_from_an_iteration_come_once() -> None:
     assert moments > 20
 
 
+def test_a_seek_after_a_pause_that_was_interrupted_is_not_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    cluster.append("orders", 0, *[b"x"] * RECORDS)
+    with cluster.consumer("orders", consumer_timeout_ms=2000) as consumer:
+        assert next(consumer).offset == 0
+        with monkeypatch.context() as patched:
+            patched.setattr(consumer._steering, "rewind", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                consumer.pause(ORDERS[0])
+        consumer.seek(ORDERS[0], RECORDS - 1)
+        assert [record.offset for record in consumer] == [RECORDS - 1]
+
+
 def test_columns_that_are_interrupted_leave_nothing_out_of_the_next_poll() -> None:
     class Interrupted(Columns):
         def count_batch(self, last_offset: int, size_bytes: int, timestamp_type: int) -> None:
