@@ -27,8 +27,8 @@ from pykafka2.types import Node, PartitionInfo
 NO_LEADER = -1
 NO_EPOCH = -1
 
-# A broker that has just started may not know a topic yet, or partitions added lately, or a leader that
-# another broker has hinted at: one such answer is doubted, three are believed.
+# A broker that is behind may not know a topic yet, or partitions added lately, or a leader that another
+# broker has hinted at, or that a topic was made anew: one such answer is doubted, three are believed.
 BELIEVED_AFTER = 3
 
 
@@ -50,6 +50,10 @@ class TopicSnapshot:
     """How many answers in a row have not known some of `partitions`."""
     hinted: Mapping[int, int] = attrs.field(factory=dict)
     """Partitions whose leader is known by a hint alone: how many answers have told an older epoch since."""
+    former_id: bytes = ZERO_UUID
+    """Of the topic that had this name before: it was deleted, and does not come back."""
+    former_answers: int = 0
+    """How many answers in a row have told that one."""
 
     @property
     def is_usable(self) -> bool:
@@ -58,7 +62,8 @@ class TopicSnapshot:
     @property
     def is_in_doubt(self) -> bool:
         """Whether the last answer knew less of it than is told here: the next may know all, or confirm it."""
-        return self.fewer_answers > 0 or (self.unknown_answers > 0 and self.is_usable)
+        is_less = self.fewer_answers > 0 or self.former_answers > 0
+        return is_less or (self.unknown_answers > 0 and self.is_usable)
 
     @property
     def error(self) -> BrokerError | None:
@@ -162,6 +167,9 @@ def _merge_topic(
     name = told.name or ""
     if told.error_code:
         return _topic_in_error(old, name, told.error_code)
+    is_former = old is not None and old.is_usable and told.topic_id == old.former_id != ZERO_UUID
+    if old is not None and is_former and old.former_answers + 1 < BELIEVED_AFTER:
+        return attrs.evolve(old, former_answers=old.former_answers + 1)
     is_same = old is not None and (
         old.topic_id == told.topic_id or ZERO_UUID in (old.topic_id, told.topic_id)
     )
@@ -185,7 +193,17 @@ def _merge_topic(
         is_internal=told.is_internal,
         fewer_answers=fewer_answers,
         hinted=hinted,
+        former_id=_former_id(old, told.topic_id),
     )
+
+
+def _former_id(old: TopicSnapshot | None, topic_id: bytes) -> bytes:
+    """Of the topic that had the name before the one with this id, which is sixteen zero bytes if not told."""
+    if old is None:
+        return ZERO_UUID
+    is_same = ZERO_UUID in (old.topic_id, topic_id) or old.topic_id == topic_id
+    former_id = old.former_id if is_same else old.topic_id
+    return former_id if former_id != topic_id else ZERO_UUID
 
 
 def _topic_in_error(old: TopicSnapshot | None, name: str, error_code: int) -> TopicSnapshot:
@@ -193,8 +211,13 @@ def _topic_in_error(old: TopicSnapshot | None, name: str, error_code: int) -> To
         return TopicSnapshot(name, error_code=error_code, unknown_answers=1)
     unknown_answers = old.unknown_answers + 1 if error_code == UnknownTopicOrPartition.code else 0
     if unknown_answers >= BELIEVED_AFTER:
-        return TopicSnapshot(name, error_code=error_code, unknown_answers=unknown_answers)
-    return attrs.evolve(old, error_code=error_code, unknown_answers=unknown_answers, fewer_answers=0)
+        former_id = old.former_id if old.topic_id == ZERO_UUID else old.topic_id
+        return TopicSnapshot(
+            name, error_code=error_code, unknown_answers=unknown_answers, former_id=former_id
+        )
+    return attrs.evolve(
+        old, error_code=error_code, unknown_answers=unknown_answers, fewer_answers=0, former_answers=0
+    )
 
 
 def _merge_partition(

@@ -122,6 +122,40 @@ def test_a_topic_made_anew_begins_with_new_epochs() -> None:
     assert after.topics["orders"].topic_id == ID_B
 
 
+@pytest.mark.parametrize("was_missed", [False, True])
+def test_a_topic_that_was_made_anew_is_not_what_it_was_for_one_broker_that_is_behind(
+    was_missed: bool,
+) -> None:
+    old, new = (topic("orders", partition(0, 1, 5), topic_id=one) for one in (ID_A, ID_B))
+    now = known(old)
+    for _ in range(BELIEVED_AFTER if was_missed else 0):
+        now = merge_answer(now, answer(topic("orders", error_code=UnknownTopicOrPartition.code or 0)), ())
+    now = merge_answer(now, answer(new), ())
+    for _ in range(BELIEVED_AFTER - 1):
+        now = merge_answer(now, answer(old), ())
+        assert now.topics["orders"].topic_id == ID_B
+        assert now.topics["orders"].is_in_doubt, "somebody who knows is asked soon"
+    confirmed = merge_answer(now, answer(new), ())
+    assert not confirmed.topics["orders"].is_in_doubt
+    believed = merge_answer(now, answer(old), ())
+    assert believed.topics["orders"].topic_id == ID_A, "or the first one was wrong, and all others are right"
+    assert not believed.topics["orders"].is_in_doubt
+
+
+@pytest.mark.parametrize("between", [UnknownTopicOrPartition.code or 0, 0])
+def test_a_topic_that_nothing_has_replaced_is_not_doubted_when_it_is_told_again(between: int) -> None:
+    """After brokers that did not know it, or its id."""
+    old = topic("orders", partition(0, 1, 5))
+    now = known(old)
+    for _ in range(BELIEVED_AFTER):
+        told = topic("orders", partition(0, 1, 5), topic_id=bytes(16), error_code=between)
+        now = merge_answer(now, answer(told), ())
+    now = merge_answer(now, answer(old), ())
+    assert now.topics["orders"].topic_id == ID_A
+    assert now.topics["orders"].is_usable
+    assert not now.topics["orders"].is_in_doubt
+
+
 def test_an_election_under_way_does_not_erase_what_is_known() -> None:
     before = known(topic("orders", partition(0, 1, 5)))
     after = merge_answer(before, answer(topic("orders", error_code=LeaderNotAvailable.code)), ())

@@ -201,6 +201,21 @@ def test_a_topic_made_anew_is_not_read_by_guess_where_the_policy_is_none() -> No
         assert read(consumer, 5)[ORDERS[0]] == list(range(2, 10))
 
 
+def test_a_topic_made_anew_is_read_once_though_a_broker_has_not_heard_of_it() -> None:
+    """In the moment after, metadata tell the old topic, the new one, and the old one again."""
+    cluster = backlogged(5)
+    topic = cluster.topics["orders"]
+    old, new = topic.topic_id, b"n" * 16
+    with cluster.consumer() as consumer:
+        consumer.assign(ORDERS[:1])
+        assert read(consumer, 5)[ORDERS[0]] == [0, 1, 2, 3, 4]
+        found = []
+        for topic.topic_id, milliseconds in ((new, 1000), (old, 100), (new, 1000)):
+            consumer.bootstrap(refresh=True)
+            found += read(consumer, 2, milliseconds).get(ORDERS[0], [])
+        assert found == [0, 1, 2, 3, 4]
+
+
 def test_a_partition_that_was_paused_when_it_was_given_up_is_read_when_it_comes_back() -> None:
     """A Ctrl-C keeps unsubscribe() from telling the IO thread of what it has changed."""
     cluster = backlogged(3)
