@@ -40,6 +40,8 @@ class _Pass:
     failed: Failure | None = None
     reached: int | None = None
     """Where the partition that failed is read on: what lies before it was taken, or passed over."""
+    stays_first: TopicPartition | None = None
+    """It has a large batch open, which is read to its end before another partition's is opened."""
 
 
 class Collector:
@@ -115,6 +117,7 @@ class Collector:
             this.positions.clear()
             this.leader_epochs.clear()
             this.done.clear()
+            this.stays_first = None
             if found:
                 this.failed = None  # it is met again behind the records, which come again
         handed_over = self._interceptors.on_consume(found) if found else found
@@ -197,6 +200,8 @@ class Collector:
                     position = this.positions[partition] = take(item, position, limit, into)
                     this.leader_epochs[partition] = item.leader_epoch
                 if position < item.next_offset or item.error is not None:
+                    if item.open_bytes * len(self._subscription.assigned) > self._options.queued_max_bytes:
+                        this.stays_first = partition
                     break  # there is more to take, or to raise, of what the limit has kept from it
                 this.done.append(item)
                 if len(into) >= limit:
@@ -207,7 +212,8 @@ class Collector:
     def _finish(self, this: _Pass, has_records: bool) -> None:
         """Make it count: one update moves all positions, and little comes between that and the return."""
         for partition in this.served:
-            self._buffer.serve_last(partition)
+            if partition != this.stays_first:
+                self._buffer.serve_last(partition)
         self._problems.noted = this.failed
         if this.as_of != self._subscription.changes:
             self._keep_elsewhere(this)

@@ -23,6 +23,8 @@ from pykafka2.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, RecordBatch, s
 from pykafka2.records.column_group import ColumnGroup
 from pykafka2.records.columns import Columns
 from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records
+from pykafka2.records.opening import open_batch
+from pykafka2.records.run_decoder import decode_body
 from pykafka2.types import ConsumerRecord, TopicPartition
 
 FIRST_OFFSET = struct.Struct(">q")
@@ -93,6 +95,7 @@ class FetchedData:
         "_batches",
         "_index",
         "_is_behind_batches",
+        "_opened_bytes",
         "_raw",
         "_records",
         "_shown_from",
@@ -139,6 +142,7 @@ class FetchedData:
         self._shown_from = 0
         self._is_behind_batches = False
         self._records: Iterator[ConsumerRecord] | None = None
+        self._opened_bytes = 0
         self._visibility = NOTHING_HIDDEN
 
     @property
@@ -150,6 +154,11 @@ class FetchedData:
     def leader_epoch(self) -> int:
         """Of the batch that was read last; -1 before the first."""
         return self._batches[self._index - 1].partition_leader_epoch if self._index else -1
+
+    @property
+    def open_bytes(self) -> int:
+        """What is kept, decompressed, of a batch that is read in part."""
+        return 0 if self._records is None else self._opened_bytes
 
     def take(
         self,
@@ -168,16 +177,13 @@ class FetchedData:
         if position != self._at:
             self._restart(position)
         self._at = -1  # until all went well
-        topic, partition = self.partition
         count = len(into)
         while count < limit:
             if self._records is None:
                 batch = self._next_batch(position)
                 if batch is None:
                     break
-                self._records = decode_any_records(
-                    batch, topic, partition, position, check_crcs, max_output_bytes
-                )
+                self._records = self._open(batch, position, check_crcs, max_output_bytes)
             into.extend(islice(self._records, limit - count))
             count = len(into)
             if count < limit:
@@ -192,6 +198,17 @@ class FetchedData:
                 raise copy(self.error)  # not the one kept here, whose traceback would lead back here
         self._at = position
         return position
+
+    def _open(
+        self, batch: AnyBatch, position: int, check_crcs: bool, max_output_bytes: int
+    ) -> Iterator[ConsumerRecord]:
+        topic, partition = self.partition
+        if not isinstance(batch, RecordBatch):
+            self._opened_bytes = batch.size_bytes
+            return decode_any_records(batch, topic, partition, position, check_crcs, max_output_bytes)
+        body = open_batch(batch, str(self.partition), check_crcs, max_output_bytes)
+        self._opened_bytes = len(body)
+        return decode_body(batch, body, topic, partition, position)
 
     def take_columns(
         self,

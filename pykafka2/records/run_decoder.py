@@ -36,13 +36,19 @@ def decode_records(
 
     But the batch is opened and looked through when this is called, not when the first record is asked for.
     """
-    where = f"{topic}-{partition}"
-    buffer = open_batch(batch, where, check_crcs, max_output_bytes)
-    if not looks_uniform(batch, buffer):
-        return decode_opened_records(batch, buffer, topic, partition, first_offset)
+    body = open_batch(batch, f"{topic}-{partition}", check_crcs, max_output_bytes)
+    return decode_body(batch, body, topic, partition, first_offset)
+
+
+def decode_body(
+    batch: RecordBatch, body: bytes, topic: str, partition: int, first_offset: int = 0
+) -> Iterator[ConsumerRecord]:
+    """The same of a batch whose bytes are checked and decompressed."""
+    if not looks_uniform(batch, body):
+        return decode_opened_records(batch, body, topic, partition, first_offset)
     columns = Columns()
     try:
-        decode_opened(batch, buffer, columns, where, first_offset)
+        decode_opened(batch, body, columns, f"{topic}-{partition}", first_offset)
     except CorruptData as error:
         return chain(_records(columns, batch, topic, partition), _Raising(error.with_traceback(None)))
     return _records(columns, batch, topic, partition)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pykafka2.consumer.consumer import KafkaConsumer
+from pykafka2.consumer.fetched import FetchedData
 from pykafka2.errors import (
     ClientClosed,
     ConcurrentUse,
@@ -27,6 +28,7 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import OffsetAndTimestamp, TopicPartition
 from tests.cluster.scripted import Answer, ScriptedBroker
 from tests.consumer.logs import LogCluster
@@ -185,6 +187,26 @@ def test_partitions_take_turns(cluster: LogCluster) -> None:
         fetch_ahead(cluster, consumer)
         served = [next(iter(consumer.poll())).partition for _ in range(6)]
     assert sorted(served[:3]) == sorted(served[3:]) == [0, 1, 2]
+
+
+def test_a_large_batch_is_read_to_its_end_before_that_of_another_partition_is_opened() -> None:
+    """Decompressed batches are not counted against the budget: one is, but not one of each partition."""
+    cluster = LogCluster({"orders": [0] * 8}, brokers=1)
+    for number in range(8):
+        batch, log = BatchBuilder("gzip", max_bytes=1 << 20), cluster.log("orders", number)
+        for _ in range(10):
+            batch.append(1000, None, bytes(50_000))
+        log.batches, log.end = [batch.build()], 10
+    with cluster.consumer("orders", max_poll_records=3, queued_max_bytes=1_000_000) as consumer:
+        found: dict[TopicPartition, list[int]] = {}
+        most = 0
+        while sum(map(len, found.values())) < 80:
+            for partition, records in consumer.poll(1000).items():
+                found.setdefault(partition, []).extend(record.offset for record in records)
+            waiting = [item for one in consumer.assignment() for item in consumer._buffer.items(one)]
+            most = max(most, sum(item.open_bytes for item in waiting if isinstance(item, FetchedData)))
+    assert list(found.values()) == [list(range(10))] * 8
+    assert 500_000 < most < 600_000
 
 
 def test_one_fetch_is_in_flight_per_broker(cluster: LogCluster, consumer: KafkaConsumer) -> None:

@@ -18,8 +18,9 @@ from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.consumer.positions import OffsetLookups
 from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.protocol.messages.fetch import AbortedTransaction, FetchRequest
+from pykafka2.records import run_decoder
 from pykafka2.records.columns import Columns
-from pykafka2.types import TopicPartition
+from pykafka2.types import ConsumerRecord, TopicPartition
 from tests.cluster.scripted import BOOTSTRAP, Hold
 from tests.consumer.logs import Log, LogCluster, build_batch
 from tests.consumer.test_corrupt_data import damage
@@ -292,3 +293,15 @@ def test_causes_are_kept_without_their_frames() -> None:
     assert told.__traceback__ is None
     assert told.__cause__ is not None
     assert told.__cause__.__traceback__ is None
+
+
+def test_records_that_are_alike_are_not_decoded_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_by_one(*_: Any) -> Any:
+        raise AssertionError("twice the time")
+
+    monkeypatch.setattr(run_decoder, "decode_opened_records", one_by_one)
+    blob = build_batch([(None, b"%03d" % number) for number in range(100)], 0)
+    found: list[ConsumerRecord] = []
+    data = FetchedData(ORDERS_0, 1, 0, memoryview(blob))
+    assert data.take(0, 100, found, check_crcs=True) == 100
+    assert [record.value for record in found] == [b"%03d" % number for number in range(100)]
