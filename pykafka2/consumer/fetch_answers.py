@@ -68,7 +68,8 @@ class FetchAnswers:
             return
         self._table.troubles.pop(state.partition, None)
         aborted = told.aborted_transactions if self._is_committed_only else None
-        data = FetchedData(state.partition, state.generation, offset, memoryview(told.records), aborted)
+        records = _apart(memoryview(told.records))
+        data = FetchedData(state.partition, state.generation, offset, records, aborted)
         if data.next_offset <= offset and data.error is None:
             self._table.troubles[state.partition] = f"the broker sends only records before offset {offset}"
             self._table.delay(state, now)
@@ -163,3 +164,9 @@ class FetchAnswers:
         )
         error.offset, error.leader_epoch = min(end.end_offset, offset), end.epoch
         self._table.stop(state, error)
+
+
+def _apart(records: memoryview) -> memoryview:
+    """What waits of a partition must not keep a frame that is mostly others': then it is a copy."""
+    frame_bytes = memoryview(records.obj).nbytes
+    return memoryview(bytes(records)) if 2 * len(records) < frame_bytes else records

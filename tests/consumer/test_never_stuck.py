@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
 import pytest
 
 from pykafka2.consumer.consumer import KafkaConsumer
@@ -150,6 +153,29 @@ def test_a_partition_with_nothing_waiting_is_fetched_though_others_fill_the_buff
         cluster.runtime.run_for(1)
         found = [partition for _ in range(4) for partition in consumer.poll(max_records=1)]
         assert slow in found
+
+
+def test_what_waits_of_a_partition_keeps_nothing_of_the_others_that_came_with_it() -> None:
+    """A few bytes of a paused partition kept the whole answer that they were in, which nobody counted."""
+    cluster = LogCluster({"orders": [0] * 4}, brokers=1)
+    with cluster.consumer() as consumer:
+        consumer.assign(ORDERS)
+        consumer.poll(1000)
+        tracemalloc.start()
+        try:
+            for paused in ORDERS[1:]:
+                cluster.log(*paused).append(b"small")
+                cluster.append("orders", 0, bytes(1_000_000))
+                cluster.runtime.run_for(0.1)
+                consumer.pause(paused)
+                assert consumer.poll(100).keys() == {ORDERS[0]}
+                consumer.poll(100)
+                cluster.log("orders").batches.clear()
+            gc.collect()
+            held = sum(one.size for one in tracemalloc.take_snapshot().statistics("filename"))
+        finally:
+            tracemalloc.stop()
+        assert held < 2_500_000, "a buffer to read to, and not every answer"
 
 
 # ---------------------------------------------------------------------------------------- a topic made anew
