@@ -93,6 +93,7 @@ class FetchedData:
         "_aborted",
         "_at",
         "_batches",
+        "_columns_at",
         "_index",
         "_is_behind_batches",
         "_opened_bytes",
@@ -137,7 +138,7 @@ class FetchedData:
                 f"{partition} at offset {offset}: the next batch does not fit into a fetch of "
                 f"{len(records)} bytes; raise max_partition_fetch_bytes and fetch_max_bytes"
             )
-        self._at = -1  # where reading goes on; -1 begins anew
+        self._at = self._columns_at = -1  # where reading goes on; -1 begins anew
         self._index = 0
         self._shown_from = 0
         self._is_behind_batches = False
@@ -176,7 +177,7 @@ class FetchedData:
         """
         if position != self._at:
             self._restart(position)
-        self._at = -1  # until all went well
+        self._at = self._columns_at = -1  # until all went well
         count = len(into)
         while count < limit:
             if self._records is None:
@@ -223,16 +224,20 @@ class FetchedData:
 
         Nothing at or behind the offset `end` is taken, if that is given.
         """
-        self._restart(position)
-        self._at = -1  # `take` does not go on where this ends, or is interrupted
+        if position != self._columns_at:
+            self._restart(position)
+        self._at = self._columns_at = -1  # `take` does not go on where this ends, or is interrupted
         group = ColumnGroup(into, str(self.partition), check_crcs, max_output_bytes)
         try:
             with group:
-                return self._add_batches(group, position, limit, end)
+                position = self._add_batches(group, position, limit, end)
         except KafkaError:
             if group.failed is not None:  # not the last one that was added: what passes over it must know
                 self._index = self._batches.index(group.failed) + 1
             raise
+        if end is None:  # else the last batch may have more behind it
+            self._columns_at = position
+        return position
 
     def _add_batches(self, group: ColumnGroup, position: int, limit: int, end: int | None) -> int:
         while len(group) < limit:
