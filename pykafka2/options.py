@@ -101,7 +101,9 @@ class ClientOptions(SecurityOptions):
         "socket_connection_setup_timeout_ms", 10_000, "How long a connection may take to come up."
     )
     socket_connection_setup_timeout_max: float = duration(
-        "socket_connection_setup_timeout_max_ms", 30_000, "That limit after repeated failures."
+        "socket_connection_setup_timeout_max_ms",
+        30_000,
+        "What that limit grows to while attempts run out of time; refused ones do not count.",
     )
     metadata_max_age: float = duration(
         "metadata_max_age_ms", 300_000, "Metadata is asked for again at this age, changes or not."

@@ -115,6 +115,7 @@ class NodeLink:
         self._endpoints: list[Endpoint] = []
         self._attempt = 0
         self._resolve_deadline = FOREVER
+        self._up_by = FOREVER
         self._is_wanted = False
         # Brokers name ports that are theirs; the addresses of the bootstrap are what a user wrote.
         self._doubts = PortDoubts(has_sasl=sasl is not None) if node.id < 0 else None
@@ -305,6 +306,8 @@ class NodeLink:
         self._move_to(LinkState.OPENING)
         endpoint = self._endpoints.pop(0)
         options = self._options
+        setup_timeout = self._setup_timeout.delay(self._setup_timeout.attempts)
+        self._up_by = now + setup_timeout
         probe = None if self._doubts is None else self._doubts.begin(endpoint)
         connection = self.connection = Connection(
             self.name,
@@ -312,7 +315,7 @@ class NodeLink:
             ConnectionOptions(
                 client_id=options.client_id,
                 request_timeout=options.request_timeout,
-                setup_timeout=self._setup_timeout.delay(self._setup_timeout.attempts),
+                setup_timeout=setup_timeout,
                 max_frame_bytes=options.max_frame_bytes,
                 sasl=self._sasl,
                 offload=self._offload,
@@ -382,7 +385,10 @@ class NodeLink:
             is_news = is_verdict or not self.has_failed
             self._log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", self.name, error)
             self.has_failed = True
-            self._setup_timeout.attempts += 1
+            if self.state is LinkState.OPENING and now >= self._up_by:
+                # What was refused at once needs no more time: two seconds of that would make half a minute
+                # of the limit, for which the next one, taken in and not answered, would be waited for.
+                self._setup_timeout.attempts += 1
         self._move_to(LinkState.BACKING_OFF)
         self._endpoints = []
         self.failures += 1
