@@ -44,6 +44,7 @@ class FetchAnswers:
     def take_in(
         self, state: FetchState, offset: int, told: PartitionData, endpoints: list[NodeEndpoint], now: float
     ) -> None:
+        self._table.changes += 1
         if told.error_code:
             self._on_error(state, offset, told, endpoints, now)
             return

@@ -5,6 +5,8 @@ Driver's thread, within fetcher.py.  Hot: once for every fetch, which may have a
 
 from __future__ import annotations
 
+import attrs
+
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetch_nodes import FetchNodes
@@ -17,6 +19,16 @@ from pykafka2.protocol.primitives import ZERO_UUID
 
 # A broker that could send more than there is room for is asked again soon, not after fetch_max_wait_ms.
 WAIT_WHILE_OTHERS_ARE_FULL = 0.05
+
+
+@attrs.define(eq=False)
+class _Said:
+    """What a node was asked for last."""
+
+    states: list[FetchState]
+    """The very list that the fetcher gave: it makes another one as soon as anything has changed."""
+    asked: dict[SessionKey, FetchPartition]
+    flight: Flight
 
 
 class FetchRequests:
@@ -36,6 +48,7 @@ class FetchRequests:
         self._buffer = buffer
         self._table = table
         self._nodes = nodes
+        self._last: dict[int, _Said] = {}
 
     def make(
         self, node_id: int, states: list[FetchState], max_bytes: int, is_short: bool, now: float
@@ -55,10 +68,15 @@ class FetchRequests:
         if len(wanted) < len(states):
             max_wait = min(max_wait, WAIT_WHILE_OTHERS_ARE_FULL)
         flight = Flight(node_id, max_wait, now + min(max_wait, FRUITLESS_GAP))
-        turn = self._nodes.next_turn(node_id, len(wanted))
-        if turn:
-            wanted = wanted[turn:] + wanted[:turn]
-        asked = self._name(wanted, flight)
+        session = self._nodes.session(node_id)
+        last = self._last.get(node_id)
+        if last is not None and last.states is wanted and session.is_incremental:
+            # Nothing has changed, so nothing is named, and whose turn it is does not matter.
+            asked, before = last.asked, last.flight
+            flight.has_ids, flight.names, flight.asked = before.has_ids, before.names, before.asked
+        else:
+            asked = self._name(self._in_turn(node_id, wanted), flight)
+            self._last[node_id] = _Said(wanted, asked, flight)
         request = FetchRequest(
             max_wait_ms=int(max_wait * 1000),
             min_bytes=options.fetch_min_bytes,
@@ -67,10 +85,13 @@ class FetchRequests:
             topics=[],
             rack_id=options.client_rack,
         )
-        session = self._nodes.session(node_id)
         session.fill(request, asked, has_ids=flight.has_ids)
         flight.is_incremental = session.is_incremental
         return request, flight
+
+    def _in_turn(self, node_id: int, states: list[FetchState]) -> list[FetchState]:
+        turn = self._nodes.next_turn(node_id, len(states))
+        return states[turn:] + states[:turn] if turn else states
 
     def _name(self, states: list[FetchState], flight: Flight) -> dict[SessionKey, FetchPartition]:
         """These partitions for the request; the flight notes them."""

@@ -47,7 +47,9 @@ class FetchSession:
         if not has_ids:  # where names alone count, a topic stays the same though its id is heard of
             wanted = {(topic, ZERO_UUID, number): one for (topic, _, number), one in wanted.items()}
         named: Iterable[tuple[SessionKey, FetchPartition]] = wanted.items()
-        if self.is_incremental and has_ids == self._has_ids:
+        if self.is_incremental and has_ids == self._has_ids and wanted is self._known:
+            named = ()
+        elif self.is_incremental and has_ids == self._has_ids:
             known = self._known
             # What has not changed is the same object, as a rule.
             changed = [

@@ -9,6 +9,7 @@ import attrs
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
+from pykafka2.cluster.snapshot import ClusterSnapshot
 from pykafka2.protocol.messages.fetch import FetchPartition
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import TopicPartition
@@ -62,6 +63,19 @@ class FetchState:
         """Read from the leader again; True if it was read from a follower."""
         was_follower, self.replica = self.replica >= 0, -1
         return was_follower
+
+
+NOT_FOR_LONG = -1
+
+
+@attrs.define(eq=False)
+class Groups:
+    """What could be fetched, by the nodes to fetch it from."""
+
+    as_of: int = NOT_FOR_LONG
+    """What `FetchTable.changes` was; `NOT_FOR_LONG` where it may be otherwise by and by."""
+    snapshot: ClusterSnapshot | None = None
+    by_node: dict[int, list[FetchState]] = attrs.Factory(dict)
 
 
 @attrs.define(eq=False)

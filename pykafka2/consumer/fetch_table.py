@@ -29,6 +29,9 @@ class FetchTable:
         self._cluster = cluster
         self._buffer = buffer
         self.states: dict[TopicPartition, FetchState] = {}
+        self.changes = 0
+        """Grows with all that decides what is fetched, and from where: until then what a walk through the
+        partitions has found still holds, and there may be ten thousand."""
         self.generations: dict[TopicPartition, int] = {}
         """Of each partition that is read, also while its place is being found."""
         self.misses: dict[TopicPartition, Backoff] = {}
@@ -57,16 +60,19 @@ class FetchTable:
             state.topic_id, state.backoff, state.not_before = old.topic_id, old.backoff, not_before
         else:
             state.topic_id = self._cluster.metadata.topic_id(partition.topic)
+        self.changes += 1
         self.generations[partition] = generation
         self.states[partition] = state
 
     def lose_place(self, partition: TopicPartition, generation: int) -> None:
         """Fetch nothing before the place is found."""
+        self.changes += 1
         self.states.pop(partition, None)
         self.generations[partition] = generation
 
     def forget(self, partition: TopicPartition) -> None:
         """It is not read any more."""
+        self.changes += 1
         self.made_anew.discard(partition)
         self.states.pop(partition, None)
         self.generations.pop(partition, None)
@@ -77,10 +83,12 @@ class FetchTable:
 
     def delay(self, state: FetchState, now: float) -> None:
         """Ask for nothing of this partition for a while."""
+        self.changes += 1
         state.not_before = now + max(state.backoff.next(), FRUITLESS_GAP)
 
     def stop(self, state: FetchState, error: KafkaError, *, is_new_topic: bool = False) -> None:
         """Tell the application, which decides how to go on; until then nothing is fetched."""
+        self.changes += 1
         state.is_stopped = True
         self._buffer.put(Problem(state.partition, state.generation, state.offset, error, is_new_topic))
 

@@ -17,7 +17,7 @@ from pykafka2.consumer.fetch_answers import FetchAnswers
 from pykafka2.consumer.fetch_buffer import FetchBuffer
 from pykafka2.consumer.fetch_nodes import FetchNodes
 from pykafka2.consumer.fetch_requests import FetchRequests
-from pykafka2.consumer.fetch_state import FetchState, Flight
+from pykafka2.consumer.fetch_state import NOT_FOR_LONG, FetchState, Flight, Groups
 from pykafka2.consumer.fetch_table import FetchTable
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.position_resets import PositionResets
@@ -63,6 +63,7 @@ class Fetcher:
         self._answers = FetchAnswers(options, cluster, buffer, self.table)
         self._resets = PositionResets(lookups, buffer, self.table)
         self._paused: set[TopicPartition] = set()
+        self._groups = Groups()
         self._nodes = FetchNodes(
             sessions_are_wanted=options.enable_incremental_fetch_sessions, new_backoff=self.table.new_backoff
         )
@@ -92,9 +93,11 @@ class Fetcher:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self._paused.update(partitions)
+        self.table.changes += 1
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self._paused.difference_update(partitions)
+        self.table.changes += 1
 
     def rediscover(self, partition: TopicPartition) -> None:
         """Begin anew with the brokers that this partition may be read from, as if they were met just now."""
@@ -148,30 +151,46 @@ class Fetcher:
                 # An answer under way was asked for behind this place, and will be dropped.
                 state.offset, state.epoch = mine[0].offset, -1
                 state.is_stopped = False
+                self.table.changes += 1
 
     def _idle_by_leader(self, now: float, result: PollResult) -> dict[int, list[FetchState]]:
         """What could be fetched now, by leaders that have no fetch in flight and can be reached."""
-        by_node: dict[int, list[FetchState]] = {}
-        snapshot, in_flight, paused = self._metadata.snapshot, self._nodes.in_flight, self._paused
-        topics, nodes = snapshot.topics, snapshot.nodes
+        groups, in_flight = self._groups, self._nodes.in_flight
+        if groups.as_of != self.table.changes or groups.snapshot is not self._metadata.snapshot:
+            groups = self._groups = self._group_by_leader(now, result)
+        return {
+            node_id: states
+            for node_id, states in groups.by_node.items()
+            if node_id not in in_flight and self._is_free(node_id, now, result)
+        }
+
+    def _group_by_leader(self, now: float, result: PollResult) -> Groups:
+        """What could be fetched now.  It stays so until the table or the metadata change, unless something in
+        it is a matter of time."""
+        snapshot, paused = self._metadata.snapshot, self._paused
+        groups = Groups(self.table.changes, snapshot)
+        by_node, topics, nodes = groups.by_node, snapshot.topics, snapshot.nodes
         for state in self.table.states.values():
             if state.is_stopped or state.partition in paused:
                 continue
             if now < state.not_before:
+                groups.as_of = NOT_FOR_LONG
                 result.wake_at = min(result.wake_at, state.not_before)
                 continue
             topic, number = state.partition
             known = topics.get(topic)
             info = known.partitions.get(number) if known is not None else None
             if known is None or info is None or info.leader not in nodes:
+                groups.as_of = NOT_FOR_LONG
                 self._seek_leader(state, now, result)
             elif known.topic_id != state.topic_id and ZERO_UUID not in (known.topic_id, state.topic_id):
                 self._stop_at_new_topic(state)
+            elif state.replica < 0:
+                by_node.setdefault(info.leader, []).append(state)
             else:
-                node_id = info.leader if state.replica < 0 else self._node_for(state, info, now)
-                if node_id not in in_flight:
-                    by_node.setdefault(node_id, []).append(state)
-        return {node_id: states for node_id, states in by_node.items() if self._is_free(node_id, now, result)}
+                groups.as_of = NOT_FOR_LONG
+                by_node.setdefault(self._node_for(state, info, now), []).append(state)
+        return groups
 
     def _node_for(self, state: FetchState, info: PartitionInfo, now: float) -> int:
         """The follower that the leader named, while that can be reached; else the leader."""
@@ -264,6 +283,7 @@ class Fetcher:
         for state, _ in flight.asked.values():
             if state.replica == flight.node_id:
                 state.leave_replica()
+                self.table.changes += 1
         self._on_node_error(flight, error, now)
 
     def _on_node_error(self, flight: Flight, error: KafkaError, now: float) -> None:

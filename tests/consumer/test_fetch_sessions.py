@@ -6,6 +6,7 @@ import pytest
 
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.consumer.fetch_session import LAST_EPOCH, FetchSession
+from pykafka2.consumer.fetch_state import FetchState
 from pykafka2.errors import FetchSessionIdNotFound, InvalidFetchSessionEpoch
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest
 from pykafka2.protocol.primitives import ZERO_UUID
@@ -54,6 +55,37 @@ def test_a_fetch_names_only_what_has_changed(cluster: SessionCluster) -> None:
         assert [2] in [named(request) for request in cluster.requests(FetchRequest)[-4:]]
     assert cluster.made == 1
     assert not cluster.errors
+
+
+def test_idle_fetches_look_at_no_partition_as_there_may_be_ten_thousand(
+    cluster: SessionCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[TopicPartition] = []
+    ask = FetchState.ask
+
+    def noted(state: FetchState, leader_epoch: int, max_bytes: int) -> FetchPartition:
+        looked_at.append(state.partition)
+        return ask(state, leader_epoch, max_bytes)
+
+    with cluster.consumer("orders") as consumer:
+        read(consumer)
+        monkeypatch.setattr(FetchState, "ask", noted)
+        before = len(cluster.requests(FetchRequest))
+        read(consumer, 20)
+        assert len(cluster.requests(FetchRequest)) > before + 10
+        assert looked_at == []
+        cluster.append("orders", 2, b"b")
+        assert read(consumer) == [b"b"]
+
+
+def test_a_new_leader_is_fetched_from_though_no_answer_told_of_it() -> None:
+    cluster = SessionCluster({"orders": [0, 0]}, brokers=2)
+    with cluster.consumer("orders", metadata_max_age_ms=1000) as consumer:
+        read(consumer)
+        cluster.move_leader("orders", 1, 1)
+        read(consumer)
+        cluster.append("orders", 1, b"there")
+        assert read(consumer) == [b"there"]
 
 
 def test_what_is_paused_or_let_go_is_forgotten(cluster: SessionCluster) -> None:
