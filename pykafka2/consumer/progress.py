@@ -117,15 +117,17 @@ class Progress:
 
     def _should_advance(self, partition: TopicPartition, assigned: Assigned, now: float) -> bool:
         """Whether a position that stays where it is would be this consumer's fault."""
-        if not assigned.is_readable or self._is_outage(partition, now):
+        if not assigned.is_readable:
             return False
         position = self._subscription.positions.get(partition)
         if position is None:
-            return assigned.is_resetting
+            return assigned.is_resetting and not self._is_outage(partition, now)
+        end = self._fetcher.table.readable_ends.get(partition)
+        if end is not None and position >= end:
+            return False  # as nearly all do where there are thousands
         if self.is_reading and self._buffer.bytes_of(partition):
             return False  # it waits for its turn, and the application takes what it can
-        end = self._fetcher.table.readable_ends.get(partition)
-        return end is None or position < end
+        return not self._is_outage(partition, now)
 
     def _is_outage(self, partition: TopicPartition, now: float) -> bool:
         """Whether there is nobody who could answer."""

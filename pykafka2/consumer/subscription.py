@@ -87,6 +87,8 @@ class Subscription:
         self.unsent: set[TopicPartition] = set()
         """Partitions that the driver's thread must be told about: where to read, or no more."""
         self.unsent_pauses: set[TopicPartition] = set()
+        self._holds = self._all_owned_as_of = 0
+        """The first grows whenever a partition is not simply owned, the other is its value when all were."""
         self.changes = 0
         """Grows whenever a partition is to be read from elsewhere: the newest generation."""
 
@@ -148,7 +150,11 @@ class Subscription:
             self._forget_place(partition)  # first: what is not assigned has no place that could be committed
             del self.assigned[partition]
         for partition in change.added:
-            self.assigned[partition] = Assigned(self._next_generation(), hold=hold)
+            assigned = Assigned(self._next_generation(), hold=hold)
+            self._holds += (
+                hold is not Hold.OWNED
+            )  # without a call between, so that a signal finds both or none
+            self.assigned[partition] = assigned
         return change
 
     @property
@@ -164,12 +170,19 @@ class Subscription:
 
     def comes_or_goes(self) -> bool:
         """Whether some partitions are neither owned nor gone yet."""
-        return any(assigned.hold is not Hold.OWNED for assigned in self.assigned.values())
+        holds = self._holds
+        if holds == self._all_owned_as_of:
+            return False  # every poll() asks, and there may be ten thousand
+        if any(assigned.hold is not Hold.OWNED for assigned in self.assigned.values()):
+            return True
+        self._all_owned_as_of = holds
+        return False
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Hand over nothing more of these, as they are to be given back; those that are assigned."""
         going = [partition for partition in partitions if partition in self.assigned]
         for partition in going:
+            self._holds += 1
             self.assigned[partition].hold = Hold.REVOKING
         return going
 
