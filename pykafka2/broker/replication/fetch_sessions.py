@@ -153,6 +153,8 @@ class FetchSessions:
         if known is None:
             session.partitions[ident] = SessionPartition(item, session)
         else:
+            if known.item.key != item.key:  # its topic was deleted or made since, so its id has another name
+                self._unwatch(session, ident, known.item.key)
             known.item = item
         session.dirty[ident] = None
         if isinstance(item.error, UnknownTopicId):
@@ -168,12 +170,15 @@ class FetchSessions:
         if known is None:
             return
         known.session = None
-        watching = self._watching.get(known.item.key)
+        self._unwatch(session, ident, known.item.key)
+
+    def _unwatch(self, session: FetchSession, ident: Ident, key: Key) -> None:
+        watching = self._watching.get(key)
         # A topic made anew has another id under the same name: then the other one is watched.
         if watching is not None and watching.get(session) == ident:
             del watching[session]
             if not watching:
-                del self._watching[known.item.key]
+                del self._watching[key]
 
     def _resolve(self, session: FetchSession, ident: Ident, name_of: NameOf) -> None:
         known = session.partitions[ident]

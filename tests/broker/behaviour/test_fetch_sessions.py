@@ -371,3 +371,31 @@ def test_a_topic_that_was_not_known_is_looked_at_once_it_is() -> None:
         sessions.check_access(session, rights, lambda topic: TopicAuthorizationFailed())
     (current,) = session.current_items()
     assert isinstance(current.error, TopicAuthorizationFailed)
+
+
+def test_a_deleted_topic_that_was_asked_for_again_and_forgotten_is_not_looked_at_when_made_anew() -> None:
+    """The name of the new topic is that of the old one, whose id the session had followed by that name."""
+    sessions = FetchSessions(10, SeededEntropy(1))
+    old_id = b"\x07" * 16
+    item = FetchItem("t", old_id, 0, 0, 1000)
+    session = sessions.create([FetchResult(item)], uses_topic_ids=True, replica_id=-1, now=0.0)
+    kept = FetchItem("kept", b"\x08" * 16, 0, 0, 1000)
+    assert session is not None
+
+    def fetch(items: list[FetchItem], forgotten: list[tuple[bytes | str, int]]) -> FetchSession:
+        return sessions.incremental(
+            session.id,
+            session.epoch,
+            uses_topic_ids=True,
+            items=items,
+            forgotten=forgotten,
+            name_of=lambda topic_id: None,
+            now=1.0,
+        )
+
+    # Deleted: the reader moves on in it before it hears of that, and lets it go then.
+    fetch([kept, FetchItem(old_id.hex(), old_id, 0, 5, 1000, error=UnknownTopicId())], [])
+    fetch([], [(old_id, 0)])
+    sessions.moved(("t", 0))  # of the new topic
+    assert fetch([], []).current_items() == [kept]
+    assert not sessions.is_watched(("t", 0))
