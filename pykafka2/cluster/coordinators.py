@@ -37,6 +37,8 @@ class _Lookup:
     in_flight: bool = False
     not_before: float = -FOREVER
     found_at: float = -FOREVER
+    error: KafkaError | None = None
+    """Why the last one found nobody."""
 
 
 @attrs.define
@@ -78,6 +80,11 @@ class Coordinators:
         """The coordinator's broker, if it is known."""
         lookup = self._lookups.get(to)
         return lookup.node.id if lookup is not None and lookup.node is not None else None
+
+    def why_unknown(self, to: ToCoordinator) -> KafkaError | None:
+        """Why the last look-up found nobody; None where it did, or there was none yet.  Any thread."""
+        lookup = self._lookups.get(to)
+        return lookup.error if lookup is not None else None
 
     def want(self, to: ToCoordinator) -> None:
         """Have it looked up, unless it is known; to be repeated for as long as somebody waits."""
@@ -176,7 +183,7 @@ class Coordinators:
         lookup = self._lookups[to]
         # Cleared on every path, or the next who asks would wait for an answer that came long ago.
         lookup.in_flight = lookup.is_wanted = False
-        lookup.node = node
+        lookup.node, lookup.error = node, error
         self._event_sink.emit(
             LookupEnded(now, self._kind(to), to.key, node.id if node else None, str(error) if error else None)
         )

@@ -27,6 +27,7 @@ def group_health(group: GroupParts, now: float) -> dict[str, Any]:
         "generation": standing.identity.generation_id,
         "leading": member.is_leading,
         "coordinator": member.coordinator,
+        "coordinator_error": None if member.coordinator_error is None else str(member.coordinator_error),
         "because": member.because,
         "last_poll_age": member.polls.gap(now),
         "last_heartbeat_age": _age(member.heartbeat.answered_at, now),
@@ -52,8 +53,10 @@ def group_words(health: dict[str, Any], subscription: Subscription) -> list[str]
     if health["failure"]:
         lines.append(f"{health['failure']}.")
     if health["coordinator"] is None and subscription.mode is not Mode.NONE:
+        why = health["coordinator_error"]
+        failed = f"the last look-up failed ({why}), and " if why else ""
         lines.append(
-            f"The coordinator of {group} is not known; it is looked up when something is to be said."
+            f"The coordinator of {group} is not known; {failed}it is looked up when something is to be said."
         )
     if health["unfinished_rebalances"]:
         lines.append(f"{health['unfinished_rebalances']} rebalances in a row did not come to an end.")

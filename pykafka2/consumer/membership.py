@@ -91,6 +91,11 @@ class Membership:
         return self._cluster.coordinators.node_of(self._to)
 
     @property
+    def coordinator_error(self) -> KafkaError | None:
+        """Why the last look-up of the coordinator found nobody."""
+        return self._cluster.coordinators.why_unknown(self._to)
+
+    @property
     def unfinished_rebalances(self) -> int:
         """So many in a row were not brought to an end."""
         return self._joining.unfinished

@@ -110,6 +110,11 @@ class ConsumerMembership:
         """The coordinator's broker, if it is known."""
         return self._cluster.coordinators.node_of(self._to)
 
+    @property
+    def coordinator_error(self) -> KafkaError | None:
+        """Why the last look-up of the coordinator found nobody."""
+        return self._cluster.coordinators.why_unknown(self._to)
+
     def join(self, number: int, losses: int, wish: Wish) -> None:
         """Join the group (again), unless the membership that the caller knows has ended meanwhile."""
         self._driver.call_soon(partial(self._begin_join, number, losses, wish))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.errors import CommitFailed, IllegalState
+from pykafka2.errors import CommitFailed, CoordinatorNotAvailable, IllegalState
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.fetch import FetchRequest
@@ -433,6 +433,20 @@ def test_health_and_explain_tell_of_the_group(simulation: Simulation) -> None:
     group.member("b")
     group.turn(0.6, group.members[1])
     assert "rebalances: the coordinator said so" in member.consumer.explain()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_explain_says_why_no_coordinator_is_found(simulation: Simulation, protocol: str) -> None:
+    """Where __consumer_offsets cannot be made, say, which is heard from nobody but a look-up."""
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    cluster.controls.rule(api=FindCoordinatorRequest, then=CoordinatorNotAvailable)
+    consumer = simulation.consumer(cluster, "t", group_id="g", group_protocol=protocol)
+    consumer.poll(3000)
+    assert str(CoordinatorNotAvailable()) in consumer.explain()
+    cluster.controls.clear()
+    consumer.poll(3000)
+    assert consumer.health()["group"]["coordinator_error"] is None
+    consumer.close()
 
 
 @pytest.mark.parametrize("call", rest_in_gate(["unsubscribe", "subscribe", "close"]))
