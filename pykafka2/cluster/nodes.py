@@ -144,9 +144,13 @@ class Nodes:
         """How many connections are open."""
         return sum(link.is_connected for link in tuple(self._links.values()))
 
-    def failing(self) -> dict[str, str]:
-        """The addresses that cannot be reached now, each with the reason."""
-        return {link.address: link.why_not for link in tuple(self._links.values()) if link.has_failed}
+    def failing(self, now: float) -> dict[str, str]:
+        """The addresses that cannot be reached now, each with the reason; not those that nobody has tried for
+        a while, as a bootstrap address since the brokers have names."""
+        links = tuple(self._links.values())
+        reached = {link.address for link in links if link.is_connected}
+        failed = [link for link in links if link.has_failed and not link.is_at_rest(now)]
+        return {link.address: link.why_not for link in failed if link.address not in reached}
 
     def throttled(self, now: float) -> dict[str, float]:
         """The brokers that ask to be left alone, each with the seconds that are left."""

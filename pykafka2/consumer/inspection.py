@@ -64,7 +64,7 @@ class Inspection:
             "state": "failed" if cluster.driver.failure is not None else state,
             "failure": None if cluster.driver.failure is None else repr(cluster.driver.failure),
             "connected": cluster.nodes.has_connection,
-            "unreachable": cluster.nodes.failing(),
+            "unreachable": cluster.nodes.failing(now),
             "throttled": cluster.nodes.throttled(now),
             "group": None if self._group is None else group_health(self._group, now),
             "partitions": {

@@ -194,3 +194,27 @@ def test_what_was_known_outlives_a_bad_answer(cluster: ScriptedCluster, client: 
     cluster.on(MetadataRequest, lambda request, broker: metadata([7]))
     assert not client.wait_for_metadata(client.metadata.version, 2)
     assert client.metadata.snapshot is known
+
+
+def test_an_address_that_was_out_of_reach_long_ago_is_not_called_so_for_ever(
+    cluster: ScriptedCluster,
+) -> None:
+    """A bootstrap address is not tried again once the brokers have names."""
+    client = cluster.client(bootstrap_servers="broker-0:9092,broker-1:9092,elsewhere:9092")
+    for broker in cluster.brokers:
+        broker.is_up = False
+    client.metadata.want_topic("orders", cluster.now)
+    cluster.runtime.run_for(5)
+    assert set(client.nodes.failing(cluster.now)) == {"broker-0:9092", "broker-1:9092", "elsewhere:9092"}
+    for broker in cluster.brokers:
+        broker.is_up = True
+    cluster.runtime.run_for(5)
+    for node in (0, 1):
+        client.router.is_ready(node, cluster.now)
+    cluster.runtime.run_for(5)
+    assert set(client.nodes.failing(cluster.now)) == {"elsewhere:9092"}, (
+        "the same addresses are connected now"
+    )
+    cluster.runtime.run_for(60)
+    assert client.nodes.failing(cluster.now) == {}
+    client.close()
