@@ -93,10 +93,10 @@ def words_for_passing(error: KafkaError) -> RetriableCommitFailed:
 
 
 def words_for_gone(topics: Iterable[str]) -> UnknownTopicId:
-    """The error of a commit for topics that were deleted, and made anew, since it was asked for."""
+    """The error of a commit for topics that were deleted, and made anew, since their records were read."""
     return UnknownTopicId(
-        f"{named(topics)}: deleted, and made anew under the same name, since the commit was asked for; "
-        "its offsets are of what is gone and were not committed"
+        f"{named(topics)}: deleted, and made anew under the same name; the offsets of this commit are of "
+        "what is gone and were not committed"
     )
 
 

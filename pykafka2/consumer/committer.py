@@ -18,6 +18,7 @@ import attrs
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import GRACE, ClusterClient
+from pykafka2.consumer.commit_errors import words_for_gone
 from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.graver import graver
 from pykafka2.consumer.group_identity import GroupStanding
@@ -26,14 +27,17 @@ from pykafka2.consumer.naming import named
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.pending_commit import Commit, Offsets
 from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.topic_ids import TopicIds
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.driver.completion import Completion
-from pykafka2.errors import KafkaTimeoutError
+from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 Callback = Callable[[Offsets, BaseException | None], Any]
+IsOfOldTopic = Callable[[TopicPartition, int], bool]
+"""Whether a partition's place, chosen in this generation, is one in a topic that was made anew since."""
 
 
 @attrs.define(eq=False)
@@ -68,6 +72,7 @@ class Committer:
         standing: GroupStanding,
         commits: Commits,
         interceptors: Interceptors,
+        is_of_old_topic: IsOfOldTopic,
     ) -> None:
         self._options = options
         self._cluster = cluster
@@ -77,6 +82,7 @@ class Committer:
         self._standing = standing
         self._commits = commits
         self._interceptors = interceptors
+        self._is_of_old_topic = is_of_old_topic
         self._default_callback: Callback = options.default_offset_commit_callback or log_failure
         self._untold: deque[_Untold] = deque()
         self._is_calling_back = False
@@ -90,17 +96,22 @@ class Committer:
     def handed_over(self, partitions: Collection[TopicPartition] | None = None) -> Offsets:
         """Where the application stands in each partition (of these, or of all), with the leader epochs.
 
-        With enable_auto_offset_store=False only what `store_offsets` marked.
+        With enable_auto_offset_store=False only what `store_offsets` marked.  Nothing of a topic that was
+        made anew: who reads that next would pass over as many of its records.
         """
         subscription = self._subscription
         chosen = None if partitions is None else frozenset(partitions)
         if not self._options.enable_auto_offset_store:
             stored = subscription.stored
-            return {one: told for one, told in stored.items() if chosen is None or one in chosen}
+            return {
+                one: told
+                for one, told in stored.items()
+                if (chosen is None or one in chosen) and not self._is_void(one)
+            }
         waiting = self._undelivered.places()
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, position in subscription.positions.items():
-            if chosen is not None and partition not in chosen:
+            if (chosen is not None and partition not in chosen) or self._is_void(partition):
                 continue
             offset, epoch = waiting.get(partition) or (
                 position,
@@ -108,6 +119,10 @@ class Committer:
             )
             found[partition] = OffsetAndMetadata(offset, "", epoch)
         return found
+
+    def _is_void(self, partition: TopicPartition) -> bool:
+        assigned = self._subscription.assigned.get(partition)
+        return assigned is not None and self._is_of_old_topic(partition, assigned.origin)
 
     # ------------------------------------------------------------------ the application's commits
 
@@ -251,6 +266,12 @@ class Committer:
         completion: Completion[None] = Completion(self._driver, "a commit")
         # In this order: who is put out in between must not commit as nobody, as an empty group takes that.
         identity, obstacle, options = self._standing.identity, self._standing.obstacle, self._options
+        # In this order, too: a topic that is made anew in between must not get offsets of the old one.
+        ids = TopicIds.of({partition.topic for partition in offsets}, self._cluster.metadata)
+        gone = {partition.topic for partition in offsets if self._is_void(partition)}
+        refusal: KafkaError | None = words_for_gone(sorted(gone)) if gone else None
+        if offsets and obstacle is not None:  # nothing needs no membership
+            refusal = obstacle.anew()
         commit = Commit(
             dict(offsets),
             identity,
@@ -259,8 +280,9 @@ class Committer:
             timeout,
             Backoff(options.retry_backoff, options.retry_backoff_max, self._driver.entropy.random),
             is_retried,
-            obstacle.anew() if offsets and obstacle is not None else None,  # nothing needs no membership
+            refusal,
             is_last=is_last,
+            ids=ids,
         )
         self._commits.add(commit)
         return completion

@@ -237,4 +237,11 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
     def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> GroupParts | None:
         if options.group_id is None:
             return None
-        return GroupParts.build(options, cluster, self._subscription, self._undelivered, self._interceptors)
+        return GroupParts.build(
+            options,
+            cluster,
+            self._subscription,
+            self._undelivered,
+            self._interceptors,
+            self._fetcher.table.is_of_old_topic,
+        )

@@ -23,6 +23,8 @@ class FetchState:
     generation: int
     offset: int
     backoff: Backoff
+    origin: int
+    """The generation in which its place was chosen."""
     epoch: int = -1
     """The leader epoch of the record before `offset`, -1 while it is not known: by it a broker sees whether
     its log was cut (KIP-320)."""

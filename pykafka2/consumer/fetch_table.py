@@ -13,6 +13,7 @@ from pykafka2.consumer.fetch_state import FetchState
 from pykafka2.consumer.fetched import Problem
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.errors import KafkaError
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import TopicPartition
 
 # An answer that brings nothing usable is not asked for again sooner than so long after it was asked for.
@@ -45,24 +46,43 @@ class FetchTable:
         self.made_anew: set[TopicPartition] = set()
         """Partitions whose topic was deleted and made anew while they were read."""
 
-    def begin(self, partition: TopicPartition, generation: int, offset: int, epoch: int = -1) -> None:
+    def begin(
+        self,
+        partition: TopicPartition,
+        generation: int,
+        offset: int,
+        epoch: int = -1,
+        origin: int | None = None,
+    ) -> None:
         """Fetch from this offset on; what was fetched for an earlier generation no longer counts.
 
-        `epoch` is the leader epoch of the record before it, -1 if that is not known.
+        `epoch` is the leader epoch of the record before it, -1 if that is not known.  `origin` is the
+        generation in which the place was chosen, where that is an earlier one.
         """
         old = self.states.get(partition)
-        state = FetchState(partition, generation, offset, self.new_backoff(), epoch)
+        origin = generation if origin is None else origin
+        state = FetchState(partition, generation, offset, self.new_backoff(), origin, epoch)
         if old is not None and old.generation == generation:
             # The application has met a problem and tries again.  What has come since it said so lies behind
             # the place where it begins anew.
             self._buffer.put_back(partition)
             not_before = max(old.not_before, self._cluster.driver.clock.monotonic() + UNREADABLE_GAP)
             state.topic_id, state.backoff, state.not_before = old.topic_id, old.backoff, not_before
+        elif old is not None and old.origin == origin:
+            state.topic_id = old.topic_id  # a place in that topic, though it may have been made anew
         else:
             state.topic_id = self._cluster.metadata.topic_id(partition.topic)
         self.changes += 1
         self.generations[partition] = generation
         self.states[partition] = state
+
+    def is_of_old_topic(self, partition: TopicPartition, origin: int) -> bool:
+        """Whether the place chosen in this generation is void, as the topic was made anew.  Any thread."""
+        state = self.states.get(partition)
+        if state is None or state.origin != origin:
+            return False
+        known, now = state.topic_id, self._cluster.metadata.topic_id(partition.topic)
+        return known != now and ZERO_UUID not in (known, now)
 
     def lose_place(self, partition: TopicPartition, generation: int) -> None:
         """Fetch nothing before the place is found."""

@@ -72,13 +72,17 @@ class Fetcher:
 
     # ------------------------------------------------------------------ commands
 
-    def begin(self, partition: TopicPartition, generation: int, offset: int, epoch: int = -1) -> None:
-        """Fetch from this offset on; what was fetched for an earlier generation no longer counts.
-
-        `epoch` is the leader epoch of the record before it, -1 if that is not known.
-        """
+    def begin(
+        self,
+        partition: TopicPartition,
+        generation: int,
+        offset: int,
+        epoch: int = -1,
+        origin: int | None = None,
+    ) -> None:
+        """See `FetchTable.begin`."""
         self._resets.give_up(partition)
-        self.table.begin(partition, generation, offset, epoch)
+        self.table.begin(partition, generation, offset, epoch, origin)
 
     def reset(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
         """Find the offset at this time, tell the buffer, and begin there."""

@@ -14,7 +14,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.lookup import read_assignors
 from pykafka2.consumer.commits import Commits
 from pykafka2.consumer.committed import CommittedOffsets
-from pykafka2.consumer.committer import Committer
+from pykafka2.consumer.committer import Committer, IsOfOldTopic
 from pykafka2.consumer.group_identity import GroupStanding
 from pykafka2.consumer.group_options import CONSUMER
 from pykafka2.consumer.group_task import GroupProtocol, GroupTask
@@ -52,11 +52,14 @@ class GroupParts:
         subscription: Subscription,
         undelivered: Undelivered,
         interceptors: Interceptors,
+        is_of_old_topic: IsOfOldTopic,
     ) -> Self:
         """Raises `ConfigurationError` for an assignor that nobody knows."""
         standing = GroupStanding(options.group_id or "")
         commits = Commits(cluster, standing)
-        committer = Committer(options, cluster, subscription, undelivered, standing, commits, interceptors)
+        committer = Committer(
+            options, cluster, subscription, undelivered, standing, commits, interceptors, is_of_old_topic
+        )
         committed = CommittedOffsets(cluster, standing)
 
         def handover(polls: PollClock) -> Handover:

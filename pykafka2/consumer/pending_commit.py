@@ -42,7 +42,7 @@ class Commit:
     is_last: bool = False
     """Others wait until its partitions are given away: its connection ends with its time."""
     ids: TopicIds = NO_IDS
-    """Of the topics, as of its first attempt that had them: it is for no others of the same names."""
+    """Of the topics, as of when they were first known to it: it is for no others of the same names."""
     send: Send[OffsetCommitResponse] | None = None
     retry_at: float = -FOREVER
     last_error: KafkaError | None = None

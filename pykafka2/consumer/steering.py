@@ -64,7 +64,10 @@ class Steering:
                 commands.append(partial(fetcher.reset, partition, assigned.generation, assigned.resetting_to))
             elif position is not None:
                 epoch = subscription.leader_epochs.get(partition, -1)
-                commands.append(partial(fetcher.begin, partition, assigned.generation, position, epoch))
+                origin = assigned.origin
+                commands.append(
+                    partial(fetcher.begin, partition, assigned.generation, position, epoch, origin)
+                )
         paused = subscription.paused()
         # What is read anew may have been paused when it was given up, of which nobody has told yet.
         for partition in sorted({*unsent_pauses, *unsent} & subscription.assigned.keys()):

@@ -41,6 +41,9 @@ class Assigned:
     """One partition that is being read."""
 
     generation: int
+    origin: int
+    """The generation in which its place was chosen: reading from there again is still of the same topic, also
+    if that was made anew meanwhile."""
     is_paused: bool = False
     hold: Hold = Hold.OWNED
     resetting_to: int | None = None
@@ -150,10 +153,10 @@ class Subscription:
             self._forget_place(partition)  # first: what is not assigned has no place that could be committed
             del self.assigned[partition]
         for partition in change.added:
-            assigned = Assigned(self._next_generation(), hold=hold)
-            self._holds += (
-                hold is not Hold.OWNED
-            )  # without a call between, so that a signal finds both or none
+            generation = self._next_generation()
+            assigned = Assigned(generation, generation, hold=hold)
+            # Without a call in between, so that a signal finds both or none.
+            self._holds += hold is not Hold.OWNED
             self.assigned[partition] = assigned
         return change
 
@@ -213,6 +216,8 @@ class Subscription:
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         self.rewind(partition, offset, leader_epoch)
+        assigned = self.find(partition)
+        assigned.origin = assigned.generation
         self.stored.pop(partition, None)
 
     def rewind(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
@@ -239,7 +244,7 @@ class Subscription:
         """Its position is unknown until the reset is over."""
         assigned = self.find(partition)
         self.unsent.add(partition)
-        assigned.generation = self._next_generation()
+        assigned.generation = assigned.origin = self._next_generation()
         assigned.resetting_to = timestamp
         self._forget_place(partition)
 

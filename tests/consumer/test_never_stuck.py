@@ -213,6 +213,19 @@ def test_a_topic_made_anew_while_paused_is_read_as_the_reset_policy_says(
         assert "deleted and made anew" in consumer.explain()
 
 
+def test_what_an_iteration_has_left_of_a_topic_made_anew_is_no_place_in_the_new_one() -> None:
+    """A pause, or a rebalance, has it read again what it has not handed out."""
+    cluster = backlogged(5)
+    with cluster.consumer(consumer_timeout_ms=2000) as consumer:
+        consumer.assign(ORDERS[:1])
+        assert [next(consumer).offset for _ in range(3)] == [0, 1, 2]
+        make_anew(cluster, 10)
+        cluster.runtime.run_for(5)
+        consumer.pause(ORDERS[0])
+        consumer.resume(ORDERS[0])
+        assert [record.value for record in consumer] == [b"new %d" % number for number in range(10)]
+
+
 def test_a_topic_made_anew_is_not_read_by_guess_where_the_policy_is_none() -> None:
     cluster = backlogged(5)
     with cluster.consumer(auto_offset_reset="none") as consumer:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pykafka2 import OffsetAndMetadata, TopicPartition
+from pykafka2 import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from pykafka2.errors import GroupIdNotFound, RetriableCommitFailed, UnknownTopicId
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.testing import KafkaCluster, Simulation
@@ -97,6 +98,78 @@ def test_nor_those_of_a_commit_that_is_tried_until_the_topic_is_there_again(
         committed(cluster)
 
 
+COMMITTING: dict[str, Callable[[KafkaConsumer], object]] = {
+    "commit": lambda consumer: consumer.commit(),
+    "automatic": lambda consumer: consumer.poll(0),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "assign": lambda consumer: consumer.assign([TopicPartition("others", 0)]),
+    "close": lambda consumer: consumer.close(),
+}
+
+
+@pytest.mark.parametrize("how", COMMITTING)
+def test_nor_once_the_new_topic_is_known_while_the_old_one_is_worked_on(
+    simulation: Simulation, cluster: KafkaCluster, how: str
+) -> None:
+    """The consumer hears of the new topic in the background; whoever read it next would begin at offset 6."""
+    consumer = reader(simulation, cluster, enable_auto_commit=how != "commit", auto_commit_interval_ms=1000)
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    simulation.sleep(5)
+    COMMITTING[how](consumer)
+    simulation.sleep(1)
+    with pytest.raises(GroupIdNotFound):
+        committed(cluster)
+
+
+def test_nor_is_what_was_marked(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer = reader(simulation, cluster, [FIRST], enable_auto_offset_store=False)
+    for record in consumer.poll(5000)[FIRST]:
+        consumer.store_offsets(record)
+    make_anew(simulation, cluster)
+    simulation.sleep(5)
+    consumer.commit()
+    with pytest.raises(GroupIdNotFound):
+        committed(cluster)
+
+
+def test_whoever_names_offsets_of_a_topic_that_is_gone_is_told_so(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer = reader(simulation, cluster, [FIRST])
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    simulation.sleep(5)
+    with pytest.raises(UnknownTopicId, match="orders: deleted, and made anew"):
+        consumer.commit({FIRST: OffsetAndMetadata(6)})
+    consumer.seek(FIRST, 1)
+    consumer.commit()
+    assert committed(cluster) == {FIRST: 1}, "a place in the new topic, chosen by the application"
+
+
+def test_a_rebalance_just_as_the_new_topic_is_known_skips_none_of_its_records(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    with simulation.consumer(cluster, "orders", group_id=GROUP, auto_offset_reset="earliest") as consumer:
+        assert all_of(consumer, 20) == {0: list(range(10)), 1: list(range(10))}
+        make_anew(simulation, cluster, 15)
+        simulation.sleep(5)
+        consumer.enforce_rebalance()
+        simulation.sleep(0.1)
+        assert all_of(consumer, 30) == {0: list(range(15)), 1: list(range(15))}
+
+
+def all_of(consumer: KafkaConsumer, count: int) -> dict[int, list[int]]:
+    """The offsets of so many records, by partition."""
+    found: dict[int, list[int]] = {}
+    for _ in range(40):
+        for partition, records in consumer.poll(200).items():
+            found.setdefault(partition.partition, []).extend(record.offset for record in records)
+        if sum(map(len, found.values())) >= count:
+            break
+    return found
+
+
 def test_a_question_is_asked_again_by_the_new_id(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = reader(simulation, cluster)
     read(consumer, 6)
@@ -104,8 +177,8 @@ def test_a_question_is_asked_again_by_the_new_id(simulation: Simulation, cluster
     assert consumer.committed(FIRST) is None
 
 
-def make_anew(simulation: Simulation, cluster: KafkaCluster) -> None:
+def make_anew(simulation: Simulation, cluster: KafkaCluster, count: int = 1) -> None:
     """The topic `orders` is deleted, and there is another one of its name."""
     cluster.delete_topic("orders")
     cluster.create_topic("orders", 2)
-    produce(simulation, cluster, 1, ORDERS)
+    produce(simulation, cluster, count, ORDERS)
