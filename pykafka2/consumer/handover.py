@@ -195,10 +195,16 @@ class Handover:
                 polls.enter()
 
     def _take_away(self, listener: Told, partitions: list[TopicPartition]) -> None:
-        before = self._going
+        before, table = self._going, self._subscription.assigned
+        held = {one: table.get(one) for one in partitions}
+
+        def forget(told: list[TopicPartition]) -> None:
+            # The listener may have unsubscribed, and assigned the same partitions by hand.
+            self._forget([one for one in told if table.get(one) is held[one]])
+
         try:
             self._going = before | frozenset(partitions)
-            self._tell(listener, partitions, self._forget)
+            self._tell(listener, partitions, forget)
         finally:
             self._going = before
 

@@ -8,6 +8,7 @@ import pytest
 
 from pykafka2.errors import ClientClosed, IllegalState
 from pykafka2.testing import Simulation
+from pykafka2.types import TopicPartition
 from tests.consumer.groups.life import Group, Member
 from tests.consumer.kip848.groups import consumer_group
 
@@ -102,6 +103,35 @@ def test_one_that_polls_or_reads_hears_so_and_is_no_worse_off(
     group.turn(2)
     assert not member.errors
     assert set(member.read) | set(other.read) == set(values)
+
+
+@MOMENTS
+@PROTOCOLS
+def test_one_that_assigns_partitions_by_hand_from_then_on_reads_all_of_them(
+    simulation: Simulation, new_group: NewGroup, moment: str
+) -> None:
+    group = new_group(simulation, max_poll_interval_ms=5_000)
+    values = group.produce(60)
+    member = group.member("a")
+    other = lead_to(moment, group, member)
+    wanted = [TopicPartition("orders", number) for number in range(6)]
+
+    def act(what: str, partitions: list[object]) -> None:
+        if what == moment and member.consumer.subscription():
+            member.consumer.unsubscribe()
+            member.consumer.assign(wanted)
+            member.consumer.seek_to_beginning()
+
+    member.in_listener = act  # type: ignore[assignment]
+    read: list[bytes] = []
+    until = group.now + 20
+    while len(read) < 60 and group.now < until:
+        polled = member.consumer.poll(50)
+        if not member.consumer.subscription():
+            read += [record.value for records in polled.values() for record in records]
+        other.poll()
+    assert member.consumer.assignment() == set(wanted)
+    assert sorted(read) == sorted(values)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt], ids=["error", "ctrl-c"])
