@@ -97,13 +97,14 @@ class Rebalance:
     def _take_on(self, coming: Assigned) -> bool:
         """First what it takes away is let go, look by look; then what it brings is taken on."""
         subscription, member = self._subscription, self._membership
-        wanted = coming.assignment.partitions
-        problem = self._problem_with(wanted)
+        problem = self._problem_with(coming.assignment.partitions)
         if problem:
             self._coming = None
             self._log.warning("the leader of group %r %s", self._options.group_id, problem)
             member.reject(f"the leader {problem}")
             return False
+        # What has been subscribed to since this member joined is joined for next.
+        wanted = [one for one in coming.assignment.partitions if one.topic in subscription.topics]
         stays = frozenset(wanted)
         gone = [one for one in subscription.assigned if one not in stays]
         if gone:

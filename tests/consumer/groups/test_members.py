@@ -334,6 +334,21 @@ def test_another_subscription_is_taken_to_the_group(simulation: Simulation) -> N
     assert {partition.topic for partition in member.owned} == {"refunds"}
 
 
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_topics_that_are_left_out_while_the_member_joins_are_not_taken_on(
+    simulation: Simulation, strategy: str
+) -> None:
+    group = Group(simulation, {"orders": 2, "refunds": 2}, partition_assignment_strategy=strategy)
+    group.cluster.controls.hold(SyncGroupRequest, times=1)
+    member = group.member("a")
+    group.turn_until(lambda: member.health()["state"] == "syncing", 10)
+    member.consumer.subscribe(["refunds"], listener=member)
+    group.cluster.controls.release()
+    group.settle()
+    assert member.what("revoked") == []
+    assert {one.topic for told in member.told for one in told.partitions} == {"refunds"}
+
+
 def test_partitions_that_are_added_are_shared_out(simulation: Simulation) -> None:
     group = Group(simulation, metadata_max_age_ms=2000)
     group.member("a"), group.member("b")
