@@ -22,6 +22,7 @@ from pykafka2.errors import (
     FencedInstanceId,
     GroupAuthorizationFailed,
     GroupMaxSizeReached,
+    IllegalGeneration,
     InconsistentGroupProtocol,
     InvalidGroupId,
     InvalidSessionTimeout,
@@ -78,6 +79,8 @@ class Watcher(Protocol):
 
     def on_joined(self, response: JoinGroupResponse) -> None: ...
 
+    def on_forgotten(self) -> None: ...
+
 
 def join_group(
     options: ConsumerOptions,
@@ -94,12 +97,16 @@ def join_group(
     """
     if first_wait > 0:
         yield from wait(first_wait)
-    joined = yield from _join(options, wish, member_id, backoff, watcher)
-    watcher.on_joined(joined)
-    is_leading = joined.leader == joined.member_id
-    assignments = (yield from lead(joined)) if is_leading else []
-    data = yield from _synchronise(options, joined, assignments, backoff)
-    return Assigned(joined.protocol_name or "", joined.generation_id, read_assignment(data))
+    while True:
+        joined = yield from _join(options, wish, member_id, backoff, watcher)
+        watcher.on_joined(joined)
+        is_leading = joined.leader == joined.member_id
+        assignments = (yield from lead(joined)) if is_leading else []
+        data = yield from _synchronise(options, joined, assignments, backoff)
+        if data is not None:
+            return Assigned(joined.protocol_name or "", joined.generation_id, read_assignment(data))
+        member_id = joined.member_id
+        watcher.on_forgotten()
 
 
 def _join(
@@ -144,8 +151,15 @@ def _synchronise(
     joined: JoinGroupResponse,
     assignments: list[SyncGroupRequestAssignment],
     backoff: Backoff,
-) -> Script[bytes]:
+) -> Script[bytes | None]:
+    """The assignment; None where another coordinator has taken over, who has not heard of the generation.
+
+    A generation is written down only when its leader has assigned.  So the member is still in the one before,
+    with what it owned, and joins again, as in the Java client.  Not so a static one, which is kept in groups
+    that went on without it.
+    """
     # Asked again under the same generation: if the group has gone on meanwhile, the answer says so.
+    may_be_another = False
     while True:
         request = SyncGroupRequest(
             group_id=options.group_id or "",
@@ -161,12 +175,18 @@ def _synchronise(
         except KafkaError as failure:
             if not failure.retriable:
                 raise explained(failure, options) from failure
+            may_be_another = options.group_instance_id is None
             yield from wait(backoff.next())
             continue
         if not response.error_code:
             backoff.reset()
             return bytes(response.assignment)
-        yield from _wait_or_raise(error_of(response.error_code), options, backoff)
+        error = error_of(response.error_code)
+        if may_be_another and isinstance(error, IllegalGeneration):
+            return None
+        if error.refresh_coordinator:
+            may_be_another = options.group_instance_id is None
+        yield from _wait_or_raise(error, options, backoff)
 
 
 def leave_group(

@@ -31,6 +31,7 @@ class MemberEvent(Enum):
     JOIN = "the application polls and is ready to join"
     JOINED = "the coordinator has begun the generation"
     SYNCED = "the assignment is there"
+    FORGOTTEN = "another coordinator has taken over, who has not heard of the generation"
     REBALANCE = "the group rebalances"
     EXPELLED = "the coordinator does not know the member, or its generation is over"
     REFUSED = "the coordinator refuses for another reason"
@@ -50,6 +51,7 @@ MOVES: dict[tuple[MemberState, MemberEvent], MemberState] = {
     (_S.JOINING, _E.LEAVE): _S.OUT,
     (_S.JOINING, _E.FENCE): _S.FENCED,
     (_S.SYNCING, _E.SYNCED): _S.STABLE,
+    (_S.SYNCING, _E.FORGOTTEN): _S.JOINING,
     (_S.SYNCING, _E.REBALANCE): _S.MUST_JOIN,
     (_S.SYNCING, _E.EXPELLED): _S.OUT,
     (_S.SYNCING, _E.REFUSED): _S.MUST_JOIN,

@@ -224,6 +224,12 @@ class Membership:
         self.heartbeat.begin(self._driver.clock.monotonic())
         self._move(MemberEvent.JOINED, f"generation {response.generation_id}")
 
+    def on_forgotten(self) -> None:
+        """See `group_steps.Watcher`."""
+        self._leader.resign()
+        self.heartbeat.end()
+        self._move(MemberEvent.FORGOTTEN)
+
     def _on_join_ended(self, outcome: Outcome[Assigned]) -> None:
         if outcome.error is not None:
             self._on_join_failed(outcome.error)
@@ -273,6 +279,8 @@ class Membership:
                 self._ask_to_join("the coordinator said so", now)
         else:
             self.heartbeat.on_failure(now)
+            if self.state is MemberState.SYNCING and isinstance(error, IllegalGeneration):
+                return  # SyncGroup says whether that is so only because the coordinator is another
             if not self._end_if_told(error) and not error.retriable:
                 self.failure = explained(error, self._options)
                 self.news += 1

@@ -102,6 +102,35 @@ def test_topics_left_out_are_given_back_before_joining(simulation: Simulation) -
     assert [(told.what, len(told.partitions)) for told in member.told] == [("revoked", 2), ("assigned", 0)]
 
 
+@pytest.mark.parametrize("how", ["moves", "crashes"])
+def test_a_coordinator_that_is_replaced_amid_a_rebalance_costs_nobody_what_it_keeps(
+    simulation: Simulation, how: str
+) -> None:
+    """The new one knows the generation before: after a loss, what was not committed yet would come again."""
+    group = Group(simulation, brokers=3, **COOPERATIVE)
+    values = group.produce(60)
+    first = group.member("a", auto_commit_interval_ms=60_000)
+    group.turn_until(lambda: len(first.read) == 60, 10)
+    first.told.clear()
+    controls = group.cluster.controls
+    rule = controls.hold(SyncGroupRequest)
+    second = group.member("b")
+    group.turn_until(lambda: first.health()["state"] == "syncing", 20)
+    group.turn(1)  # heartbeats have come to lie behind what is held
+    before = group.cluster.coordinator("g")
+    if how == "moves":
+        controls.move_coordinator("g", (before + 1) % 3)
+    else:
+        controls.crash_broker(before)
+    controls.remove_rule(rule)
+    group.settle()
+    group.turn(1)
+    assert first.what("lost") == []
+    (revoked,) = first.what("revoked")
+    assert len(revoked) == 3
+    assert sorted(first.read + second.read) == sorted(values), "each once"
+
+
 def test_commits_of_what_is_revoked_are_taken_in_the_listener(simulation: Simulation) -> None:
     group = Group(simulation, enable_auto_commit=False, **COOPERATIVE)
     values = group.produce(600)
