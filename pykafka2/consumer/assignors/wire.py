@@ -77,9 +77,12 @@ def read_assignment(data: bytes) -> Assignment:
     message, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION_BYTES, version)
     return Assignment(
         tuple(
-            TopicPartition(topic.topic, number)
-            for topic in message.assigned_partitions
-            for number in topic.partitions
+            # Each counts once, however often a leader names it.
+            dict.fromkeys(
+                TopicPartition(topic.topic, number)
+                for topic in message.assigned_partitions
+                for number in topic.partitions
+            )
         ),
         None if message.user_data is None else bytes(message.user_data),
     )

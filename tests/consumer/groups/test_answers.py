@@ -238,6 +238,20 @@ def test_the_good_bye_is_said_again_when_it_was_not_heard(simulation: Simulation
     assert group.cluster.group("g").members == {}
 
 
+def test_a_partition_that_a_leader_names_twice_is_assigned_once(simulation: Simulation) -> None:
+    class Repetitive(Assignor):
+        name = "repetitive"
+
+        def assign(self, cluster: Any, members: Any) -> Any:
+            partitions = tuple(cluster.topic_partitions("orders"))
+            return {member: Assignment(partitions * 2) for member in members}
+
+    group = Group(simulation, {"orders": 2})
+    member = group.member("a", partition_assignment_strategy=Repetitive())
+    group.settle()
+    assert member.what("assigned") == [[0, 1]]
+
+
 def test_unfinished_rebalances_are_counted_and_warned_of(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
