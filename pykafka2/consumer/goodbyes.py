@@ -52,9 +52,8 @@ class Goodbyes:
             reason,
             LEAVE_ATTEMPTS,
             Backoff(options.retry_backoff, options.retry_backoff_max, random),
-            self._way_past_the_join() if is_joining else None,
+            *([self._way_past_the_join] if is_joining else []),
         )
-
         self.start(script, done)
 
     def start(self, script: Script[None], done: Callable[[KafkaError | None], None]) -> None:

@@ -50,6 +50,7 @@ ANSWER_LAPSE = 5.0
 MAX_REASON_CHARS = 255
 FIRST_VERSION_WITH_MEMBERS = 3
 
+Way = Callable[[], Destination | None]
 Lead = Callable[[JoinGroupResponse], Script[list[SyncGroupRequestAssignment]]]
 
 
@@ -189,19 +190,26 @@ def _synchronise(
         yield from _wait_or_raise(error, options, backoff)
 
 
+def _to_coordinator() -> None:
+    """The usual way."""
+
+
 def leave_group(
     options: ConsumerOptions,
     member_id: str,
     reason: str,
     attempts: int,
     backoff: Backoff,
-    to: Destination | None = None,
+    way: Way = _to_coordinator,
 ) -> Script[None]:
-    """Say good-bye, so that nobody waits for the session to end; raises if it could not be said."""
+    """Say good-bye, so that nobody waits for the session to end; raises if it could not be said.
+
+    `way` tells before each attempt where to, until somebody answers there that it is not the coordinator.
+    """
     while True:
         attempts -= 1
         try:
-            response = yield from _leave(options, member_id, reason, to)
+            response = yield from _leave(options, member_id, reason, way())
         except KafkaError as failure:
             if not failure.retriable or not attempts:
                 raise
@@ -213,6 +221,8 @@ def leave_group(
             return
         if not attempts:
             raise error
+        if error.refresh_coordinator:
+            way = _to_coordinator
         yield from _wait_or_raise(error, options, backoff)
 
 

@@ -252,6 +252,30 @@ def test_a_partition_that_a_leader_names_twice_is_assigned_once(simulation: Simu
     assert member.what("assigned") == [[0, 1]]
 
 
+@pytest.mark.parametrize("how", ["moved", "crashed"])
+def test_the_good_bye_of_one_who_joins_finds_the_coordinator_that_took_over(
+    simulation: Simulation, how: str
+) -> None:
+    """Else the group waited for the member until its session was over."""
+    group = Group(simulation, brokers=3, session_timeout_ms=30_000)
+    slow, member = group.member("a"), group.member("b")
+    group.settle()
+    slow.is_stalled = True
+    group.member("c")
+    group.turn_until(lambda: member.health()["state"] == "joining", 20)
+    group.turn(0.3)
+    coordinator = group.cluster.coordinator("g")
+    if how == "crashed":
+        group.cluster.controls.crash_broker(coordinator)
+    else:
+        group.cluster.controls.hold(JoinGroupRequest, broker=coordinator)
+        group.cluster.controls.move_coordinator("g", (coordinator + 1) % 3)
+    member.consumer.close()
+    group.members.remove(member)
+    simulation.sleep(1)
+    assert {one.client_id for one in group.cluster.group("g").members.values()} == {"a"}
+
+
 def test_unfinished_rebalances_are_counted_and_warned_of(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
