@@ -77,6 +77,8 @@ class Metadata:
         self._pinned: frozenset[str] = frozenset()
         self._wanted_ids: frozenset[bytes] = frozenset()
         self._wants_all_topics = False
+        self.has_all_topics = False
+        """An answer about all topics has come since they are wanted."""
         self._update_requested = False
         self._topic_requested = False
         self._in_flight = False
@@ -176,6 +178,8 @@ class Metadata:
 
     def want_all_topics(self, wanted: bool) -> None:
         """Ask for every topic of the cluster, from the next update on (pattern subscriptions, listings)."""
+        if wanted and not self._wants_all_topics:
+            self.has_all_topics = False
         self._wants_all_topics = wanted
         if wanted:
             self.request_update()
@@ -304,6 +308,7 @@ class Metadata:
             self._fail(error)
             return
         self.last_successful_refresh = now
+        self.has_all_topics = self.has_all_topics or self._asked_for_all
         self._note_refreshed(response, now)
         self.last_error = None
         self.waiters.wake()

@@ -156,15 +156,19 @@ class Rebalance:
     def _why_join(self) -> str:
         """In words; empty where there is no need."""
         member, topics = self._membership, self._subscription.topics
+        if member.state is not MemberState.MUST_JOIN and not self._knows_topics():
+            return ""  # else it would have to join again as soon as they are known
         if member.state is MemberState.OUT:
-            if self._subscription.pattern is not None and not self._metadata.version:
-                return ""  # what topics there are is not known yet
             return member.because or "the consumer has subscribed"
         if member.state is MemberState.MUST_JOIN:
             return member.because or "the group rebalances"
         if member.state is MemberState.STABLE and topics != self._joined_topics:
             return f"the subscription is {named(sorted(topics)) or 'nothing'} now"
         return ""
+
+    def _knows_topics(self) -> bool:
+        """Whether a pattern, if there is one, was matched with all the topics that there are."""
+        return self._subscription.pattern is None or self._metadata.has_all_topics
 
     def _to_let_go_before_joining(self) -> list[TopicPartition]:
         assigned, topics = self._subscription.assigned, self._subscription.topics

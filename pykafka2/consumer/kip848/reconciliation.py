@@ -169,7 +169,7 @@ class Reconciliation:
         member, subscription = self._membership, self._subscription
         if member.joins_handled < self._joins_asked:
             return  # the driver's thread has not looked at the last wish yet
-        if subscription.pattern is not None and not self._metadata.version:
+        if subscription.pattern is not None and not self._metadata.has_all_topics:
             return  # what topics there are is not known yet
         if subscription.remote_pattern is not None:
             wish = Wish(pattern=subscription.remote_pattern)

@@ -373,6 +373,24 @@ def test_a_pattern_finds_topics_that_come_later(simulation: Simulation) -> None:
     group.turn_until(lambda: sum(len(member.owned) for member in members) == 4, 15)
 
 
+@pytest.mark.parametrize("was_subscribed", [True, False])
+def test_a_pattern_is_joined_for_when_all_topics_are_known_and_not_for_those_that_happen_to_be(
+    simulation: Simulation, was_subscribed: bool
+) -> None:
+    """Else everybody who had asked for a topic before had the whole group rebalance twice."""
+    group = Group(simulation, {"orders": 2, "ordinary": 2})
+    member = group.member("a", subscribes=was_subscribed)
+    if was_subscribed:
+        group.turn_until(lambda: len(member.owned) == 2, 10)
+        member.told.clear()
+    else:
+        assert member.consumer.partitions_for_topic("orders") == {0, 1}
+    member.consumer.subscribe(pattern="ordi.*", listener=member)
+    ordinary = {TopicPartition("ordinary", 0), TopicPartition("ordinary", 1)}
+    group.turn_until(lambda: member.owned == ordinary, 10)
+    assert member.what("assigned") == [[0, 1]]
+
+
 def test_enforce_rebalance_has_the_leader_assign_anew(simulation: Simulation) -> None:
     group = Group(simulation)
     first, second = group.member("a"), group.member("b")
