@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,13 @@ from pykafka2.consumer.kip848.membership import ConsumerMembership
 from pykafka2.consumer.kip848.reconciliation import Reconciliation
 from pykafka2.consumer.kip848.states import MemberState
 from pykafka2.consumer.subscription import Hold
-from pykafka2.errors import GroupIdNotFound, KafkaError, UnknownMemberId
+from pykafka2.errors import (
+    CoordinatorLoadInProgress,
+    GroupIdNotFound,
+    KafkaError,
+    RequestTimeout,
+    UnknownMemberId,
+)
 from pykafka2.protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseAssignment,
@@ -26,7 +33,7 @@ from tests.cluster.scripted import Hold as NoAnswer
 from tests.consumer.kip848.test_parts import ORDERS
 from tests.consumer.logs import LogCluster
 
-NO_SEND: Any = None
+NO_SEND: Any = SimpleNamespace(to=None)
 WISH = Wish(frozenset({"orders"}))
 HAS = Owned(1, {ORDERS: frozenset({0})}, is_whole=True)
 
@@ -123,6 +130,31 @@ def test_the_same_assignment_told_again_is_no_other(member: ConsumerMembership) 
     assert member.state is MemberState.STABLE
     assert member.target is not None
     assert member.target.number == 1
+
+
+def test_answers_that_do_not_come_are_waited_for_longer_each_time(member: ConsumerMembership) -> None:
+    """Twice as long as the last one, up to request_timeout_ms, however many are lost in a row."""
+    answer(member, 1, interval_ms=1000)
+    waits = [member._patience()]
+    for _ in range(5):
+        fail(member, RequestTimeout())
+        waits.append(member._patience())
+    assert waits == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    for _ in range(2000):
+        fail(member, RequestTimeout())
+    assert member._patience() == 30.0
+    answer(member, 1, interval_ms=1000)
+    assert member._patience() == 2.0, "an answer has come"
+    fail(member, CoordinatorLoadInProgress())
+    assert member._patience() == 2.0, "so has this one, in time"
+
+
+def test_another_subscription_is_told_at_once(member: ConsumerMembership) -> None:
+    answer(member)
+    member.heartbeat.delay(now_of(member) + 5)
+    member.subscribe(Wish(frozenset({"bills"})))
+    member._driver._commands.pop()(now_of(member))
+    assert member.heartbeat.is_due(now_of(member))
 
 
 # ---------------------------------------------------------------------------------------- ends and beginnings
@@ -262,3 +294,41 @@ def test_who_is_out_waits_for_no_names_and_who_was_refused_subscribes_once(known
     reconciliation._tell_subscription(0)
     assert not reconciliation._subscribed_anew, "the next refusal is raised"
     consumer._group.membership.state = MemberState.UNSUBSCRIBED
+
+
+def strike(*said: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_join_that_was_not_asked_for_is_not_waited_for(
+    known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Ctrl-C came first: the next look asks for it."""
+    cluster, consumer, reconciliation = known
+    assert consumer._group is not None
+    membership = consumer._group.membership
+    monkeypatch.setattr(membership, "join", strike)
+    with pytest.raises(KeyboardInterrupt):
+        reconciliation.step(0)
+    monkeypatch.undo()
+    reconciliation.step(0)
+    cluster.runtime.run_for(0.01)
+    assert membership.state is MemberState.JOINING
+
+
+def test_who_could_not_say_that_it_leaves_is_a_member_still(
+    known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Ctrl-C came first: what is assigned is read on, or nobody would read it."""
+    cluster, consumer, reconciliation = known
+    assert consumer._group is not None
+    membership = consumer._group.membership
+    assert isinstance(membership, ConsumerMembership)
+    membership.target = Target(1, {cluster.topics["orders"].topic_id: frozenset({0})})
+
+    monkeypatch.setattr(membership, "leave", strike)
+    with pytest.raises(KeyboardInterrupt):
+        reconciliation.leave("unsubscribed", lambda error: None, None)
+    monkeypatch.undo()
+    assert reconciliation.step(0)
+    assert consumer.assignment() == {TopicPartition("orders", 0)}
