@@ -80,6 +80,8 @@ class Metadata:
         self.has_all_topics = False
         """An answer about all topics has come since they are wanted."""
         self._update_requested = False
+        self._doubted: int | None = None
+        """The broker that is not to be asked next."""
         self._topic_requested = False
         self._in_flight = False
         self._asked_for_all = False
@@ -184,8 +186,13 @@ class Metadata:
         if wanted:
             self.request_update()
 
-    def request_update(self, reason: object = None) -> None:
-        """Ask the brokers as soon as the back-off allows; calls before that coincide."""
+    def request_update(self, reason: object = None, *, doubted: int | None = None) -> None:
+        """Ask the brokers as soon as the back-off allows; calls before that coincide.
+
+        Not the one with the id `doubted`, where another can be reached: it is out of date, perhaps.
+        """
+        if doubted is not None:
+            self._doubted = doubted
         if not self._update_requested:
             self._update_requested = True
             self._has_changed = True
@@ -233,8 +240,12 @@ class Metadata:
         due = self._due_at(now)
         if due > now:
             return PollResult.idle_until(min(due, self._next_forget_at, self._give_up_at))
+        doubted, self._doubted = self._doubted, None
         return PollResult.send(
-            self._request(now), to=AnyNode(), on_response=self._on_response, on_failure=self._on_failure
+            self._request(now),
+            to=AnyNode(doubted),
+            on_response=self._on_response,
+            on_failure=self._on_failure,
         )
 
     def _due_at(self, now: float) -> float:

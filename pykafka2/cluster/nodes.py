@@ -91,14 +91,19 @@ class Nodes:
         if len(self._hints) > MOST_HINTS:
             del self._hints[next(iter(self._hints))]
 
-    def least_busy(self, now: float) -> NodeLink | None:
+    def least_busy(self, now: float, but: int | None = None) -> NodeLink | None:
         """The node that any request goes to: connected and least in flight; else the one next connected.
 
-        None only while every candidate has failed and is waiting for its next attempt.
+        Not the one with the id `but`, unless all others have failed.  None only while every candidate has
+        failed and is waiting for its next attempt.
         """
         best: NodeLink | None = None
         coming: NodeLink | None = None
-        for link in self._candidates(now):
+        candidates = self._candidates(now)
+        if but is not None:
+            others = [link for link in candidates if link.node.id != but and not link.has_failed]
+            candidates = others or candidates
+        for link in candidates:
             if link.is_ready(now):
                 if best is None or link.in_flight < best.in_flight:
                     best = link
@@ -106,7 +111,7 @@ class Nodes:
                 coming = link
         if best is not None or coming is not None:
             return best or coming
-        return self._next_to_try(now)
+        return self._next_to_try(candidates, now)
 
     def version_for(self, node_id: int, request_class: type[Request[Any]]) -> int:
         """The version that a request of this class would have on the node's connection.
@@ -271,8 +276,7 @@ class Nodes:
             links += self._bootstrap_links()
         return links
 
-    def _next_to_try(self, now: float) -> NodeLink | None:
-        links = self._candidates(now)
+    def _next_to_try(self, links: list[NodeLink], now: float) -> NodeLink | None:
         now_possible = [link for link in links if link.retry_at <= now]
         if now_possible:
             # Those that failed longest ago, or never: one that takes its time to fail must not be tried again

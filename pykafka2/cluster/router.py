@@ -172,7 +172,7 @@ class Router:
                 self._metadata.request_update()
             return link
         if isinstance(to, AnyNode):
-            return self._nodes.least_busy(now)
+            return self._nodes.least_busy(now, to.but)
         if isinstance(to, ToLeader):
             return self._leader_link(to, now)
         if isinstance(to, ToController):

@@ -98,7 +98,9 @@ class FetchAnswers:
             self._table.stop(state, error)
             return
         if isinstance(error, OffsetOutOfRange) and self._may_be_replaced(state, now):
-            self._metadata.request_update(error)
+            leader = self._metadata.snapshot.partition(*state.partition)
+            # It would be asked first, as it is connected and has just answered.
+            self._metadata.request_update(error, doubted=leader.leader if leader is not None else None)
             self._table.delay(state, now)
             return
         if isinstance(error, OffsetOutOfRange) and state.epoch >= 0:

@@ -20,7 +20,9 @@ R = TypeVar("R", bound=Response)
 
 @attrs.define(frozen=True)
 class AnyNode:
-    """The least busy node that can be reached."""
+    """The least busy node that can be reached; the one left out only where no other can."""
+
+    but: int | None = None
 
 
 @attrs.define(frozen=True)

@@ -111,6 +111,24 @@ def test_any_request_goes_to_the_connected_node_with_the_least_in_flight(
     assert beats(cluster) == [3, 3, 3]
 
 
+def test_metadata_are_asked_of_another_broker_than_that_in_doubt_if_there_is_one(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    doubted = cluster.brokers[0]
+    Sent(client, ToNode(0))
+    cluster.runtime.run_for(1)
+    before = [len(broker.requests(MetadataRequest)) for broker in cluster.brokers]
+    client.metadata.request_update(doubted=0)
+    cluster.runtime.run_for(1)
+    assert len(doubted.requests(MetadataRequest)) == before[0], "though it alone is connected"
+    assert len(cluster.requests(MetadataRequest)) == sum(before) + 1
+    for broker in cluster.brokers[1:]:
+        broker.stop()
+    client.metadata.request_update(doubted=0)
+    cluster.runtime.run_for(5)
+    assert len(doubted.requests(MetadataRequest)) > before[0]
+
+
 def test_a_request_waits_while_its_connection_is_opened_and_in_flight_counts(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:

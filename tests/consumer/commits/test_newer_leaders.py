@@ -60,6 +60,15 @@ def test_a_replaced_leader_is_not_believed(
     assert read(consumer, 1) == {FIRST: [20]}
 
 
+def test_another_is_asked_who_leads(simulation: Simulation, cluster: KafkaCluster, replaced: int) -> None:
+    """The replaced broker never hears of its successor, and would be asked first: it is connected."""
+    consumer = asks_only(simulation, cluster, replaced)
+    assert consumer.poll(2000) == {}
+    cluster.controls.clear()
+    produce(simulation, cluster, 1, [FIRST])
+    assert read(consumer, 1) == {FIRST: [20]}
+
+
 def test_it_is_believed_after_half_a_minute(
     simulation: Simulation, cluster: KafkaCluster, replaced: int
 ) -> None:
