@@ -212,6 +212,53 @@ def test_a_script_that_is_cancelled_before_it_began_ends_with_the_error() -> Non
     rig.runner.cancel(IllegalState("closing"), 0.0)
     assert isinstance(rig.outcomes[0].error, IllegalState)
     assert rig.sends(1.0) == []
+    assert rig.poll(1.0) == PollResult([], FOREVER)
+    assert len(rig.outcomes) == 1, "and does not begin after all"
+
+
+def persistent() -> Script[None]:
+    try:
+        yield from call(heartbeat(1))
+        yield from call(heartbeat(2))
+    except RequestTimeout:
+        yield from call(heartbeat(3))
+
+
+def test_what_a_cancelled_script_had_still_to_send_is_not_sent() -> None:
+    rig = Rig(persistent())
+    (send,) = rig.sends(0.0)
+    send.on_response(HeartbeatResponse(), 1.0)
+    rig.runner.cancel(RequestTimeout(), 1.0)
+    assert [send.request for send in rig.sends(1.0)] == [heartbeat(3)]
+
+
+def after_a_wait() -> Script[int]:
+    yield from wait(1.0)
+    response = yield from call(heartbeat(1))
+    return response.error_code
+
+
+def test_a_wait_that_is_over_does_not_end_what_follows_it() -> None:
+    rig = Rig(after_a_wait())
+    assert rig.poll(0.0) == PollResult([], 1.0)
+    (send,) = rig.sends(1.0)
+    assert rig.poll(2.0) == PollResult([], FOREVER)
+    send.on_response(HeartbeatResponse(error_code=4), 3.0)
+    assert [outcome.get() for outcome in rig.outcomes] == [4]
+
+
+def all_moved() -> Script[None]:
+    yield from gather(heartbeat(1), heartbeat(2))
+    yield from forget_coordinator()
+
+
+def test_all_who_answered_together_are_forgotten() -> None:
+    forgotten: list[Send[Any]] = []
+    runner = ScriptRunner(all_moved(), ToNode(1), lambda outcome, now: None, forget=forgotten.append)
+    sends = runner.poll(0.0).sends
+    for send in sends:
+        send.on_response(HeartbeatResponse(), 1.0)
+    assert forgotten == sends
 
 
 def test_the_driver_forgets_a_script_that_has_ended() -> None:

@@ -1,0 +1,200 @@
+"""What threads, channels and failures do at moments that seldom come, each brought about by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import Empty
+
+import pytest
+
+from pykafka2.clock import FOREVER
+from pykafka2.driver.channel import ChannelState
+from pykafka2.driver.completion import Completion
+from pykafka2.driver.driver import Driver
+from pykafka2.driver.thread_driver import ThreadRuntime, Watched, _loops
+from pykafka2.errors import ClientFailed
+from pykafka2.network.script import Lane
+from pykafka2.network.transport import READABLE, SocketOptions
+from tests.driver.fakes import HandRuntime
+from tests.driver.test_channel import Notes
+from tests.driver.test_driver import ENDPOINT, fail_in_command, open_channel
+from tests.driver.test_thread_driver import Loop
+
+
+@pytest.fixture
+def runtime() -> HandRuntime:
+    return HandRuntime()
+
+
+@pytest.fixture
+def driver(runtime: HandRuntime) -> Driver:
+    return Driver(runtime, "client")
+
+
+# ---------------------------------------------------------------------------------------- waiters
+
+
+def test_who_looks_just_now_looks_once_more() -> None:
+    """What he waits for may have come since he looked."""
+    unparked: list[bool] = []
+    watched = Watched(lambda: False, lambda: unparked.append(True))
+    with watched._looking:
+        watched.check()
+    assert unparked == [True]
+    watched.check()
+    assert unparked == [True], "nobody is looking, and it does not hold"
+
+
+def test_what_a_predicate_raises_wakes_its_waiter() -> None:
+    def broken() -> bool:
+        raise ValueError("a bug")
+
+    unparked: list[bool] = []
+    Watched(broken, lambda: unparked.append(True)).check()
+    assert unparked == [True]
+
+
+def test_who_has_no_time_left_looks_a_last_time() -> None:
+    runtime = ThreadRuntime()
+    answers = iter([False, False, True])
+    assert runtime.wait_until(lambda: next(answers), 0.0)
+    runtime.close()
+
+
+# ---------------------------------------------------------------------------------------- threads
+
+
+def test_a_thread_is_in_a_loop_for_as_long_as_that_turns() -> None:
+    """The system gives its number to another thread afterwards."""
+    runtime = ThreadRuntime()
+    told: list[bool] = []
+    numbers: list[int] = []
+
+    def note() -> None:
+        told.append(runtime.is_in_a_loop())
+        numbers.append(threading.get_ident())
+        runtime.notify()
+
+    task = runtime.spawn("loop", Loop(note), None)
+    assert runtime.wait_until(lambda: bool(numbers), 5.0)
+    assert task.stop(5.0)
+    assert told[0]
+    assert not runtime.is_in_a_loop()
+    assert numbers[0] not in _loops
+    runtime.close()
+
+
+def test_a_job_that_comes_just_as_its_thread_gives_up_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who brought it counted on the thread, and has started no other."""
+    runtime = ThreadRuntime()
+    pool = runtime._pools[Lane.COMPUTING]
+    done: list[Callable[[], None] | None] = []
+
+    def late() -> None:
+        pass
+
+    class Jobs:
+        def get(self, timeout: float) -> None:
+            raise Empty
+
+        def get_nowait(self) -> Callable[[], None]:
+            return late
+
+    monkeypatch.setattr(pool, "_jobs", Jobs())
+    done.append(pool._next())
+    assert done == [late]
+    monkeypatch.undo()
+    runtime.close()
+
+
+def test_work_is_left_to_the_helpers_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system has no thread for one more."""
+    runtime = ThreadRuntime()
+    may_go_on, done = threading.Event(), threading.Event()
+    runtime.offload(lambda: may_go_on.wait(5.0), lambda outcome: None)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        runtime.offload(lambda: None, lambda outcome: done.set())
+    assert len(runtime._pools[Lane.COMPUTING]._threads) == 1
+    may_go_on.set()
+    assert done.wait(5.0)
+    runtime.close()
+
+
+# ---------------------------------------------------------------------------------------- channels
+
+
+def test_what_was_written_before_a_channel_is_open_leaves_with_the_turn_that_opens_it(
+    driver: Driver, runtime: HandRuntime
+) -> None:
+    channel = driver.open(ENDPOINT, Notes(), options=SocketOptions())
+    channel.write([b"hello"])
+    runtime.turn()
+    assert runtime.memory.transports[0].outgoing == b""
+    runtime.turn((channel, READABLE))  # the last that TLS has waited for, say
+    assert runtime.memory.transports[0].outgoing == b"hello"
+
+
+def test_nothing_is_kept_of_a_channel_that_is_closed(driver: Driver, runtime: HandRuntime) -> None:
+    channel = open_channel(driver, runtime, Notes())
+    runtime.memory.transports[0].room = 2
+    channel.write([b"hello"])
+    runtime.turn()
+    channel.close()
+    assert channel.state is ChannelState.CLOSED
+    assert not channel._unsent
+    runtime.turn()
+    assert not driver._channels
+    assert not driver._unsettled
+
+
+def test_what_a_stuck_loop_still_owns_is_not_closed_beside_it(
+    driver: Driver, runtime: HandRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_channel(driver, runtime, Notes())
+    monkeypatch.setattr(runtime.tasks[0], "stop", lambda timeout=5.0: False)
+    assert not driver.close()
+    assert not runtime.memory.transports[0].is_closed
+
+
+# ---------------------------------------------------------------------------------------- failures
+
+
+def test_a_failure_is_told_once_and_ends_what_was_to_be_done(driver: Driver, runtime: HandRuntime) -> None:
+    told: list[ClientFailed] = []
+    driver.on_failed(lambda error, now: told.append(error))
+    fail_in_command(driver)
+    driver.call_soon(lambda now: pytest.fail("the loop has ended"))
+    with pytest.raises(ValueError, match="a bug"):
+        driver.run_once(0.0, ())
+    first = driver.failure
+    driver._fail(OSError("met while the first was told"))
+    assert driver.failure is first
+    assert len(told) == 1
+    assert driver.run_once(1.0, ()) == FOREVER
+
+
+def test_what_no_callback_may_swallow_is_raised_once(driver: Driver, runtime: HandRuntime) -> None:
+    driver.call_soon(lambda now: driver.interrupt(SystemExit(3)))
+    runtime.turn()
+    with pytest.raises(SystemExit):
+        driver.raise_news()
+    driver.raise_news()
+
+
+def test_who_is_told_that_it_is_done_finds_it_done_whatever_others_do(driver: Driver) -> None:
+    completion: Completion[int] = Completion(driver, "a commit")
+    seen: list[int] = []
+
+    def broken(done: Completion[int]) -> None:
+        raise ValueError("a bug of the application's")
+
+    completion.add_done_callback(broken)
+    completion.add_done_callback(lambda done: seen.append(done.result(0)))
+    completion.succeed(42)
+    assert seen == [42]
