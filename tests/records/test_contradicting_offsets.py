@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import pytest
 
 from pykafka2.compression import codec
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import CRC_AT, CRC_START, RecordBatch, batches, crc32c
+from pykafka2.records.column_decoder import decode_columns
+from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import decode_records
 from pykafka2.records.tuple_decoder import decode_tuples
 from pykafka2.types import TopicPartition
@@ -43,7 +46,14 @@ def test_an_offset_beyond_64_bits_is_corrupt() -> None:
             list(batches(build_batch([(None, b"x")] * 2, base), "orders-0"))
 
 
-@pytest.mark.parametrize("decode", ["records", "tuples"])
+DECODERS: dict[str, Callable[[RecordBatch], object]] = {
+    "records": lambda batch: list(decode_records(batch, "orders", 0)),
+    "tuples": lambda batch: list(decode_tuples(batch, "orders-0", read_offsets=False)),
+    "columns": lambda batch: decode_columns(batch, Columns(), "orders-0", 0, None, True),
+}
+
+
+@pytest.mark.parametrize("decode", DECODERS)
 def test_a_record_behind_the_last_offset_of_its_batch_is_corrupt(decode: str) -> None:
     # Offsets 0, 1, 2 where the header, as after compaction, says that there are gaps.
     rows = build_batch([(None, b"x")] * 3, 100)
@@ -57,9 +67,8 @@ def test_a_record_behind_the_last_offset_of_its_batch_is_corrupt(decode: str) ->
             body[61 + index * size + 3] = delta << 1
         struct.pack_into(">I", body, CRC_AT, crc32c(body[CRC_START:]))
         (batch,) = batches(bytes(body), "orders-0")
-        tuples = decode_tuples(batch, "orders-0", read_offsets=False)
         with pytest.raises(CorruptData, match=rf"orders-0 at offset 100.* {wrong} "):
-            list(decode_records(batch, "orders", 0) if decode == "records" else tuples)
+            DECODERS[decode](batch)
 
 
 @pytest.mark.parametrize("call", ["poll", "poll_columns"])
@@ -86,7 +95,15 @@ def test_a_consumer_names_the_batch_and_keeps_its_position(call: str, damage: st
 @pytest.mark.parametrize("call", ["poll", "poll_columns"])
 @pytest.mark.parametrize(
     ("magic", "last_offset", "inner"),
-    [(0, 5, (4, 2)), (0, 5, (4, 2**62)), (0, 5, (-7, 5)), (1, 5, (2, 1)), (1, 5, (-9, 0)), (1, 5, (0, 7))],
+    [
+        (0, 5, (4, 2)),
+        (0, 5, (4, 2**62)),
+        (0, 5, (-7, 5)),
+        (0, 5, (4, 4)),
+        (1, 5, (2, 1)),
+        (1, 5, (-9, 0)),
+        (1, 5, (0, 7)),
+    ],
     ids=str,
 )
 def test_offsets_that_run_back_within_an_old_message_are_corrupt(

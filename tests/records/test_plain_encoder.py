@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykafka2.records.encoder import NO_HEADERS, encode_headers, encode_only, encode_rows
+from pykafka2.records.encoder import (
+    NO_HEADERS,
+    Row,
+    encode_headers,
+    encode_only,
+    encode_record,
+    encode_rows,
+)
 from pykafka2.records.plain_encoder import LONGEST_KEY, LONGEST_VALUE, MAX_RECORDS, encode_plain
+from pykafka2.records.varint import varint
 from tests.gate import examples
 
 NOW = 1_700_000_000_000
@@ -84,3 +92,37 @@ def test_a_record_that_is_alone_is_written_as_a_row(key: bytes | None, headers: 
         rows_of_one, _ = encode_rows([(value, key, NOW, headers, None)], NOW)
         assert encode_only(value, key, headers) == rows_of_one
     assert encode_only(None, key, headers) == encode_rows([(None, key, NOW, headers, None)], NOW)[0]
+
+
+def one_by_one(records: list[Row]) -> bytes:
+    base = records[0][2]
+    parts = []
+    for index, (value, key, time, headers, _) in enumerate(records):
+        alone = encode_record(time - base, index, key, value, None)
+        body = alone[1 if alone[0] < 0x80 else 2 if alone[1] < 0x80 else 3 : -1] + headers
+        parts += [varint(len(body)), body]
+    return b"".join(parts)
+
+
+TRACED = encode_headers([("trace", b"1")])
+ROWS_IN_A_ROW: dict[str, list[Row]] = {
+    "offsets that grow longer": [(b"v" * 57, None, NOW, NO_HEADERS, None)] * 130,
+    "values of one length beyond the short ones": [(b"v" * 9000, None, NOW, NO_HEADERS, None)] * 3,
+    "one of them": [(b"v" * length, None, NOW, NO_HEADERS, None) for length in (9, 9000, 9, 9000, 9)],
+    "values of one length, some with headers": [
+        (b"v" * 9, None, NOW, headers, None) for headers in (NO_HEADERS, TRACED, TRACED, NO_HEADERS)
+    ],
+    "times that run back": [(b"v", None, NOW + step, NO_HEADERS, None) for step in (0, 7, 7, -3, 0, 5)],
+    "nulls and keys": [
+        (value, key, NOW, NO_HEADERS, None)
+        for value in (b"v", None, b"")
+        for key in (None, b"k", b"k" * 9000)
+    ],
+}
+
+
+@pytest.mark.parametrize("records", ROWS_IN_A_ROW.values(), ids=ROWS_IN_A_ROW)
+def test_a_row_is_written_as_if_it_was_alone_whatever_comes_before_it(records: list[Row]) -> None:
+    body, latest = encode_rows(records, NOW)
+    assert body == one_by_one(records)
+    assert latest == max(time for _, _, time, _, _ in records)

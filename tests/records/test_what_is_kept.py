@@ -1,0 +1,66 @@
+"""What decoders keep from one batch to the next has a bound, and what they raise is freed at once."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.errors import CorruptData
+from pykafka2.records import headers as headers_module
+from pykafka2.records.encoder import encode_headers
+from pykafka2.records.headers import LONGEST_NAME_KEPT, MOST_NAMES_KEPT, read_headers
+from pykafka2.records.layouts import MOST_PLANS, Plans
+from pykafka2.records.run_decoder import _Raising
+from pykafka2.types import Headers
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, str]:
+    kept: dict[bytes, str] = {}
+    monkeypatch.setattr(headers_module, "_names", kept)
+    return kept
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_few_names_of_headers_are_kept_however_many_come(names: dict[bytes, str]) -> None:
+    for number in range(3 * MOST_NAMES_KEPT):
+        found: Headers = []
+        read_headers(encode_headers([(f"n{number}", b"v")]), 0, found)
+        assert found == [(f"n{number}", b"v")]
+        assert len(names) <= MOST_NAMES_KEPT
+
+
+def test_long_names_of_headers_are_not_kept(names: dict[bytes, str]) -> None:
+    for size in (LONGEST_NAME_KEPT, LONGEST_NAME_KEPT + 1):
+        read_headers(encode_headers([("n" * size, b"v")]), 0, [])
+    assert [len(name) for name in names] == [LONGEST_NAME_KEPT]
+
+
+def test_few_plans_of_batches_are_kept() -> None:
+    plans = Plans()
+    for size in range(3 * MOST_PLANS):
+        plans.keep(size, 1, [])
+        assert plans.find(size, 1) == []
+        assert len(plans._plans) <= MOST_PLANS
+
+
+@pytest.mark.usefixtures("without_collector")
+def test_what_was_raised_for_a_batch_is_freed_with_its_last_holder() -> None:
+    """It holds the batch, of which a poll that raises again and again would leave hundreds of megabytes."""
+    error = CorruptData("damaged")
+    is_there, records = weakref.ref(error), _Raising(error)
+    del error
+    with pytest.raises(CorruptData) as caught:
+        next(records)
+    del caught
+    assert is_there() is None
+    assert list(records) == [], "it is raised once"
