@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.errors import TopicAuthorizationFailed, UnknownTopicOrPartition
+from pykafka2.errors import NoBrokersAvailable, TopicAuthorizationFailed, UnknownTopicOrPartition
 from pykafka2.events import LeaderChanged, MetadataUpdated
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.cluster.scripted import Hold, ScriptedBroker, ScriptedCluster
@@ -406,3 +406,49 @@ def test_a_topic_pinned_while_an_answer_drops_it_is_asked_for(
     hold.release(MetadataResponse(brokers=cluster.metadata(MetadataRequest(topics=[])).brokers, topics=[]))
     cluster.runtime.run_for(60)
     assert metadata.partition_count("orders") == 3
+
+
+class Wanted(dict[str, float]):
+    """Topics in use: another thread uses one again just as it is forgotten."""
+
+    def pop(self, topic: str, *default: float) -> float:  # type: ignore[override]
+        self[topic] = 1e9
+        return super().pop(topic, *default)
+
+
+def test_a_topic_that_is_used_again_just_as_it_is_forgotten_stays(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    client.wait_for_topic("orders", 10)
+    client.metadata._wanted = Wanted(client.metadata._wanted)
+    client.metadata._forget_idle(cluster.now + 3600)
+    assert client.metadata.partition_count("orders") == 3
+
+
+def test_who_waits_for_metadata_is_woken_by_a_failure_too(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    class Sleeper:
+        wakes = 0
+
+        def unpark(self) -> None:
+            self.wakes += 1
+
+    sleeper = Sleeper()
+    client.metadata.waiters.join(sleeper)
+    client.metadata._on_failure(NoBrokersAvailable("none"), cluster.now)
+    assert sleeper.wakes == 1
+
+
+def test_a_topic_that_is_gone_is_asked_about_no_more_than_others(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    """An answer about all topics leaves it out, and so tells nothing of its age."""
+    client.metadata.want_all_topics(True)
+    client.metadata.pin_topics(["orders", "bills"])
+    cluster.runtime.run_for(10)
+    del cluster.topics["bills"]
+    cluster.runtime.run_for(600)
+    before = len(asked(cluster))
+    cluster.runtime.run_for(3600)
+    assert len(asked(cluster)) - before <= 3600 / 300

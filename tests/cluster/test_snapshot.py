@@ -26,6 +26,7 @@ from pykafka2.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import Node
 
 ID_A, ID_B = bytes([1] * 16), bytes([2] * 16)
@@ -288,3 +289,12 @@ def test_more_partitions_than_any_topic_has_are_refused(monkeypatch: pytest.Monk
         else:
             with pytest.raises(CorruptResponse, match="'orders' 4 partitions; at most 3 are believed"):
                 answers.checked_metadata(answer)
+
+
+def test_a_broker_that_tells_no_id_tells_of_the_same_topic() -> None:
+    """One of an older version: what it does not know yet is no other topic's."""
+    with_id = known(topic("orders", partition(0, 1, 5)))
+    without = merge_answer(with_id, answer(topic("orders", partition(0, 0, 4), topic_id=ZERO_UUID)), ())
+    info = without.partition("orders", 0)
+    assert info is not None
+    assert (info.leader, info.leader_epoch) == (1, 5)
