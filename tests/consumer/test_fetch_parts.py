@@ -16,7 +16,7 @@ from pykafka2.consumer.fetched import FetchedData, without_frames
 from pykafka2.consumer.fetcher import Fetcher
 from pykafka2.consumer.isolation import Visibility
 from pykafka2.consumer.options import CONSUMER_OPTIONS
-from pykafka2.consumer.positions import OffsetLookups
+from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetLookups
 from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.protocol.messages.fetch import AbortedTransaction, FetchRequest
 from pykafka2.records import run_decoder
@@ -63,6 +63,21 @@ def test_nothing_is_kept_of_a_partition_that_is_not_read_any_more(fetcher: Fetch
     fetcher.end([ORDERS_0])
     kept = {name: value for name, value in vars(table).items() if isinstance(value, dict | set) and value}
     assert kept == {}
+
+
+def test_an_offset_is_asked_for_by_one_question_and_only_while_it_is_wanted(fetcher: Fetcher) -> None:
+    open_questions = fetcher._resets._lookups._questions
+    fetcher.reset(ORDERS_0, 1, EARLIEST_TIMESTAMP)
+    fetcher.reset(ORDERS_0, 2, LATEST_TIMESTAMP)
+    assert [question.timestamp for question in open_questions] == [LATEST_TIMESTAMP]
+    fetcher.begin(ORDERS_0, 3, 5)
+    assert open_questions == [], "the application has sought its own place"
+    fetcher.reset(ORDERS_0, 4, EARLIEST_TIMESTAMP)
+    fetcher._resets._on_failed(ORDERS_0, 4, CorruptData("refused"), 100.0)
+    fetcher.end([ORDERS_0])
+    assert open_questions == [], "it is not read any more"
+    fetcher.reset(ORDERS_0, 5, EARLIEST_TIMESTAMP)
+    assert open_questions[0].not_before < 0, "and no refusal of before delays it when it is read again"
 
 
 def test_who_tries_again_keeps_the_longer_pause(fetcher: Fetcher, cluster: LogCluster) -> None:

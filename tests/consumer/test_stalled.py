@@ -51,12 +51,12 @@ class StuckCluster(LogCluster):
         return answer
 
 
-def poll_for(cluster: LogCluster, consumer: KafkaConsumer, seconds: float) -> float | None:
+def poll_for(cluster: LogCluster, consumer: KafkaConsumer, seconds: float, **how: bool) -> float | None:
     """Poll for so long; when ConsumerStalled was raised first."""
     began = cluster.now
     while cluster.now - began < seconds:
         try:
-            consumer.poll(5000)
+            consumer.poll(5000, **how)
         except ConsumerStalled:
             return cluster.now - began
     return None
@@ -197,6 +197,25 @@ def test_who_looks_at_the_same_records_again_and_again_is_not_stalled() -> None:
             assert len(consumer.poll(1000, update_offsets=False)[ORDERS_0]) == 2
             cluster.runtime.run_for(5)
         assert "advance" not in consumer.explain()
+
+
+def test_who_looks_and_finds_nothing_hears_that_it_stands_still() -> None:
+    """Also after it has found something else once."""
+    cluster = StuckCluster()
+    cluster.append("orders", 1, b"y")
+    with cluster.consumer("orders") as consumer:
+        assert len(consumer.poll(1000, update_offsets=False)) == 1
+        assert len(consumer.poll(1000)) == 1
+        stalled_after = poll_for(cluster, consumer, 200, update_offsets=False)
+    assert stalled_after is not None
+
+
+def test_a_poll_that_waits_looks_after_progress_seldom() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    with cluster.consumer("orders") as consumer:
+        for _ in range(5):
+            assert consumer.poll(7000) == {}
+            assert consumer._reader.progress.due_at > cluster.now
 
 
 def test_a_leader_that_throttles_is_ridden_out_though_another_broker_answers() -> None:
