@@ -1,7 +1,7 @@
-"""Text that another process sent, made fit for an error and a log line.
+"""Text that another process sent, and what was made of records, fit for an error and a log line.
 
 Pure.  A broker, or whatever else answers at its address, must not be able to write lines of its own into a
-log, to steer a terminal, or to fill a disk.
+log, to steer a terminal, or to fill a disk; nor must a record.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Final
 
 MOST_CHARACTERS: Final = 1000
 """More of one text is not shown; Kafka's own messages have some hundred."""
+LONGEST_ERROR: Final = 400
+"""Of an error that others raised over a record: it may quote all of it."""
 
 
 def shown(text: str, most: int = MOST_CHARACTERS) -> str:
@@ -24,3 +26,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def brief(error: BaseException) -> str:
+    """The error as `repr` has it, without the whole record that it may hold."""
+    if isinstance(error, UnicodeError):  # its arguments are all of the text; its words are the place in it
+        return f"{type(error).__name__}({str(error)!r})"
+    told = repr(error)
+    half = LONGEST_ERROR // 2
+    return told if len(told) <= LONGEST_ERROR else f"{told[:half]} ... {told[-half:]}"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pykafka2.errors import SerializationError
+from pykafka2.foreign_text import brief
 from pykafka2.types import BadRecord, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class BadRecords:
             except Exception as error:
                 where = f"{bad.topic_partition} at offset {bad.offset}"
                 raise SerializationError(
-                    f"{where}: on_bad_record failed: {error!r}; it was called because of: {bad.error}"
+                    f"{where}: on_bad_record failed: {brief(error)}; it was called because of: {bad.error}"
                 ) from error
         elif policy == SKIP:
             upto = f" (up to offset {bad.next_offset - 1})" if bad.next_offset - bad.offset > 1 else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.errors import SerializationError
+from pykafka2.foreign_text import brief
 from pykafka2.serializers import deserialize_function
 from pykafka2.types import BadRecord, ConsumerRecord
 
@@ -59,7 +60,7 @@ class Deserializing:
     def _pass_over(self, record: ConsumerRecord, key: bytes | None, what: str, error: Exception) -> None:
         where = f"{record.topic}-{record.partition} at offset {record.offset}"
         more = "; to skip the record, seek past it, or give on_bad_record" if self._bad_records.raises else ""
-        failure = SerializationError(f"{where}: the {what}_deserializer failed: {error!r}{more}")
+        failure = SerializationError(f"{where}: the {what}_deserializer failed: {brief(error)}{more}")
         failure.__cause__ = error
         self._bad_records.pass_over(
             BadRecord(

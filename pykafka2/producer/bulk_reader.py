@@ -13,6 +13,7 @@ import attrs
 
 from pykafka2.clock import Clock
 from pykafka2.errors import IllegalArgument, KafkaError, SerializationError
+from pykafka2.foreign_text import brief
 from pykafka2.producer.arguments import checked_partition
 from pykafka2.producer.bulk_input import (
     BulkArguments,
@@ -161,7 +162,7 @@ class BulkReader:
                 raise
             except Exception as error:
                 raise SerializationError(
-                    f"{what}_serializer failed for topic {topic!r}: {error!r}"
+                    f"{what}_serializer failed for topic {topic!r}: {brief(error)}"
                 ) from error
 
         return serialized

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import KafkaError
+from pykafka2.foreign_text import brief
 from pykafka2.producer.delivery import OnDelivery
 from pykafka2.types import GivenHeaders, RecordMetadata
 
@@ -74,7 +75,7 @@ class Interceptors:
         """Tell all of them that so many records were not taken, and why."""
         told = error
         if not isinstance(told, KafkaError):
-            told = KafkaError(f"the record was not taken, because of {error!r}")
+            told = KafkaError(f"the record was not taken, because of {brief(error)}")
             told.__cause__ = error
         for _ in range(records):
             self.on_acknowledgement(None, told)

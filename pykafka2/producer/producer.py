@@ -24,6 +24,7 @@ from pykafka2.errors import (
     KafkaError,
     SerializationError,
 )
+from pykafka2.foreign_text import brief
 from pykafka2.metrics import Metrics
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.producer.accumulator import Accumulator, admit_always
@@ -714,7 +715,7 @@ def _serialize(serialize: SerializeFunction, what: str, topic: str, headers: Hea
     except KafkaError:
         raise
     except Exception as error:
-        raise SerializationError(f"{what}_serializer failed for topic {topic!r}: {error!r}") from error
+        raise SerializationError(f"{what}_serializer failed for topic {topic!r}: {brief(error)}") from error
 
 
 def _as_bytes(what: str, topic: str, data: Any) -> bytes:
