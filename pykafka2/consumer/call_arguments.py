@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from numbers import Real
 from typing import Any
 
-from pykafka2.cluster.arguments import checked_topic
+from pykafka2.cluster.arguments import checked_topic, instead
+from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import INT64_MAX
-from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
+from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
 
 def checked_limit(max_records: int) -> int:
@@ -44,9 +46,61 @@ def checked_timeout(timeout_ms: float) -> float:
     return timeout_ms / 1000
 
 
+def checked_close(timeout: float | None, timeout_ms: float | None) -> float:
+    """What `close` is given, in seconds; 5 where nothing is."""
+    arguments: dict[str, tuple[str, object]] = {
+        "timeout": ("seconds", timeout),
+        "timeout_ms": ("milliseconds", timeout_ms),
+    }
+    for name, (unit, given) in arguments.items():
+        if given is not None and not isinstance(given, Real):
+            raise TypeError(f"close(): {name}={given!r}: it must be a number of {unit}")
+    if timeout is not None:
+        return timeout
+    return 5.0 if timeout_ms is None else timeout_ms / 1000
+
+
+def checked_place(offset: object) -> int:
+    """What `seek` is given."""
+    if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= INT64_MAX:
+        return offset
+    meant = ""
+    if offset is None:  # what offsets_for_times() and committed() say of a partition
+        meant = "; where there is none yet, seek_to_beginning() or seek_to_end() goes to either end"
+    elif offset in (-1, -2):  # Kafka's and librdkafka's numbers for the ends
+        meant = f"; write {'seek_to_end' if offset == -1 else 'seek_to_beginning'}(partition)"
+    elif hasattr(offset, "offset"):
+        meant = f"; give the offset of the {type(offset).__name__}"
+    raise ValueError(f"offset={instead(offset)}: it must be an integer from 0 to {INT64_MAX}{meant}")
+
+
+def checked_time(partition: TopicPartition, time_ms: object) -> int:
+    """What `offsets_for_times` is given for a partition."""
+    if not isinstance(time_ms, int) or isinstance(time_ms, bool):
+        meant = "; write int(when.timestamp() * 1000)" if isinstance(time_ms, datetime) else ""
+        meant = "; write int(...)" if isinstance(time_ms, float) else meant
+        raise TypeError(f"{partition}: a time is an int of milliseconds, not {time_ms!r}{meant}")
+    if time_ms < 0 or time_ms > INT64_MAX:
+        what = "negative; the ends are asked for by beginning_offsets() and end_offsets()"
+        what = what if time_ms < 0 else f"beyond {INT64_MAX}"
+        raise ValueError(f"{partition}: the time {time_ms} is {what}")
+    return time_ms
+
+
 def split_topics(topics: tuple[Any, ...]) -> tuple[Mapping[str, object] | None, list[str]]:
     """A mapping of options may come first; the rest are topics."""
     config = None
     if topics and isinstance(topics[0], Mapping):
         config, topics = topics[0], topics[1:]
+    for topic in topics:
+        if isinstance(topic, list | tuple | set | frozenset):
+            raise IllegalArgument("topics are given one by one: KafkaConsumer(*topics)")
+        if isinstance(topic, Mapping):
+            raise IllegalArgument(
+                "a mapping of options stands before the topics: KafkaConsumer(options, 'orders')"
+            )
+        if isinstance(topic, str) and ":" in topic:  # never legal in a name
+            raise IllegalArgument(
+                f"{topic!r} is no topic's name; addresses are given as bootstrap_servers={topic!r}"
+            )
     return config, [checked_topic(topic) for topic in topics]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from pykafka2.cluster.arguments import checked_partition, checked_partitions
+from pykafka2.cluster.arguments import checked_partition, checked_partitions, instead
 from pykafka2.consumer.call_arguments import checked_timeout
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.subscription import Mode
@@ -80,6 +80,8 @@ class CommitCalls(Owned):
             IllegalState: there is no group_id.
         """
         committer = self._with_group("commit_async").committer
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback={callback!r} is not callable; give f(offsets, error)")
         return committer.commit_async(None if offsets is None else checked_offsets(offsets), callback)
 
     @owned
@@ -101,8 +103,12 @@ class CommitCalls(Owned):
         if (record is None) == (offsets is None):
             raise TypeError("store_offsets() takes a record or offsets: one of the two")
         if record is not None:
-            if not isinstance(record, ConsumerRecord):
-                raise TypeError(f"store_offsets() takes a record that poll() returned, not {record!r}")
+            given: object = record
+            if not isinstance(given, ConsumerRecord):
+                meant = "write store_offsets(offsets=...)" if isinstance(given, Mapping) else "one by one"
+                raise TypeError(
+                    f"store_offsets() takes a record that poll() returned, not {instead(given)}; {meant}"
+                )
             place = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
             marks = {TopicPartition(record.topic, record.partition): place}
         else:
@@ -187,14 +193,25 @@ class CommitCalls(Owned):
 def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets as a caller gives them.  Raises `TypeError` or `ValueError` naming the partition."""
     if not isinstance(offsets, Mapping):
-        raise TypeError(f"offsets are given as {{TopicPartition: OffsetAndMetadata}}, not {offsets!r}")
+        meant = ""
+        if callable(offsets):
+            meant = "; write callback=..."
+        elif isinstance(offsets, ConsumerRecord):
+            meant = "; write {TopicPartition(record.topic, record.partition): record.offset + 1}"
+        raise TypeError(
+            "offsets are given as {TopicPartition: OffsetAndMetadata or int}, "
+            f"not {instead(offsets)}{meant}"
+        )
     return {checked_partition(partition): _checked(partition, one) for partition, one in offsets.items()}
 
 
 def _checked(partition: object, given: object) -> OffsetAndMetadata:
     told = OffsetAndMetadata(given) if isinstance(given, int) and not isinstance(given, bool) else given
     if not isinstance(told, OffsetAndMetadata):
-        raise TypeError(f"{partition}: an offset is an OffsetAndMetadata or an int, not {given!r}")
+        meant = "; write record.offset + 1" if isinstance(given, ConsumerRecord) else ""
+        raise TypeError(
+            f"{partition}: an offset is an OffsetAndMetadata or an int, not {instead(given)}{meant}"
+        )
     offset, metadata, epoch = told
     if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
         raise ValueError(f"{partition}: the offset {offset!r} must be an integer of at least 0")

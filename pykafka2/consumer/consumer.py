@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, Self, Unpack
 from pykafka2 import lifecycle
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.call_arguments import (
+    checked_close,
     split_topics,
 )
 from pykafka2.consumer.commit_calls import CommitCalls
@@ -158,9 +159,8 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
             raise ConcurrentUse("another thread is inside a call of this KafkaConsumer; wakeup() it first")
         try:
             if timeout is None or isinstance(timeout, bool):  # kafka-python's first argument is autocommit
-                autocommit = autocommit and timeout is not False
-                timeout = 5.0 if timeout_ms is None else timeout_ms / 1000
-            deadline = self._cluster.driver.clock.monotonic() + timeout
+                autocommit, timeout = autocommit and timeout is not False, None
+            deadline = self._cluster.driver.clock.monotonic() + checked_close(timeout, timeout_ms)
             try:
                 if self._group is not None and self._refusal is None:
                     # Logged, and there is nobody to commit any more; or a listener has closed it meanwhile.

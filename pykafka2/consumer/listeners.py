@@ -75,6 +75,10 @@ def listeners_of(
 
 
 def _of_object(listener: Any) -> Listeners:
+    if isinstance(listener, type):
+        raise IllegalArgument(
+            f"subscribe(): listener is the class {listener.__name__}; give an object: {listener.__name__}()"
+        )
     assigned = _method(listener, "on_partitions_assigned")
     revoked = _method(listener, "on_partitions_revoked")
     lost = _method(listener, "on_partitions_lost")

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions
-from pykafka2.consumer.call_arguments import checked_timeout
+from pykafka2.consumer.call_arguments import checked_place, checked_timeout
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.reset_policy import EARLIEST, LATEST
-from pykafka2.option_fields import INT64_MAX
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -48,6 +47,7 @@ class PositionCalls(Owned):
         """
         default = self._options.default_api_timeout
         timeout = default if timeout_ms is None else checked_timeout(timeout_ms)
+        partition = checked_partition(partition)
         offset = self._undelivered.first_offset(partition)
         if offset is not None:
             return offset
@@ -63,6 +63,7 @@ class PositionCalls(Owned):
         Raises:
             IllegalState: the partition is not assigned.
         """
+        partition = checked_partition(partition)
         self._subscription.find(partition)
         position = self._undelivered.first_offset(partition)
         if position is None:
@@ -79,8 +80,7 @@ class PositionCalls(Owned):
         Raises:
             IllegalState: the partition is not assigned.
         """
-        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
-            raise ValueError(f"offset={offset!r}: it must be an integer from 0 to {INT64_MAX}")
+        offset = checked_place(offset)
         partition = checked_partition(partition)
         self._subscription.find(partition)
         self._undelivered.forget([partition])

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
-from pykafka2.consumer.call_arguments import checked_timeout
+from pykafka2.consumer.call_arguments import checked_time, checked_timeout
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from pykafka2.option_fields import INT64_MAX
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import OffsetAndTimestamp, TopicPartition
 
@@ -67,13 +66,8 @@ class QueryCalls(Owned):
         """
         if not isinstance(timestamps, Mapping):
             raise TypeError(f"times are given as {{TopicPartition: milliseconds}}, not {timestamps!r}")
-        wanted = {checked_partition(partition): timestamp for partition, timestamp in timestamps.items()}
-        for partition, timestamp in wanted.items():
-            if not isinstance(timestamp, int) or isinstance(timestamp, bool):
-                raise TypeError(f"{partition}: a time is an int of milliseconds, not {timestamp!r}")
-            if timestamp < 0 or timestamp > INT64_MAX:
-                what = "negative" if timestamp < 0 else f"beyond {INT64_MAX}"
-                raise ValueError(f"{partition}: the time {timestamp} is {what}")
+        given = {checked_partition(partition): time_ms for partition, time_ms in timestamps.items()}
+        wanted = {partition: checked_time(partition, time_ms) for partition, time_ms in given.items()}
         return self._queries.at_times(wanted, self._seconds(timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:

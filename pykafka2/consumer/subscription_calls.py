@@ -223,6 +223,7 @@ def _checked_names(topics: object) -> list[str]:
         return []
     if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         meant = f"write subscribe([{topics!r}])" if isinstance(topics, str) else "such as ['orders']"
+        meant = f"write subscribe(pattern={topics!r})" if isinstance(topics, re.Pattern) else meant
         raise IllegalArgument(f"subscribe(): topics={topics!r}, but it takes a list of names: {meant}")
     names = [checked_topic(name) for name in topics]
     for name in names:

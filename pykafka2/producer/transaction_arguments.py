@@ -32,12 +32,9 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
 
 def _partition(place: Any) -> TopicPartition:
     try:
-        partition = checked_partition(place)
-    except (TypeError, InvalidTopicException) as error:
+        return checked_partition(place)
+    except (TypeError, ValueError, InvalidTopicException) as error:
         raise IllegalArgument(f"offsets has the key {place!r}; it takes a TopicPartition: {error}") from None
-    if not _is_whole(partition.partition, 0, INT32_MAX):
-        raise IllegalArgument(f"offsets has the key {place!r}; partitions count from 0 to {INT32_MAX}")
-    return partition
 
 
 def _offset(place: object, what: Any) -> OffsetAndMetadata:

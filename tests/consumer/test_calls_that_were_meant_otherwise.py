@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaConsumer, TopicPartition
+from pykafka2 import (
+    ConsumerRebalanceListener,
+    ConsumerRecord,
+    KafkaConsumer,
+    OffsetAndTimestamp,
+    TopicPartition,
+)
 from pykafka2.errors import IllegalArgument, IllegalState
 from tests.consumer.logs import LogCluster
 
 ORDERS_0 = TopicPartition("orders", 0)
+RECORD = ConsumerRecord("orders", 0, 5, 1000, 0, None, b"not for logs", [])
 
 
 @pytest.fixture
@@ -59,14 +67,106 @@ WRONG: dict[str, tuple[Call, str]] = {
     "times": (lambda c: c.offsets_for_times([ORDERS_0]), r"as \{TopicPartition: milliseconds\}, not \["),
     "no timeout": (lambda c: c.poll(None), "timeout_ms=None: it must be a number of milliseconds"),
     "a timedelta": (lambda c: c.poll(timedelta(1)), "timeout_ms=datetime.timedelta.*number of milliseconds"),
+    "position": (lambda c: c.position("orders"), r"TopicPartition\(topic, number\), not 'orders'"),
+    "lag": (lambda c: c.lag("orders"), r"TopicPartition\(topic, number\), not 'orders'"),
+    "time": (
+        lambda c: c.offsets_for_times({ORDERS_0: datetime(2026, 11, 23)}),
+        r"write int\(when.timestamp\(\) \* 1000",
+    ),
+    "seconds": (lambda c: c.offsets_for_times({ORDERS_0: 1.5}), r"not 1.5; write int\(\.\.\.\)"),
+    "close": (lambda c: c.close(timedelta(1)), r"close\(\): timeout=datetime.timedelta.* number of seconds"),
+    "close_ms": (lambda c: c.close(timeout_ms="1"), r"close\(\): timeout_ms='1': .* number of milliseconds"),
+    "commit": (lambda c: c.commit(RECORD), r"not a ConsumerRecord; write \{TopicPartition\(record"),
+    "commit of one": (
+        lambda c: c.commit({ORDERS_0: RECORD}),
+        r"not a ConsumerRecord; write record.offset \+ 1",
+    ),
+    "a callback": (lambda c: c.commit_async(print), r"not <built-in function print>; write callback="),
+    "no callback": (
+        lambda c: c.commit_async(callback=5),
+        r"callback=5 is not callable; give f\(offsets, error",
+    ),
+    "marks": (lambda c: c.store_offsets({ORDERS_0: 1}), r"not a dict; write store_offsets\(offsets=\.\.\.\)"),
+    "records": (lambda c: c.store_offsets([RECORD]), "not a list with a ConsumerRecord in it; one by one"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
 def test_an_argument_of_another_kind_says_what_to_write(cluster: LogCluster, what: str) -> None:
     call, words = WRONG[what]
-    with cluster.consumer("orders") as consumer, pytest.raises(TypeError, match=words):
-        call(consumer)
+    with cluster.consumer("orders", group_id="g", enable_auto_offset_store=False) as consumer:
+        consumer.unsubscribe()
+        consumer.assign([ORDERS_0])
+        with pytest.raises(TypeError, match=words) as caught:
+            call(consumer)
+        assert "not for logs" not in str(caught.value)
+
+
+PLACES: dict[str, tuple[object, str]] = {
+    "the end": (-1, r"; write seek_to_end\(partition\)"),
+    "the beginning": (-2, r"; write seek_to_beginning\(partition\)"),
+    "none": (None, r"; where there is none yet, seek_to_beginning\(\) or seek_to_end\(\)"),
+    "of a time": (OffsetAndTimestamp(1, 2), "; give the offset of the OffsetAndTimestamp"),
+    "text": ("5", "must be an integer from 0 to 9223372036854775807$"),
+}
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_a_place_that_is_no_offset_says_how_to_go_there(cluster: LogCluster, what: str) -> None:
+    place: Any
+    place, words = PLACES[what]
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        with pytest.raises(ValueError, match=words):
+            consumer.seek(ORDERS_0, place)
+
+
+def test_a_negative_partition_is_refused_at_once(cluster: LogCluster) -> None:
+    with (
+        cluster.consumer() as consumer,
+        pytest.raises(ValueError, match="count from 0 to 2147483647, not -1"),
+    ):
+        consumer.assign([TopicPartition("orders", -1)])
+
+
+TOPICS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "a list": ((["orders"],), r"topics are given one by one: KafkaConsumer\(\*topics\)"),
+    "an address": (("localhost:9092",), "no topic's name; .* bootstrap_servers='localhost:9092'"),
+    "options behind": (("orders", {"sasl.password": "x"}), "a mapping of options stands before the topics"),
+}
+
+
+@pytest.mark.parametrize("what", TOPICS)
+def test_what_is_no_topic_says_what_to_write(cluster: LogCluster, what: str) -> None:
+    topics, words = TOPICS[what]
+    with pytest.raises(IllegalArgument, match=words):
+        cluster.consumer(*topics)
+
+
+def test_a_password_among_the_topics_is_not_shown(cluster: LogCluster) -> None:
+    topics: Any = [{"sasl.password": "kept-to-oneself"}]
+    with cluster.consumer() as consumer:
+        with pytest.raises(IllegalArgument, match="a topic is named by a str, not a dict") as caught:
+            consumer.subscribe(topics)
+        assert "kept" not in str(caught.value)
+
+
+class Totals(ConsumerRebalanceListener):
+    """Nobody made an object of it."""
+
+
+def test_the_class_of_a_listener_is_not_taken_for_a_listener(cluster: LogCluster) -> None:
+    with cluster.consumer(group_id="g") as consumer:
+        with pytest.raises(IllegalArgument, match=r"is the class Totals; give an object: Totals\(\)"):
+            consumer.subscribe(["orders"], listener=Totals)
+        consumer.subscribe(["orders"], listener=Totals())
+
+
+def test_a_compiled_pattern_instead_of_names(cluster: LogCluster) -> None:
+    pattern: Any = re.compile("orders")
+    words = r"write subscribe\(pattern=re.compile\('orders'\)\)"
+    with cluster.consumer() as consumer, pytest.raises(IllegalArgument, match=words):
+        consumer.subscribe(pattern)
 
 
 def test_a_pattern_among_the_names_says_how_patterns_are_given(cluster: LogCluster) -> None:
