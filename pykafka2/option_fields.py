@@ -6,6 +6,7 @@ files have nothing else.  Pure data; used by options.py and by the options of ea
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,17 @@ OPTION = "option"
 
 class Because(ValueError):
     """What a reader of values raises to add its own words to the message."""
+
+
+def is_async(function: object) -> bool:
+    """Whether a call only makes a coroutine.  Nothing here awaits one, so what it was to do never happens."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return True
+    return callable(function) and inspect.iscoroutinefunction(type(function).__call__)
+
+
+NOT_AWAITED = "it is async, and nothing here awaits it; give a plain function"
+"""Why a function is refused that `is_async`."""
 
 
 def hidden(value: object) -> str:
@@ -185,6 +197,8 @@ def callback(name: str, doc: str, *, legal: str = "a callable", aliases: tuple[s
     """Any object of the user's; what it must offer is checked by who calls it."""
 
     def read(value: Any) -> object:
+        if is_async(value):
+            raise Because(NOT_AWAITED)
         return value
 
     return custom(name, None, read, legal, doc, aliases=aliases)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from pykafka2.errors import ConfigurationError, KafkaError, SerializationError
+from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.types import Headers
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def _as_function(option: Any, method_name: str, name: str) -> Callable[[str, Hea
             f"{name} is the class {option.__name__}; give an object: {option.__name__}()"
         )
     method = getattr(option, method_name, None)
+    if is_async(method if callable(method) else option):
+        raise ConfigurationError(f"{name}: {NOT_AWAITED}")
     if callable(method):
         bound: Callable[[str, Headers, Any], Any] = method
         return bound

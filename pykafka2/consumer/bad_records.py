@@ -12,6 +12,7 @@ from typing import Any
 
 from pykafka2.errors import SerializationError
 from pykafka2.foreign_text import brief
+from pykafka2.option_fields import NOT_AWAITED, Because, is_async
 from pykafka2.types import BadRecord, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,8 @@ SKIP = "skip"
 def read_policy(value: Any) -> Any:
     """The option's value: one of two words, or a callable."""
     if callable(value) and not isinstance(value, type):
+        if is_async(value):  # records would be passed over, and nobody have taken them
+            raise Because(NOT_AWAITED)
         return value
     if not isinstance(value, str) or value.lower() not in (RAISE, SKIP):
         raise ValueError

@@ -13,7 +13,7 @@ from pykafka2.consumer.call_arguments import checked_timeout
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.subscription import Mode
 from pykafka2.errors import IllegalState
-from pykafka2.option_fields import INT32_MAX, INT64_MAX, sendable_text
+from pykafka2.option_fields import INT32_MAX, INT64_MAX, NOT_AWAITED, is_async, sendable_text
 from pykafka2.types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class CommitCalls(Owned):
         committer = self._with_group("commit_async").committer
         if callback is not None and not callable(callback):
             raise TypeError(f"callback={callback!r} is not callable; give f(offsets, error)")
+        if is_async(callback):
+            raise TypeError(f"callback={callback!r}: {NOT_AWAITED}")
         return committer.commit_async(None if offsets is None else checked_offsets(offsets), callback)
 
     @owned

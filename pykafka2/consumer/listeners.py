@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import IllegalArgument
+from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.types import TopicPartition
 
 Told = Callable[[Sequence[TopicPartition]], object]
@@ -70,6 +71,8 @@ def listeners_of(
     for name, function in functions.items():
         if function is not None and not callable(function):
             raise IllegalArgument(f"subscribe(): {name}={function!r} is not callable; give f(partitions)")
+        if is_async(function):
+            raise IllegalArgument(f"subscribe(): {name}={function!r}: {NOT_AWAITED}")
     revoked = on_revoked or _tell_nobody
     return Listeners(on_assigned or _tell_nobody, revoked, on_lost or revoked)
 
@@ -95,4 +98,6 @@ def _method(listener: Any, name: str) -> Told | None:
     method = getattr(listener, name, None)
     if method is not None and not callable(method):
         raise IllegalArgument(f"subscribe(): {name} of listener={listener!r} is not callable")
+    if is_async(method):
+        raise IllegalArgument(f"subscribe(): {name} of listener={listener!r}: {NOT_AWAITED}")
     return method
