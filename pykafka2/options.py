@@ -54,6 +54,9 @@ def _read_addresses(value: Any) -> Addresses:
 LONGEST_SHOWN = 300
 """Characters of a value in an error."""
 
+LEAST_ALIKE = 0.6
+"""How near a name has to be to be shown as what was meant: farther ones are about other things."""
+
 _CREDENTIALS = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config")
 
 BOOTSTRAP_LEGAL = "'host:port', several with commas between, or a list of them"
@@ -253,8 +256,8 @@ class OptionTable(Generic[O]):
         from difflib import get_close_matches
 
         known = [*self.fields, *self.refused, *self.ignored]
-        nearest = get_close_matches(name, known, n=1, cutoff=0.0)
-        return f"; the nearest is {nearest[0]!r}" if nearest else ""
+        nearest = get_close_matches(name, known, n=1, cutoff=LEAST_ALIKE)
+        return f"; the nearest is {nearest[0]!r}" if nearest else ", nor one that is called nearly so"
 
     def _read(self, option: Option, value: object) -> object:
         try:

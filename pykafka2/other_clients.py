@@ -122,6 +122,42 @@ INSTEAD_OF_OPTIONS: Final[dict[str, str]] = {
 }
 """librdkafka's options, and confluent-kafka's, that have another name here or none."""
 
+_SUBSCRIBE = "give it to subscribe()"
+_SERVERS = "write bootstrap_servers"
+
+GUESSED: Final[dict[str, str]] = {
+    "broker_list": _SERVERS,
+    "brokers": _SERVERS,
+    "callback": "give on_delivery to send(), callback to commit_async()",
+    "consumer_group": "write group_id",
+    "deserializer": "write value_deserializer, key_deserializer or both",
+    "host": _SERVERS,
+    "hosts": _SERVERS,
+    "listener": _SUBSCRIBE,
+    "loop": "leave it out: clients have a thread of their own, and no event loop",
+    "on_assign": _SUBSCRIBE,
+    "on_assigned": _SUBSCRIBE,
+    "on_error": "give on_delivery to send()",
+    "on_lost": _SUBSCRIBE,
+    "on_revoke": _SUBSCRIBE,
+    "on_revoked": _SUBSCRIBE,
+    "password": "write sasl_password",
+    "pattern": _SUBSCRIBE,
+    "poll_timeout_ms": "give timeout_ms to poll(); iteration has consumer_timeout_ms",
+    "schema_registry_url": "no schema registry is asked here; give a (de)serializer of your own that does",
+    "serializer": "write value_serializer, key_serializer or both",
+    "servers": _SERVERS,
+    "ssl": "write security_protocol='SSL'",
+    "timeout": "give it to the call",
+    "timeout_ms": "give it to the call",
+    "tls": "write security_protocol='SSL'",
+    "topic": "topics have no name: KafkaConsumer('orders', ...), producer.send('orders', ...)",
+    "topics": "topics have no name: KafkaConsumer('orders', ...), producer.send('orders', ...)",
+    "user": "write sasl_username",
+    "username": "write sasl_username",
+}
+"""What people write who guess, and whose nearest option by spelling is another thing."""
+
 INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
     "KafkaProducer": {
         "produce": "send(topic, value, key=..., on_delivery=...)",
@@ -139,6 +175,9 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "list_topics": "topics() and partitions_for_topic(topic)",
         "consumer_group_metadata": "group_metadata()",
         "memberid": "health()['group']",
+        "unassign": "unsubscribe(), or assign([])",
+        "seek_to_committed": "committed(partition), then seek(partition, offset)",
+        "last_stable_offset": "end_offsets([partition]), with isolation_level='read_committed'",
         "start": "nothing: a consumer connects by itself",
         "stop": "close()",
     },
@@ -152,7 +191,7 @@ def instead_of_option(name: str) -> str | None:
         return f"{name} is an option of KafkaConsumer"
     if name in OF_A_PRODUCER:
         return f"{name} is an option of KafkaProducer"
-    return INSTEAD_OF_OPTIONS.get(name)
+    return INSTEAD_OF_OPTIONS.get(name) or GUESSED.get(name)
 
 
 def no_such_attribute(client: object, name: str) -> AttributeError:

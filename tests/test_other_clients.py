@@ -11,7 +11,13 @@ from pykafka2 import KafkaConsumer, KafkaProducer
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import ConfigurationError, IllegalArgument, UnknownOption
 from pykafka2.options import IgnoredOption
-from pykafka2.other_clients import INSTEAD_OF_CALLS, INSTEAD_OF_OPTIONS, OF_A_CONSUMER, OF_A_PRODUCER
+from pykafka2.other_clients import (
+    GUESSED,
+    INSTEAD_OF_CALLS,
+    INSTEAD_OF_OPTIONS,
+    OF_A_CONSUMER,
+    OF_A_PRODUCER,
+)
 from pykafka2.producer.options import PRODUCER_OPTIONS
 
 KNOWN = {*CONSUMER_OPTIONS.fields, *PRODUCER_OPTIONS.fields}
@@ -23,7 +29,8 @@ def test_options_of_one_client_are_listed_for_the_other() -> None:
 
 
 def test_what_to_write_instead_exists_and_what_was_written_does_not() -> None:
-    for name, instead in INSTEAD_OF_OPTIONS.items():
+    assert not INSTEAD_OF_OPTIONS.keys() & GUESSED.keys()
+    for name, instead in {**INSTEAD_OF_OPTIONS, **GUESSED}.items():
         assert name not in KNOWN
         named = re.findall(r"(?:write|or) ([a-z_]+)", instead)
         assert {one for one in named if "_" in one} <= KNOWN, name
@@ -47,6 +54,32 @@ def test_what_to_write_instead_exists_and_what_was_written_does_not() -> None:
 def test_an_option_of_another_client_is_told_ours(given: dict[str, object], words: str) -> None:
     with pytest.raises(UnknownOption, match=words):
         KafkaProducer(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("topic", r"; topics have no name: KafkaConsumer\('orders', \.\.\.\)"),
+        ("brokers", "; write bootstrap_servers"),
+        ("password", "; write sasl_password"),
+        ("consumer_group", "; write group_id"),
+        ("on_revoked", r"; give it to subscribe\(\)"),
+        ("auto_commit", "; the nearest is 'enable_auto_commit'"),
+        ("encoding", "no option 'encoding', nor one that is called nearly so$"),
+    ],
+)
+def test_a_guessed_option_is_told_what_is_meant_or_nothing_that_misleads(name: str, words: str) -> None:
+    with pytest.raises(UnknownOption, match=words):
+        KafkaConsumer({name: "value"})
+
+
+@pytest.mark.parametrize(
+    ("word", "ours"),
+    [("smallest", "earliest"), ("Beginning", "earliest"), ("end", "latest"), ("error", "none")],
+)
+def test_where_to_begin_in_the_words_of_other_clients(word: str, ours: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"what other clients call '{word.lower()}' is '{ours}'"):
+        KafkaConsumer(auto_offset_reset=word)
 
 
 def test_options_of_a_producer_are_none_of_a_consumer() -> None:

@@ -17,6 +17,9 @@ LATEST = "latest"
 NONE = "none"
 BY_DURATION = "by_duration"
 
+_RENAMED = {"beginning": EARLIEST, "smallest": EARLIEST, "end": LATEST, "largest": LATEST, "error": NONE}
+"""librdkafka's other words, and those of Kafka before 0.9."""
+
 _WHOLE = r"([-+]?[0-9]+)"
 _DURATION = re.compile(
     rf"([-+]?)P(?!$)(?:{_WHOLE}D)?(?:T(?!$)(?:{_WHOLE}H)?(?:{_WHOLE}M)?(?:([-+]?[0-9]+(?:[.,][0-9]{{0,9}})?)S)?)?",
@@ -30,9 +33,8 @@ def read_policy(value: Any) -> str:
         raise ValueError
     word, colon, duration = value.partition(":")
     word = word.lower()
-    renamed = {"smallest": EARLIEST, "largest": LATEST}.get(value.lower())
-    if renamed is not None:
-        raise ValueError(f"the name is {renamed!r} since Kafka 0.9")
+    if word in _RENAMED:
+        raise Because(f"what other clients call {word!r} is {_RENAMED[word]!r}")
     if word == BY_DURATION:
         if _seconds(duration) is None:
             raise Because("by_duration is followed by how far back, as in 'by_duration:P1DT12H' or ':PT30M'")

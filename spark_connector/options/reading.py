@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -73,10 +73,19 @@ def read_options(
             raise ConfigurationError(f"{name} is refused: {refused[name]}")
         elif name in others:
             other = "sink" if here == "source" else "source"
-            raise ConfigurationError(f"{others[name][1].name} is an option of the {other}, not of the {here}")
+            raise ConfigurationError(
+                f"{others[name][1].name} is an option of the {other}, not of the {here}"
+                f"{_NAMED_OTHERWISE.get(name, '')}"
+            )
         elif name not in SPARKS_OWN:
             raise UnknownOption(f"there is no option {written!r}{_nearest(name, table)}")
     return values, kafka, frozenset(values)
+
+
+_NAMED_OTHERWISE: Final = {
+    "topic": ", where subscribe, subscribePattern or assign says what to read",
+    "subscribe": ", where topic says what to write to",
+}
 
 
 def _read(declared: SparkOption, text: str) -> Any:

@@ -101,7 +101,7 @@ def test_assign_names_partitions() -> None:
         ({"includeHeaders": "true", "columns": "value"}, "columns does not name headers"),
         ({"assign": '{"t": [0]}'}, "subscribe and assign are given"),
         ({"subscribePattern": "a.*"}, "subscribe and subscribePattern are given"),
-        ({"topic": "totals"}, "topic is an option of the sink, not of the source"),
+        ({"topic": "totals"}, "topic is an option of the sink, not of the source, where subscribe"),
         ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset is refused: startingOffsets says"),
         ({"kafka.key.deserializer": "x"}, "kafka.key.deserializer is refused"),
         ({"kafka.value.deserializer": "x"}, "kafka.value.deserializer is refused"),
