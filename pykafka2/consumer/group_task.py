@@ -100,11 +100,16 @@ class GroupTask:
         self._seen_news = -1
         self._seen_losses = 0
 
+    @property
+    def is_in_listener(self) -> bool:
+        """Whether a listener of the application is being called."""
+        return self._handover.is_in_listener
+
     # ------------------------------------------------------------------ a task of poll()
 
     def attend(self, remaining: float) -> None:
         """Do what is due; never waits.  Raises what a listener raises, and why this cannot be a member."""
-        if self._handover.is_in_listener:
+        if self.is_in_listener:
             raise IllegalState("poll() inside a rebalance listener would wait for itself; return first")
         if self._subscription.mode is not Mode.TOPICS:
             return

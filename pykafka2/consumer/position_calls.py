@@ -16,6 +16,7 @@ from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.consumer.fetcher import Fetcher
+    from pykafka2.consumer.group_parts import GroupParts
     from pykafka2.consumer.options import ConsumerOptions
     from pykafka2.consumer.reader import Reader
     from pykafka2.consumer.steering import Steering
@@ -33,6 +34,7 @@ class PositionCalls(Owned):
     _fetcher: Fetcher
     _reader: Reader
     _steering: Steering
+    _group: GroupParts | None
 
     @owned
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
@@ -88,13 +90,20 @@ class PositionCalls(Owned):
 
     @owned
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first record of these partitions (of all assigned, where none is named)."""
-        self._seek_to(EARLIEST, partitions)
+        """Go to the first record of these partitions; of all that are assigned, where none is named.
+
+        A listener whose `assigned` is empty names none by `*assigned`: there look first whether there is any.
+
+        Raises:
+            IllegalState: one is not assigned, or none is named and none assigned (but for a listener, which
+                nothing may be assigned to).
+        """
+        self._seek_to(EARLIEST, partitions, "seek_to_beginning()")
 
     @owned
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last record of these partitions (of all assigned, where none is named)."""
-        self._seek_to(LATEST, partitions)
+        """Go behind the last record of these partitions; otherwise as `seek_to_beginning`."""
+        self._seek_to(LATEST, partitions, "seek_to_end()")
 
     # ------------------------------------------------------------------ flow
 
@@ -123,8 +132,11 @@ class PositionCalls(Owned):
 
     # ------------------------------------------------------------------ inside
 
-    def _seek_to(self, policy: str, partitions: tuple[TopicPartition, ...]) -> None:
-        chosen = checked_partitions(partitions) or list(self._subscription.assigned)
+    def _seek_to(self, policy: str, partitions: tuple[TopicPartition, ...], call: str) -> None:
+        is_in_listener = self._group is not None and self._group.rebalance.is_in_listener
+        chosen = checked_partitions(partitions)
+        if not chosen and (self._subscription.assigned or not is_in_listener):
+            chosen = self._subscription.some_assigned(call)
         for partition in chosen:
             self._subscription.find(partition)
         self._undelivered.forget(chosen)

@@ -211,8 +211,25 @@ class Subscription:
         """The state of an assigned partition.  Raises `IllegalState` for any other."""
         assigned = self.assigned.get(partition)
         if assigned is None:
-            raise IllegalState(f"{partition} is not assigned to this consumer; see assignment()")
+            raise IllegalState(f"{partition} is not assigned to this consumer; {self._instead()}")
         return assigned
+
+    def some_assigned(self, call: str) -> list[TopicPartition]:
+        """All assigned partitions.  Raises `IllegalState` where there are none for `call`."""
+        if not self.assigned:
+            raise IllegalState(f"{call}: no partition is assigned; {self._instead()}")
+        return list(self.assigned)
+
+    def _instead(self) -> str:
+        """What helps who names partitions that are not assigned."""
+        if self.assigned:
+            return "see assignment()"
+        if self.mode is Mode.TOPICS:
+            return (
+                "after subscribe() partitions come with poll(), and a group's listener is told first "
+                "(on_partitions_assigned); or name them with assign()"
+            )
+        return "call assign() first, or subscribe() and poll()"
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
         self.rewind(partition, offset, leader_epoch)

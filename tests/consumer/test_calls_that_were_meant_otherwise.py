@@ -204,3 +204,31 @@ def test_a_consumer_that_could_not_be_made_says_why_and_no_more() -> None:
     half_made = KafkaConsumer.__new__(KafkaConsumer)
     with pytest.raises(AttributeError, match="_options"):
         repr(half_made)
+
+
+SEEKS: dict[str, Call] = {
+    "seek_to_beginning": lambda consumer: consumer.seek_to_beginning(),
+    "seek_to_end": lambda consumer: consumer.seek_to_end(),
+    "seek": lambda consumer: consumer.seek(ORDERS_0, 1),
+    "pause": lambda consumer: consumer.pause(ORDERS_0),
+}
+
+
+@pytest.mark.parametrize("call", SEEKS)
+def test_who_seeks_before_anything_is_assigned_is_told_when(cluster: LogCluster, call: str) -> None:
+    """seek_to_beginning() did nothing, and reading began where it would have begun anyway."""
+    with cluster.consumer("orders", auto_offset_reset="latest") as consumer:
+        with pytest.raises(IllegalState, match=r"after subscribe\(\) partitions come with poll\(\)"):
+            SEEKS[call](consumer)
+        consumer.unsubscribe()
+        with pytest.raises(IllegalState, match=r"call assign\(\) first, or subscribe\(\) and poll\(\)"):
+            SEEKS[call](consumer)
+        consumer.assign([ORDERS_0])
+        SEEKS[call](consumer)
+
+
+def test_who_seeks_elsewhere_is_told_where_to_look(cluster: LogCluster) -> None:
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        with pytest.raises(IllegalState, match=r"orders-7 is not assigned .* see assignment\(\)"):
+            consumer.seek(TopicPartition("orders", 7), 1)

@@ -200,3 +200,21 @@ def test_a_ctrl_c_in_the_last_commit_is_heard_though_the_listener_raises(
     with pytest.raises(KeyboardInterrupt):
         member.consumer.close()
     assert not strikes
+
+
+@PROTOCOLS
+def test_a_member_that_is_given_nothing_may_seek_in_its_listener(
+    simulation: Simulation, new_group: NewGroup
+) -> None:
+    """Where it is given nothing `seek_to_beginning(*assigned)` names nothing, and is no mistake there."""
+    group = new_group(simulation, topics={"orders": 1})
+    members = [group.member("a"), group.member("b")]
+    for member in members:
+        member.in_listener = lambda what, partitions, one=member: (  # type: ignore[misc]
+            one.consumer.seek_to_beginning(*partitions) if what == "assigned" else None
+        )
+    group.settle()
+    assert not [error for member in members for error in member.errors]
+    idle = next(member for member in members if not member.owned)
+    with pytest.raises(IllegalState, match=r"seek_to_beginning\(\): no partition is assigned"):
+        idle.consumer.seek_to_beginning()
