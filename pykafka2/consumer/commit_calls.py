@@ -5,6 +5,7 @@ Callers' threads; the work is done by committer.py and committed.py.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pykafka2.consumer.subscription import Subscription
     from pykafka2.driver.completion import Completion
 
+logger = logging.getLogger(__name__)
+
 GivenOffsets = Mapping[TopicPartition, "OffsetAndMetadata | int"]
 
 
@@ -31,6 +34,7 @@ class CommitCalls(Owned):
     _options: ConsumerOptions
     _subscription: Subscription
     _group: GroupParts | None
+    _is_warned = False
 
     @owned
     def commit(self, offsets: GivenOffsets | None = None, timeout_ms: float | None = None) -> None:
@@ -171,12 +175,21 @@ class CommitCalls(Owned):
         """What a transactional producer must know of the membership (KIP-447).
 
         Of one that has been lost since, while the consumer is subscribed: with that the coordinator refuses
-        the offsets of what others may have read by now.
+        the offsets of what others may have read by now.  A consumer that also commits by itself is warned of:
+        what a transaction has read would count as done though it is aborted.
 
         Raises:
             IllegalState: there is no group_id.
         """
         standing = self._with_group("group_metadata").standing
+        options = self._options
+        if options.enable_auto_commit and options.enable_auto_offset_store and not self._is_warned:
+            self._is_warned = True
+            logger.warning(
+                "group_metadata() is for transactions, and this consumer of group %r commits by itself, "
+                "whether they are committed or aborted: records may be lost; set enable_auto_commit=False",
+                standing.group_id,
+            )
         is_member = self._subscription.mode is Mode.TOPICS
         identity = standing.last_membership if is_member else standing.identity
         return ConsumerGroupMetadata(

@@ -232,3 +232,15 @@ def test_who_seeks_elsewhere_is_told_where_to_look(cluster: LogCluster) -> None:
         consumer.assign([ORDERS_0])
         with pytest.raises(IllegalState, match=r"orders-7 is not assigned .* see assignment\(\)"):
             consumer.seek(TopicPartition("orders", 7), 1)
+
+
+def test_who_commits_by_himself_is_warned_before_a_transaction(
+    cluster: LogCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What an aborted transaction has read would be committed all the same, and never read again."""
+    for options in ({"enable_auto_commit": False}, {"enable_auto_offset_store": False}, {}):
+        with cluster.consumer("orders", group_id="g", **options) as consumer:
+            assert consumer.group_metadata() == consumer.group_metadata()
+    (warning,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "'g' commits by itself" in warning
+    assert "set enable_auto_commit=False" in warning
