@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from numbers import Real
 from typing import Any
@@ -85,6 +85,12 @@ def checked_time(partition: TopicPartition, time_ms: object) -> int:
         what = what if time_ms < 0 else f"beyond {INT64_MAX}"
         raise ValueError(f"{partition}: the time {time_ms} is {what}")
     return time_ms
+
+
+def time_in_doubt(times_ms: Iterable[int]) -> int | None:
+    """One that is of 1970, or of no time to come soon: seconds, or microseconds, taken for milliseconds."""
+    odd = (one for one in times_ms if 10**9 <= one < 10**10 or one > 10**14)
+    return next(odd, None)
 
 
 def split_topics(topics: tuple[Any, ...]) -> tuple[Mapping[str, object] | None, list[str]]:

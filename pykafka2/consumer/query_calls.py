@@ -5,11 +5,12 @@ Callers' threads; what is asked of brokers goes through offset_queries.py.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
-from pykafka2.consumer.call_arguments import checked_time, checked_timeout
+from pykafka2.consumer.call_arguments import checked_time, checked_timeout, time_in_doubt
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykafka2.protocol.messages.metadata import MetadataRequest
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from pykafka2.consumer.inspection import Inspection
     from pykafka2.consumer.offset_queries import OffsetQueries
     from pykafka2.consumer.options import ConsumerOptions
+
+
+logger = logging.getLogger(__name__)
 
 
 class QueryCalls(Owned):
@@ -62,12 +66,19 @@ class QueryCalls(Owned):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time (milliseconds since the epoch), or None.
 
-        Raises as `beginning_offsets`.
+        Of a time that must be seconds or microseconds a warning is logged.  Raises as `beginning_offsets`.
         """
         if not isinstance(timestamps, Mapping):
             raise TypeError(f"times are given as {{TopicPartition: milliseconds}}, not {timestamps!r}")
         given = {checked_partition(partition): time_ms for partition, time_ms in timestamps.items()}
         wanted = {partition: checked_time(partition, time_ms) for partition, time_ms in given.items()}
+        odd = time_in_doubt(wanted.values())
+        if odd is not None:
+            logger.warning(
+                "offsets_for_times() takes milliseconds since the epoch, and %d of them are the year %d",
+                odd,
+                1970 + odd // 31_556_952_000,
+            )
         return self._queries.at_times(wanted, self._seconds(timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:

@@ -244,3 +244,18 @@ def test_who_commits_by_himself_is_warned_before_a_transaction(
     (warning,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     assert "'g' commits by itself" in warning
     assert "set enable_auto_commit=False" in warning
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "year"),
+    [(1_795_445_263, 1970), (1_795_445_263_000_000, 58865), (1_795_445_263_000, None), (5, None)],
+)
+def test_a_time_in_another_unit_is_warned_of(
+    cluster: LogCluster, caplog: pytest.LogCaptureFixture, time_ms: int, year: int | None
+) -> None:
+    """Seconds find the first record there is, microseconds none at all."""
+    with cluster.consumer() as consumer:
+        consumer.offsets_for_times({ORDERS_0: time_ms})
+    told = [one.getMessage() for one in caplog.records if "offsets_for_times" in one.getMessage()]
+    assert told == ([] if year is None else [told[0]])
+    assert year is None or told[0].endswith(f"{time_ms} of them are the year {year}")
