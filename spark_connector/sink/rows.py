@@ -81,7 +81,11 @@ class RowSplitter:
         wrong = pc.greater_equal(partitions, count)
         if pc.any(wrong).as_py():
             _refuse(
-                "partition", wrong, f"is not among the {count} partitions of topic {rows.topic!r}", partitions
+                "partition",
+                wrong,
+                f"is not among the {count} partitions of topic {rows.topic!r} (rows that were read from "
+                "a topic have a column partition: leave it out, and the key decides)",
+                partitions,
             )
 
 

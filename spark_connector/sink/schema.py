@@ -10,6 +10,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    MapType,
     NullType,
     StringType,
     StructType,
@@ -40,14 +41,18 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         if name not in _TAKEN:
             raise WrongSchema(
                 f"the sink has no use for a column {field.name!r}; columns are {', '.join(_TAKEN)}: select "
-                "or rename them"
+                "or rename them, or make one value of several by to_json(struct('*')).alias('value')"
             )
         if name in seen:
             raise WrongSchema(f"the column {field.name!r} is there twice")
         is_taken, legal = _TAKEN[name]
         if not is_taken(field.dataType):
+            is_nested = name in ("key", "value") and isinstance(
+                field.dataType, ArrayType | MapType | StructType
+            )
+            meant = f"to_json({field.name}) makes text of it" if is_nested else "cast it"
             raise WrongSchema(
-                f"the column {field.name!r} is {field.dataType.simpleString()}; it may be {legal}: cast it"
+                f"the column {field.name!r} is {field.dataType.simpleString()}; it may be {legal}: {meant}"
             )
         seen[name] = field.dataType
     if "value" not in seen:

@@ -73,7 +73,13 @@ def test_schemas_that_are_written(columns: str) -> None:
     ("columns", "words"),
     [
         ("key string", "no column 'value', but key"),
-        ("value int", "'value' is int; it may be string or binary"),
+        ("value int", "'value' is int; it may be string or binary: cast it"),
+        ("value struct<a:int>", "'value' is struct<a:int>; it may be string or binary: to_json(value) makes"),
+        ("key array<int>, value string", "'key' is array<int>; it may be string or binary: to_json(key)"),
+        (
+            "id bigint, cents int",
+            "select or rename them, or make one value of several by to_json(struct('*'))",
+        ),
         ("value string, key array<string>", "'key' is array<string>"),
         ("value string, topic int", "'topic' is int"),
         ("value string, partition bigint", "'partition' is bigint; it may be int"),
