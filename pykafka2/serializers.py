@@ -60,10 +60,15 @@ def deserialize_function(option: Any, name: str = "deserializer") -> Deserialize
 def _as_function(option: Any, method_name: str, name: str) -> Callable[[str, Headers, Any], Any] | None:
     if option is None:
         return None
-    if isinstance(option, type):
+    if isinstance(option, type) and (
+        hasattr(option, "serialize") or hasattr(option, "deserialize") or "__call__" in vars(option)
+    ):
         raise ConfigurationError(
             f"{name} is the class {option.__name__}; give an object: {option.__name__}()"
         )
+    if option is str:  # which makes "b'...'" of bytes, and nothing that can be sent
+        meant = "bytes.decode" if method_name == "deserialize" else "str.encode"
+        raise ConfigurationError(f"{name} is str; write {meant}")
     method = getattr(option, method_name, None)
     if is_async(method if callable(method) else option):
         raise ConfigurationError(f"{name}: {NOT_AWAITED}")
@@ -73,7 +78,7 @@ def _as_function(option: Any, method_name: str, name: str) -> Callable[[str, Hea
     if callable(option):
         return lambda topic, headers, data: option(data)
     raise ConfigurationError(
-        f"{name} must be a function of the data or have {method_name}(topic, headers, data)"
+        f"{name} must be a function of the data or have {method_name}(topic, headers, data), not {option!r}"
     )
 
 

@@ -225,3 +225,36 @@ def test_no_option_means_bytes_as_they_are() -> None:
 def test_an_option_that_is_neither_is_refused_by_its_name(option: Any) -> None:
     with pytest.raises(ConfigurationError, match="value_serializer"):
         s.serialize_function(option, "value_serializer")
+
+
+def test_a_class_that_makes_its_objects_of_bytes_is_a_function_of_the_data() -> None:
+    deserialize = s.deserialize_function(int)
+    assert deserialize is not None
+    assert deserialize("orders", [], b"12") == 12
+
+
+class Loads:
+    def __call__(self, data: bytes) -> str:
+        return data.decode()
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (
+            s.JsonSerializer,
+            r"value_deserializer is the class JsonSerializer; give an object: JsonSerializer\(\)",
+        ),
+        (Loads, r"value_deserializer is the class Loads; give an object: Loads\(\)"),
+        (str, "value_deserializer is str; write bytes.decode"),
+        ("json", r"must be a function of the data or have deserialize\(.*\), not 'json'"),
+    ],
+)
+def test_what_is_no_deserializer_says_what_to_write(option: object, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        s.deserialize_function(option, "value_deserializer")
+
+
+def test_str_makes_no_bytes_and_is_told_what_does() -> None:
+    with pytest.raises(ConfigurationError, match=r"key_serializer is str; write str\.encode"):
+        s.serialize_function(str, "key_serializer")
