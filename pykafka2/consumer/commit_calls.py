@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, instead
@@ -137,7 +138,7 @@ class CommitCalls(Owned):
     @overload
     def committed(
         self,
-        partition: list[TopicPartition] | set[TopicPartition] | frozenset[TopicPartition],
+        partition: list[TopicPartition] | AbstractSet[TopicPartition],
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]: ...
@@ -149,9 +150,9 @@ class CommitCalls(Owned):
     ) -> Any:
         """What the group has committed, whether the partition is assigned here or not.
 
-        Of one partition the offset, with `metadata=True` an `OffsetAndMetadata`, None if there is none; of a
-        list or set of partitions a dict of `OffsetAndMetadata` or None.  Offsets of an open transaction are
-        waited for.
+        Of one partition the offset, with `metadata=True` an `OffsetAndMetadata`, None if there is none; of
+        several (a list, a set, the keys of a dict) a dict of `OffsetAndMetadata` or None.  Offsets of an open
+        transaction are waited for.
 
         Raises:
             KafkaTimeoutError, NoBrokersAvailable: no answer within `timeout_ms` (default_api_timeout_ms).
@@ -164,7 +165,7 @@ class CommitCalls(Owned):
     def _ask_committed(self, partition: Any, metadata: bool, timeout_ms: float | None) -> Any:
         committed = self._with_group("committed").committed
         timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
-        if isinstance(partition, list | set | frozenset):
+        if _are_several(partition):
             return committed.of(checked_partitions(partition), timeout)
         one = checked_partition(partition)
         found = committed.of([one], timeout)[one]
@@ -203,6 +204,13 @@ class CommitCalls(Owned):
                 "keep position() yourself and come back to it with seek()"
             )
         return self._group
+
+
+def _are_several(partition: object) -> bool:
+    """Whether it is a collection of partitions; one of them is a tuple, too."""
+    if isinstance(partition, tuple):
+        return bool(partition) and isinstance(partition[0], tuple)
+    return isinstance(partition, Iterable) and not isinstance(partition, str | bytes)
 
 
 def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:

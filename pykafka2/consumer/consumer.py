@@ -58,7 +58,10 @@ IS_CLOSED = "the consumer is closed"
 
 
 class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
-    """Reads records from a cluster.  For one thread at a time; only `wakeup` may be called from any.
+    """Reads records from a cluster.  For one thread at a time.
+
+    Any thread may call `wakeup`, `read_range`, and what only looks at it: `health`, `explain`, `metrics`,
+    `highwater`, `bootstrap_connected`.
 
     Options are Kafka's with underscores (`auto_offset_reset="earliest"`), with the Java client's defaults; a
     mapping with Kafka's dotted names is accepted as first argument.  Nothing is connected to before the first

@@ -94,5 +94,6 @@ def handing_over(
 def _second_thread(what: str) -> ConcurrentUse:
     return ConcurrentUse(
         f"another thread is inside a call of this KafkaConsumer, so {what}() is refused; "
-        "give each thread a consumer of its own (wakeup() alone may be called from any thread)"
+        "give each thread a consumer of its own (wakeup(), read_range(), health(), explain() and metrics() "
+        "may be called from any thread)"
     )

@@ -128,15 +128,19 @@ class QueryCalls(Owned):
         return self._cluster.nodes.has_connection
 
     def metrics(self, raw: bool = False) -> dict[str, float]:
-        """Totals since the start and current values, as plain numbers; `raw` changes nothing."""
+        """Totals since the start and current values, as plain numbers; any thread.  `raw` changes nothing."""
         return self._inspection.metrics()
 
     def health(self) -> dict[str, Any]:
-        """What the consumer is doing, as data: state, position and end of each partition, metadata."""
+        """What the consumer is doing, as data for a monitor; any thread.
+
+        `state` (open, failed, closed), `connected`, `group` (None without one), `partitions` by name with
+        position, end, trouble and for how long each stands still, ages in seconds of the metadata.
+        """
         return self._inspection.health()
 
     def explain(self) -> str:
-        """What the consumer is waiting for, in words."""
+        """What the consumer is waiting for, in words; any thread."""
         return self._inspection.explain()
 
     def _seconds(self, timeout_ms: float | None) -> float:

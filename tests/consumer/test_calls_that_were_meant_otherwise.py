@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from pykafka2 import (
     OffsetAndTimestamp,
     TopicPartition,
 )
-from pykafka2.errors import IllegalArgument, IllegalState
+from pykafka2.errors import ConcurrentUse, IllegalArgument, IllegalState
 from tests.consumer.logs import LogCluster
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -259,3 +260,27 @@ def test_a_time_in_another_unit_is_warned_of(
     told = [one.getMessage() for one in caplog.records if "offsets_for_times" in one.getMessage()]
     assert told == ([] if year is None else [told[0]])
     assert year is None or told[0].endswith(f"{time_ms} of them are the year {year}")
+
+
+def test_what_a_monitor_reads_may_be_read_by_another_thread(cluster: LogCluster) -> None:
+    """The guide said that nothing but wakeup() may."""
+    seen: list[object] = []
+
+    def look(consumer: KafkaConsumer) -> None:
+        seen.extend(
+            [consumer.health()["state"], consumer.explain(), consumer.metrics(), consumer.highwater(ORDERS_0)]
+        )
+        with pytest.raises(ConcurrentUse, match=r"poll\(\) is refused.* \(wakeup\(\), .*health\(\)"):
+            consumer.poll()
+        consumer.wakeup()
+
+    def inside_a_poll(data: bytes) -> bytes:
+        other = threading.Thread(target=look, args=(consumer,))
+        other.start()
+        other.join(10)
+        return data
+
+    with cluster.consumer("orders", value_deserializer=inside_a_poll, max_poll_records=1) as consumer:
+        assert next(consumer).value == b"a"
+    assert seen[0] == "open"
+    assert seen[-1] == 3

@@ -120,7 +120,8 @@ class Controls:
 
     def move_coordinator(self, key: str, to: int, kind: str = "group", *, unclean: bool = True) -> None:
         """Have another broker coordinate a group (with kind="transaction" a transactional id), and all others
-        of its partition of the internal topic.  Who waits there is told NOT_COORDINATOR.
+        of its partition of the internal topic.  Who waits there is told NOT_COORDINATOR.  The cluster's
+        `coordinator(key)` says who it is now.
         """
         self._replicas.move_coordinator(key, to, kind, unclean=unclean)
 

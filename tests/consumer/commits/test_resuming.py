@@ -160,6 +160,9 @@ def test_committed_asks_for_any_partition(simulation: Simulation, cluster: Kafka
     assert consumer.committed(SECOND) is None
     assert consumer.committed(set(ORDERS)) == {FIRST: OffsetAndMetadata(7, "m", 0), SECOND: None}
     assert consumer.committed([]) == {}
+    both = dict.fromkeys(ORDERS)
+    assert consumer.committed(both.keys()) == consumer.committed(set(ORDERS))
+    assert consumer.committed(tuple(ORDERS)) == consumer.committed(set(ORDERS))  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="partition"):
         consumer.committed("orders")  # type: ignore[call-overload]
     cluster.controls.fail_next(OffsetFetchRequest, GroupAuthorizationFailed)
