@@ -295,4 +295,10 @@ def explained(error: KafkaError, options: ConsumerOptions) -> KafkaError:
 
 
 def _names(options: ConsumerOptions) -> str:
-    return ", ".join(str(getattr(one, "name", one)) for one in options.partition_assignment_strategy)
+    given = options.partition_assignment_strategy
+    strategies = (
+        given if isinstance(given, tuple) else (given,)
+    )  # a name, a class or an object may stand alone
+    return ", ".join(
+        one.__name__ if isinstance(one, type) else str(getattr(one, "name", one)) for one in strategies
+    )

@@ -177,6 +177,9 @@ class RangeReader:
             self._follow_topic(position)
         if told is None or response.error_code:
             return why
+        if isinstance(why, OffsetOutOfRange):  # its own words are for who has a position
+            words = "it is not in the log (any more); beginning_offsets() and end_offsets() say what is"
+            return error_of(code, f"{self._partition} at offset {position}: {words}")
         return error_of(code, f"{self._partition} at offset {position}: {why}")
 
     def _follow_topic(self, position: int) -> None:

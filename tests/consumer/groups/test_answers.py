@@ -8,6 +8,7 @@ import pytest
 
 from pykafka2.consumer.assignors.assignor import Assignment, Assignor
 from pykafka2.consumer.assignors.range import RangeAssignor
+from pykafka2.consumer.assignors.sticky import StickyAssignor
 from pykafka2.errors import (
     AssignorFailed,
     BrokerError,
@@ -118,6 +119,22 @@ def test_what_does_not_pass_is_raised_once_and_tried_again_by_the_next_poll(
     assert rule.fired == 1
     group.settle(5)
     assert len(member.errors) == 1
+
+
+@pytest.mark.parametrize(
+    "strategy", ["sticky", StickyAssignor, StickyAssignor()], ids=["name", "class", "object"]
+)
+def test_one_assignor_alone_is_named_where_the_others_do_not_have_it(
+    simulation: Simulation, strategy: object
+) -> None:
+    """A name was taken apart into its letters, and of a class the error was one of the client's own."""
+    group = Group(simulation, partition_assignment_strategy=strategy)
+    member = group.member("a")
+    group.cluster.controls.fail_next(JoinGroupRequest, InconsistentGroupProtocol)
+    group.turn_until(lambda: bool(member.errors), 5)
+    with pytest.raises(InconsistentGroupProtocol, match=r"_strategy \((sticky|StickyAssignor)\), or"):
+        raise member.errors[0]
+    group.settle(5)
 
 
 @pytest.mark.gate
