@@ -103,6 +103,11 @@ class Inspection:
             error = self._cluster.metadata.topic_error(topic)
             if error is not None:
                 lines.append(f"{error}.")
+        for partition in sorted(self._subscription.assigned):
+            known = self._cluster.metadata.topic(partition.topic)
+            if known is not None and known.is_usable and partition.partition not in known.partitions:
+                has = f"topic {partition.topic!r} has {len(known.partitions)} partitions"
+                lines.append(f"{has} and no partition {partition.partition}.")
         if health["group"] is not None:
             lines += group_words(health["group"], self._subscription)
         elif not health["partitions"]:

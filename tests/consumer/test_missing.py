@@ -143,3 +143,13 @@ def test_an_error_that_each_poll_raises_does_not_grow() -> None:
             with pytest.raises(SaslAuthenticationFailed, match="no such user"):
                 consumer.poll()
         assert error.__traceback__ is None
+
+
+def test_explain_names_a_partition_that_its_topic_has_not() -> None:
+    """It said that the partition waits for its first position, and not that it waits in vain."""
+    with LogCluster({"orders": [0, 0]}, brokers=1).consumer() as consumer:
+        consumer.assign([TopicPartition("orders", 1), TopicPartition("orders", 9)])
+        consumer.poll(300)
+        told = consumer.explain()
+        assert "topic 'orders' has 2 partitions and no partition 9." in told
+        assert "no partition 1" not in told
