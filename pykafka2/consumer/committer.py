@@ -30,7 +30,7 @@ from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.topic_ids import TopicIds
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.driver.completion import Completion
-from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -124,6 +124,15 @@ class Committer:
         assigned = self._subscription.assigned.get(partition)
         return assigned is not None and self._is_of_old_topic(partition, assigned.origin)
 
+    def _still_of_use(self, offsets: Offsets) -> Offsets:
+        """Those of topics that are not known to be gone: others would be refused until the time is over."""
+        return {partition: told for partition, told in offsets.items() if not self._is_gone(partition.topic)}
+
+    def _is_gone(self, topic: str) -> bool:
+        """By the word of several brokers: what one alone does not know stays usable."""
+        known = self._cluster.metadata.topic(topic)
+        return known is not None and not known.is_usable and isinstance(known.error, UnknownTopicOrPartition)
+
     # ------------------------------------------------------------------ the application's commits
 
     def commit(self, offsets: Offsets | None, timeout: float) -> None:
@@ -216,7 +225,7 @@ class Committer:
         """
         if not self._options.enable_auto_commit:
             return None
-        offsets = self.handed_over(partitions)
+        offsets = self._still_of_use(self.handed_over(partitions))
         if not offsets:
             return None
         return self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
@@ -232,7 +241,7 @@ class Committer:
             return
         deadline = self._driver.clock.monotonic() + timeout
         if autocommit and self._options.enable_auto_commit and self._standing.obstacle is None:
-            offsets = self.handed_over()
+            offsets = self._still_of_use(self.handed_over())
             if offsets:
                 self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
         failed: BaseException | None = None

@@ -147,6 +147,35 @@ def test_whoever_names_offsets_of_a_topic_that_is_gone_is_told_so(
     assert committed(cluster) == {FIRST: 1}, "a place in the new topic, chosen by the application"
 
 
+@pytest.mark.parametrize("how", ["unsubscribe", "close"])
+@pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
+def test_nobody_waits_at_the_end_for_a_topic_that_is_known_to_be_gone(
+    simulation: Simulation, cluster: KafkaCluster, how: str, options: dict[str, Any]
+) -> None:
+    """Its commit would be refused until all of the time is over."""
+    cluster.create_topic("others", 1)
+    other = TopicPartition("others", 0)
+    produce(simulation, cluster, 3, [other])
+    consumer = simulation.consumer(
+        cluster,
+        "orders",
+        "others",
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        allow_auto_create_topics=False,
+        auto_commit_interval_ms=60_000,
+        **options,
+    )
+    assert len(all_of(consumer, 23)) == 2
+    cluster.delete_topic("others")
+    simulation.sleep(10)
+    began = simulation.now
+    COMMITTING[how](consumer)
+    assert simulation.now - began < 0.5
+    assert committed(cluster) == at(10, 10)
+    consumer.close()
+
+
 def test_a_rebalance_just_as_the_new_topic_is_known_skips_none_of_its_records(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
