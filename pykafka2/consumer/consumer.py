@@ -90,6 +90,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
         self._undelivered = Undelivered()
+        self._kept_as_of = 0
         self._to_rewind: frozenset[TopicPartition] = frozenset()
         """Where reading goes on for records that are just being taken out of `_undelivered`."""
         self._interceptors = Interceptors(parsed.interceptors)

@@ -85,7 +85,7 @@ class PositionCalls(Owned):
         offset = checked_place(offset)
         partition = checked_partition(partition)
         self._subscription.find(partition)
-        self._undelivered.forget([partition])
+        self._rewind([partition])  # or a Ctrl-C would lose what was not handed out
         self._steering.seek(partition, offset)
 
     @owned
@@ -139,13 +139,13 @@ class PositionCalls(Owned):
             chosen = self._subscription.some_assigned(call)
         for partition in chosen:
             self._subscription.find(partition)
-        self._undelivered.forget(chosen)
+        self._rewind(chosen)
         self._steering.reset(chosen, policy)
 
     def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
         """Let what iteration has not handed out of these partitions be read again."""
         if self._undelivered:
-            self._to_rewind = frozenset(partitions)
+            self._to_rewind = self._to_rewind.union(partitions)
             self._finish_rewinding()
 
     def _finish_rewinding(self) -> None:

@@ -32,6 +32,8 @@ class ReadingCalls(PositionCalls):
     _group: GroupParts | None
     _queries: OffsetQueries
     _slice_length: SliceLength
+    _kept_as_of: int
+    """What `Subscription.changes` was when what is not assigned any more was last looked for."""
 
     @handing_over
     def poll(
@@ -60,8 +62,8 @@ class ReadingCalls(PositionCalls):
             ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
         """
         limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
-        if self._to_rewind:
-            self._finish_rewinding()
+        if self._to_rewind or self._kept_as_of != self._subscription.changes:
+            self._finish_interrupted()
         if self._undelivered and not self._group_has_news():
             if self._reader.take_wakeup():
                 return {}
@@ -146,8 +148,8 @@ class ReadingCalls(PositionCalls):
     def _next_slice(self) -> Iterator[ConsumerRecord]:
         """Some of the records that follow; an application that iterates is handed them one by one."""
         undelivered = self._undelivered
-        if self._to_rewind:
-            self._finish_rewinding()
+        if self._to_rewind or self._kept_as_of != self._subscription.changes:
+            self._finish_interrupted()
         if undelivered and not self._group_has_news():
             if self._reader.take_wakeup():
                 raise StopIteration
@@ -188,6 +190,14 @@ class ReadingCalls(PositionCalls):
 
     def _limit(self, max_records: int | None) -> int:
         return self._options.max_poll_records if max_records is None else checked_limit(max_records)
+
+    def _finish_interrupted(self) -> None:
+        """What a Ctrl-C has kept others from: records are read again, or not wanted any more."""
+        changes = self._subscription.changes
+        if self._to_rewind:
+            self._finish_rewinding()
+        self._undelivered.keep_only(self._subscription.assigned)
+        self._kept_as_of = changes
 
     def _group_has_news(self) -> bool:
         """Between two polls: see to commits.  True if the membership wants a poll, and not records of the

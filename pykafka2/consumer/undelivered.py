@@ -9,7 +9,7 @@ record; how far such an iterator has come is asked of it when somebody wants to 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from operator import length_hint
 
 from pykafka2.consumer.collecting import Records
@@ -96,6 +96,13 @@ class Undelivered:
         if self and partitions:
             waiting, gone = self._records[self._next :], frozenset(partitions)
             self._replace([one for one in waiting if (one.topic, one.partition) not in gone])
+
+    def keep_only(self, partitions: Container[tuple[str, int]]) -> None:
+        """Drop what is here of others: a Ctrl-C may have kept who took them away from it."""
+        waiting = self._records[self._next :]
+        kept = [one for one in waiting if (one.topic, one.partition) in partitions]
+        if len(kept) < len(waiting):
+            self._replace(kept)
 
     def first_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where those of these partitions that have records here would be read again from."""

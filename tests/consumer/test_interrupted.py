@@ -292,6 +292,44 @@ def test_a_seek_after_a_pause_that_was_interrupted_is_not_undone(monkeypatch: py
         assert [record.offset for record in consumer] == [RECORDS - 1]
 
 
+def interrupt_amid_iteration(
+    call: Callable[[KafkaConsumer], None], within: str
+) -> Iterator[tuple[KafkaConsumer, str]]:
+    """Consumers that have handed out two of many records when the call was interrupted, moment by moment."""
+    at, moments = 0, 0  # the first one is not interrupted, and counts
+    while at <= moments:
+        cluster = LogCluster({"orders": [0, 0], "payments": [0]}, brokers=1)
+        for topic, number in [*ORDERS, ("payments", 0)]:
+            cluster.append(topic, number, *[b"x"] * RECORDS)
+        with cluster.consumer("orders", consumer_timeout_ms=2000) as consumer:
+            assert [next(consumer).offset, next(consumer).offset] == [0, 1]
+            interruption = Interruption(at, within, consumer._cluster.driver.is_own_thread)
+            with interruption.strikes(), suppress(Interrupted):
+                call(consumer)
+            yield consumer, interruption.where
+            at, moments = at + 1, max(moments, interruption.moments)
+    assert moments > 0
+
+
+@pytest.mark.parametrize("within", ["seek", "reset"])
+def test_a_seek_that_was_interrupted_skips_no_record(within: str) -> None:
+    def seek(consumer: KafkaConsumer) -> None:
+        consumer.seek(ORDERS[0], 7) if within == "seek" else consumer.seek_to_end(ORDERS[0])
+
+    for consumer, where in interrupt_amid_iteration(seek, within):
+        found = [record.offset for record in consumer if record.partition == 0]
+        sought = list(range(7, RECORDS)) if within == "seek" else []
+        assert found in (list(range(2, RECORDS)), sought), where
+
+
+@pytest.mark.parametrize("within", ["forget", "_forget_place", "_release"])
+def test_a_subscription_that_was_interrupted_and_made_again_is_all_that_is_read(within: str) -> None:
+    for consumer, where in interrupt_amid_iteration(lambda one: one.subscribe(["payments"]), within):
+        consumer.subscribe(["payments"])
+        found = [(record.topic, record.offset) for record in consumer]
+        assert found == [("payments", offset) for offset in range(RECORDS)], where
+
+
 def test_columns_that_are_interrupted_leave_nothing_out_of_the_next_poll() -> None:
     class Interrupted(Columns):
         def count_batch(self, last_offset: int, size_bytes: int, timestamp_type: int) -> None:
