@@ -191,6 +191,7 @@ class Membership:
         self._joining.begin(wish, self._standing.identity.member_id, self, self._on_join_ended, now)
 
     def _ask_to_join(self, because: str, now: float) -> None:
+        # While it syncs, SyncGroup says it.
         if self.state in (MemberState.STABLE, MemberState.MUST_JOIN):
             self.because = because
             self._assigned = None
@@ -275,8 +276,7 @@ class Membership:
             self.heartbeat.on_answer(now)
         elif isinstance(error, RebalanceInProgress):
             self.heartbeat.on_answer(now)
-            if self.state is not MemberState.SYNCING:  # else SyncGroup says it
-                self._ask_to_join("the coordinator said so", now)
+            self._ask_to_join("the coordinator said so", now)
         else:
             self.heartbeat.on_failure(now)
             if self.state is MemberState.SYNCING and isinstance(error, IllegalGeneration):

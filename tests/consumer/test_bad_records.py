@@ -79,6 +79,24 @@ def test_a_callable_is_given_the_raw_record(cluster: LogCluster) -> None:
     assert isinstance(one.error.__cause__, ValueError)
 
 
+def test_the_deserializer_that_failed_is_named(cluster: LogCluster) -> None:
+    log = cluster.log("orders")
+    log.batches.append(build_batch([(b"0", b"0"), (b"3", b"1"), (b"1", b"3")]))
+    log.end = 3
+    bad: list[BadRecord] = []
+    with cluster.consumer(
+        "orders",
+        key_deserializer=refuse_threes,
+        value_deserializer=refuse_threes,
+        on_bad_record=bad.append,
+    ) as consumer:
+        assert offsets(consumer) == [0]
+    assert [str(one.error).split(" failed")[0] for one in bad] == [
+        "orders-0 at offset 1: the key_deserializer",
+        "orders-0 at offset 2: the value_deserializer",
+    ]
+
+
 def test_what_the_callable_raises_leaves_the_position_at_the_record(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"1", b"2", b"3", b"4")
     is_open = False

@@ -8,15 +8,16 @@ import pytest
 
 from pykafka2 import BadRecord, ConsumerRecord
 from pykafka2.consumer.bad_records import BadRecords
+from pykafka2.consumer.fetched import FetchedData
 from pykafka2.consumer.slices import SliceLength
 from pykafka2.consumer.undelivered import Undelivered
-from pykafka2.errors import CorruptData, KafkaTimeoutError
+from pykafka2.errors import CorruptData, KafkaError, KafkaTimeoutError
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import ListOffsetsRequest, ListOffsetsResponse
 from pykafka2.records.batch import stamp
 from pykafka2.types import TopicPartition
 from tests.cluster.scripted import Hold, VirtualClock
-from tests.consumer.logs import LogCluster
+from tests.consumer.logs import LogCluster, build_batch
 from tests.consumer.test_corrupt_data import damage
 from tests.consumer.test_fetch_sessions import read
 from tests.consumer.test_truncation import EpochCluster
@@ -134,6 +135,42 @@ def test_damage_behind_what_was_handed_over_is_nothing_to_who_seeks_away(cluster
         for _ in range(3):
             assert read(consumer, 1) == [b"0", b"1"]
             consumer.seek(ORDERS_0, 0)
+
+
+def test_what_is_taken_back_comes_again_before_the_damage_behind_it(cluster: LogCluster) -> None:
+    for number in range(2):
+        cluster.append("orders", 0, b"%d" % number)
+    log = cluster.log("orders")
+    log.batches[1] = damage(log.batches[1], "value")
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        for _ in range(3):
+            assert read(consumer, 1) == [b"0"]
+            consumer._reader.collector.take_back()
+
+
+def test_a_look_at_damage_alone_raises_it(cluster: LogCluster) -> None:
+    cluster.append("orders", 0, b"0")
+    log = cluster.log("orders")
+    log.batches[0] = damage(log.batches[0], "value")
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        with pytest.raises(KafkaError, match="orders-0 at offset 0"):
+            consumer.poll(1000, update_offsets=False)
+
+
+def test_what_was_fetched_ahead_of_a_place_that_is_begun_anew_leaves_no_gap(cluster: LogCluster) -> None:
+    """It may come between the moment in which the driver's thread begins anew and the answer under way."""
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        assert consumer.poll(1000) == {}
+        generation = consumer._subscription.assigned[ORDERS_0].generation
+        ahead = memoryview(build_batch([(None, b"5")], 5))
+        consumer._buffer.put(FetchedData(ORDERS_0, generation, 5, ahead))
+        assert consumer.poll(0) == {}
+        assert consumer.position(ORDERS_0) == 0
+        cluster.append("orders", 0, *[b"%d" % number for number in range(6)])
+        assert read(consumer, 2) == [b"%d" % number for number in range(6)]
 
 
 def test_damage_is_read_a_second_time_in_each_place_anew() -> None:

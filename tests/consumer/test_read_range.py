@@ -13,7 +13,8 @@ from pykafka2.errors import (
     OffsetOutOfRange,
     UnknownTopicOrPartition,
 )
-from pykafka2.protocol.messages.fetch import FetchRequest
+from pykafka2.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, PartitionData
+from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.records.columns import Columns
 from pykafka2.types import TopicPartition
 from tests.cluster.scripted import Answer, ScriptedBroker
@@ -200,3 +201,36 @@ def test_each_piece_is_waited_for_as_long_as_a_call_may_take(cluster: LogCluster
         cluster.runtime.run_for(3)  # the application takes its time
         cluster.runtime.call_later(1, lambda: cluster.append("orders", 0, b"late") and None)
         assert next(pieces).offsets == [100]
+
+
+def test_how_far_committed_records_can_be_read_is_said(cluster: LogCluster) -> None:
+    """Behind that a transaction is open."""
+
+    def nothing_yet(request: FetchRequest, broker: ScriptedBroker) -> Answer:
+        response = cluster.fetch_now(request, broker)
+        (told,) = response.responses[0].partitions
+        told.records, told.high_watermark, told.last_stable_offset = None, 102, 101
+        return response
+
+    cluster.on(FetchRequest, nothing_yet)
+    with cluster.consumer(default_api_timeout_ms=1000) as consumer:
+        for isolation, end in (("read_committed", 101), ("read_uncommitted", 102)):
+            with pytest.raises(KafkaTimeoutError, match=f"records can be read up to {end}"):
+                list(consumer.read_range(ORDERS_0, 100, 102, isolation=isolation))
+
+
+def test_another_topics_records_are_not_taken_for_these_where_topics_have_no_ids(cluster: LogCluster) -> None:
+    """Clusters of before topic ids: all that they do not tell is the same sixteen zeros."""
+    for topic in cluster.topics.values():
+        topic.topic_id = ZERO_UUID
+
+    def others_first(request: FetchRequest, broker: ScriptedBroker) -> Answer:
+        response = cluster.fetch_now(request, broker)
+        told = PartitionData(partition_index=0, high_watermark=7, records=cluster.log("others").batches[0])
+        response.responses.insert(0, FetchableTopicResponse(topic="others", partitions=[told]))
+        return response
+
+    cluster.append("others", 0, b"another's")
+    cluster.on(FetchRequest, others_first)
+    (piece, *_) = read(cluster, 0, 5)
+    assert piece.values == [b"%d" % number for number in range(5)]

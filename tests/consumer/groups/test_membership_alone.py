@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from pykafka2.clock import FOREVER
 from pykafka2.consumer.assignors.assignor import Assignment
 from pykafka2.consumer.beats import Beats
 from pykafka2.consumer.group_identity import NOBODY, GroupIdentity, Rejection
@@ -14,17 +15,24 @@ from pykafka2.consumer.group_steps import Assigned, JoinWish, leave_group
 from pykafka2.consumer.heartbeat import NEVER
 from pykafka2.consumer.member_states import MemberEvent, MemberState
 from pykafka2.consumer.membership import Membership
+from pykafka2.consumer.rebalance import Rebalance
+from pykafka2.driver.pollable import PollResult
 from pykafka2.errors import (
     ClientClosed,
+    CorruptData,
     Disconnected,
+    FencedInstanceId,
     GroupAuthorizationFailed,
     IllegalGeneration,
     KafkaError,
     RebalanceInProgress,
     UnknownMemberId,
 )
+from pykafka2.network.script import Script, wait
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.group import LeaveGroupResponse
 from pykafka2.types import TopicPartition
+from tests.cluster.scripted import Hold as NoAnswer
 from tests.consumer.logs import LogCluster
 
 ME = GroupIdentity("me", 5)
@@ -97,7 +105,93 @@ def test_a_refused_heartbeat_is_news_to_a_poll_that_waits(member: Membership, cl
     assert member.news > before
 
 
+def test_the_next_heartbeat_and_an_overrun_are_woken_for(member: Membership, cluster: LogCluster) -> None:
+    member.polls.enter()
+    member.polls.leave()
+    member.heartbeat.begin(cluster.now)
+    assert member.poll(cluster.now).wake_at == member.heartbeat.wake_at()
+    member.heartbeat.hurry()
+    due = member.poll(cluster.now)
+    assert len(due.sends) == 1
+    assert due.wake_at == member.polls.wake_at(cluster.now) < FOREVER, "though its answer may not come"
+
+
+def test_who_leaves_by_itself_says_so_with_the_next_turn(
+    member: Membership, cluster: LogCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds that out behind the look at good-byes, and nothing else might turn the driver soon."""
+    woken: list[bool] = []
+    monkeypatch.setattr(member._driver, "wake", lambda: woken.append(True))
+    member._goodbyes.say("me", "it did not poll", lambda error: None, is_joining=False)
+    assert woken
+
+
+def test_a_good_bye_that_waits_for_another_attempt_is_woken_for(
+    member: Membership, cluster: LogCluster
+) -> None:
+    def patient() -> Script[None]:
+        yield from wait(0.7)
+
+    member._goodbyes.start(patient(), lambda error: None)
+    result = PollResult.idle()
+    member._goodbyes.poll_into(result, cluster.now)
+    assert result.wake_at == cluster.now + 0.7
+
+
+def test_a_join_that_a_ctrl_c_kept_is_asked_for_by_the_next_look(
+    cluster: LogCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.on(FindCoordinatorRequest, lambda request, broker: NoAnswer())
+
+    def strike(*said: object) -> None:
+        raise KeyboardInterrupt
+
+    with cluster.consumer("orders", group_id="g") as consumer:
+        assert consumer._group is not None
+        membership, protocol = consumer._group.membership, consumer._group.rebalance.protocol
+        with monkeypatch.context() as patch:
+            patch.setattr(membership, "join", strike)
+            with pytest.raises(KeyboardInterrupt):
+                protocol.step(0)
+        protocol.step(0)
+        cluster.runtime.run_for(0.01)
+        assert membership.state is MemberState.JOINING
+
+
+def test_who_is_out_gives_way_to_nobody_any_more(cluster: LogCluster) -> None:
+    """Else its next assignment, which takes nothing away, would have the group rebalance once more."""
+    with cluster.consumer(group_id="g") as consumer:
+        assert consumer._group is not None
+        protocol = consumer._group.rebalance.protocol
+        assert isinstance(protocol, Rebalance)
+        protocol._gives_way = True
+        protocol.forget()
+        assert not protocol._gives_way
+
+
 # ---------------------------------------------------------------------------------------- what is let go
+
+
+def test_whose_place_another_has_is_told_so_again_and_again(member: Membership, cluster: LogCluster) -> None:
+    member._fence(FencedInstanceId())
+    member._leave("unsubscribed", lambda error: None, True, cluster.now)
+    assert member.state is MemberState.FENCED
+    assert isinstance(member.failure, FencedInstanceId)
+
+
+def test_who_is_refused_when_it_has_joined_keeps_what_it_has(member: Membership) -> None:
+    """Its heartbeats go on until it joins again."""
+    member.state = MemberState.SYNCING
+    member._on_join_failed(GroupAuthorizationFailed())
+    assert member.state is MemberState.MUST_JOIN
+    assert member.losses == 0
+
+
+def test_an_answer_to_a_join_that_cannot_be_read_is_raised(member: Membership) -> None:
+    """It is no other member's doing, and another join would bring the same."""
+    member.state = MemberState.JOINING
+    member._on_join_failed(CorruptData("nonsense"))
+    assert isinstance(member.failure, CorruptData)
 
 
 @pytest.mark.parametrize(
