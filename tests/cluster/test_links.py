@@ -1,0 +1,213 @@
+"""What the links to brokers remember of them, and what they forget; in virtual time with scripted brokers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.coordinators import Coordinators
+from pykafka2.cluster.nodes import MOST_HINTS
+from pykafka2.cluster.port_doubts import PortDoubts
+from pykafka2.driver.pollable import GROUP, Send, ToCoordinator, ToNode
+from pykafka2.errors import CoordinatorNotAvailable, Disconnected, KafkaError, RequestTimeout
+from pykafka2.events import EventSink
+from pykafka2.network.endpoint import Endpoint
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorResponse
+from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from pykafka2.types import Node
+from tests.cluster.scripted import BOOTSTRAP, CLIENT_OPTIONS, Hold, ScriptedCluster
+from tests.cluster.test_router import BEAT, Sent
+
+
+@pytest.fixture
+def cluster() -> ScriptedCluster:
+    cluster = ScriptedCluster(brokers=3, topics={"orders": [0, 1, 2]})
+    cluster.on(HeartbeatRequest, lambda request, broker: HeartbeatResponse())
+    return cluster
+
+
+@pytest.fixture
+def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
+    client = cluster.client()
+    client.wait_for_topic("orders", 10)
+    yield client
+    client.close()
+
+
+def test_setting_up_may_take_longer_after_each_failure_until_one_succeeds(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    slow = cluster.brokers[1]
+    answer = slow.handlers.pop(ApiVersionsRequest, None)
+    slow.on(ApiVersionsRequest, lambda request, broker: Hold())
+    link: Any = client.nodes.link(1, cluster.now)
+    failures = link.failures
+    for _ in range(4):
+        Sent(client, ToNode(1), timeout=60)
+        cluster.runtime.run_for(30)
+    assert link._setup_timeout.attempts == link.failures - failures > 1
+    assert link.last_error is not None
+    del slow.handlers[ApiVersionsRequest]
+    if answer is not None:
+        slow.handlers[ApiVersionsRequest] = answer
+    sent = Sent(client, ToNode(1), timeout=200)
+    cluster.runtime.run_for(200)
+    assert isinstance(sent.response, HeartbeatResponse)
+    assert link._setup_timeout.attempts == 0
+    assert link.last_error is None, "of long ago"
+
+
+def test_what_is_known_of_a_bootstrap_address_stays(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    """That another kind of port is behind it, say."""
+    before = {key: link for key, link in client.nodes._links.items() if key[0] < 0}
+    assert before
+    client.metadata.request_update()
+    cluster.runtime.run_for(200)
+    client.metadata.request_update()
+    cluster.runtime.run_for(1)
+    assert {key: link for key, link in client.nodes._links.items() if key[0] < 0} == before
+
+
+@pytest.mark.parametrize("strategy", ["none", "rebootstrap"])
+def test_bootstrap_addresses_serve_again_only_where_that_is_wanted(
+    cluster: ScriptedCluster, strategy: str
+) -> None:
+    client = cluster.client(metadata_recovery_strategy=strategy)
+    client.wait_for_topic("orders", 10)
+    for broker in cluster.brokers:
+        Sent(client, ToNode(broker.id))
+        cluster.runtime.run_for(1)
+        broker.stop()
+    for _ in range(10):
+        client.metadata.request_update()
+        cluster.runtime.run_for(1)
+    chosen = {link.node.id for link in client.nodes._candidates(cluster.now)}
+    assert any(node_id < 0 for node_id in chosen) is (strategy == "rebootstrap")
+    client.close()
+
+
+def test_metadata_know_a_brokers_address_better_than_a_hint(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    client.nodes.hint(Node(1, "of-old", 9))
+    link = client.nodes.link(1, cluster.now)
+    assert link is not None
+    assert link.node == client.metadata.node(1)
+
+
+def test_a_hint_that_is_given_again_is_a_new_one(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    for number in range(MOST_HINTS):
+        client.nodes.hint(Node(1_000 + number, "nowhere", 9092))
+    client.nodes.hint(Node(1_000, "here", 9092))
+    client.nodes.hint(Node(5_000, "nowhere", 9092))
+    assert client.nodes.link(1_000, cluster.now) is not None
+    assert client.nodes.link(1_001, cluster.now) is None
+
+
+def test_of_a_feature_those_who_heard_of_the_latest_change_decide(client: ClusterClient) -> None:
+    def told(epoch: int, **features: int) -> Any:
+        versions = SimpleNamespace(features_epoch=epoch, finalized_features=features)
+        return SimpleNamespace(connection=SimpleNamespace(api_versions=versions))
+
+    links: Any = {0: told(7, **{"group.version": 1}), 1: told(9), 2: told(8, **{"group.version": 2})}
+    nodes = client.nodes
+    real, nodes._links = nodes._links, links
+    try:
+        assert nodes.finalized_feature("group.version") == 0
+        links[1] = told(6, **{"group.version": 5})
+        assert nodes.finalized_feature("group.version") == 2
+    finally:
+        nodes._links = real
+
+
+@pytest.mark.parametrize(
+    ("error", "is_doubted"), [(RequestTimeout("late"), False), (Disconnected("shut"), True)]
+)
+def test_an_answer_that_does_not_come_says_nothing_of_the_port(error: KafkaError, is_doubted: bool) -> None:
+    endpoint, doubts = Endpoint("10.0.0.1", 9092), PortDoubts(has_sasl=False)
+    for _ in range(2):
+        assert doubts.begin(endpoint) is None
+        doubts.heard(error, was_unanswered=True)
+    assert (doubts.begin(endpoint) is not None) is is_doubted
+
+
+# ---------------------------------------------------------------------------------------- coordinators
+
+GROUP_G = ToCoordinator(GROUP, "g")
+
+
+class Lookups:
+    """Of group g alone, answered by hand."""
+
+    def __init__(self) -> None:
+        options = CLIENT_OPTIONS.parse(None, {"bootstrap_servers": BOOTSTRAP})
+        self.wakes = 0
+        self.refusals: list[KafkaError] = []
+        self.coordinators = Coordinators(
+            options,
+            random.Random(1),
+            EventSink(),
+            wake=self.wake,
+            on_found=lambda node: None,
+            on_refused=lambda to, error, now: self.refusals.append(error),
+        )
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def ask(self, now: float) -> Send[Any]:
+        self.coordinators.want(GROUP_G)
+        (send,) = self.coordinators.poll(now).sends
+        return send
+
+    def find(self, now: float, node_id: int = 2, port: int = 9092, error_code: int = 0) -> int | None:
+        told = Coordinator(key="g", node_id=node_id, host="b", port=port, error_code=error_code)
+        self.ask(now).on_response(FindCoordinatorResponse(coordinators=[told]), now)
+        return self.coordinators.node_of(GROUP_G)
+
+
+def test_the_word_of_another_broker_is_not_the_coordinators() -> None:
+    lookups = Lookups()
+    assert lookups.find(1.0) == 2
+    lookups.coordinators.forget(GROUP_G, 1)
+    late = Send(BEAT, GROUP_G, lambda response, now: None, lambda error, now: None)
+    late.sent_to, late.sent_at = 1, 5.0
+    lookups.coordinators.forget_answerer(late)
+    assert lookups.coordinators.node_of(GROUP_G) == 2
+    late.sent_to = 2
+    lookups.coordinators.forget_answerer(late)
+    assert lookups.coordinators.node_of(GROUP_G) is None
+
+
+def test_who_waits_for_a_lookup_under_way_does_not_turn_the_driver_again() -> None:
+    lookups = Lookups()
+    lookups.ask(1.0)
+    for _ in range(5):
+        lookups.coordinators.want(GROUP_G)
+    assert lookups.wakes == 1
+    assert lookups.coordinators.poll(1.0).sends == []
+
+
+def test_a_coordinator_that_cannot_be_reached_by_any_means_is_none() -> None:
+    lookups = Lookups()
+    assert lookups.find(1.0, port=0) is None
+    assert lookups.find(9.0, node_id=-1) is None
+    assert lookups.find(99.0) == 2
+
+
+def test_pauses_between_lookups_begin_anew_after_one_that_found_somebody() -> None:
+    lookups, now = Lookups(), 0.0
+    for _ in range(6):
+        now += 100
+        lookups.find(now, error_code=CoordinatorNotAvailable.code)
+    assert lookups.coordinators._lookups[GROUP_G].not_before > now + 0.5
+    assert lookups.find(now + 100) == 2
+    lookups.coordinators.forget(GROUP_G, 2)
+    lookups.find(now + 200, error_code=CoordinatorNotAvailable.code)
+    assert lookups.coordinators._lookups[GROUP_G].not_before < now + 200.2
