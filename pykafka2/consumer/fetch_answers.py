@@ -44,14 +44,15 @@ class FetchAnswers:
     def take_in(
         self, state: FetchState, offset: int, told: PartitionData, endpoints: list[NodeEndpoint], now: float
     ) -> None:
-        self._table.changes += 1
         if told.error_code:
+            self._table.changes += 1
             self._on_error(state, offset, told, endpoints, now)
             return
         if told.diverging_epoch.end_offset >= 0:
             self._on_truncation(state, offset, told)
             return
         if told.preferred_read_replica >= 0 and not told.records:
+            self._table.changes += 1
             self._read_from(state, told.preferred_read_replica, now)
             return
         state.doubted_since = None
@@ -79,8 +80,10 @@ class FetchAnswers:
         if data.next_offset > offset:
             state.backoff.reset()
         state.offset, state.epoch = data.next_offset, data.last_epoch
+        self._table.moved[state] = None
         # Nothing can be fetched behind what cannot be read: the application must decide.
         state.is_stopped = data.error is not None
+        self._table.changes += state.is_stopped
         self._buffer.put(data)
 
     def _on_error(

@@ -71,11 +71,15 @@ class FetchRequests:
         session = self._nodes.session(node_id)
         last = self._last.get(node_id)
         if last is not None and last.states is wanted and session.is_incremental:
-            # Nothing has changed, so nothing is named, and whose turn it is does not matter.
+            # Only what has moved is named; the broker sees to the turns of the others.
             asked, before = last.asked, last.flight
             flight.has_ids, flight.names, flight.asked = before.has_ids, before.names, before.asked
+            changed = self._name(self._take_moved(flight), flight)
+            asked.update(changed)
         else:
+            changed = None
             asked = self._name(self._in_turn(node_id, wanted), flight)
+            self._take_moved(flight)
             self._last[node_id] = _Said(wanted, asked, flight)
         request = FetchRequest(
             max_wait_ms=int(max_wait * 1000),
@@ -85,13 +89,21 @@ class FetchRequests:
             topics=[],
             rack_id=options.client_rack,
         )
-        session.fill(request, asked, has_ids=flight.has_ids)
+        session.fill(request, asked, has_ids=flight.has_ids, changed=changed)
         flight.is_incremental = session.is_incremental
         return request, flight
 
     def _in_turn(self, node_id: int, states: list[FetchState]) -> list[FetchState]:
         turn = self._nodes.next_turn(node_id, len(states))
         return states[turn:] + states[:turn] if turn else states
+
+    def _take_moved(self, flight: Flight) -> list[FetchState]:
+        """Those of the flight's partitions whose places have moved."""
+        moved, asked = self._table.moved, flight.asked
+        mine = [state for state in moved if (known := asked.get(state.partition)) and known[0] is state]
+        for state in mine:
+            del moved[state]
+        return mine
 
     def _name(self, states: list[FetchState], flight: Flight) -> dict[SessionKey, FetchPartition]:
         """These partitions for the request; the flight notes them."""

@@ -42,26 +42,36 @@ class FetchSession:
         """Whether the next fetch, or the one under way, names only what has changed."""
         return self._epoch > FULL
 
-    def fill(self, request: FetchRequest, wanted: dict[SessionKey, FetchPartition], *, has_ids: bool) -> None:
-        """Have the request name what is wanted, as far as the broker does not know it already."""
+    def fill(
+        self,
+        request: FetchRequest,
+        wanted: dict[SessionKey, FetchPartition],
+        *,
+        has_ids: bool,
+        changed: dict[SessionKey, FetchPartition] | None = None,
+    ) -> None:
+        """Have the request name what is wanted, as far as the broker does not know it already.
+
+        `changed` says what is new in it, where `wanted` is the very dictionary of the last time.
+        """
         if not has_ids:  # where names alone count, a topic stays the same though its id is heard of
             wanted = {(topic, ZERO_UUID, number): one for (topic, _, number), one in wanted.items()}
         named: Iterable[tuple[SessionKey, FetchPartition]] = wanted.items()
-        if self.is_incremental and has_ids == self._has_ids and wanted is self._known:
-            named = ()
+        if self.is_incremental and has_ids == self._has_ids and changed is not None and wanted is self._known:
+            named = changed.items()
         elif self.is_incremental and has_ids == self._has_ids:
             known = self._known
             # What has not changed is the same object, as a rule.
-            changed = [
+            news = [
                 (key, one)
                 for key, one in wanted.items()
                 if (before := known.get(key)) is not one and before != one
             ]
             forgotten = [] if known.keys() <= wanted.keys() else [key for key in known if key not in wanted]
-            if forgotten and _is_any_made_anew(forgotten, changed):
+            if forgotten and _is_any_made_anew(forgotten, news):
                 self._epoch = FULL
             else:
-                named = changed
+                named = news
                 request.forgotten_topics_data = _forgotten(forgotten) if forgotten else []
         elif self.is_incremental:
             self._epoch = FULL

@@ -33,6 +33,9 @@ class FetchTable:
         self.changes = 0
         """Grows with all that decides what is fetched, and from where: until then what a walk through the
         partitions has found still holds, and there may be ten thousand."""
+        self.moved: dict[FetchState, None] = {}
+        """Whose place has moved on since that was last said to their node; without a change meanwhile these
+        alone are named."""
         self.generations: dict[TopicPartition, int] = {}
         """Of each partition that is read, also while its place is being found."""
         self.misses: dict[TopicPartition, Backoff] = {}

@@ -173,6 +173,7 @@ class Fetcher:
         it is a matter of time."""
         snapshot, paused = self._metadata.snapshot, self._paused
         groups = Groups(self.table.changes, snapshot)
+        self.table.moved.clear()  # all are named by who is given other lists
         by_node, topics, nodes = groups.by_node, snapshot.topics, snapshot.nodes
         for state in self.table.states.values():
             if state.is_stopped or state.partition in paused:

@@ -57,7 +57,7 @@ def test_a_fetch_names_only_what_has_changed(cluster: SessionCluster) -> None:
     assert not cluster.errors
 
 
-def test_idle_fetches_look_at_no_partition_as_there_may_be_ten_thousand(
+def test_fetches_look_only_at_partitions_that_have_moved_as_there_may_be_ten_thousand(
     cluster: SessionCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[TopicPartition] = []
@@ -74,8 +74,14 @@ def test_idle_fetches_look_at_no_partition_as_there_may_be_ten_thousand(
         read(consumer, 20)
         assert len(cluster.requests(FetchRequest)) > before + 10
         assert looked_at == []
-        cluster.append("orders", 2, b"b")
-        assert read(consumer) == [b"b"]
+        for value in (b"b", b"c"):
+            cluster.append("orders", 2, value)
+            assert read(consumer) == [value]
+        assert looked_at == [ORDERS[2], ORDERS[2]]
+        consumer.seek(ORDERS[1], 0)
+        cluster.append("orders", 1, b"d")
+        assert read(consumer) == [b"d"]
+    assert not cluster.errors
 
 
 def test_a_new_leader_is_fetched_from_though_no_answer_told_of_it() -> None:
