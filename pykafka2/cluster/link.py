@@ -307,7 +307,7 @@ class NodeLink:
         endpoint = self._endpoints.pop(0)
         options = self._options
         setup_timeout = self._setup_timeout.delay(self._setup_timeout.attempts)
-        self._up_by = now + setup_timeout
+        self._up_by = now + min(setup_timeout, options.request_timeout)  # an answer's limit, too
         probe = None if self._doubts is None else self._doubts.begin(endpoint)
         connection = self.connection = Connection(
             self.name,
