@@ -25,6 +25,7 @@ from pykafka2.errors import (
     LogTruncated,
     NoBrokersAvailable,
     OffsetOutOfRange,
+    UnknownServerError,
     UnknownTopicId,
     UnknownTopicOrPartition,
     error_of,
@@ -53,6 +54,12 @@ PATIENCE_WITH_MISSING = 5.0
 PATIENCE_WITH_SHORT_LOGS = 5.0
 # The driver ends calls itself, with better words than a waiter has.
 GRACE = 1.0
+
+
+class _FailedForNow(UnknownServerError):
+    """A broker failed without a code for it: it may do better next time, as poll() takes it, too."""
+
+    retriable = True
 
 
 @attrs.define(eq=False)
@@ -175,6 +182,8 @@ class RangeReader:
         why = error_of(code)
         if isinstance(why, UnknownTopicId | InconsistentTopicId):
             self._follow_topic(position)
+        if isinstance(why, UnknownServerError):
+            return _FailedForNow(f"{self._partition} at offset {position}: {why}")
         if told is None or response.error_code:
             return why
         if isinstance(why, OffsetOutOfRange):  # its own words are for who has a position

@@ -11,6 +11,7 @@ from pykafka2.errors import (
     CorruptMessage,
     KafkaTimeoutError,
     OffsetOutOfRange,
+    UnknownServerError,
     UnknownTopicOrPartition,
 )
 from pykafka2.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, PartitionData
@@ -96,6 +97,17 @@ def test_a_leader_that_moves_is_followed(cluster: LogCluster) -> None:
         next(pieces)
         cluster.move_leader("orders", 0, 1)
         assert offsets(list(pieces)) == list(range(5, 100))
+
+
+def test_a_broker_that_fails_without_a_reason_is_asked_again(cluster: LogCluster) -> None:
+    log = cluster.log("orders")
+    log.error_code = UnknownServerError.code
+    with cluster.consumer(default_api_timeout_ms=5000) as consumer:
+        cluster.runtime.call_later(2, lambda: setattr(log, "error_code", 0))
+        assert offsets(list(consumer.read_range(ORDERS_0, 0, 10))) == list(range(10))
+        log.error_code = UnknownServerError.code
+        with pytest.raises(KafkaTimeoutError, match="within 5 s"):
+            list(consumer.read_range(ORDERS_0, 0, 10))
 
 
 def test_damage_is_raised_behind_what_can_be_read(cluster: LogCluster) -> None:
