@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from pykafka2.clock import FOREVER
+from pykafka2.consumer.committer import Committer
 from pykafka2.consumer.group_identity import GroupIdentity
 from pykafka2.consumer.handover import Handover
 from pykafka2.consumer.heartbeat import Heartbeat
@@ -71,6 +72,8 @@ def stay_settled_when_topics_go_and_come_back(patch: pytest.MonkeyPatch) -> None
 
 def take_a_topic_made_anew_for_the_old_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reconciliation, "_of_topics_gone", lambda self, partitions: [])
+    # Nor by any commit, which looks at it once more.
+    patch.setattr(Committer, "_is_void", lambda self, partition: False)
 
 
 def keep_what_was_lost(patch: pytest.MonkeyPatch) -> None:
