@@ -168,7 +168,9 @@ class FetchAnswers:
             f"{state.partition}: the log was truncated to offset {min(end.end_offset, offset)} after records "
             f"up to {offset} (leader epoch {state.epoch}) had been fetched"
         )
-        error.offset, error.leader_epoch = min(end.end_offset, offset), end.epoch
+        error.offset = min(end.end_offset, offset)
+        # The logs part at an epoch that was asked for, or before it; any other would never be heard of again.
+        error.leader_epoch = end.epoch if end.epoch <= state.epoch else -1
         self._table.stop(state, error)
 
 
