@@ -10,7 +10,7 @@ import logging
 
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.subscription import Mode, Subscription
 from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition
 from pykafka2.types import TopicPartition
 
@@ -148,8 +148,12 @@ class TopicWatch:
     def _failure(self, what: str | TopicPartition, limit: float) -> KafkaError:
         if isinstance(what, TopicPartition):
             count = self._metadata.partition_count(what.topic)
+            hint = "assign() another, or add partitions to the topic"
+            if self._subscription.mode is Mode.TOPICS:
+                hint = (
+                    "the group has assigned it, so its leader, or its coordinator, knows the topic otherwise"
+                )
             return UnknownTopicOrPartition(
-                f"topic {what.topic!r} has {count} partitions and no partition {what.partition}; "
-                "assign() another, or add partitions to the topic"
+                f"topic {what.topic!r} has {count} partitions and no partition {what.partition}; {hint}"
             )
         return self._cluster.topic_failure(what, limit)
