@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -40,6 +42,8 @@ TYPES: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "timestamp_ntz": TimestampNTZType(),
     "array<string>": ArrayType(StringType()),
+    "array<int>": ArrayType(IntegerType()),
+    "struct<a:int>": StructType([StructField("a", IntegerType())]),
     "map<string,string>": MapType(StringType(), StringType()),
     "array<struct<key:string,value:binary>>": ArrayType(
         StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -90,7 +94,7 @@ def test_schemas_that_are_written(columns: str) -> None:
     ],
 )
 def test_schemas_that_are_refused(columns: str, words: str) -> None:
-    with pytest.raises(WrongSchema, match=words.replace("[", r"\[")):
+    with pytest.raises(WrongSchema, match=re.escape(words)):
         check_schema(schema(columns), "orders")
 
 
