@@ -60,6 +60,11 @@ class TopicSnapshot:
         return bool(self.partitions)
 
     @property
+    def is_gone(self) -> bool:
+        """Whether several brokers do not know it: what one alone does not know stays usable."""
+        return not self.is_usable and isinstance(self.error, UnknownTopicOrPartition)
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether the last answer knew less of it than is told here: the next may know all, or confirm it."""
         is_less = self.fewer_answers > 0 or self.former_answers > 0

@@ -30,7 +30,7 @@ from pykafka2.consumer.subscription import Subscription
 from pykafka2.consumer.topic_ids import TopicIds
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.driver.completion import Completion
-from pykafka2.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartition
+from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -129,9 +129,8 @@ class Committer:
         return {partition: told for partition, told in offsets.items() if not self._is_gone(partition.topic)}
 
     def _is_gone(self, topic: str) -> bool:
-        """By the word of several brokers: what one alone does not know stays usable."""
         known = self._cluster.metadata.topic(topic)
-        return known is not None and not known.is_usable and isinstance(known.error, UnknownTopicOrPartition)
+        return known is not None and known.is_gone
 
     # ------------------------------------------------------------------ the application's commits
 

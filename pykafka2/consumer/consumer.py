@@ -92,7 +92,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
         self._undelivered = Undelivered()
         self._kept_as_of = 0
         self._to_rewind: frozenset[TopicPartition] = frozenset()
-        """Where reading goes on for records that are just being taken out of `_undelivered`."""
+        """Partitions whose records are just being taken out of `_undelivered`, to be read again."""
         self._interceptors = Interceptors(parsed.interceptors)
         self._subscription = Subscription(by_group=parsed.group_id is not None)
         self._cluster = cluster = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)

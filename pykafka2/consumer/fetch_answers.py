@@ -12,9 +12,9 @@ from pykafka2.consumer.fetch_state import FetchState
 from pykafka2.consumer.fetch_table import FetchTable
 from pykafka2.consumer.fetched import FetchedData
 from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.truncation import log_truncated
 from pykafka2.errors import (
     CorruptMessage,
-    LogTruncated,
     OffsetOutOfRange,
     UnknownLeaderEpoch,
     UnknownServerError,
@@ -49,7 +49,8 @@ class FetchAnswers:
             self._on_error(state, offset, told, endpoints, now)
             return
         if told.diverging_epoch.end_offset >= 0:
-            self._on_truncation(state, offset, told)
+            error = log_truncated(state.partition, offset, state.epoch, told.diverging_epoch)
+            self._table.stop(state, error)
             return
         if told.preferred_read_replica >= 0 and not told.records:
             self._table.changes += 1
@@ -100,10 +101,10 @@ class FetchAnswers:
             self._table.delay(state, now)
             self._table.stop(state, error)
             return
-        if isinstance(error, OffsetOutOfRange) and self._may_be_replaced(state, now):
-            leader = self._metadata.snapshot.partition(*state.partition)
+        doubted = self._replaced_leader(state, now) if isinstance(error, OffsetOutOfRange) else None
+        if doubted is not None:
             # It would be asked first, as it is connected and has just answered.
-            self._metadata.request_update(error, doubted=leader.leader if leader is not None else None)
+            self._metadata.request_update(error, doubted=doubted)
             self._table.delay(state, now)
             return
         if isinstance(error, OffsetOutOfRange) and state.epoch >= 0:
@@ -133,8 +134,8 @@ class FetchAnswers:
             self._metadata.request_update(error)
         self._table.delay(state, now)
 
-    def _may_be_replaced(self, state: FetchState, now: float) -> bool:
-        """Whether the place that was asked for may be of a newer leader than the one that was asked.
+    def _replaced_leader(self, state: FetchState, now: float) -> int | None:
+        """The leader that was asked, if the place that it was asked for may be of a newer one.
 
         So it is after a commit was read that another member made with newer metadata (Java's client ignores
         metadata older than the epoch of a commit): the old leader does not have that offset yet, and the
@@ -142,7 +143,7 @@ class FetchAnswers:
         """
         info = self._metadata.snapshot.partition(*state.partition)
         if info is None or not 0 <= info.leader_epoch < state.epoch:
-            return False
+            return None
         if state.doubted_since is None:
             state.doubted_since = now
         self._table.troubles[state.partition] = (
@@ -150,7 +151,7 @@ class FetchAnswers:
             f"epoch {info.leader_epoch}, the record before that offset is of epoch {state.epoch}; newer "
             "metadata are waited for"
         )
-        return now - state.doubted_since < DOUBT
+        return info.leader if now - state.doubted_since < DOUBT else None
 
     def _read_from(self, state: FetchState, node_id: int, now: float) -> None:
         """The leader says that another replica is nearer, for as long as metadata is believed."""
@@ -160,18 +161,6 @@ class FetchAnswers:
             return
         state.backoff.reset()
         state.replica, state.replica_until = node_id, now + self._options.metadata_max_age
-
-    def _on_truncation(self, state: FetchState, offset: int, told: PartitionData) -> None:
-        """The log does not hold what was read last: it was cut, and perhaps written anew from there on."""
-        end = told.diverging_epoch
-        error = LogTruncated(
-            f"{state.partition}: the log was truncated to offset {min(end.end_offset, offset)} after records "
-            f"up to {offset} (leader epoch {state.epoch}) had been fetched"
-        )
-        error.offset = min(end.end_offset, offset)
-        # The logs part at an epoch that was asked for, or before it; any other would never be heard of again.
-        error.leader_epoch = end.epoch if end.epoch <= state.epoch else -1
-        self._table.stop(state, error)
 
 
 def _apart(records: memoryview) -> memoryview:

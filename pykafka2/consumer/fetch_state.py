@@ -40,7 +40,7 @@ class FetchState:
     moved_at: float = -FOREVER
     """When a hint at a new leader was last followed at once."""
     doubted_since: float | None = None
-    """Since when a broker has been called out of range that may be a leader which was replaced."""
+    """Since when its place has been called out of range by a leader that may have been replaced."""
     _asked: FetchPartition | None = None
 
     def ask(self, leader_epoch: int, max_bytes: int) -> FetchPartition:

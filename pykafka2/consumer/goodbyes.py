@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.group_steps import leave_group
+from pykafka2.consumer.group_steps import leave_group, to_coordinator
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.driver.pollable import Destination, PollResult, ToCoordinator, ToNode
 from pykafka2.driver.runtime import Outcome
@@ -52,7 +52,7 @@ class Goodbyes:
             reason,
             LEAVE_ATTEMPTS,
             Backoff(options.retry_backoff, options.retry_backoff_max, random),
-            *([self._way_past_the_join] if is_joining else []),
+            self._way_past_the_join if is_joining else to_coordinator,
         )
         self.start(script, done)
 

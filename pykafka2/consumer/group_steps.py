@@ -190,7 +190,7 @@ def _synchronise(
         yield from _wait_or_raise(error, options, backoff)
 
 
-def _to_coordinator() -> None:
+def to_coordinator() -> None:
     """The usual way."""
 
 
@@ -200,7 +200,7 @@ def leave_group(
     reason: str,
     attempts: int,
     backoff: Backoff,
-    way: Way = _to_coordinator,
+    way: Way = to_coordinator,
 ) -> Script[None]:
     """Say good-bye, so that nobody waits for the session to end; raises if it could not be said.
 
@@ -222,7 +222,7 @@ def leave_group(
         if not attempts:
             raise error
         if error.refresh_coordinator:
-            way = _to_coordinator
+            way = to_coordinator
         yield from _wait_or_raise(error, options, backoff)
 
 
@@ -296,9 +296,8 @@ def explained(error: KafkaError, options: ConsumerOptions) -> KafkaError:
 
 def _names(options: ConsumerOptions) -> str:
     given = options.partition_assignment_strategy
-    strategies = (
-        given if isinstance(given, tuple) else (given,)
-    )  # a name, a class or an object may stand alone
+    # A name, a class or an object may stand alone.
+    strategies = given if isinstance(given, tuple) else (given,)
     return ", ".join(
         one.__name__ if isinstance(one, type) else str(getattr(one, "name", one)) for one in strategies
     )

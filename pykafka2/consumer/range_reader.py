@@ -16,13 +16,13 @@ from pykafka2.consumer.fetched import FetchedData, without_frames
 from pykafka2.consumer.offset_queries import OffsetQueries
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.positions import EARLIEST_TIMESTAMP
+from pykafka2.consumer.truncation import log_truncated
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import ToLeader
 from pykafka2.errors import (
     InconsistentTopicId,
     KafkaError,
     KafkaTimeoutError,
-    LogTruncated,
     NoBrokersAvailable,
     OffsetOutOfRange,
     UnknownServerError,
@@ -95,7 +95,8 @@ class RangeReader:
                     self._pause(asked_at + FRUITLESS_GAP - clock.monotonic())
                     asked_at, under_way = clock.monotonic(), self._ask(position)
                     continue
-                self._raise_if_cut(position, told)
+                if told.diverging_epoch.end_offset >= 0:
+                    raise log_truncated(self._partition, position, self._epoch, told.diverging_epoch)
                 aborted = told.aborted_transactions if self._isolation == READ_COMMITTED else None
                 data = None
                 if told.records:
@@ -230,9 +231,8 @@ class RangeReader:
     def _raise_if_missing(self) -> None:
         """What brokers do not know any more has no leader that could answer; one broker's word is doubted."""
         known = self._cluster.metadata.topic(self._partition.topic)
-        missing = None if known is None or known.is_usable else known.error
-        if isinstance(missing, UnknownTopicOrPartition):
-            raise UnknownTopicOrPartition(f"{self._partition}: {missing}")
+        if known is not None and known.is_gone:
+            raise UnknownTopicOrPartition(f"{self._partition}: {known.error}")
 
     def _pause(self, seconds: float) -> None:
         """Brokers hold a fetch until there is something; one that does not is not asked all the time."""
@@ -251,18 +251,6 @@ class RangeReader:
         if position < first[self._partition]:
             raise error
         self._cluster.metadata.request_update(error)
-
-    def _raise_if_cut(self, position: int, told: PartitionData) -> None:
-        """The log does not hold what was handed over last: it was cut, and perhaps written anew."""
-        end = told.diverging_epoch
-        if end.end_offset < 0:
-            return
-        error = LogTruncated(
-            f"{self._partition}: the log was truncated to offset {min(end.end_offset, position)} after "
-            f"records up to {position} (leader epoch {self._epoch}) had been read"
-        )
-        error.offset, error.leader_epoch = min(end.end_offset, position), end.epoch
-        raise error
 
     def _raise_if_late(self, position: int, told: PartitionData, seconds: float) -> None:
         """Records that are not there yet are waited for, as long as a call may take."""
