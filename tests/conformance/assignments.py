@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import sys
 import tempfile
 from functools import partial
@@ -21,6 +20,7 @@ from tests.consumer.assignors.test_golden import GOLDEN_FILE, SHAPES, STORIES, k
 
 from .bridge import Bridge
 from .maven import jars_or_skip
+from .recorded_json import one_line_per_exchange
 
 
 def ask_java(java: Bridge, assignor: Assignor, question: Question) -> dict[str, Assignment]:
@@ -60,7 +60,7 @@ def main() -> int:
     jars = jars_or_skip()
     with tempfile.TemporaryDirectory() as folder, Bridge(jars, Path(folder) / "bridge.log") as java:
         stories = golden(java)
-    GOLDEN_FILE.write_text(json.dumps(stories, indent=0, ensure_ascii=True) + "\n", encoding="utf-8")
+    GOLDEN_FILE.write_text(one_line_per_exchange(stories), encoding="utf-8")
     print(f"{len(stories)} stories written to {GOLDEN_FILE}")
     return 0
 

@@ -26,6 +26,7 @@ from .behaviour.compare import Difference, differences, wordings
 from .behaviour.golden import BUNDLED_CONFIG
 from .bridge import Bridge
 from .real_kafka import RealKafka
+from .recorded_json import one_line_per_exchange
 from .world import on_clients, on_cluster, on_connect, on_groups, on_mirror, on_moves, on_streams, on_topics
 from .world.jars import WorldJars, world_jars
 from .world.known import meant
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> int:
             with apache(jars) as side:
                 theirs, theirs_took = seen(name, side)
                 if options.record and name == "admin":
-                    GOLDEN.write_text(json.dumps(theirs, indent=1) + "\n", encoding="utf-8")
+                    GOLDEN.write_text(one_line_per_exchange(theirs), encoding="utf-8")
         if options.show:
             print(json.dumps({"ours": ours, "Apache's": theirs}, indent=1))
         found = differences(name, theirs, ours)

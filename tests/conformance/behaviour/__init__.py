@@ -6,5 +6,6 @@ broker is held against them; where there is Java, Apache Kafka is asked again an
 
     python -m tests.conformance.behaviour [NAME]     the bundled broker against golden/: the diverging fields
     python -m tests.conformance.behaviour --real     both clusters, live
-    python -m tests.conformance.behaviour --record   write golden/ anew from Apache Kafka
+    python -m tests.conformance.behaviour --record [NAME]            write golden/ anew from Apache Kafka
+    python -m tests.conformance.behaviour --show "Fetch v12" [NAME]  print recorded exchanges, indented
 """

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache
 
@@ -20,11 +22,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("scenarios", nargs="*", help="names, or their beginnings (default: all)")
     parser.add_argument("--real", action="store_true", help="ask Apache Kafka now, not golden/")
     parser.add_argument("--record", action="store_true", help="write golden/ from Apache Kafka")
+    parser.add_argument(
+        "--show", metavar="TEXT", help="print the recorded exchanges whose name contains TEXT"
+    )
     parser.add_argument("--words", action="store_true", help="also show error messages worded differently")
     options = parser.parse_args(arguments)
     names = [
         name for name in SCENARIOS if not options.scenarios or any(map(name.startswith, options.scenarios))
     ]
+    if options.show is not None:
+        show_recorded(names, options.show)
+        return 0
     unexpected = 0
     with ExitStack() as stack:
 
@@ -66,6 +74,14 @@ def main(arguments: list[str]) -> int:
             for one in wordings(name, truth, answers) if options.words else ():
                 print(f"  words: {one}")
     return 1 if unexpected else 0
+
+
+def show_recorded(scenarios: Sequence[str], text: str) -> None:
+    """Prints the recorded exchanges of these scenarios whose name contains `text`, indented for reading."""
+    for scenario in scenarios:
+        for request, answer in recorded(scenario).items():
+            if text in request:
+                print(f"{scenario}, {request}:\n{json.dumps(answer, indent=2, ensure_ascii=False)}")
 
 
 if __name__ == "__main__":

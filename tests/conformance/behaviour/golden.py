@@ -10,6 +10,7 @@ from typing import Any
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
 
 from ..real_kafka import QUICK_GROUPS, RESTRICTED_PASSWORD, RESTRICTED_USER
+from ..recorded_json import one_line_per_exchange
 from .scenarios import SCENARIOS
 from .side import Side
 
@@ -82,5 +83,4 @@ def recorded(scenario: str) -> dict[str, Any]:
 
 
 def record(scenario: str, answers: dict[str, Any]) -> None:
-    text = json.dumps(answers, indent=1, ensure_ascii=False)
-    (FOLDER / f"{scenario}.json").write_text(text + "\n", encoding="utf-8")
+    (FOLDER / f"{scenario}.json").write_text(one_line_per_exchange(answers), encoding="utf-8")
