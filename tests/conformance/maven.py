@@ -25,6 +25,7 @@ import attrs
 
 JAVA_FOLDER = Path(__file__).parent / "java"
 POM = JAVA_FOLDER / "pom.xml"
+OLDEST_SERVER_POM = JAVA_FOLDER / "pom-oldest-server.xml"
 LOG_SETTINGS = JAVA_FOLDER / "log4j2.xml"
 SOURCES = sorted((JAVA_FOLDER / "src").rglob("*.java"))
 
@@ -51,6 +52,8 @@ class KafkaJars:
     current: Path
     oldest: Path
     classes: Path
+    server: str = CURRENT
+    """The version of the server, and of the clients beside it in the folder `current`."""
 
     def class_path(self, generation: str = CURRENT) -> str:
         """Our classes and the jars of one generation, as java's -cp wants them."""
@@ -61,9 +64,10 @@ class KafkaJars:
         )
         return os.pathsep.join(str(path) for path in [*first, *rest])
 
-    def clients_jar(self, generation: str) -> Path:
-        folder = self.current if generation == CURRENT else self.oldest
-        return folder / f"kafka-clients-{generation}.jar"
+    def clients_jar(self, generation: str = CURRENT) -> Path:
+        if generation == CURRENT:
+            return self.current / f"kafka-clients-{self.server}.jar"
+        return self.oldest / f"kafka-clients-{generation}.jar"
 
     def message_jars(self, generation: str) -> list[Path]:
         """The jars that carry `common/message/*.json`; of the oldest only requests and responses."""
@@ -105,6 +109,14 @@ def kafka_jars() -> KafkaJars:
         "classes", [POM, *SOURCES], lambda folder: compiled(SOURCES, folder, f"{jars / 'current'}/*")
     )
     return KafkaJars(current=jars / "current", oldest=jars / "oldest", classes=classes)
+
+
+@cache
+def oldest_server_jars() -> KafkaJars:
+    """Returns the jars of a server before 4.0.  Raises KafkaUnavailable."""
+    jars = kafka_jars()
+    folder = made_once("server", [OLDEST_SERVER_POM], lambda made: resolved(OLDEST_SERVER_POM, made))
+    return attrs.evolve(jars, current=folder / "current", server=OLDEST)
 
 
 def jars_or_skip() -> KafkaJars:
