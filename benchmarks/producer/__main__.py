@@ -7,8 +7,8 @@
     python -m benchmarks.producer --size 100 --keys unique --client "pykafka2 send" --client confluent-kafka
 
 Sends records of 100 B, 1 KB and 10 KB, without keys, with 1,000 and with unique keys of 36 bytes, through no
-codec, lz4 and zstd, to 1 and 6 partitions of Apache Kafka and of the bundled broker, which have a process of
-their own.
+codec, lz4 and zstd, with a batch_size of 16 KiB to 4 MiB, to 1 and 6 partitions of Apache Kafka and of the
+bundled broker, which have a process of their own.
 
 Clients take turns, each in its own process, so that "us CPU a msg" and "peak RSS" are its own; every other
 round goes backwards, and the ratios are medians over rounds.  They are worth more than the figures, as the
@@ -41,6 +41,7 @@ from benchmarks.producer.plot import plot
 from benchmarks.producer.report import reached, tables
 from benchmarks.producer.runner import Plan, play_all
 from benchmarks.producer.runs import (
+    BATCH_BYTES,
     CODECS,
     KEYS,
     MODES,
@@ -84,6 +85,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--partitions", type=int, choices=PARTITIONS, action="append", help="cells with so many"
     )
+    parser.add_argument(
+        "--batch-bytes",
+        type=int,
+        choices=BATCH_BYTES,
+        action="append",
+        help="cells with this batch_size alone",
+    )
     parser.add_argument("--rounds", type=int, default=None, help="of each cell (3; --quick: 1)")
     parser.add_argument(
         "--share", type=float, default=None, help="of a whole run's records (1; --quick: 0.05)"
@@ -100,7 +108,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     modes = arguments.mode or list(MODES)
     axes = {
         name: chosen
-        for name in ("size", "keys", "codec", "partitions")
+        for name in ("size", "keys", "codec", "partitions", "batch_bytes")
         if (chosen := getattr(arguments, name))
     }
     make = every_cell if arguments.all or axes else one_axis_at_a_time

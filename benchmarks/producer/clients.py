@@ -16,7 +16,6 @@ from benchmarks.producer.runs import (
     BUFFER_BYTES,
     BULK_BATCH_BYTES,
     LINGER_MS,
-    SINGLE_BATCH_BYTES,
     Run,
 )
 
@@ -55,7 +54,7 @@ class Pykafka2(_Base):
         if run.cell.mode == "equal":
             options |= {
                 "linger_ms": LINGER_MS,
-                "batch_size": SINGLE_BATCH_BYTES,
+                "batch_size": run.cell.batch_bytes,
                 "buffer_memory": BUFFER_BYTES,
             }
         self.producer = KafkaProducer(**run.for_pykafka2(), **options)
@@ -139,8 +138,6 @@ class Pykafka2Arrow(Pykafka2Many):
 class Confluent(_Base):
     """confluent-kafka's `produce` with a delivery callback, served between records."""
 
-    batch_bytes = SINGLE_BATCH_BYTES
-
     def __init__(self, run: Run, inputs: Inputs) -> None:
         super().__init__(run, inputs)
         from confluent_kafka import Producer
@@ -153,13 +150,16 @@ class Confluent(_Base):
         if run.cell.mode == "equal":
             options |= {
                 "linger.ms": LINGER_MS,
-                "batch.size": self.batch_bytes,
+                "batch.size": self._batch_bytes(),
                 "batch.num.messages": 1_000_000,
                 "queue.buffering.max.kbytes": BUFFER_BYTES // 1024,
                 "queue.buffering.max.messages": 1_000_000,
                 "partitioner": "murmur2_random",
             }
         self.producer = Producer(options)
+
+    def _batch_bytes(self) -> int:
+        return self.run.cell.batch_bytes
 
     def _told(self, error: object, message: object) -> None:
         if error is not None:
@@ -187,7 +187,8 @@ class Confluent(_Base):
 class ConfluentLarge(Confluent):
     """The same with batches as large as those of columns."""
 
-    batch_bytes = BULK_BATCH_BYTES
+    def _batch_bytes(self) -> int:
+        return BULK_BATCH_BYTES
 
 
 class KafkaPython(_Base):
@@ -200,7 +201,7 @@ class KafkaPython(_Base):
         codec = None if run.cell.codec == "none" else run.cell.codec
         options: dict[str, Any] = {"enable_idempotence": True, "compression_type": codec}
         if run.cell.mode == "equal":
-            options |= {"linger_ms": LINGER_MS, "batch_size": SINGLE_BATCH_BYTES}
+            options |= {"linger_ms": LINGER_MS, "batch_size": run.cell.batch_bytes}
         self.producer = KafkaProducer(bootstrap_servers=run.bootstrap_servers, **options)
 
     def _failed(self, error: object) -> None:
@@ -236,7 +237,7 @@ class Aiokafka(_Base):
         codec = None if self.run.cell.codec == "none" else self.run.cell.codec
         options: dict[str, Any] = {"enable_idempotence": True, "compression_type": codec}
         if self.run.cell.mode == "equal":
-            options |= {"linger_ms": LINGER_MS, "max_batch_size": SINGLE_BATCH_BYTES}
+            options |= {"linger_ms": LINGER_MS, "max_batch_size": self.run.cell.batch_bytes}
         self.producer = AIOKafkaProducer(bootstrap_servers=self.run.bootstrap_servers, **options)
         await self.producer.start()
 

@@ -19,7 +19,8 @@ PARTITIONS = (1, 6)
 MODES = ("equal", "defaults")
 
 SINGLE_BATCH_BYTES = 16_384
-"""batch_size for records sent one by one, where settings are equal; pykafka2's and Java's default."""
+"""The default batch_size of pykafka2 and Java."""
+BATCH_BYTES = (SINGLE_BATCH_BYTES, 256 << 10, 1 << 20, 4 << 20)
 BULK_BATCH_BYTES = 1 << 20
 """The same for columns, and for confluent-kafka beside them; pykafka2's bulk_batch_size."""
 LINGER_MS = 5
@@ -41,13 +42,18 @@ class Cell:
     partitions: int = 6
     lengths: str = "fixed"
     """Or "varying": from half of the size to one and a half."""
+    batch_bytes: int = SINGLE_BATCH_BYTES
+    """batch_size of every client, where settings are equal."""
 
     def __str__(self) -> str:
         size = f"{self.size} B" if self.size < 1000 else f"{self.size // 1000} KB"
         keys = {"none": "no keys", "1000": "1,000 keys", "unique": "unique keys"}[self.keys]
         own = "" if self.lengths == "fixed" else ", varying lengths"
         where = f"{self.broker}, {self.mode}, {self.partitions} partition{'s' * (self.partitions > 1)}"
-        return f"{where}, {size}{own}, {keys}, codec {self.codec}"
+        cell = f"{where}, {size}{own}, {keys}, codec {self.codec}"
+        if self.batch_bytes == SINGLE_BATCH_BYTES:
+            return cell
+        return f"{cell}, batch_size {self.batch_bytes >> 10:,} KiB"
 
 
 Run = OneRun[Cell]
@@ -72,10 +78,11 @@ def one_axis_at_a_time(brokers: Iterable[str], modes: Iterable[str]) -> Iterator
                 yield attrs.evolve(base, codec=codec)
             yield attrs.evolve(base, partitions=1)
             yield attrs.evolve(base, lengths="varying")
+            yield from _other_batch_sizes(base)
 
 
 def every_cell(brokers: Iterable[str], modes: Iterable[str]) -> Iterator[Cell]:
-    """The product of all axes; lengths vary at the base cell only."""
+    """The product of all axes; lengths and batch_size vary at the base cell only."""
     for broker in brokers:
         for mode in modes:
             for size in SIZES:
@@ -84,3 +91,11 @@ def every_cell(brokers: Iterable[str], modes: Iterable[str]) -> Iterator[Cell]:
                         for partitions in PARTITIONS:
                             yield Cell(broker, mode, size, keys, codec, partitions)
             yield Cell(broker, mode, lengths="varying")
+            yield from _other_batch_sizes(Cell(broker, mode))
+
+
+def _other_batch_sizes(base: Cell) -> Iterator[Cell]:
+    """The cell with each larger batch_size, if its mode sets one."""
+    if base.mode == "equal":
+        for batch_bytes in BATCH_BYTES[1:]:
+            yield attrs.evolve(base, batch_bytes=batch_bytes)

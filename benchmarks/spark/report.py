@@ -22,6 +22,8 @@ def targets(broker: str) -> Iterator[Target]:
         yield Target(f"its worker CPU, {of}", sink, OURS, CONFLUENT, cpu, 0.5, is_least=False)
         if broker == "apache":
             yield Target(f"sink over the JVM connector, {of}", sink, OURS, JVM, rate, 0.8)
+            tuned = Cell(broker, "sink", columns, is_tuned=True)
+            yield Target(f"tuned sink over the tuned JVM, {of}", tuned, OURS, JVM, rate, 1.0)
             yield Target(f"source over the JVM connector, {of}", source, OURS, JVM, rate, 2.0)
         yield Target(f"source over confluent-kafka, {of}", source, OURS, CONFLUENT, rate, 2.0)
     batches = Cell(broker, "micro-batches")

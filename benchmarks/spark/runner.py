@@ -14,7 +14,18 @@ import attrs
 
 from benchmarks.producer.brokers import Broker, running
 from benchmarks.side_by_side.turns import Results, play_rounds
-from benchmarks.spark.runs import BULK, CLIENTS, JVM, OURS, PARTITIONS, Cell, Played, Run, records_of
+from benchmarks.spark.runs import (
+    BULK,
+    CLIENTS,
+    CONFLUENT,
+    JVM,
+    OURS,
+    PARTITIONS,
+    Cell,
+    Played,
+    Run,
+    records_of,
+)
 from tests.spark import jvm_connector
 
 WARM_UP_SHARE = 0.05
@@ -42,6 +53,7 @@ class Plan:
             if name in self.clients
             and (name != JVM or self.has_jvm)
             and not (name == BULK and cell.columns == "all")  # it takes no headers
+            and not (cell.is_tuned and name in (CONFLUENT, BULK))  # they take none of Kafka's options
         ]
 
     def __len__(self) -> int:

@@ -52,6 +52,8 @@ def _shaped(frame: DataFrame, cell: Cell) -> DataFrame:
 
 def write(frame: DataFrame, run: Run) -> None:
     kafka = {"kafka.bootstrap.servers": run.bootstrap_servers, "topic": run.topic}
+    if run.cell.is_tuned:
+        kafka |= runs.TUNED
     if run.client.startswith(runs.CONFLUENT):
         bulk = "true" if run.client == runs.BULK else "false"
         own = {"servers": run.bootstrap_servers, "topic": run.topic, "bulk": bulk}

@@ -2,8 +2,8 @@
 
 Callers' threads.  Input is read (bulk_input.py, arrow_input.py), spread over partitions (bulk_partitions.py),
 cut into batches of at most bulk_batch_size, encoded (records/column_encoder.py) and handed to the accumulator
-as batches that are closed from the start.  What is left of a partition's records and does not fill batch_size
-joins the partition's open batch instead, record by record.
+as batches that are closed from the start.  A small remainder of a partition's records joins the partition's
+open batch instead, record by record; no option makes a remainder larger than `LARGEST_REMAINDER_BYTES`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ AppendRow = Callable[["Route | None", PartitionQueue, Row, int], Delivery]
 
 CODEC_ROOM = 128
 """A codec that finds nothing to compress makes a batch larger, by less than this part of it."""
+
+LARGEST_REMAINDER_BYTES = 16_384
+"""Records of a partition that come to this many bytes form a batch of their own, however large batch_size is:
+encoding them by column costs a fraction of appending them one by one to a batch that others share."""
 
 MIN_BLOCK_RECORDS, MAX_BLOCK_RECORDS = 4096, 1 << 20
 
@@ -77,6 +81,7 @@ class BulkSender:
         if options.compression_type != "none":
             batch_bytes -= batch_bytes // CODEC_ROOM
         self._batch_bytes = max(1, batch_bytes - HEADER_BYTES)
+        self._remainder_bytes = min(options.batch_size, LARGEST_REMAINDER_BYTES)
         self._shares: list[Share] = []
         self._told: Tell | None = None
 
@@ -236,7 +241,8 @@ class BulkSender:
         numbers: Sequence[int],
     ) -> None:
         records = columns.encode(first, stop)
-        if len(records.body) + HEADER_BYTES < self._options.batch_size:
+        is_cut = stop < len(columns)  # by bulk_batch_size, so this batch is full
+        if not is_cut and len(records.body) + HEADER_BYTES < self._remainder_bytes:
             self._append_rows(route, queue, columns, first, stop, numbers)
             return
         self._check()

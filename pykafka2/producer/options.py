@@ -95,7 +95,11 @@ class ProducerOptions(ClientOptions):
         "delivery_timeout_ms", 120_000, "After so long a batch is either written or failed."
     )
     linger: float = duration("linger_ms", 5, "How long a batch waits for more records.")
-    batch_size: int = integer("batch_size", 16_384, "Bytes of a batch beyond which it is sent.")
+    batch_size: int = integer(
+        "batch_size",
+        16_384,
+        "Bytes of a batch beyond which it is sent; send_many fills batches of bulk_batch_size instead.",
+    )
     bulk_batch_size: int = integer(
         "bulk_batch_size",
         1_048_576,

@@ -31,10 +31,23 @@ def test_every_ratio_that_is_asked_for_is_played() -> None:
 def test_one_axis_is_varied_at_a_time() -> None:
     base = Cell("bundled")
     for cell in one_axis_at_a_time(["bundled"], ["equal"]):
-        names = ("size", "keys", "codec", "partitions", "lengths")
+        names = ("size", "keys", "codec", "partitions", "lengths", "batch_bytes")
         assert sum(getattr(cell, name) != getattr(base, name) for name in names) <= 1
     chosen = plan_of(parse(["--size", "100", "--keys", "unique", "--mode", "equal", "--broker", "apache"]))
     assert {(cell.size, cell.keys, cell.mode) for cell in chosen.cells} == {(100, "unique", "equal")}
+
+
+def test_every_batch_size_from_16_kib_to_4_mib_is_played_by_send_and_send_many() -> None:
+    for given in ([], ["--mode", "equal", "--size", "100"]):
+        plan = plan_of(parse(["--broker", "bundled", *given]))
+        for client in ("pykafka2 send", "pykafka2 send_many", "pykafka2 send_many, Arrow"):
+            sizes = {
+                run.cell.batch_bytes
+                for cell in plan.cells
+                for run in plan.runs_of(cell)
+                if run.client == client
+            }
+            assert sizes == {16 << 10, 256 << 10, 1 << 20, 4 << 20}
 
 
 def test_inputs_are_as_long_as_the_cell_says() -> None:
@@ -64,7 +77,7 @@ def test_the_command_writes_a_table_and_a_plot(tmp_path: Path) -> None:
     out = tmp_path / "speed.txt"
     clients = quick_to_start([*CLIENTS, *WAITING])
     cell = ["--broker", "bundled", "--mode", "equal", "--size", "100", "--keys", "none", "--codec", "none"]
-    few = ["--partitions", "6", "--rounds", "1", "--share", "0.001"]
+    few = ["--partitions", "6", "--batch-bytes", "16384", "--rounds", "1", "--share", "0.001"]
     table = table_of("producer", *cell, *few, out=out, clients=clients)
     for client in clients:
         assert f"\n  {client} " in table

@@ -94,6 +94,32 @@ def test_a_plain_record_of_a_batch_takes_one_call_of_its_sender() -> None:
     assert 1 <= ending <= 1.3  # the callback
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batch_size": 0},
+        {"batch_size": 256 << 10},
+        {"batch_size": 1 << 20},
+        {"batch_size": 4 << 20},
+        {"batch_size": 1 << 20, "compression_type": "lz4"},
+        {"batch_size": 1 << 20, "max_request_size": 64 << 10},
+        {"bulk_batch_size": 10_000},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("records", [4_000, 20_000], ids=["0.4 MB", "2 MB"])
+def test_send_many_takes_its_columnar_path_whatever_the_options(
+    options: dict[str, Any], records: int
+) -> None:
+    values = [VALUE] * records
+    with counted(**options) as (producer, counter):
+        with counter.counting():
+            producer.send_many("orders", values)
+        calls = counter.calls[ON_THE_CALLERS_THREAD] / records
+    assert calls < 3  # the check for oversized records takes one; record by record it is above 4
+
+
 def test_a_record_alone_takes_no_more_calls_than_it_used_to() -> None:
     records = 50
     with counted(linger_ms=0) as (producer, counter):
