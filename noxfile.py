@@ -1,6 +1,7 @@
 """Sessions that people run by hand: `nox -s tests`, `nox -s lint`, `nox -s long`.
 
-`long` is everything that is too long for `.ci/run`; its output belongs under docs/evidence/ with the commit.
+`long` is everything that is too long for `.ci/run`; its figures belong in docs/benchmarks.md and
+docs/reliability.md, with command, commit and date.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Hooks of MkDocs: pages that stand in the repository's root, and links that leave the site.
 
 README, CHANGELOG, CONTRIBUTING and SECURITY are written once, for the repository, and shown here as pages.
-Links are turned to where the page is on the site; a link to a file that is not part of the site (evidence,
-tests, the licence) becomes the file's path in the repository.
+Links are turned to where the page is on the site; a link to a file that is not part of the site (tests,
+the licence) becomes the file's path in the repository.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Clients take turns, each in its own process, so that "us CPU a msg" and "peak RS
 begins with the first records.  Every other round goes backwards, and the ratios are medians over rounds.
 They are worth more than the figures, as the machine may be busy.
 
-With --write the table goes to docs/evidence/<date>-consumer.txt and the plot beside it.  The exit code is 1
+With --write the table goes to build/benchmarks/<date>-consumer.txt, the plot beside it.  The exit code is 1
 where a ratio that was asked for is missed.
 """
 

@@ -21,7 +21,7 @@ machine may be busy.
 With --resume FILE each run is kept there as it ends.  Parts that name cells (--broker, --mode, --size ...)
 may share a file, and the whole command afterwards makes the table of all.  A file holds runs of one code.
 
-With --write the table goes to docs/evidence/<date>-producer.txt and the plot beside it.  The exit code is 1
+With --write the table goes to build/benchmarks/<date>-producer.txt, the plot beside it.  The exit code is 1
 where a ratio that was asked for is missed.
 """
 

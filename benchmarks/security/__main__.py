@@ -13,8 +13,8 @@ Clients take turns, each in its own process, so that "us CPU a msg" is its own; 
 backwards, and the ratios are medians over rounds.  They are worth more than the figures, as the machine may
 be busy.
 
-With --write the table goes to docs/evidence/<date>-security.txt.  The exit code is 1 where a ratio that was
-asked for is missed.
+With --write the table goes to build/benchmarks/<date>-security.txt.  The exit code is 1 where a ratio that
+was asked for is missed.
 """
 
 from __future__ import annotations

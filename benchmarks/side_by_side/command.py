@@ -19,7 +19,7 @@ from benchmarks.side_by_side.report import machine, versions
 from benchmarks.side_by_side.run import AnyRun
 from benchmarks.side_by_side.turns import Results
 
-EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence"
+RESULTS = Path(__file__).parents[2] / "build" / "benchmarks"
 
 
 class Plan(Protocol):
@@ -40,7 +40,7 @@ class Benchmark:
     """What one benchmark brings: how a plan is played, and what is made of the results."""
 
     name: str
-    """Of the package in `benchmarks`, and of the files in docs/evidence."""
+    """Of the package in `benchmarks`, and of the result files."""
     play_all: Callable[[Any, Callable[[Any], None]], Results[Any]]
     tables: Callable[[Results[Any]], Iterable[str]]
     reached: Callable[[Results[Any]], tuple[list[str], int]]
@@ -49,7 +49,7 @@ class Benchmark:
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     """The options that say what becomes of the results."""
-    parser.add_argument("--write", action="store_true", help="keep the table, and a plot, in docs/evidence/")
+    parser.add_argument("--write", action="store_true", help="keep the table and a plot in build/benchmarks/")
     parser.add_argument("--out", type=Path, help="keep the table here, and the plot as .svg beside it")
     parser.add_argument("--list", action="store_true", help="say what would be played, and end")
 
@@ -77,7 +77,7 @@ def run(benchmark: Benchmark, plan: Plan, arguments: argparse.Namespace, given: 
     print(text)
     out = arguments.out
     if out is None and arguments.write:
-        out = EVIDENCE / f"{date.today().isoformat()}-{benchmark.name}.txt"
+        out = RESULTS / f"{date.today().isoformat()}-{benchmark.name}.txt"
     if out is not None:
         _keep(benchmark, results, text, out)
     return 1 if missed or results.problems else 0

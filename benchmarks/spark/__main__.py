@@ -13,7 +13,7 @@ worth more than the figures, as the machine may be busy.
 Spark's own connector can be had for pyspark 4.2.0, so all run under that, which pip fetches once if another
 one is installed, as Maven fetches the connector; --no-jvm takes the installed pyspark, without that peer.
 
-With --write the table goes to docs/evidence/<date>-spark.txt and the plot beside it.  The exit code is 1
+With --write the table goes to build/benchmarks/<date>-spark.txt, the plot beside it.  The exit code is 1
 where a figure that was asked for is missed.
 """
 

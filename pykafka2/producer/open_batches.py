@@ -21,7 +21,7 @@ that safe:
 Without CPython's global lock, and in another Python, nothing of that holds: there no batch has room for a
 record that is not looked at (`HAS_GIL`).
 
-What it saves: docs/evidence/2026-11-22-producer-speed.txt.
+What it saves: docs/benchmarks.md.
 """
 
 from __future__ import annotations

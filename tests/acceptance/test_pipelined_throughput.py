@@ -1,7 +1,7 @@
 """In virtual time: what waiting for replicas costs, with everything else for free.
 
 The benchmark (`python -m benchmarks.broker_acks`) prints tables of the same on real sockets and processes;
-its output is kept under docs/evidence.  Here a round trip between the brokers takes ten virtual milliseconds
+its figures are in docs/benchmarks.md.  Here a round trip between the brokers takes ten virtual milliseconds
 and computing none, so what is left is how often a connection waits for one.
 """
 

@@ -45,10 +45,6 @@ def test_the_wheel_has_no_simulation_runs_of_our_own(wheel_files: set[str]) -> N
     assert [path for path in wheel_files if "campaign" in path] == []
 
 
-def test_the_source_distribution_has_no_evidence(sdist_files: set[str]) -> None:
-    assert [path for path in sdist_files if path.startswith("docs/evidence")] == []
-
-
 @pytest.mark.parametrize("path", NEEDED_TO_TEST_AND_DOCUMENT)
 def test_the_source_distribution_has(path: str, sdist_files: set[str]) -> None:
     assert path in sdist_files

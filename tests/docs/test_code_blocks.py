@@ -76,9 +76,7 @@ def test_the_readme_has_code() -> None:
 def test_paths_named_in_the_text_exist(document: Path) -> None:
     text = document.read_text()
     named = set(re.findall(r"`((?:pykafka2|tests|docs|examples|benchmarks|\.ci)/[\w./-]+)`", text))
-    # A source distribution has no evidence.
-    there = (path for path in named if not path.startswith("docs/evidence"))
-    missing = sorted(path for path in there if not (ROOT / path).exists())
+    missing = sorted(path for path in named if not (ROOT / path).exists())
     assert missing == []
 
 
@@ -117,9 +115,7 @@ def test_modules_named_in_docstrings_and_comments_exist(package: Path) -> None:
     assert sorted(named) == []
 
 
-@pytest.mark.parametrize(
-    "document", [d for d in DOCUMENTS if "evidence" not in d.parts], ids=lambda d: str(d.relative_to(ROOT))
-)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
 def test_modules_named_in_documents_exist(document: Path) -> None:
     assert missing_modules(document.read_text(encoding="utf-8")) == []
 

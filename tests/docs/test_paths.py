@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted(ROOT.glob("*.md")),
-    *sorted(path for path in (ROOT / "docs").rglob("*.md") if "evidence" not in path.parts),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 TOP = "pykafka2|spark_connector|tests|benchmarks|examples|docs|.ci|.github"
 # A folder or a file in code style: `pykafka2/broker/log/`, `tests/docs`.
