@@ -42,7 +42,6 @@ class RetryingCall:
     """Makes the request of each attempt, where they differ.  The driver's thread."""
     is_in_flight: bool = False
     retry_at: float = -FOREVER
-    last_error: KafkaError | None = None
 
     @property
     def name(self) -> str:
@@ -137,7 +136,6 @@ class RetryingCalls:
             self._metadata.request_update(error)
         if error.refresh_coordinator:
             self._coordinators.forget_answerer(send)
-        call.last_error = error
         call.retry_at = now + call.backoff.next()
         if call.retry_at >= call.deadline:
             self._end(call, self._timed_out(call.name, call.timeout, error))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,19 +9,16 @@ from typing import Any
 import pytest
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.cluster.nodes import MOST_HINTS
 from pykafka2.cluster.port_doubts import PortDoubts
-from pykafka2.driver.pollable import GROUP, Send, ToCoordinator, ToNode
-from pykafka2.errors import CoordinatorNotAvailable, Disconnected, KafkaError, RequestTimeout
-from pykafka2.events import EventSink
+from pykafka2.driver.pollable import ToNode
+from pykafka2.errors import Disconnected, KafkaError, RequestTimeout
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
-from pykafka2.protocol.messages.coordinator import Coordinator, FindCoordinatorResponse
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from pykafka2.types import Node
-from tests.cluster.scripted import BOOTSTRAP, CLIENT_OPTIONS, Hold, ScriptedCluster
-from tests.cluster.test_router import BEAT, Sent
+from tests.cluster.scripted import Hold, ScriptedCluster
+from tests.cluster.test_router import Sent
 
 
 @pytest.fixture
@@ -135,79 +131,3 @@ def test_an_answer_that_does_not_come_says_nothing_of_the_port(error: KafkaError
         assert doubts.begin(endpoint) is None
         doubts.heard(error, was_unanswered=True)
     assert (doubts.begin(endpoint) is not None) is is_doubted
-
-
-# ---------------------------------------------------------------------------------------- coordinators
-
-GROUP_G = ToCoordinator(GROUP, "g")
-
-
-class Lookups:
-    """Of group g alone, answered by hand."""
-
-    def __init__(self) -> None:
-        options = CLIENT_OPTIONS.parse(None, {"bootstrap_servers": BOOTSTRAP})
-        self.wakes = 0
-        self.refusals: list[KafkaError] = []
-        self.coordinators = Coordinators(
-            options,
-            random.Random(1),
-            EventSink(),
-            wake=self.wake,
-            on_found=lambda node: None,
-            on_refused=lambda to, error, now: self.refusals.append(error),
-        )
-
-    def wake(self) -> None:
-        self.wakes += 1
-
-    def ask(self, now: float) -> Send[Any]:
-        self.coordinators.want(GROUP_G)
-        (send,) = self.coordinators.poll(now).sends
-        return send
-
-    def find(self, now: float, node_id: int = 2, port: int = 9092, error_code: int = 0) -> int | None:
-        told = Coordinator(key="g", node_id=node_id, host="b", port=port, error_code=error_code)
-        self.ask(now).on_response(FindCoordinatorResponse(coordinators=[told]), now)
-        return self.coordinators.node_of(GROUP_G)
-
-
-def test_the_word_of_another_broker_is_not_the_coordinators() -> None:
-    lookups = Lookups()
-    assert lookups.find(1.0) == 2
-    lookups.coordinators.forget(GROUP_G, 1)
-    late = Send(BEAT, GROUP_G, lambda response, now: None, lambda error, now: None)
-    late.sent_to, late.sent_at = 1, 5.0
-    lookups.coordinators.forget_answerer(late)
-    assert lookups.coordinators.node_of(GROUP_G) == 2
-    late.sent_to = 2
-    lookups.coordinators.forget_answerer(late)
-    assert lookups.coordinators.node_of(GROUP_G) is None
-
-
-def test_who_waits_for_a_lookup_under_way_does_not_turn_the_driver_again() -> None:
-    lookups = Lookups()
-    lookups.ask(1.0)
-    for _ in range(5):
-        lookups.coordinators.want(GROUP_G)
-    assert lookups.wakes == 1
-    assert lookups.coordinators.poll(1.0).sends == []
-
-
-def test_a_coordinator_that_cannot_be_reached_by_any_means_is_none() -> None:
-    lookups = Lookups()
-    assert lookups.find(1.0, port=0) is None
-    assert lookups.find(9.0, node_id=-1) is None
-    assert lookups.find(99.0) == 2
-
-
-def test_pauses_between_lookups_begin_anew_after_one_that_found_somebody() -> None:
-    lookups, now = Lookups(), 0.0
-    for _ in range(6):
-        now += 100
-        lookups.find(now, error_code=CoordinatorNotAvailable.code)
-    assert lookups.coordinators._lookups[GROUP_G].not_before > now + 0.5
-    assert lookups.find(now + 100) == 2
-    lookups.coordinators.forget(GROUP_G, 2)
-    lookups.find(now + 200, error_code=CoordinatorNotAvailable.code)
-    assert lookups.coordinators._lookups[GROUP_G].not_before < now + 200.2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.driver import Driver
-from pykafka2.driver.pollable import ToNode
+from pykafka2.driver.pollable import GROUP, ToCoordinator, ToNode
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import (
     ClientClosed,
@@ -20,10 +21,18 @@ from pykafka2.errors import (
     IllegalState,
     KafkaError,
     KafkaTimeoutError,
+    NotCoordinator,
+    NotLeaderOrFollower,
     UnknownMemberId,
     error_of,
 )
+from pykafka2.protocol.messages.coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from tests.cluster.scripted import Answer, Hold, ScriptedBroker, ScriptedCluster
 
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -142,10 +151,10 @@ def test_the_end_of_the_client_is_the_end_of_its_calls(
         cluster.on(HeartbeatRequest, lambda request, broker: Hold())
     else:
         failing(cluster, CoordinatorLoadInProgress.code, 1000)
-    call = client.start(BEAT, ToNode(1), 1000, check)
+    calls = [client.start(BEAT, ToNode(node), 1000, check) for node in (0, 1, 1)]
     cluster.runtime.run_for(2)
     client.close()
-    assert isinstance(call.exception(0), ClientClosed)
+    assert [type(call.exception(0)) for call in calls] == [ClientClosed] * 3
     with pytest.raises(ClientClosed):
         client.start(BEAT, ToNode(1), 1000, check)
 
@@ -166,6 +175,154 @@ def test_a_bug_in_the_loop_is_the_end_of_its_calls(
     assert isinstance(call.exception(0), ClientFailed)
     with pytest.raises(ClientFailed, match="a bug"):
         client.start(BEAT, ToNode(1), 1000, check)
+
+
+# ---------------------------------------------------------------------- several calls
+
+
+def by_group(cluster: ScriptedCluster, answers: dict[str, list[int]]) -> list[str]:
+    """Each group's heartbeats get these codes, then 0; the list fills with the groups, in order."""
+    asked: list[str] = []
+
+    def answer(request: HeartbeatRequest, broker: ScriptedBroker) -> Answer:
+        asked.append(request.group_id)
+        codes = answers.get(request.group_id, [])
+        return HeartbeatResponse(error_code=codes.pop(0) if codes else 0)
+
+    cluster.on(HeartbeatRequest, answer)
+    return asked
+
+
+def beat(group: str) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id=group, generation_id=1, member_id="m")
+
+
+def test_a_call_in_flight_holds_up_no_other(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    cluster.brokers[0].on(HeartbeatRequest, lambda request, broker: Hold())
+    by_group(cluster, {})
+    held, other = client.start(BEAT, ToNode(0), 100, check), client.start(BEAT, ToNode(1), 100, check)
+    cluster.runtime.run_for(1)
+    assert other.done()
+    assert not held.done()
+    (third, fourth) = (client.start(BEAT, ToNode(1), 100, check) for _ in range(2))
+    cluster.runtime.run_for(1)
+    assert third.done()
+    assert fourth.done()
+
+
+@pytest.mark.parametrize("quick_is_first", [True, False])
+def test_each_of_two_calls_is_retried_at_its_own_time(
+    cluster: ScriptedCluster, client: ClusterClient, quick_is_first: bool
+) -> None:
+    """The slow one's back-off has grown to a second when the quick one's begins."""
+    asked = by_group(cluster, {"slow": [CoordinatorLoadInProgress.code] * 100})
+    hold = Hold()
+    cluster.brokers[0].on(HeartbeatRequest, lambda request, broker: hold)
+
+    def start_quick() -> Completion[HeartbeatResponse]:
+        return client.start(beat("quick"), ToNode(0), 100, check)
+
+    quick = start_quick() if quick_is_first else None
+    slow = client.start(beat("slow"), ToNode(1), 100, check)
+    cluster.runtime.run_for(10)
+    before = len(asked)
+    cluster.runtime.wait_until(lambda: len(asked) > before, 10)  # so its next attempt is a second away
+    quick = quick or start_quick()
+    cluster.runtime.run_for(0.01)
+    del cluster.brokers[0].handlers[HeartbeatRequest]
+    hold.release(HeartbeatResponse(error_code=CoordinatorLoadInProgress.code))
+    cluster.runtime.run_for(0.3)
+    assert quick.done()
+    assert asked[before:] == ["slow", "quick"]
+    slow.cancel()
+
+
+def test_a_call_that_starts_while_the_client_closes_ends_at_once(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    """As from a thread that checked whether the client is closed just before it was."""
+    client.calls.close(ClientClosed(), cluster.now)
+    calls = [client.start(BEAT, ToNode(1), 1000, check) for _ in range(2)]
+    assert [type(call.exception(0)) for call in calls] == [ClientClosed] * 2
+
+
+def test_calls_that_are_done_are_not_kept(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    by_group(cluster, {"refused": [UnknownMemberId.code]})
+    good, bad = (client.start(beat(group), ToNode(1), 10, check) for group in ("good", "refused"))
+    cluster.runtime.run_for(1)
+    assert good.done()
+    assert bad.done()
+    assert not client.calls._open
+
+
+def test_a_coordinator_that_moved_is_looked_up_again_for_its_group_alone(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    asked = by_group(cluster, {})
+    lookups: list[str] = []
+    node_of = {"g": 1, "h": 1}
+
+    def find(request: FindCoordinatorRequest, broker: ScriptedBroker) -> Answer:
+        (key,) = request.coordinator_keys
+        lookups.append(key)
+        node = node_of[key]
+        return FindCoordinatorResponse(
+            coordinators=[Coordinator(key=key, node_id=node, host=f"broker-{node}", port=9092)]
+        )
+
+    codes = {"g": [NotCoordinator.code] * 9, "h": [CoordinatorLoadInProgress.code]}
+
+    def moved(request: HeartbeatRequest, broker: ScriptedBroker) -> Answer:
+        asked.append(request.group_id)
+        left = codes[request.group_id]
+        return HeartbeatResponse(error_code=left.pop() if left else 0)
+
+    cluster.on(FindCoordinatorRequest, find)
+    both = [ToCoordinator(GROUP, "g"), ToCoordinator(GROUP, "h")]
+    for to in both:
+        client.request(beat(to.key), to, 10, check)
+    cluster.brokers[1].on(HeartbeatRequest, moved)
+    node_of["g"] = 0
+    for to in both:
+        client.request(beat(to.key), to, 10, check)
+    assert asked == ["g", "h", "g", "g", "h", "h"]
+    assert lookups == ["g", "h", "g"]
+    assert [client.coordinators.node_of(to) for to in both] == [0, 1]
+
+
+@pytest.mark.parametrize(("error", "times"), [(NotLeaderOrFollower, 1), (CoordinatorLoadInProgress, 0)])
+def test_metadata_is_refreshed_by_the_errors_that_ask_for_it(
+    cluster: ScriptedCluster, client: ClusterClient, error: type[KafkaError], times: int
+) -> None:
+    by_group(cluster, {"g": [error.code]})
+    before = len(cluster.requests(MetadataRequest))
+    client.request(BEAT, ToNode(1), 10, check)
+    cluster.runtime.run_for(1)
+    assert len(cluster.requests(MetadataRequest)) == before + times
+
+
+def test_each_attempt_sends_a_renewed_request(cluster: ScriptedCluster, client: ClusterClient) -> None:
+    asked = by_group(
+        cluster,
+        {"attempt-1": [CoordinatorLoadInProgress.code], "attempt-2": [CoordinatorLoadInProgress.code]},
+    )
+    attempts = itertools.count(1)
+    call = client.start(BEAT, ToNode(1), 10, check, renewed=lambda: beat(f"attempt-{next(attempts)}"))
+    assert call.result(10).error_code == 0
+    assert asked == ["attempt-1", "attempt-2", "attempt-3"]
+
+
+def test_an_attempt_waits_for_the_request_timeout_and_the_last_for_what_is_left(
+    cluster: ScriptedCluster,
+) -> None:
+    client = cluster.client(request_timeout_ms=3_000)
+    cluster.on(HeartbeatRequest, lambda request, broker: Hold())
+    started = cluster.now
+    call = client.start(BEAT, ToNode(1), 7, check)
+    assert isinstance(call.exception(20), KafkaTimeoutError)
+    assert cluster.now - started == pytest.approx(7, abs=0.3)
+    assert len(cluster.requests(HeartbeatRequest)) == 3
+    client.close()
 
 
 def test_an_event_loop_awaits_it() -> None:
