@@ -11,14 +11,17 @@ PATIENCE = 30.0
 """Seconds for open transactions to be over."""
 
 
-def committed(bootstrap_servers: str, topic: str, isolation: str = "read_committed") -> Counter[str]:
+def committed(
+    bootstrap_servers: str, topic: str, isolation: str = "read_committed", *, waits: bool = True
+) -> Counter[str]:
     """How often each value is there, up to the end of the logs as it is now.
 
+    waits: for open transactions to end; otherwise what comes before them is counted.
     Raises AssertionError if transactions stay open.
     """
     # Ends are asked for as of all records: a moment after a producer was told of its commit, markers may be
     # missing, and a reader of committed records is told of ends before what they are to show.
-    ends = _ends(bootstrap_servers, topic)
+    ends = _ends(bootstrap_servers, topic, "read_uncommitted" if waits else isolation)
     consumer = _consumer(bootstrap_servers, isolation)
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in ends])
@@ -37,8 +40,8 @@ def committed(bootstrap_servers: str, topic: str, isolation: str = "read_committ
         consumer.close()
 
 
-def _ends(bootstrap_servers: str, topic: str) -> dict[int, int]:
-    consumer = _consumer(bootstrap_servers, "read_uncommitted")
+def _ends(bootstrap_servers: str, topic: str, isolation: str) -> dict[int, int]:
+    consumer = _consumer(bootstrap_servers, isolation)
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         return {

@@ -20,7 +20,9 @@ import attrs
 from pykafka2 import KafkaAdminClient, NewTopic
 from tests.spark import quick_java
 from tests.spark.committed import committed
-from tests.spark.kill_plans import BATCHES, Outcome, Plan, is_moment
+from tests.spark.kill_clusters import Brokers
+from tests.spark.kill_damages import damage
+from tests.spark.kill_plans import BATCHES, REFUSALS, Outcome, Plan, is_moment
 from tests.spark.kills_program import PLAN, kill_session
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +47,8 @@ class Query:
     kills_played: int = 0
     failures: int = 0
     """Starts that it ended with an error: what takes a busy machine more than ten seconds Spark gives up."""
+    is_damaged: bool = False
+    """Whether its damage was done."""
     began: float = attrs.field(factory=time.monotonic)
     notes: list[str] = attrs.Factory(list)
 
@@ -61,6 +65,21 @@ class Query:
     @property
     def has_failed(self) -> bool:
         return (self.folder / "failed").exists()
+
+    @property
+    def refusal(self) -> str:
+        """The error's name if the query ended with one that names a violated condition."""
+        text = (self.folder / "failed").read_text() if self.has_failed else ""
+        found = [name for name in REFUSALS if f"{name}:" in text]
+        return found[0] if found else ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_done or bool(self.refusal)
+
+    @property
+    def ledger(self) -> str:
+        return f"ledger-of-{self.topic}"
 
     @property
     def is_frozen(self) -> bool:
@@ -82,7 +101,7 @@ class Campaign:
     folder: for input, checkpoints and logs.  archive: of the JVM's classes, see `class_archive`.
     """
 
-    servers: str
+    brokers: Brokers
     folder: Path
     archive: Path | None = None
     at_once: int = AT_ONCE
@@ -96,7 +115,7 @@ class Campaign:
             if not active:
                 return
             self._start(active)
-            ended = [one for one in active if one.is_done or one.starts >= MOST_STARTS]
+            ended = [one for one in active if one.is_over or one.starts >= MOST_STARTS]
             active = [one for one in active if one not in ended]
             yield from map(self.outcome, ended)
 
@@ -118,20 +137,22 @@ class Campaign:
                 one.starts += 1
                 one.failures += one.has_failed
             if left:
-                play([told(one, self.servers) for one in left])
+                play([told(one, self.brokers) for one in left])
         return [self.outcome(one) for one in queries]
 
     def outcome(self, query: Query) -> Outcome:
         """What became of a query that is not started again."""
-        if not query.is_done:
+        refusal = query.refusal
+        if not query.is_done and not refusal:
             query.notes.append("it did not come to its end")
         expected = [f"{batch}/{row}" for batch in range(BATCHES) for row in range(ROWS)]
-        found = committed(self.servers, query.topic)
+        # What a refused query left open ends by its time-out, which is longer than anybody waits here.
+        found = committed(self.brokers.servers, query.topic, waits=not refusal)
         lost = sum(1 for value in expected if not found[value])
         repeated = found.total() - len(expected) + lost
         seconds = time.monotonic() - query.began
         notes, load = "; ".join(query.notes), os.getloadavg()[0]
-        return Outcome(query.plan, lost, repeated, seconds, notes, load, query.failures)
+        return Outcome(query.plan, lost, repeated, seconds, notes, load, query.failures, refusal)
 
     # ------------------------------------------------------------------ inside
 
@@ -146,7 +167,7 @@ class Campaign:
 
     def _new(self, plan: Plan) -> Query:
         topic = f"kills-{uuid.uuid4().hex[:8]}"
-        with KafkaAdminClient(bootstrap_servers=self.servers) as admin:
+        with KafkaAdminClient(bootstrap_servers=self.brokers.servers) as admin:
             admin.create_topics([NewTopic(topic, partitions=4)])
             admin.wait_for_topics([topic], timeout=30)
         query = Query(plan, topic, self.folder / topic)
@@ -156,12 +177,13 @@ class Campaign:
     def _start(self, queries: Sequence[Query]) -> None:
         """Spark plays the queries until all are where they are to be killed, or at their ends."""
         self._starts += 1
-        plan = self.folder / f"start-{self._starts}.json"
-        plan.write_text(json.dumps([told(one, self.servers) for one in queries]))
         for one in queries:
+            self._damage(one)
             one.starts += 1
             for name in ("frozen", "failed"):
                 (one.folder / name).unlink(missing_ok=True)
+        plan = self.folder / f"start-{self._starts}.json"
+        plan.write_text(json.dumps([told(one, self.brokers) for one in queries]))
         with plan.with_suffix(".log").open("wb") as log:
             process = start_program(plan, self.folder, self._java(), log.fileno())
             try:
@@ -175,6 +197,13 @@ class Campaign:
             one.failures += one.has_failed
             if is_moment(one.next_kill) or one.is_frozen or one.is_done:
                 one.kills_played += 1
+
+    def _damage(self, query: Query) -> None:
+        """Do what the plan says, once, after the last kill."""
+        what = query.plan.damage
+        if what and not query.next_kill and not query.is_damaged:
+            damage(what, query.folder / "checkpoint", self.brokers.servers, query.ledger)
+            query.is_damaged = True
 
     def _java(self) -> str:
         return (
@@ -199,14 +228,16 @@ def _wait(queries: Sequence[Query], process: subprocess.Popen[bytes]) -> None:
         time.sleep(LOOK_EVERY)
 
 
-def told(query: Query, servers: str) -> dict[str, str]:
+def told(query: Query, brokers: Brokers) -> dict[str, str]:
     """What the program is told of a query."""
     kill = query.next_kill
     return {
-        "servers": servers,
+        "kafka": json.dumps(brokers.kafka_options()),
         "topic": query.topic,
+        "ledger": query.ledger,
         "delivery": query.plan.delivery,
         "folder": str(query.folder),
+        "files": "2" if query.is_damaged and query.plan.regrouped else "1",
         "kill": "" if is_moment(kill) else kill,
     }
 
@@ -228,17 +259,17 @@ def start_program(plan: Path, folder: Path, java: str, log: int) -> subprocess.P
     )
 
 
-def class_archive(servers: str, folder: Path) -> Path:
+def class_archive(brokers: Brokers, folder: Path) -> Path:
     """An archive of the classes that Spark's JVM loads for such a query (`-XX:SharedArchiveFile`).
 
     A JVM that has it starts in less than half the processor time.  Making it takes one query that is not
     killed.
     """
     archive = folder / "classes.jsa"
-    campaign = Campaign(servers, folder)
+    campaign = Campaign(brokers, folder)
     query = campaign._new(Plan("exactly_once", ()))
     plan = folder / "archive.json"
-    plan.write_text(json.dumps([told(query, servers)]))
+    plan.write_text(json.dumps([told(query, brokers)]))
     java = f"{quick_java.QUICK} -XX:ArchiveClassesAtExit={archive}"
     log = plan.with_suffix(".log")
     with log.open("wb") as file:

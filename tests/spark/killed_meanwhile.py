@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from tests.spark.kill_campaign import Campaign, Query
+from tests.spark.kill_clusters import Brokers
 from tests.spark.kill_plans import Plan
 
 PLANS = (Plan("exactly_once", ("after-flush:4",)), Plan("exactly_once", ("between-ends:1",)))
@@ -19,7 +20,7 @@ class Killed:
     """Begins at once.  Used as a context manager, which waits for its end."""
 
     def __init__(self, servers: str, folder: Path) -> None:
-        self.campaign = Campaign(servers, folder)
+        self.campaign = Campaign(Brokers(servers), folder)
         self._thread = ThreadPoolExecutor(1)
         self._queries: Future[list[Query]] = self._thread.submit(self.campaign.begin, PLANS)
 

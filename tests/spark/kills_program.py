@@ -139,15 +139,16 @@ def play(spark: SparkSession, queries: list[dict[str, str]]) -> None:
 def start(spark: SparkSession, query: dict[str, str]) -> StreamingQuery:
     """A query from where its checkpoint is."""
     folder = query["folder"]
-    stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).json(f"{folder}/in")
+    stream = spark.readStream.schema("value string").option("maxFilesPerTrigger", query["files"])
     return (
-        stream.repartition(TASKS, "value")
+        stream.json(f"{folder}/in")
+        .repartition(TASKS, "value")
         .selectExpr("value", "value as key")
         .writeStream.format("pykafka2")
-        .option("kafka.bootstrap.servers", query["servers"])
+        .options(**json.loads(query["kafka"]))
         .option("topic", query["topic"])
         .option("delivery", query["delivery"])
-        .option("ledgerTopic", f"{query['topic']}-ledger")  # who stands still would hold up those beside it
+        .option("ledgerTopic", query["ledger"])  # who stands still would hold up those beside it
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)
         .start()
