@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
+from pykafka2.driver.loop_wait import wait_in_loop
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import KafkaTimeoutError
 
@@ -42,7 +43,7 @@ class Completion(Generic[T]):
         self._error: BaseException | None = None
         self._callbacks: deque[Callable[[], object]] = deque()
         self.waiters = WaitQueue()
-        """Of the threads that wait for it."""
+        """Of the threads and tasks that wait for it."""
 
     def done(self) -> bool:
         return self.is_done
@@ -89,17 +90,7 @@ class Completion(Generic[T]):
             self._tell()
 
     def __await__(self) -> Generator[Any, None, T]:
-        import asyncio  # not needed by threads
-
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-
-        def set_done() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        self.add_done_callback(lambda _: loop.call_soon_threadsafe(set_done))
-        yield from done
+        yield from wait_in_loop(self.done, self.waiters)
         return self.result(0)
 
     def _finish(self) -> None:

@@ -9,7 +9,7 @@ nodes or sequences: that is the sender's part.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 
@@ -86,8 +86,9 @@ class Accumulator:
         self._closing = WaitQueue()
         """Of the threads that wait for memory, should that become needless."""
         self.pool = BufferPool(options.buffer_memory)
-        self.incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
-        """Batches that are not told yet, in order of creation.  Each operation on it is one step in C."""
+        self.incomplete: dict[ProducerBatch, None] = {}
+        """Batches that are not told yet, in order of creation.  Each operation on it is one step in C, and so
+        is a snapshot: of an exact dict `[*it]` is atomic without CPython's global lock, too."""
         # Failures that the next flush raises; bounded, as a program may never flush.
         self._failed: deque[ProducerBatch] = deque(maxlen=10_000)
         self.is_closed = False
@@ -189,7 +190,7 @@ class Accumulator:
         self.check_not_interrupted()
         self._flushing[id(who)] = None
         self._wake()
-        return [*self.incomplete]
+        return self.open_batches()
 
     def end_flush(self, who: object) -> None:
         self._flushing.pop(id(who), None)
@@ -233,7 +234,11 @@ class Accumulator:
 
     def unsent_records(self) -> int:
         """Records appended whose outcome is open."""
-        return sum(batch.size for batch in [*self.incomplete] if not batch.is_done)
+        return sum(batch.size for batch in self.open_batches() if not batch.is_done)
+
+    def open_batches(self) -> list[ProducerBatch]:
+        """A snapshot of the batches that are not told yet, in order of creation.  Any thread."""
+        return [*self.incomplete]
 
     def waiting_queues(self) -> list[PartitionQueue]:
         """Queues that hold batches now.  Only asks, from any thread."""

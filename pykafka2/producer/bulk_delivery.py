@@ -7,12 +7,14 @@ A share is a run of records that stand one behind the other in one batch; it see
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import attrs
 
+from pykafka2.driver.loop_wait import wait_in_loop
 from pykafka2.errors import KafkaError, KafkaTimeoutError
-from pykafka2.producer.batch_outcome import BatchOutcome
+from pykafka2.producer.batch_outcome import IS_DONE, BatchOutcome
 from pykafka2.producer.interceptors import Interceptors
 from pykafka2.types import BatchMetadata, RecordMetadata
 
@@ -147,22 +149,9 @@ class BulkDelivery:
             raise KafkaTimeoutError(f"{left} of {len(self)} records are still on their way")
 
     def __await__(self) -> Generator[Any, None, list[BatchMetadata]]:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
         for share in self._shares:
-            if not share.outcome.is_done:
-                done: asyncio.Future[None] = loop.create_future()
-
-                def set_done(done: asyncio.Future[None] = done) -> None:
-                    if not done.done():
-                        done.set_result(None)
-
-                def wake(set_done: Callable[[], None] = set_done) -> None:
-                    loop.call_soon_threadsafe(set_done)
-
-                share.outcome.add_listener(wake)
-                yield from done
+            outcome = share.outcome
+            yield from wait_in_loop(partial(IS_DONE, outcome), outcome.waiters)
         return self.result(0)
 
     def __repr__(self) -> str:

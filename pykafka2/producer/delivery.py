@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, NoReturn, overload
 
+from pykafka2.driver.loop_wait import wait_in_loop
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.producer.batch_outcome import BatchOutcome
 from pykafka2.producer.listeners import Listeners, is_same
@@ -184,17 +185,7 @@ class Delivery:
         return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-
-        def set_done() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        self._outcome.add_listener(lambda: loop.call_soon_threadsafe(set_done))
-        yield from done
+        yield from wait_in_loop(self.done, self._outcome.waiters)
         return self.result(0)
 
     def __reduce__(self) -> NoReturn:

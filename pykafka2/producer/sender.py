@@ -175,7 +175,7 @@ class Sender:
             self._outcomes.refuse(leaf, error, is_on_the_wire=is_on_the_wire)
 
     def _open_batches(self) -> Iterator[ProducerBatch]:
-        for batch in [*self._accumulator.incomplete]:
+        for batch in self._accumulator.open_batches():
             yield from [] if batch.is_done else batch.leaves
 
     def purge(self) -> int:

@@ -284,6 +284,60 @@ def test_a_batch_may_join_while_the_oldest_is_looked_up(line: int) -> None:
     assert found == [first]
 
 
+class JoinsWhenHashed(ProducerBatch):
+    """Runs `joins` once when a snapshot hashes it, which stands for what another thread does meanwhile."""
+
+    joins: Callable[[], object] | None = None
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        joins, JoinsWhenHashed.joins = JoinsWhenHashed.joins, None
+        if joins is not None:
+            joins()
+        return object.__hash__(self)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda accumulator: accumulator.begin_flush("me"),
+        lambda accumulator: accumulator.unsent_records(),
+        lambda accumulator: accumulator.waiting_queues(),
+        lambda accumulator: accumulator.open_batches(),
+    ],
+    ids=["begin_flush", "unsent_records", "waiting_queues", "open_batches"],
+)
+def test_snapshot_survives_batches_that_join_during_it(look: Callable[[Accumulator], object]) -> None:
+    accumulator, _, _ = built = build(batch_size=0)
+    for _ in range(2):
+        append(built)
+    for batch in [*accumulator.incomplete]:
+        batch.__class__ = JoinsWhenHashed
+    JoinsWhenHashed.joins = lambda: append(built)
+    try:
+        look(accumulator)
+    finally:
+        JoinsWhenHashed.joins = None
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("often_switched")
+def test_snapshots_and_appends_of_several_threads_run_at_once() -> None:
+    """On free-threaded builds this fails with any mapping whose iteration is not atomic."""
+    accumulator, _, _ = built = build(batch_size=0, buffer_memory=50_000_000)
+    workers = [threading.Thread(target=lambda: [append(built) for _ in range(500)]) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        accumulator.begin_flush(accumulator)
+        accumulator.unsent_records()
+        for batch in accumulator.open_batches()[:3]:
+            if accumulator.take_out(batch):
+                accumulator.fail(batch, KafkaError("no"))
+    for worker in workers:
+        worker.join()
+
+
 def test_after_close_nothing_is_appended_and_everything_before_it_is_kept() -> None:
     accumulator, queue, _ = built = build()
     append(built)

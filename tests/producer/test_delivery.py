@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import pickle
 import threading
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -222,6 +224,62 @@ def test_who_no_longer_awaits_is_not_told(is_bulk: bool) -> None:
     batch = a_batch()
     asyncio.run(give_up(batch, appended(batch)))
     assert problems == []
+
+
+def awaitable(delivery: Delivery, is_bulk: bool) -> Delivery | BulkDelivery:
+    outcome, index = delivery.place
+    return BulkDelivery([Share(outcome, index, [0])]) if is_bulk else delivery
+
+
+async def await_it(given: Delivery | BulkDelivery) -> object:
+    return await given
+
+
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_delivery_awaited_by_a_closed_loop_completes_without_a_log_line(
+    is_bulk: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = a_batch()
+    deliveries = [awaitable(appended(batch, timestamp), is_bulk) for timestamp in (5, 6)]
+    loop = asyncio.new_event_loop()
+    tasks = [loop.create_task(await_it(one)) for one in deliveries]
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    batch.close()
+    batch.complete(7, -1)
+    assert all(one.done() for one in deliveries)
+    assert caplog.text == ""
+    for task in tasks:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_cancelled_await_leaves_no_memory_behind(is_bulk: bool) -> None:
+    batch = a_batch()
+    given = awaitable(appended(batch), is_bulk)
+
+    async def give_up(count: int) -> None:
+        for _ in range(count):
+            waiting = asyncio.ensure_future(await_it(given))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+    count = 200
+    with asyncio.Runner() as runner:
+        runner.run(give_up(10))
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            runner.run(give_up(count))
+            gc.collect()
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert (after - before) / count < 100  # bytes an await
+    batch.close()
+    batch.complete(7, -1)
+    assert given.done()
 
 
 @pytest.mark.parametrize("before", BatchState)
