@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, get_args
 
 import attrs
 
@@ -51,6 +51,9 @@ def _read_addresses(value: Any) -> Addresses:
 # What all clients share
 # ---------------------------------------------------------------------------------------------------
 
+DnsLookup = Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
+RecoveryStrategy = Literal["rebootstrap", "none"]
+
 LONGEST_SHOWN = 300
 """Characters of a value in an error."""
 
@@ -79,7 +82,7 @@ class ClientOptions(SecurityOptions):
     client_dns_lookup: str = choice(
         "client_dns_lookup",
         "use_all_dns_ips",
-        ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        get_args(DnsLookup),
         "Whether every address of a name is tried, or bootstrap names are made canonical first.",
     )
     request_timeout: float = duration(
@@ -116,7 +119,7 @@ class ClientOptions(SecurityOptions):
     metadata_recovery_strategy: str = choice(
         "metadata_recovery_strategy",
         "rebootstrap",
-        ("rebootstrap", "none"),
+        get_args(RecoveryStrategy),
         "Whether to go back to bootstrap_servers when no known broker can be reached.",
     )
     metadata_recovery_rebootstrap_trigger: float = duration(
@@ -274,7 +277,7 @@ class ClientConfig(SecurityConfig, total=False):
 
     bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
     client_id: str | None
-    client_dns_lookup: str
+    client_dns_lookup: DnsLookup
     request_timeout_ms: float
     retry_backoff_ms: float
     retry_backoff_max_ms: float
@@ -284,7 +287,7 @@ class ClientConfig(SecurityConfig, total=False):
     socket_connection_setup_timeout_ms: float
     socket_connection_setup_timeout_max_ms: float
     metadata_max_age_ms: float
-    metadata_recovery_strategy: str
+    metadata_recovery_strategy: RecoveryStrategy
     metadata_recovery_rebootstrap_trigger_ms: float
     allow_auto_create_topics: bool
     send_buffer_bytes: int | None

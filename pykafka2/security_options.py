@@ -8,7 +8,7 @@ they are made into: network/tls.py and network/sasl/.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 import attrs
 
@@ -26,8 +26,12 @@ from pykafka2.option_fields import (
     text,
 )
 
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+TlsVersion = Literal["TLSv1.2", "TLSv1.3"]
+OauthMethod = Literal["default", "oidc"]
+PROTOCOLS: tuple[SecurityProtocol, ...] = get_args(SecurityProtocol)
+MECHANISMS: tuple[SaslMechanism, ...] = get_args(SaslMechanism)
 PASSWORD_MECHANISMS = MECHANISMS[:3]
 SENT_CREDENTIALS = (
     "sasl_username",
@@ -190,7 +194,7 @@ class SecurityOptions:
     sasl_oauthbearer_method: str = choice(
         "sasl_oauthbearer_method",
         "default",
-        ("default", "oidc"),
+        get_args(OauthMethod),
         "librdkafka's word for where tokens come from; the options that are given say it.",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = text(
@@ -327,7 +331,7 @@ def _gives_tokens(provider: Any) -> bool:
 class SecurityConfig(TypedDict, total=False):
     """The keyword options of security, for type checkers."""
 
-    security_protocol: str
+    security_protocol: SecurityProtocol
     ssl_context: Any
     ssl_cafile: str | None
     ssl_ca_location: str | None
@@ -347,9 +351,9 @@ class SecurityConfig(TypedDict, total=False):
     ssl_crl_location: str | None
     ssl_ciphers: str | None
     ssl_check_hostname: bool
-    ssl_enabled_protocols: str | Sequence[str]
-    sasl_mechanism: str | None
-    sasl_mechanisms: str | None
+    ssl_enabled_protocols: TlsVersion | Sequence[TlsVersion]
+    sasl_mechanism: SaslMechanism | None
+    sasl_mechanisms: SaslMechanism | None
     sasl_username: str | None
     sasl_plain_username: str | None
     sasl_password: str | None
@@ -359,7 +363,7 @@ class SecurityConfig(TypedDict, total=False):
     sasl_oauth_token_provider: Any
     oauth_cb: Any
     sasl_oauthbearer_config: str
-    sasl_oauthbearer_method: str
+    sasl_oauthbearer_method: OauthMethod
     sasl_oauthbearer_token_endpoint_url: str | None
     sasl_oauthbearer_client_id: str | None
     sasl_oauthbearer_client_credentials_client_id: str | None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, overload
 
 from pykafka2.errors import ConfigurationError, KafkaError, SerializationError
 from pykafka2.option_fields import NOT_AWAITED, is_async
@@ -29,6 +29,15 @@ Buffer = bytes | bytearray | memoryview
 
 SerializeFunction = Callable[[str, Headers, Any], "bytes | None"]
 DeserializeFunction = Callable[[str, Headers, bytes], Any]
+
+
+class ToBytes(Protocol[T_contra]):
+    """A function that serializes a key or a value; None as result writes a null.
+
+    A protocol and no `Callable`, because mypy then infers Any for the parameter of a lambda.
+    """
+
+    def __call__(self, data: T_contra, /) -> bytes | None: ...
 
 
 class SupportsSerialize(Protocol[T_contra]):
@@ -112,6 +121,12 @@ class Deserializer(Generic[T]):
 
     def from_bytes(self, data: bytes) -> T:
         raise NotImplementedError
+
+    @overload
+    def deserialize(self, topic: str, headers: Headers, data: bytes) -> T: ...
+
+    @overload
+    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> T | None: ...
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> T | None:
         """Raises SerializationError naming the topic if the bytes are not of this deserializer's kind."""
@@ -395,6 +410,12 @@ class ListDeserializer(Deserializer[list[Any]]):
     def __init__(self, inner: SupportsDeserialize[Any] | Callable[[bytes], Any]) -> None:
         self.inner = deserialize_function(inner, "the list's inner deserializer")
         self.inner_bytes: int | None = getattr(inner, "fixed_bytes", None)
+
+    @overload
+    def deserialize(self, topic: str, headers: Headers, data: bytes) -> list[Any]: ...
+
+    @overload
+    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> list[Any] | None: ...
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> list[Any] | None:
         """Raises SerializationError if the bytes are not a list, or were written with another strategy."""

@@ -6,10 +6,21 @@ threads and processes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex
 
 import attrs
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # comes with every type checker; knows defaults
+
+    K = TypeVar("K", default=bytes, covariant=True)
+    V = TypeVar("V", default=bytes, covariant=True)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K", covariant=True)
+    V = TypeVar("V", covariant=True)
 
 Headers = list[tuple[str, "bytes | None"]]
 """Record headers in order; names that are not UTF-8 are kept by `surrogateescape`."""
@@ -93,12 +104,16 @@ class PartitionInfo:
 
 # Made once a record, hence neither frozen nor validated (hotpath: attrs frozen costs 0.4 us more).
 @attrs.define(eq=True)
-class ConsumerRecord:
+class ConsumerRecord(Generic[K, V]):
     """One record as it was read.
 
     timestamp is in milliseconds since the epoch; timestamp_type is 0 (create time) or 1 (log-append time).
-    key and value are what the deserializers made of the bytes; the serialized sizes are those of the bytes,
-    -1 for None.
+    key and value are what the deserializers returned, bytes without one, or None for a null; their types are
+    `K | None` and `V | None`.  The serialized sizes are those of the bytes, -1 for None.
+
+    Unpacks and indexes as kafka-python's named tuple: topic, partition, leader_epoch, offset, timestamp,
+    timestamp_type, key, value, headers, checksum (None), serialized_key_size, serialized_value_size,
+    serialized_header_size.
     """
 
     topic: str
@@ -106,12 +121,41 @@ class ConsumerRecord:
     offset: int
     timestamp: int
     timestamp_type: int
-    key: Any
-    value: Any
+    key: K | None
+    value: V | None
     headers: Headers
     leader_epoch: int = -1
     serialized_key_size: int = -1
     serialized_value_size: int = -1
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._as_tuple())
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Any:
+        return self._as_tuple()[index]
+
+    def __len__(self) -> int:
+        return 13
+
+    def _as_tuple(self) -> tuple[Any, ...]:
+        header_size = sum(
+            len(name.encode("utf-8", "surrogateescape")) + len(data or b"") for name, data in self.headers
+        )
+        return (
+            self.topic,
+            self.partition,
+            self.leader_epoch,
+            self.offset,
+            self.timestamp,
+            self.timestamp_type,
+            self.key,
+            self.value,
+            self.headers,
+            None,
+            self.serialized_key_size,
+            self.serialized_value_size,
+            header_size if self.headers else -1,
+        )
 
     if not TYPE_CHECKING:  # which would take any name for an attribute then
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import pykafka2
-from pykafka2 import errors
+from pykafka2 import ConsumerRecord, errors
 from pykafka2.errors import SerializationError
 from pykafka2.serializers import DefaultSerializer, JsonSerializer
 
@@ -67,3 +67,33 @@ def test_the_json_serializer_goes_both_ways_too() -> None:
     assert one.deserialize("orders", [], None) is None
     with pytest.raises(SerializationError, match=r"JsonSerializer .* cannot deserialize 1 byte"):
         one.deserialize("orders", [], b"{")
+
+
+def test_record_unpacks_and_indexes_like_kafka_pythons_named_tuple() -> None:
+    fields = [
+        "topic",
+        "partition",
+        "leader_epoch",
+        "offset",
+        "timestamp",
+        "timestamp_type",
+        "key",
+        "value",
+        "headers",
+        "checksum",
+        "serialized_key_size",
+        "serialized_value_size",
+        "serialized_header_size",
+    ]
+    plain = ConsumerRecord("orders", 1, 7, 1_000, 0, None, b"v", [], 3, -1, 1)
+    with_headers = ConsumerRecord("orders", 1, 8, 2_000, 1, b"k", None, [("ü", b"12"), ("n", None)], 3, 1, -1)
+    for record, header_size in ((plain, -1), (with_headers, 5)):
+        named = dict(zip(fields, record, strict=True))
+        assert (named.pop("checksum"), named.pop("serialized_header_size")) == (None, header_size)
+        assert named == {name: getattr(record, name) for name in named}
+        assert len(record) == len(fields)
+        assert (record[3], record[-1], record[:2]) == (record.offset, header_size, ("orders", 1))
+    topic, partition, leader_epoch, offset, *_ = plain
+    assert (topic, partition, leader_epoch, offset) == ("orders", 1, 3, 7)
+    with pytest.raises(IndexError):
+        plain[13]

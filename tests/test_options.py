@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2 import options as options_module
+from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig
 from pykafka2.errors import ConfigurationError, UnknownOption
 from pykafka2.options import ClientOptions, IgnoredOption, OptionTable
-from pykafka2.producer.options import PRODUCER_OPTIONS, ProducerConfig, ProducerOptions
+from pykafka2.producer.options import PRODUCER_OPTIONS, Acks, PartitionerName, ProducerConfig, ProducerOptions
+from pykafka2.producer.partitioners import JAVA_CLASSES, STRATEGIES
+from pykafka2.security_options import SaslMechanism, TlsVersion
 
 CLIENT_OPTIONS = OptionTable(ClientOptions)
 
@@ -104,6 +107,18 @@ def test_every_name_of_kafka_and_kafka_python_is_offered_refused_or_ignored(name
 
 def test_the_typed_keywords_are_those_of_the_table() -> None:
     assert ProducerConfig.__annotations__.keys() == PRODUCER_OPTIONS.fields.keys()
+    assert AdminConfig.__annotations__.keys() == ADMIN_OPTIONS.fields.keys()
+
+
+def test_literal_types_name_the_values_that_the_clients_accept() -> None:
+    assert {*get_args(PartitionerName)} == {*STRATEGIES, *JAVA_CLASSES}
+    for name, type_ in (
+        ("acks", Acks),
+        ("sasl_mechanism", SaslMechanism),
+        ("ssl_enabled_protocols", TlsVersion),
+    ):
+        for value in get_args(type_):
+            PRODUCER_OPTIONS.options[name].read(value)
 
 
 def test_durations_are_milliseconds_outside_and_seconds_inside() -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.admin.acls import AclsAdmin
 from pykafka2.admin.configs import ConfigsAdmin
 from pykafka2.admin.groups import GroupsAdmin
-from pykafka2.admin.options import ADMIN_OPTIONS
+from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig
 from pykafka2.admin.tokens import TokensAdmin
 from pykafka2.admin.topics import TopicsAdmin
 from pykafka2.admin.transactions import TransactionsAdmin
@@ -50,7 +50,7 @@ class KafkaAdminClient(
         /,
         *,
         runtime: Runtime | None = None,
-        **options: Any,
+        **options: Unpack[AdminConfig],
     ) -> None:
         parsed = ADMIN_OPTIONS.parse(config, options)
         self._cluster = ClusterClient(parsed, name=f"pykafka2-admin-{parsed.client_id}", runtime=runtime)

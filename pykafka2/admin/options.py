@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from pykafka2.option_fields import duration, flag
-from pykafka2.options import ClientOptions, OptionTable, Refused
+from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 
 
 @attrs.define(kw_only=True)
@@ -31,3 +31,9 @@ ADMIN_OPTIONS = OptionTable(
         "retries": Refused("calls are repeated until default_api_timeout_ms", harmless=(2147483647,)),
     },
 )
+
+
+class AdminConfig(ClientConfig, total=False):
+    """The keyword options of `KafkaAdminClient`, for type checkers; a test compares it with the table."""
+
+    default_api_timeout_ms: float

@@ -22,7 +22,7 @@ from pykafka2.errors import KafkaError, SerializationError
 from pykafka2.records.columns import Columns
 from pykafka2.types import ConsumerRecord, TopicPartition
 
-Records = dict[TopicPartition, list[ConsumerRecord]]
+Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 Take = Callable[[FetchedData, int, int, Any], int]
 
 
@@ -88,7 +88,7 @@ class Collector:
         deserializing = self._deserializing
         deserialize = deserializing.run
 
-        def take(item: FetchedData, position: int, wanted: int, into: list[ConsumerRecord]) -> int:
+        def take(item: FetchedData, position: int, wanted: int, into: list[ConsumerRecord[Any, Any]]) -> int:
             before = len(into)
             try:
                 return item.take(position, wanted, into, check_crcs, limit_bytes)
@@ -103,7 +103,7 @@ class Collector:
                     raise
 
         for partition, assigned in self._readable(this):
-            records: list[ConsumerRecord] = []
+            records: list[ConsumerRecord[Any, Any]] = []
             self._read(this, partition, assigned, limit - count, records, take)
             if this.failed is not None and this.reached is not None:
                 this.positions[partition] = this.reached

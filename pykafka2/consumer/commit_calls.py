@@ -93,7 +93,7 @@ class CommitCalls(Owned):
 
     @owned
     def store_offsets(
-        self, record: ConsumerRecord | None = None, offsets: GivenOffsets | None = None
+        self, record: ConsumerRecord[Any, Any] | None = None, offsets: GivenOffsets | None = None
     ) -> None:
         """Mark what is done, to be committed by the next commit, automatic or not.
 

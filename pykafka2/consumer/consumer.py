@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.cluster.client import ClusterClient
@@ -47,7 +47,7 @@ from pykafka2.errors import (
     KafkaError,
 )
 from pykafka2.other_clients import no_such_attribute
-from pykafka2.types import TopicPartition
+from pykafka2.types import K, TopicPartition, V
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -57,7 +57,7 @@ LAST_WORDS = 1.0
 IS_CLOSED = "the consumer is closed"
 
 
-class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
+class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCalls, Generic[K, V]):
     """Reads records from a cluster.  For one thread at a time.
 
     Any thread may call `wakeup`, `read_range`, and what only looks at it: `health`, `explain`, `metrics`,
@@ -83,7 +83,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls, QueryCalls, CommitCalls):
         self,
         *topics: str | Mapping[str, object],
         runtime: Runtime | None = None,
-        **options: Unpack[ConsumerConfig],
+        **options: Unpack[ConsumerConfig[K, V]],
     ) -> None:
         config, names = split_topics(topics)
         self._options = parsed = CONSUMER_OPTIONS.parse(config, options)

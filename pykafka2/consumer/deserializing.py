@@ -5,6 +5,8 @@ Caller's thread, inside poll().  What a deserializer refuses goes to bad_records
 
 from __future__ import annotations
 
+from typing import Any
+
 from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.errors import SerializationError
@@ -23,7 +25,7 @@ class Deserializing:
         self.refused_at: int | None = None
         """The offset of the record that was last raised for."""
 
-    def run(self, records: list[ConsumerRecord], start: int) -> None:
+    def run(self, records: list[ConsumerRecord[Any, Any]], start: int) -> None:
         """Deserialize the records from index `start` on; those that are passed over are taken out.
 
         Raises:
@@ -34,7 +36,7 @@ class Deserializing:
         while (start := self._run_to_failure(records, start)) < len(records):
             del records[start]
 
-    def _run_to_failure(self, records: list[ConsumerRecord], start: int) -> int:
+    def _run_to_failure(self, records: list[ConsumerRecord[Any, Any]], start: int) -> int:
         """The index of the next record that is to be passed over, or how many there are."""
         key_of, value_of = self._key_of, self._value_of
         what, key = "key", None
@@ -57,7 +59,9 @@ class Deserializing:
                 return index
         return len(records)
 
-    def _pass_over(self, record: ConsumerRecord, key: bytes | None, what: str, error: Exception) -> None:
+    def _pass_over(
+        self, record: ConsumerRecord[Any, Any], key: bytes | None, what: str, error: Exception
+    ) -> None:
         where = f"{record.topic}-{record.partition} at offset {record.offset}"
         more = "; to skip the record, seek past it, or give on_bad_record" if self._bad_records.raises else ""
         failure = SerializationError(f"{where}: the {what}_deserializer failed: {brief(error)}{more}")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from copy import copy
 from itertools import islice
+from typing import Any
 
 import attrs
 
@@ -142,7 +143,7 @@ class FetchedData:
         self._index = 0
         self._shown_from = 0
         self._is_behind_batches = False
-        self._records: Iterator[ConsumerRecord] | None = None
+        self._records: Iterator[ConsumerRecord[Any, Any]] | None = None
         self._opened_bytes = 0
         self._visibility = NOTHING_HIDDEN
 
@@ -165,7 +166,7 @@ class FetchedData:
         self,
         position: int,
         limit: int,
-        into: list[ConsumerRecord],
+        into: list[ConsumerRecord[Any, Any]],
         check_crcs: bool,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> int:
@@ -202,7 +203,7 @@ class FetchedData:
 
     def _open(
         self, batch: AnyBatch, position: int, check_crcs: bool, max_output_bytes: int
-    ) -> Iterator[ConsumerRecord]:
+    ) -> Iterator[ConsumerRecord[Any, Any]]:
         topic, partition = self.partition
         if not isinstance(batch, RecordBatch):
             self._opened_bytes = batch.size_bytes

@@ -15,7 +15,7 @@ from pykafka2.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
-Records = dict[TopicPartition, list[ConsumerRecord]]
+Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 
 def read_interceptors(value: Any) -> tuple[Any, ...]:

@@ -7,7 +7,8 @@ Pure data; read on the caller's thread when a consumer is made.  The table machi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, get_args
 
 import attrs
 
@@ -30,7 +31,18 @@ from pykafka2.option_fields import (
     text,
 )
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
-from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord
+from pykafka2.serializers import SupportsDeserialize
+from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord, K, V
+
+AutoOffsetReset = Literal["earliest", "latest", "none"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+GroupProtocol = Literal["classic", "consumer"]
+AssignorName = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
+
+if TYPE_CHECKING:
+    from pykafka2.consumer.assignors.assignor import Assignor
+
+    GivenAssignor = AssignorName | Assignor | type[Assignor]
 
 
 def _read_name(value: Any) -> str:
@@ -75,13 +87,13 @@ class ConsumerOptions(ClientOptions):
         "auto_offset_reset",
         LATEST,
         read_reset_policy,
-        "'earliest', 'latest', 'none' or 'by_duration:' and an ISO 8601 duration such as PT1H",
+        "'earliest', 'latest', 'none', a timedelta, or 'by_duration:' and an ISO 8601 duration such as PT1H",
         "Where to read a partition whose position is not known, or is no longer in the log.",
     )
     isolation_level: str = choice(
         "isolation_level",
         "read_uncommitted",
-        ("read_uncommitted", "read_committed"),
+        get_args(IsolationLevel),
         "Whether records of open and aborted transactions are shown.",
     )
     fetch_min_bytes: int = integer(
@@ -260,14 +272,14 @@ CONSUMER_OPTIONS = OptionTable(
 )
 
 
-class ConsumerConfig(ClientConfig, total=False):
-    """The keyword options of `KafkaConsumer`, for type checkers; a test keeps it in line with the table."""
+class ConsumerConfig(ClientConfig, Generic[K, V], total=False):
+    """The keyword options of `KafkaConsumer`, for type checkers; a test compares it with the table."""
 
     default_api_timeout_ms: float
-    key_deserializer: Callable[[Any], Any] | Any | None
-    value_deserializer: Callable[[Any], Any] | Any | None
-    auto_offset_reset: str
-    isolation_level: str
+    key_deserializer: SupportsDeserialize[K] | Callable[[bytes], K] | None
+    value_deserializer: SupportsDeserialize[V] | Callable[[bytes], V] | None
+    auto_offset_reset: AutoOffsetReset | timedelta
+    isolation_level: IsolationLevel
     fetch_min_bytes: int
     fetch_max_wait_ms: float
     enable_incremental_fetch_sessions: bool
@@ -276,7 +288,7 @@ class ConsumerConfig(ClientConfig, total=False):
     queued_max_bytes: int
     max_poll_records: int
     max_decompressed_bytes: int
-    on_bad_record: str | Callable[[BadRecord], Any]
+    on_bad_record: Literal["raise", "skip"] | Callable[[BadRecord], Any]
     interceptors: Sequence[Any]
     interceptor_classes: Sequence[Any]
     check_crcs: bool
@@ -290,8 +302,8 @@ class ConsumerConfig(ClientConfig, total=False):
     heartbeat_interval_ms: float
     max_poll_interval_ms: float
     group_instance_id: str | None
-    partition_assignment_strategy: Any
+    partition_assignment_strategy: GivenAssignor | Sequence[GivenAssignor]
     client_rack: str
-    group_protocol: str
+    group_protocol: GroupProtocol
     group_remote_assignor: str | None
     exclude_internal_topics: bool

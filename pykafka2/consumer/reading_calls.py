@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from pykafka2.cluster.arguments import checked_partition
 from pykafka2.consumer.call_arguments import checked_isolation, checked_limit, checked_range, checked_timeout
-from pykafka2.consumer.collecting import Records
 from pykafka2.consumer.ownership import handing_over
 from pykafka2.consumer.position_calls import PositionCalls
 from pykafka2.consumer.range_reader import RangeReader
 from pykafka2.consumer.slices import SliceLength, Slices
 from pykafka2.records.columns import Columns
-from pykafka2.types import ConsumerRecord, TopicPartition
+from pykafka2.types import ConsumerRecord, K, TopicPartition, V
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from pykafka2.consumer.offset_queries import OffsetQueries
 
 
-class ReadingCalls(PositionCalls):
+class ReadingCalls(PositionCalls, Generic[K, V]):
     """Mixed into the consumer."""
 
     _cluster: ClusterClient
@@ -38,7 +37,7 @@ class ReadingCalls(PositionCalls):
     @handing_over
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
-    ) -> Records:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Records by partition, as soon as there are any; an empty dict after `timeout_ms`.
 
         With 0 it only hands over what has been fetched already; fetching goes on in the background anyway.
@@ -129,14 +128,14 @@ class ReadingCalls(PositionCalls):
         )
         return self._pieces_of(reader)
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Record after record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`.
 
         An iterator that has ended or raised is over: iterate the consumer again to go on.
         """
         return chain.from_iterable(Slices(self._next_slice))
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[K, V]:
         """The next record alone; as iterating."""
         for record in self._undelivered.slice:
             return record  # without a lock: the slice is ended by whoever makes it void
@@ -145,7 +144,7 @@ class ReadingCalls(PositionCalls):
         raise StopIteration
 
     @handing_over
-    def _next_slice(self) -> Iterator[ConsumerRecord]:
+    def _next_slice(self) -> Iterator[ConsumerRecord[K, V]]:
         """Some of the records that follow; an application that iterates is handed them one by one."""
         undelivered = self._undelivered
         if self._to_rewind or self._kept_as_of != self._subscription.changes:

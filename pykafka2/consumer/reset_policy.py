@@ -29,6 +29,10 @@ _DURATION = re.compile(
 
 def read_policy(value: Any) -> str:
     """The option's value, in lower case but for a duration.  Raises `ValueError`."""
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise Because("a timedelta is how far back to read, so it is not negative")
+        return f"{BY_DURATION}:PT{value.total_seconds():f}S"
     if not isinstance(value, str):
         raise ValueError
     word, colon, duration = value.partition(":")

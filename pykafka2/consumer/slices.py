@@ -8,7 +8,7 @@ for an application that is slow with each record.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Self
+from typing import Any, Self
 
 from pykafka2.clock import Clock
 from pykafka2.types import ConsumerRecord
@@ -45,11 +45,11 @@ class SliceLength:
 class Slices:
     """An iterator over slices, for one `for` statement; it ends where `next_slice` raises StopIteration."""
 
-    def __init__(self, next_slice: Callable[[], Iterator[ConsumerRecord]]) -> None:
+    def __init__(self, next_slice: Callable[[], Iterator[ConsumerRecord[Any, Any]]]) -> None:
         self._next_slice = next_slice
 
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Iterator[ConsumerRecord]:
+    def __next__(self) -> Iterator[ConsumerRecord[Any, Any]]:
         return self._next_slice()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator
 from operator import length_hint
+from typing import Any
 
 from pykafka2.consumer.collecting import Records
 from pykafka2.types import ConsumerRecord, TopicPartition
@@ -20,13 +21,13 @@ class Undelivered:
     """A queue of records in the order in which they will be handed out."""
 
     def __init__(self) -> None:
-        self._records: list[ConsumerRecord] = []
+        self._records: list[ConsumerRecord[Any, Any]] = []
         self._cut = 0
         """How many of the records were put into slices."""
-        self._slice: list[ConsumerRecord] = []
-        self.slice: Iterator[ConsumerRecord] = iter(self._slice)
+        self._slice: list[ConsumerRecord[Any, Any]] = []
+        self.slice: Iterator[ConsumerRecord[Any, Any]] = iter(self._slice)
         """The next records, one after the other, up to the end of their slice; see `cut`."""
-        self.taken: list[ConsumerRecord] | None = None
+        self.taken: list[ConsumerRecord[Any, Any]] | None = None
         """What was here before the last `take`."""
 
     def __bool__(self) -> bool:
@@ -111,9 +112,9 @@ class Undelivered:
     def clear(self) -> None:
         self._replace([])
 
-    def _replace(self, records: list[ConsumerRecord]) -> None:
+    def _replace(self, records: list[ConsumerRecord[Any, Any]]) -> None:
         before = self._slice
-        none: list[ConsumerRecord] = []
+        none: list[ConsumerRecord[Any, Any]] = []
         iterator = iter(none)
         # Without a call between them, as above.
         self._records, self._cut, self._slice, self.slice = records, 0, none, iterator

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, get_args
 
 import attrs
 
@@ -26,6 +26,35 @@ from pykafka2.option_fields import (
     text,
 )
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
+from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # comes with every type checker; knows defaults
+
+    from pykafka2.producer.partitioners import Partitioner
+
+    K = TypeVar("K", default=Buffer, contravariant=True)
+    V = TypeVar("V", default=Buffer, contravariant=True)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K", contravariant=True)
+    V = TypeVar("V", contravariant=True)
+
+Acks = Literal[0, 1, -1, "0", "1", "-1", "all"]
+CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+PartitionerName = Literal[
+    "consistent",
+    "consistent_random",
+    "fnv1a",
+    "fnv1a_random",
+    "murmur2",
+    "murmur2_random",
+    "murmur2_round_robin",
+    "random",
+    "round_robin",
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +152,7 @@ class ProducerOptions(ClientOptions):
     compression_type: str = choice(
         "compression_type",
         "none",
-        ("none", "gzip", "snappy", "lz4", "zstd"),
+        get_args(CompressionType),
         "The codec that batches are compressed with.",
     )
     compression_gzip_level: int = integer(
@@ -272,11 +301,14 @@ PRODUCER_OPTIONS = OptionTable(
 )
 
 
-class PlainProducerConfig(ClientConfig, total=False):
-    """The keyword options of `KafkaProducer` that say nothing about the types of keys and values."""
+class ProducerConfig(ClientConfig, Generic[K, V], total=False):
+    """The keyword options of `KafkaProducer`, for type checkers; a test compares it with the table."""
+
+    key_serializer: SupportsSerialize[K] | ToBytes[K] | None
+    value_serializer: SupportsSerialize[V] | ToBytes[V] | None
 
     metadata_max_idle_ms: float
-    acks: int | str
+    acks: Acks
     enable_idempotence: bool
     retries: int | float
     delivery_timeout_ms: float
@@ -289,21 +321,14 @@ class PlainProducerConfig(ClientConfig, total=False):
     max_in_flight_requests_per_connection: int
     transactional_id: str | None
     transaction_timeout_ms: float
-    compression_type: str | None
+    compression_type: CompressionType | None
     compression_gzip_level: int
     compression_lz4_level: int
     compression_zstd_level: int
-    partitioner: Any
-    partitioner_class: Any
+    partitioner: PartitionerName | Partitioner | Callable[..., SupportsIndex] | None
+    partitioner_class: PartitionerName | Partitioner | Callable[..., SupportsIndex] | None
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: float
     interceptors: Sequence[Any]
     interceptor_classes: Sequence[Any]
-
-
-class ProducerConfig(PlainProducerConfig, total=False):
-    """The keyword options of `KafkaProducer`, for type checkers; a test keeps it in line with the table."""
-
-    key_serializer: Callable[[Any], Any] | Any | None
-    value_serializer: Callable[[Any], Any] | Any | None

@@ -49,7 +49,7 @@ from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord, fields_of
 from pykafka2.producer.metric_table import MEASURED, RATES, SHARED_TOTALS, TOTALS
 from pykafka2.producer.open_batches import NS_PER_MS, note_open
-from pykafka2.producer.options import PRODUCER_OPTIONS, PlainProducerConfig, ProducerConfig
+from pykafka2.producer.options import PRODUCER_OPTIONS, K, ProducerConfig, V
 from pykafka2.producer.partition_queue import PartitionQueue
 from pykafka2.producer.partitioners import strategy_of
 from pykafka2.producer.route import Route
@@ -61,7 +61,7 @@ from pykafka2.producer.transaction_parts import transactional_parts
 from pykafka2.producer.transaction_state import Call, TransactionStatus
 from pykafka2.producer.transactions import TransactionalCalls
 from pykafka2.records.encoder import NO_HEADERS, SHORT, Row, load_codec
-from pykafka2.serializers import Buffer, SerializeFunction, SupportsSerialize, serialize_function
+from pykafka2.serializers import Buffer, SerializeFunction, SupportsSerialize, ToBytes, serialize_function
 from pykafka2.types import (
     GivenHeaders,
     Headers,
@@ -69,17 +69,9 @@ from pykafka2.types import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # comes with every type checker; knows defaults
-
     from pykafka2.driver.runtime import Runtime
 
-    K = TypeVar("K", default=Any, contravariant=True)
-    V = TypeVar("V", default=Any, contravariant=True)
-else:
-    from typing import TypeVar
-
-    K = TypeVar("K", contravariant=True)
-    V = TypeVar("V", contravariant=True)
+    AnySerializer = SupportsSerialize[V] | ToBytes[V] | Callable[[Any], bytes | None]
 
 logger = logging.getLogger(__name__)
 
@@ -105,65 +97,58 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         UnknownOption, ConfigurationError: an option is unknown, illegal, or contradicts another.
     """
 
-    # For type checkers: without a serializer keys and values are bytes, with one what it takes.
+    if TYPE_CHECKING:
+        # For pyright, which infers K and V here: mypy infers them from `__init__`.  Both check the options
+        # there, so that a wrong one is one short error.
 
-    @overload
-    def __init__(
-        self: KafkaProducer[Buffer, Buffer],
-        config: None = None,
-        /,
-        *,
-        key_serializer: None = None,
-        value_serializer: None = None,
-        runtime: Runtime | None = None,
-        **options: Unpack[PlainProducerConfig],
-    ) -> None: ...
+        @overload
+        def __new__(cls, config: Mapping[str, object], /, **options: Any) -> Self: ...
 
-    @overload
-    def __init__(
-        self: KafkaProducer[Buffer, V],
-        config: None = None,
-        /,
-        *,
-        key_serializer: None = None,
-        value_serializer: SupportsSerialize[V] | Callable[[V], bytes | None],
-        runtime: Runtime | None = None,
-        **options: Unpack[PlainProducerConfig],
-    ) -> None: ...
+        @overload
+        def __new__(
+            cls,
+            config: None = None,
+            /,
+            *,
+            key_serializer: None = None,
+            value_serializer: None = None,
+            **options: Any,
+        ) -> KafkaProducer[Buffer, Buffer]: ...
 
-    @overload
-    def __init__(
-        self: KafkaProducer[K, Buffer],
-        config: None = None,
-        /,
-        *,
-        key_serializer: SupportsSerialize[K] | Callable[[K], bytes | None],
-        value_serializer: None = None,
-        runtime: Runtime | None = None,
-        **options: Unpack[PlainProducerConfig],
-    ) -> None: ...
+        @overload
+        def __new__(
+            cls,
+            config: None = None,
+            /,
+            *,
+            key_serializer: None = None,
+            value_serializer: AnySerializer[V],
+            **options: Any,
+        ) -> KafkaProducer[Buffer, V]: ...
 
-    @overload
-    def __init__(
-        self,
-        config: None = None,
-        /,
-        *,
-        key_serializer: SupportsSerialize[K] | Callable[[K], bytes | None],
-        value_serializer: SupportsSerialize[V] | Callable[[V], bytes | None],
-        runtime: Runtime | None = None,
-        **options: Unpack[PlainProducerConfig],
-    ) -> None: ...
+        @overload
+        def __new__(
+            cls,
+            config: None = None,
+            /,
+            *,
+            key_serializer: AnySerializer[K],
+            value_serializer: None = None,
+            **options: Any,
+        ) -> KafkaProducer[K, Buffer]: ...
 
-    @overload
-    def __init__(
-        self: KafkaProducer[Any, Any],
-        config: Mapping[str, object] | None,
-        /,
-        *,
-        runtime: Runtime | None = None,
-        **options: Unpack[ProducerConfig],
-    ) -> None: ...
+        @overload
+        def __new__(
+            cls,
+            config: None = None,
+            /,
+            *,
+            key_serializer: AnySerializer[K],
+            value_serializer: AnySerializer[V],
+            **options: Any,
+        ) -> KafkaProducer[K, V]: ...
+
+        def __new__(cls, config: Mapping[str, object] | None = None, /, **options: Any) -> Any: ...
 
     def __init__(
         self,
@@ -171,7 +156,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         /,
         *,
         runtime: Runtime | None = None,
-        **options: Any,
+        **options: Unpack[ProducerConfig[K, V]],
     ) -> None:
         self._options = parsed = PRODUCER_OPTIONS.parse(config, options)
         self._serialize_key = serialize_function(parsed.key_serializer, "key_serializer")

@@ -336,7 +336,7 @@ class Application:
             return
         self._has_news = True
         self._handed += 1
-        holding.handed.append(Handed(record.offset, record.value, self._world.now))
+        holding.handed.append(Handed(record.offset, record.value or b"", self._world.now))
         self._world.history.polls += 1
 
     def _come_back(self) -> None:

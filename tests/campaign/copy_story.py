@@ -215,7 +215,7 @@ class Copier:
 
 def copy_of(place: TopicPartition, record: ConsumerRecord) -> bytes:
     """What is written of a record that was read."""
-    return b"%d/%d/%b" % (place.partition, record.offset, record.value)
+    return b"%d/%d/%b" % (place.partition, record.offset, record.value or b"")
 
 
 def _behind(polled: Mapping[TopicPartition, list[ConsumerRecord]]) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -352,7 +352,7 @@ class CopyStory:
         deadline = self.world.now + RECOVERY_TIME
         while any(reader.position(place) < ends[place] for place in places):
             for records in reader.poll(timeout_ms=500).values():
-                copies += [record.value for record in records]
+                copies += [record.value or b"" for record in records]
             if self.world.now >= deadline:
                 raise InvariantViolated("CopyingComesToItsEnd: the output cannot be read to its end")
         return copies

@@ -75,8 +75,9 @@ class CommittedReading:
                 continue
             for place, records in polled.items():
                 for record in records:
-                    self._check_asked(place, record.value)
-                    self.seen[place].append(record.value)
+                    value = record.value or b""
+                    self._check_asked(place, value)
+                    self.seen[place].append(value)
 
     def _check_asked(self, place: TopicPartition, value: bytes) -> None:
         name, number, _ = value.decode().split("/")

@@ -4,18 +4,48 @@ from __future__ import annotations
 
 import inspect
 import typing
+from datetime import timedelta
 
 import attrs
 import pytest
 
-from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, ConsumerOptions
+from pykafka2.consumer.assignors.lookup import BUILT_IN
+from pykafka2.consumer.options import (
+    CONSUMER_OPTIONS,
+    AssignorName,
+    AutoOffsetReset,
+    ConsumerConfig,
+    ConsumerOptions,
+    GroupProtocol,
+)
+from pykafka2.consumer.reset_policy import reset_timestamp
 from pykafka2.errors import ConfigurationError
 from pykafka2.options import IgnoredOption
 
 
 def test_the_typed_dict_names_what_the_table_has() -> None:
     names = {name for option in CONSUMER_OPTIONS.options.values() for name in option.names}
-    assert set(typing.get_type_hints(ConsumerConfig)) == names
+    assert set(ConsumerConfig.__annotations__) == names
+
+
+def test_literal_types_name_the_values_that_the_consumer_accepts() -> None:
+    assert set(typing.get_args(AssignorName)) == set(BUILT_IN)
+    for name, type_ in (("auto_offset_reset", AutoOffsetReset), ("group_protocol", GroupProtocol)):
+        for value in typing.get_args(type_):
+            assert CONSUMER_OPTIONS.options[name].read(value) == value
+
+
+def test_auto_offset_reset_takes_a_timedelta_as_by_duration() -> None:
+    def policy(value: object) -> str:
+        return CONSUMER_OPTIONS.parse(None, {"auto_offset_reset": value}).auto_offset_reset
+
+    for value, seconds in ((timedelta(hours=1), 3_600), (timedelta(days=2, milliseconds=5), 172_800.005)):
+        assert reset_timestamp(policy(value), 10**12) == 10**12 - int(seconds * 1000)
+        assert reset_timestamp(policy(value), 10**12) == reset_timestamp(
+            policy(f"by_duration:PT{seconds}S"), 10**12
+        )
+    with pytest.raises(ConfigurationError, match="a timedelta is how far back to read"):
+        policy(timedelta(seconds=-1))
 
 
 @pytest.mark.parametrize(

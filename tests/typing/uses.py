@@ -6,7 +6,9 @@ signature that grows too lax fails as loudly as one that grows too strict.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, assert_type
 
 from pykafka2 import (
@@ -29,7 +31,7 @@ from pykafka2 import (
 )
 from pykafka2.errors import KafkaError, NotLeaderOrFollower
 from pykafka2.protocol.messages.produce import ProduceRequest
-from pykafka2.serializers import Buffer, LongSerializer, StringSerializer
+from pykafka2.serializers import Buffer, LongDeserializer, LongSerializer, StringSerializer
 from pykafka2.testing import FaultRule, KafkaCluster, Simulation
 
 
@@ -51,7 +53,12 @@ def producing(servers: str) -> None:
         producer.send("orders", value=b"v", on_delivery=delivered, timestamp_ms=1)
         producer.flush(timeout=5)
     KafkaProducer({"bootstrap.servers": servers, "linger.ms": 5}).close(timeout=1)
-    KafkaProducer(bootstrap_servers=servers, linger=5)  # type: ignore[call-overload]
+    KafkaProducer(bootstrap_servers=servers, linger=5)  # type: ignore[call-arg]
+    KafkaProducer(acks=2)  # type: ignore[arg-type]
+    KafkaProducer(compression_type="zip", value_serializer=str.encode)  # type: ignore[arg-type]
+    KafkaProducer(security_protocol="TLS")  # type: ignore[arg-type]
+    KafkaProducer(partitioner="roundrobin")  # type: ignore[arg-type]
+    KafkaProducer(partitioner="murmur2", compression_type="zstd", acks=1, sasl_mechanism="PLAIN").close()
     producer.send(topic="orders", partition="1")  # type: ignore[arg-type]
 
 
@@ -95,13 +102,22 @@ def producing_with_serializers(servers: str) -> None:
     numbered.send("orders", "text", key="seven")  # type: ignore[arg-type]
     lenient = KafkaProducer(bootstrap_servers=servers, value_serializer=lambda value: repr(value).encode())
     lenient.send("orders", {"any": "thing"})
-    configured = KafkaProducer({"bootstrap.servers": servers, "value.serializer": str.encode})
+    lambdas = KafkaProducer(value_serializer=lambda value: value.encode("utf-8"))
+    lambdas.send("orders", "text")
+    given = {"bootstrap.servers": servers, "value.serializer": str.encode}
+    configured: KafkaProducer[Buffer, str] = KafkaProducer(given)
     configured.send("orders", "text")
+    takes_bytes(plain)
+    takes_bytes(texts)  # type: ignore[arg-type]
     takes_any(plain)
     takes_any(texts)
 
 
-def takes_any(producer: KafkaProducer) -> None:
+def takes_bytes(producer: KafkaProducer) -> None:
+    assert_type(producer, KafkaProducer[Buffer, Buffer])
+
+
+def takes_any(producer: KafkaProducer[Any, Any]) -> None:
     delivery = producer.send("orders", "whatever its serializers take")
     delivery.add_callback(lambda metadata: metadata.offset + 1)
     delivery.add_errback(lambda error: error.retriable)
@@ -127,6 +143,7 @@ def consuming_in_a_group(servers: str) -> None:
         consumer.subscribe(["orders"], listener=Totals())
         consumer.subscribe(pattern="ord.*", on_revoked=lambda partitions: print(partitions[0].partition))
         consumer.subscribe(["orders"], on_lost=3)  # type: ignore[arg-type]
+        assert_type(next(consumer), ConsumerRecord[bytes, bytes])
         consumer.enforce_rebalance("scales were wrong")
         consumer.close(timeout=1, leave_group=False)
 
@@ -134,10 +151,16 @@ def consuming_in_a_group(servers: str) -> None:
 def consuming(servers: str) -> None:
     partition = TopicPartition("orders", 0)
     with KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
-        assert_type(consumer.poll(timeout_ms=100), dict[TopicPartition, list[ConsumerRecord]])
+        assert_type(consumer, KafkaConsumer[bytes, bytes])
+        assert_type(consumer.poll(timeout_ms=100), dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]])
+        for columns in consumer.poll_columns(timeout_ms=100).values():
+            assert_type(columns.values, list[bytes | None])
+            assert_type(columns.offsets, list[int])
         for record in consumer:
             assert_type(record, ConsumerRecord)
             assert_type(record.offset, int)
+            assert_type(record.value, bytes | None)
+            record.value.decode()  # type: ignore[union-attr]
         consumer.assign([partition])
         consumer.seek(partition, 7)
         assert_type(consumer.position(partition), int)
@@ -146,6 +169,48 @@ def consuming(servers: str) -> None:
             consumer.offsets_for_times({partition: 0}), dict[TopicPartition, OffsetAndTimestamp | None]
         )
     consumer.seek(partition, "7")  # type: ignore[arg-type]
+    KafkaConsumer("orders", auto_offset_reset="begin")  # type: ignore[arg-type]
+    KafkaConsumer("orders", auto_offset_rest="latest")  # type: ignore[call-arg]
+    KafkaConsumer("orders", isolation_level="committed")  # type: ignore[arg-type]
+    KafkaConsumer("orders", partition_assignment_strategy=["stick"])  # type: ignore[list-item]
+    KafkaConsumer("orders", group_protocol="new", value_deserializer=bytes.decode)  # type: ignore[arg-type]
+    KafkaConsumer("orders", auto_offset_reset=timedelta(hours=1), isolation_level="read_committed").close()
+
+
+class Customer:
+    def __init__(self, data: bytes) -> None:
+        self.name = data.decode()
+
+
+def consuming_with_deserializers(servers: str) -> None:
+    texts = KafkaConsumer("orders", bootstrap_servers=servers, value_deserializer=bytes.decode)
+    assert_type(texts, KafkaConsumer[bytes, str])
+    for records in texts.poll(timeout_ms=100).values():
+        assert_type(records[0].key, bytes | None)
+        assert_type(records[0].value, str | None)
+    numbered = KafkaConsumer(key_deserializer=LongDeserializer(), value_deserializer=Customer)
+    assert_type(numbered, KafkaConsumer[int, Customer])
+    for record in numbered:
+        assert_type(record, ConsumerRecord[int, Customer])
+        print(record.value.nam if record.value else "")  # type: ignore[attr-defined]
+        print(record.value.name)  # type: ignore[union-attr]
+    assert_type(next(numbered).key, int | None)
+    loaded = KafkaConsumer(value_deserializer=lambda data: json.loads(data))
+    assert_type(loaded, KafkaConsumer[bytes, Any])
+    given = {"bootstrap.servers": servers, "value.deserializer": bytes.decode}
+    configured: KafkaConsumer[bytes, str] = KafkaConsumer(given)
+    reads_text(configured)
+    reads_text(numbered)  # type: ignore[arg-type]
+    reads_anything(numbered)
+
+
+def reads_text(consumer: KafkaConsumer[Any, str]) -> None:
+    assert_type(next(consumer).value, str | None)
+
+
+def reads_anything(consumer: KafkaConsumer[object, object]) -> None:
+    topic, partition, leader_epoch, *_ = next(consumer)
+    print(topic, partition, leader_epoch)
 
 
 def administering(servers: str) -> None:
@@ -153,6 +218,8 @@ def administering(servers: str) -> None:
         admin.create_topics([NewTopic("orders", partitions=6, replication_factor=3)], timeout=10)
         assert_type(admin.list_topics(), list[str])
         admin.create_topics([7])  # type: ignore[list-item]
+    KafkaAdminClient(bootstrap_server=servers)  # type: ignore[call-arg]
+    KafkaAdminClient(security_protocol="ssl")  # type: ignore[arg-type]
 
 
 async def on_the_loop(producer: KafkaProducer) -> None:
@@ -188,4 +255,4 @@ def testing() -> None:
         assert_type(elsewhere, KafkaCluster)
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=3, topics={"orders": 1})
-        assert_type(simulation.producer(cluster), KafkaProducer)
+        assert_type(simulation.producer(cluster), KafkaProducer[Any, Any])

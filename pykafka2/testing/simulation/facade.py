@@ -132,7 +132,7 @@ class Simulation:
         cluster.links.on_frame = self._trace_link
         return cluster
 
-    def producer(self, cluster: KafkaCluster, **options: Any) -> KafkaProducer:
+    def producer(self, cluster: KafkaCluster, **options: Any) -> KafkaProducer[Any, Any]:
         """A `KafkaProducer` in a process of its own; closed with the simulation."""
         from pykafka2.producer.producer import KafkaProducer
 
@@ -143,7 +143,7 @@ class Simulation:
         self._closers.append(lambda: producer.close(timeout=0))
         return producer
 
-    def consumer(self, cluster: KafkaCluster, *topics: str, **options: Any) -> KafkaConsumer:
+    def consumer(self, cluster: KafkaCluster, *topics: str, **options: Any) -> KafkaConsumer[Any, Any]:
         """A `KafkaConsumer` in a process of its own; closed with the simulation."""
         from pykafka2.consumer.consumer import KafkaConsumer
 

@@ -78,7 +78,13 @@ class History:
     def read(self, consumer: str, record: ConsumerRecord, now: float) -> None:
         """A consumer was handed this record."""
         read = Read(
-            consumer, record.topic, record.partition, record.offset, record.value, now, record.timestamp
+            consumer,
+            record.topic,
+            record.partition,
+            record.offset,
+            record.value or b"",
+            now,
+            record.timestamp,
         )
         self.reads.append(read)
         key = (consumer, TopicPartition(record.topic, record.partition))

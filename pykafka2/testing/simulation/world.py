@@ -79,7 +79,7 @@ class World:
         if known is None or known[0] != held:
             deleted = self._deleted.get((topic, number), {})
             records = [(offset, value) for offset, value in deleted.items() if offset < log.log_start_offset]
-            records += [(record.offset, record.value) for record in log.records()]
+            records += [(record.offset, record.value or b"") for record in log.records()]
             known = self._decoded[topic, number, log.broker] = (held, records)
         return known[1]
 
