@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from pykafka2.admin.arguments import texts
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.unavailable import not_yet
-from pykafka2.admin.values import TransactionDescription, TransactionListing
+from pykafka2.admin.values import ProducerIdAndEpoch, TransactionDescription, TransactionListing
 from pykafka2.driver.pollable import TRANSACTION, ToCoordinator, ToNode
 from pykafka2.errors import CorruptData, IllegalArgument, KafkaError, error_of
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
+    from pykafka2.driver.completion import Completion
+    from pykafka2.protocol.messages.transaction import InitProducerIdResponse
     from pykafka2.protocol.messages.transaction_admin import (
         DescribeTransactionsResponse,
         ListTransactionsResponse,
     )
 
 
+R = TypeVar("R")
+
 GRACE = 1.0
 """Seconds: calls end themselves, with better words than a waiter has."""
+FENCING_TIMEOUT_MS = 1_000
+"""Brokers require a transaction timeout, but no transaction follows; each broker accepts one this short."""
 
 
 class TransactionsAdmin:
@@ -91,14 +97,40 @@ class TransactionsAdmin:
             for name in texts("transactional_ids", transactional_ids)
         }
         seconds = cluster.options.default_api_timeout if timeout is None else timeout
-        found: dict[str, TransactionDescription] = {}
-        errors: dict[str, KafkaError] = {}
-        for name, completion in started.items():
-            try:
-                found[name] = _described(completion.result(seconds + GRACE))
-            except KafkaError as error:
-                errors[name] = error
-        return Outcomes(found, errors).checked("describe_transactions", raise_errors)
+        found, errors = _results(started, seconds)
+        described = {name: _described(response) for name, response in found.items()}
+        return Outcomes(described, errors).checked("describe_transactions", raise_errors)
+
+    def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
+    ) -> Outcomes[str, ProducerIdAndEpoch]:
+        """Fence the producers of these transactional ids and abort what they have open.
+
+        When an id's outcome is there, its open transaction is aborted, and its earlier producers can neither
+        send nor commit.  A coordinator registers an id that it does not know.  All ids are fenced at once.
+
+        Raises:
+            ItemsFailed: some failed (unless `raise_errors` is False).  An id whose error is a
+                `KafkaTimeoutError` may be fenced or not; call again.
+        """
+        from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+
+        cluster = self._cluster
+        started = {
+            name: cluster.start(
+                InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=FENCING_TIMEOUT_MS),
+                ToCoordinator(TRANSACTION, name),
+                timeout,
+                _error_of_fencing,
+            )
+            for name in texts("transactional_ids", transactional_ids)
+        }
+        found, errors = _results(started, cluster.options.default_api_timeout if timeout is None else timeout)
+        fenced = {
+            name: ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            for name, response in found.items()
+        }
+        return Outcomes(fenced, errors).checked("fence_producers", raise_errors)
 
     def abort_transaction(
         self,
@@ -116,6 +148,29 @@ class TransactionsAdmin:
     ) -> list[TransactionDescription]:
         """Transactions that are open in a log, but unknown to their coordinator, for so many seconds."""
         not_yet("KafkaAdminClient.find_hanging_transactions")
+
+
+def _results(
+    started: Mapping[str, Completion[R]], timeout: float
+) -> tuple[dict[str, R], dict[str, KafkaError]]:
+    """Waits for all calls; returns responses and errors by item.  Cancels the rest on KeyboardInterrupt."""
+    found: dict[str, R] = {}
+    errors: dict[str, KafkaError] = {}
+    try:
+        for name, completion in started.items():
+            try:
+                found[name] = completion.result(timeout + GRACE)
+            except KafkaError as error:
+                errors[name] = error
+    except BaseException:
+        for completion in started.values():
+            completion.cancel()
+        raise
+    return found, errors
+
+
+def _error_of_fencing(answer: InitProducerIdResponse) -> KafkaError | None:
+    return error_of(answer.error_code) if answer.error_code else None
 
 
 def _error_of_listing(answer: ListTransactionsResponse) -> KafkaError | None:

@@ -124,6 +124,14 @@ class TransactionListing:
 
 
 @attrs.define(frozen=True)
+class ProducerIdAndEpoch:
+    """The producer id and epoch that fenced the earlier producers of a transactional id."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@attrs.define(frozen=True)
 class TransactionDescription:
     transactional_id: str
     producer_id: int

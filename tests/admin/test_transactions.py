@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaProducer, TopicPartition
 from pykafka2.admin.outcomes import ItemsFailed
 from pykafka2.admin.values import TransactionListing
-from pykafka2.errors import IllegalArgument, TransactionalIdNotFound
+from pykafka2.errors import (
+    IllegalArgument,
+    KafkaError,
+    TransactionalIdAuthorizationFailed,
+    TransactionalIdNotFound,
+)
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.testing import KafkaCluster, Simulation
 
 
@@ -86,3 +93,46 @@ def test_an_id_that_nobody_knows_has_an_error_of_its_own(
     assert isinstance(outcomes.errors["nobody"], TransactionalIdNotFound)
     with pytest.raises(ItemsFailed, match="nobody"):
         admin.describe_transactions(["nobody"])
+
+
+def test_fenced_producers_can_neither_send_nor_commit(
+    admin: KafkaAdminClient, producers: list[KafkaProducer]
+) -> None:
+    """Half of them have a transaction open, the others are about to begin one."""
+    names = [f"task-{number}" for number in range(6)]
+    before = admin.describe_transactions(names)
+    fenced = admin.fence_producers(names)
+    assert list(fenced) == names
+    after = admin.describe_transactions(names)
+    for name in names:
+        assert after[name].state == "Empty"
+        assert (after[name].producer_id, after[name].producer_epoch) == (
+            fenced[name].producer_id,
+            fenced[name].producer_epoch,
+        )
+        assert fenced[name].producer_epoch > before[name].producer_epoch
+    for number, producer in enumerate(producers[:6]):
+        if number % 2:
+            producer.begin_transaction()
+        with suppress(KafkaError):
+            producer.send("orders", b"late", partition=1).result(10)
+        with pytest.raises(KafkaError):
+            producer.commit_transaction()
+    producers[6].commit_transaction()
+
+
+def test_fencing_registers_an_unknown_id(admin: KafkaAdminClient, producers: list[KafkaProducer]) -> None:
+    fenced = admin.fence_producers(["nobody", "task-1"])
+    assert fenced["nobody"].producer_epoch == 0
+    assert admin.describe_transactions(["nobody"])["nobody"].state == "Empty"
+
+
+def test_ids_that_cannot_be_fenced_have_errors_of_their_own(
+    cluster: KafkaCluster, admin: KafkaAdminClient
+) -> None:
+    cluster.controls.fail_next(InitProducerIdRequest, TransactionalIdAuthorizationFailed)
+    outcomes = admin.fence_producers(["task-0", "task-1"], raise_errors=False)
+    assert len(outcomes.errors) == 1
+    assert isinstance(next(iter(outcomes.errors.values())), TransactionalIdAuthorizationFailed)
+    with pytest.raises(IllegalArgument, match="transactional_ids"):
+        admin.fence_producers("task-0")
