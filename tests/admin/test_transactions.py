@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -11,12 +12,15 @@ from pykafka2 import KafkaAdminClient, KafkaProducer, TopicPartition
 from pykafka2.admin.outcomes import ItemsFailed
 from pykafka2.admin.values import TransactionListing
 from pykafka2.errors import (
+    ClusterAuthorizationFailed,
     IllegalArgument,
     KafkaError,
+    KafkaTimeoutError,
     TransactionalIdAuthorizationFailed,
     TransactionalIdNotFound,
 )
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
+from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from pykafka2.testing import KafkaCluster, Simulation
 
 
@@ -136,3 +140,75 @@ def test_ids_that_cannot_be_fenced_have_errors_of_their_own(
     assert isinstance(next(iter(outcomes.errors.values())), TransactionalIdAuthorizationFailed)
     with pytest.raises(IllegalArgument, match="transactional_ids"):
         admin.fence_producers("task-0")
+
+
+# ---------------------------------------------------------------------- coordinators, two of each thing
+
+
+def test_every_partition_of_every_topic_is_described(
+    admin: KafkaAdminClient, cluster: KafkaCluster, producers: list[KafkaProducer]
+) -> None:
+    cluster.create_topic("bills", partitions=3)
+    for number in (0, 1):
+        producers[0].send("orders", b"v", partition=number).result(10)
+    for number in (2, 0):
+        producers[0].send("bills", b"v", partition=number).result(10)
+    described = admin.describe_transactions(["task-0", "task-2"])
+    assert described["task-0"].partitions == tuple(
+        TopicPartition(topic, number)
+        for topic, number in (("bills", 0), ("bills", 2), ("orders", 0), ("orders", 1))
+    )
+    assert described["task-2"].partitions == (TopicPartition("orders", 1),)
+
+
+@pytest.mark.parametrize("is_crash", [True, False], ids=["its broker crashes", "it moves"])
+def test_transactions_are_described_by_the_next_coordinator(
+    simulation: Simulation,
+    admin: KafkaAdminClient,
+    cluster: KafkaCluster,
+    producers: list[KafkaProducer],
+    is_crash: bool,
+) -> None:
+    """All eight coordinators are known; those of one broker are lost together (KAFKA-13840)."""
+    ids = [f"task-{number}" for number in range(8)]
+    before = admin.describe_transactions(ids)
+    brokers = {name: cluster.coordinator(name, "transaction") for name in ids}
+    lost = Counter(brokers.values()).most_common(1)[0][0]
+    moved = [name for name, broker in brokers.items() if broker == lost]
+    assert len(moved) >= 2
+    if is_crash:
+        cluster.controls.crash_broker(lost)
+    else:
+        for name in moved:
+            cluster.controls.move_coordinator(name, (lost + 1) % 3, "transaction")
+    started = simulation.now
+    after = admin.describe_transactions(ids)
+    assert dict(after) == dict(before)
+    assert simulation.now - started < 5
+
+
+def test_of_several_unknown_ids_each_has_its_error_within_one_timeout(
+    simulation: Simulation, admin: KafkaAdminClient, cluster: KafkaCluster, producers: list[KafkaProducer]
+) -> None:
+    outcomes = admin.describe_transactions(["nobody-1", "task-1", "nobody-2"], raise_errors=False)
+    assert list(outcomes.errors) == ["nobody-1", "nobody-2"]
+    cluster.controls.hold(DescribeTransactionsRequest)
+    started = simulation.now
+    outcomes = admin.describe_transactions(["task-0", "task-1", "task-2"], timeout=3, raise_errors=False)
+    assert {type(error) for error in outcomes.errors.values()} == {KafkaTimeoutError}
+    assert len(outcomes.errors) == 3
+    assert simulation.now - started == pytest.approx(3, abs=0.5)
+
+
+def test_a_list_that_one_coordinator_refuses_is_no_list(
+    admin: KafkaAdminClient, cluster: KafkaCluster, producers: list[KafkaProducer]
+) -> None:
+    for broker in range(3):
+        cluster.controls.rule(
+            api=ListTransactionsRequest, broker=broker, times=1, then="error:CLUSTER_AUTHORIZATION_FAILED"
+        )
+        with pytest.raises(ClusterAuthorizationFailed):
+            admin.list_transactions()
+    assert len(admin.list_transactions(states=["Ongoing", "Empty"])) == 8
+    two = [one.producer_id for one in admin.list_transactions()[2:4]]
+    assert [one.transactional_id for one in admin.list_transactions(producer_ids=two)] == ["task-2", "task-3"]
