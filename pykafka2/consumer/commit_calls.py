@@ -11,11 +11,12 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, instead
+from pykafka2.cluster.offset_arguments import GivenOffsets, checked_offsets
 from pykafka2.consumer.call_arguments import checked_timeout
 from pykafka2.consumer.ownership import Owned, owned
 from pykafka2.consumer.subscription import Mode
 from pykafka2.errors import IllegalState
-from pykafka2.option_fields import INT32_MAX, INT64_MAX, NOT_AWAITED, is_async, sendable_text
+from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from pykafka2.driver.completion import Completion
 
 logger = logging.getLogger(__name__)
-
-GivenOffsets = Mapping[TopicPartition, "OffsetAndMetadata | int"]
 
 
 class CommitCalls(Owned):
@@ -211,41 +210,3 @@ def _are_several(partition: object) -> bool:
     if isinstance(partition, tuple):
         return bool(partition) and isinstance(partition[0], tuple)
     return isinstance(partition, Iterable) and not isinstance(partition, str | bytes)
-
-
-def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets as a caller gives them.  Raises `TypeError` or `ValueError` naming the partition."""
-    if not isinstance(offsets, Mapping):
-        meant = ""
-        if callable(offsets):
-            meant = "; write callback=..."
-        elif isinstance(offsets, ConsumerRecord):
-            meant = "; write {TopicPartition(record.topic, record.partition): record.offset + 1}"
-        raise TypeError(
-            "offsets are given as {TopicPartition: OffsetAndMetadata or int}, "
-            f"not {instead(offsets)}{meant}"
-        )
-    return {checked_partition(partition): _checked(partition, one) for partition, one in offsets.items()}
-
-
-def _checked(partition: object, given: object) -> OffsetAndMetadata:
-    told = OffsetAndMetadata(given) if isinstance(given, int) and not isinstance(given, bool) else given
-    if not isinstance(told, OffsetAndMetadata):
-        meant = "; write record.offset + 1" if isinstance(given, ConsumerRecord) else ""
-        raise TypeError(
-            f"{partition}: an offset is an OffsetAndMetadata or an int, not {instead(given)}{meant}"
-        )
-    offset, metadata, epoch = told
-    if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
-        raise ValueError(f"{partition}: the offset {offset!r} must be an integer of at least 0")
-    if metadata is not None and not isinstance(metadata, str):
-        raise TypeError(f"{partition}: the metadata is a str, not {metadata!r}")
-    try:
-        sendable_text(metadata or "")
-    except ValueError as error:
-        raise ValueError(f"{partition}: the metadata {(metadata or '')[:50]!r}: {error}") from None
-    if epoch is not None and (not isinstance(epoch, int) or isinstance(epoch, bool)):
-        raise TypeError(f"{partition}: the leader epoch is an int, not {epoch!r}")
-    if epoch is not None and not -1 <= epoch <= INT32_MAX:
-        raise ValueError(f"{partition}: the leader epoch {epoch!r} must be from -1 to {INT32_MAX}")
-    return OffsetAndMetadata(offset, metadata or "", -1 if epoch is None else epoch)

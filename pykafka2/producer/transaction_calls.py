@@ -7,11 +7,12 @@ waits for that (transaction_manager.py).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.offset_arguments import GivenOffsets, checked_offsets
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import (
     IllegalState,
@@ -22,7 +23,7 @@ from pykafka2.errors import (
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.arguments import checked_timeout
-from pykafka2.producer.transaction_arguments import checked_group, checked_offsets
+from pykafka2.producer.transaction_arguments import checked_group
 from pykafka2.producer.transaction_handle import TransactionHandle
 from pykafka2.producer.transaction_manager import Detached, TransactionManager
 from pykafka2.producer.transaction_state import Call, TransactionState, TransactionStatus
@@ -73,7 +74,7 @@ class TransactionCalls:
         self._call(Call.BEGIN, BEGIN_TIMEOUT)
 
     def send_offsets(
-        self, offsets: Mapping[Any, Any], group: ConsumerGroupMetadata | str, timeout: float | None
+        self, offsets: GivenOffsets, group: ConsumerGroupMetadata | str, timeout: float | None
     ) -> None:
         checked = Offsets(checked_offsets(offsets), checked_group(group))
         if checked.offsets:

@@ -5,13 +5,13 @@ Callers' threads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
+from pykafka2.cluster.offset_arguments import GivenOffsets
 from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.producer.transaction_calls import TransactionCalls
 from pykafka2.producer.transaction_handle import TransactionHandle
-from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from pykafka2.types import ConsumerGroupMetadata
 
 
 class TransactionalCalls:
@@ -49,14 +49,14 @@ class TransactionalCalls:
 
     def send_offsets_to_transaction(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        offsets: GivenOffsets,
         group_metadata: ConsumerGroupMetadata | str,
         timeout: float | None = None,
     ) -> None:
         """Have a consumer's offsets take effect with the transaction, and only with it (KIP-447).
 
         Args:
-            offsets: of the next record to read, by partition.
+            offsets: by partition, that of the next record to read: an int or OffsetAndMetadata, as `commit`.
             group_metadata: of the consumer that read; its group's name alone, for a consumer that assigns its
                 partitions itself.
             timeout: seconds.

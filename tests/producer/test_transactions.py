@@ -418,21 +418,57 @@ class TestOffsets:
         simulation.sleep(0.5)
         assert cluster.group("copiers").offsets == {ORDERS: 4}
 
+    def test_plain_offsets_are_taken_as_by_commit(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        spread = TopicPartition("spread", 1)
+        with producer.transaction():
+            producer.send_offsets_to_transaction({ORDERS: 50, spread: OffsetAndMetadata(7)}, "copiers")
+        simulation.sleep(0.5)
+        assert cluster.group("copiers").offsets == {ORDERS: 50, spread: 7}
+
+    def test_commit_and_transaction_refuse_the_same_offsets_with_the_same_error(
+        self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
+    ) -> None:
+        consumer = simulation.consumer(cluster, group_id="g")
+        consumer.assign([ORDERS])
+        producer.begin_transaction()
+        record = producer.send("orders", b"v").result(10)
+        given: list[Any] = [
+            [ORDERS],
+            5,
+            {"orders": 1},
+            {ORDERS: "1"},
+            {ORDERS: -1},
+            {ORDERS: True},
+            {ORDERS: 2**63},
+        ]
+        given += [{ORDERS: None}, {ORDERS: record}, {ORDERS: 2**63}, {ORDERS: OffsetAndMetadata(1, "\ud800")}]
+        given += [{TopicPartition("orders", -5): 1}, {ORDERS: OffsetAndMetadata(1, "", 2**31)}]
+        for offsets in given:
+            with pytest.raises(IllegalArgument) as of_commit:
+                consumer.commit(offsets)
+            with pytest.raises(IllegalArgument) as of_transaction:
+                producer.send_offsets_to_transaction(offsets, "g")
+            assert str(of_commit.value) == str(of_transaction.value)
+
     @pytest.mark.parametrize(
         ("offsets", "group", "words"),
         [
-            ([ORDERS], "g", "takes a dict of TopicPartition"),
-            ({"orders": OffsetAndMetadata(1)}, "g", "the key 'orders'; it takes a TopicPartition"),
-            ({ORDERS: "1"}, "g", "it takes OffsetAndMetadata"),
-            ({ORDERS: OffsetAndMetadata(-1)}, "g", "an offset is 0 or more"),
-            ({ORDERS: OffsetAndMetadata(True)}, "g", "it takes OffsetAndMetadata"),
+            ([ORDERS], "g", "offsets are given as"),
+            ({"orders": OffsetAndMetadata(1)}, "g", "the key 'orders': a partition is named by"),
+            ({ORDERS: "1"}, "g", "orders-0: an offset is an OffsetAndMetadata or an int, not '1'"),
+            ({ORDERS: -1}, "g", "the offset -1 must be an integer"),
+            ({ORDERS: OffsetAndMetadata(-1)}, "g", "the offset -1 must be an integer"),
+            ({ORDERS: True}, "g", "an OffsetAndMetadata or an int, not True"),
+            ({ORDERS: OffsetAndMetadata(True)}, "g", "the offset True must be"),
             ({("orders", "0"): OffsetAndMetadata(1)}, "g", "whole numbers, not '0'"),
             ({(5, 0): OffsetAndMetadata(1)}, "g", "named by a str, not 5"),
             ({TopicPartition("\ud800", 0): OffsetAndMetadata(1)}, "g", "not Unicode text"),
             ({TopicPartition("orders", -5): OffsetAndMetadata(1)}, "g", "partitions count from 0"),
             ({TopicPartition("orders", 2**40): OffsetAndMetadata(1)}, "g", "partitions count from 0"),
-            ({ORDERS: OffsetAndMetadata(2**63)}, "g", "an offset is 0 or more, and of 64 bits"),
-            ({ORDERS: OffsetAndMetadata(1, "", "x")}, "g", "leader_epoch is a whole number"),  # type: ignore[arg-type]
+            ({ORDERS: OffsetAndMetadata(2**63)}, "g", "the offset 9223372036854775808 must be"),
+            ({ORDERS: OffsetAndMetadata(1, "", "x")}, "g", "leader epoch is an int"),  # type: ignore[arg-type]
             ({ORDERS: OffsetAndMetadata(1, "x" * 40_000)}, "g", "has 40000 bytes"),
             ({ORDERS: OffsetAndMetadata(1)}, "\ud800", "group_metadata.group_id: it is not Unicode text"),
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", "x"), "generation_id is a whole"),  # type: ignore[arg-type]
