@@ -9,17 +9,23 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import cache
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pykafka2.testing import KafkaCluster
 from tests.gate import rest_in_gate
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PACKAGES = sorted(path for path in (ROOT / "pykafka2").iterdir() if path.is_dir() or path.suffix == ".py")
+EXAMPLE_ADDRESS = "localhost:9092"
+"""The address of the reader's own cluster."""
 MODULE = re.compile(r"(?<![\w*./-])(?:[\w.-]+/)*\w+\.py\b")
 
 
@@ -47,7 +53,27 @@ def needs_spark(document: Path) -> bool:
 )
 def test_the_code_runs(document: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(compile(code_of(document), str(document), "exec"), {"__name__": "documentation"})
+    run_with_a_cluster(code_of(document), str(document))
+
+
+def run_with_a_cluster(code: str, name: str) -> None:
+    """Runs code, and its tests that take the fixture `kafka_cluster`; localhost:9092 is a bundled cluster."""
+    namespace: dict[str, Any] = {"__name__": "documentation"}
+    with ExitStack() as stack:
+        if EXAMPLE_ADDRESS in code:
+            cluster = stack.enter_context(KafkaCluster(brokers=1))
+            code = code.replace(EXAMPLE_ADDRESS, cluster.bootstrap_servers)
+        exec(compile(code, name, "exec"), namespace)
+    for test in [value for key, value in namespace.items() if key.startswith("test_") and callable(value)]:
+        # A test with `@pytest.mark.kafka(...)` needs another cluster; its guide runs it in a file of its own.
+        if list(signature(test).parameters) == ["kafka_cluster"] and not hasattr(test, "pytestmark"):
+            with KafkaCluster(brokers=3) as cluster:
+                test(cluster)
+
+
+def test_tests_in_the_documentation_are_run() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_with_a_cluster("def test_x(kafka_cluster):\n    1 / 0\n", "x.md")
 
 
 def unrun(text: str) -> list[str]:

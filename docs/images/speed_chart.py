@@ -1,0 +1,76 @@
+"""Draws speed.svg from the tables of docs/benchmarks.md: `python docs/images/speed_chart.py`.
+
+A bar is the ratio to confluent-kafka in one run on Apache Kafka; longer is better.  For latencies, which are
+better when smaller, the bar shows the inverse.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TABLES = HERE.parent / "benchmarks.md"
+TARGET = HERE / "speed.svg"
+
+# (label in the chart, first cells of the row in benchmarks.md, whether the figure is a latency)
+BARS = [
+    ("send", "| `send` | confluent-kafka |", False),
+    ("send_many", "| `send_many` | confluent-kafka, 1 MiB batches |", False),
+    ("send_many, Arrow", "| `send_many` with Arrow | confluent-kafka, 1 MiB batches |", False),
+    ("poll", "| `poll` | confluent-kafka, tuned |", False),
+    ("poll_columns", "| `poll_columns` | confluent-kafka, tuned |", False),
+    ("send, unique keys", "| `send`, unique keys of 36 bytes | confluent-kafka |", False),
+    ("one at a time, p50", "| one record at a time, p50 | confluent-kafka |", True),
+]
+WIDTH, LEFT, RIGHT, TOP, STEP = 760, 170, 60, 50, 28
+LONGEST = 6.0
+
+
+def ratio_of(tables: str, row: str) -> float:
+    """Returns the first figure behind a row's leading cells."""
+    rest = tables[tables.index(row) + len(row) :]
+    found = re.match(r" (\d+(?:\.\d+)?)", rest)
+    if found is None:
+        raise ValueError(f"the row {row!r} has no figure")
+    return float(found[1])
+
+
+def bar(number: int, label: str, value: float) -> str:
+    y = TOP + number * STEP
+    length = (WIDTH - LEFT - RIGHT) * value / LONGEST
+    color = "#2a7f62" if value >= 1 else "#c26b3a"
+    return (
+        f'<text x="{LEFT - 10}" y="{y + 14}" text-anchor="end">{escape(label)}</text>'
+        f'<rect x="{LEFT}" y="{y}" width="{length:.0f}" height="18" rx="2" fill="{color}"/>'
+        f'<text x="{LEFT + length + 6:.0f}" y="{y + 14}">{value:.2f} ×</text>'
+    )
+
+
+def draw(tables: str) -> str:
+    """Returns the chart as SVG."""
+    height = TOP + len(BARS) * STEP + 12
+    one = LEFT + (WIDTH - LEFT - RIGHT) / LONGEST
+    bars = []
+    for number, (label, row, is_latency) in enumerate(BARS):
+        value = ratio_of(tables, row)
+        bars.append(bar(number, label, 1 / value if is_latency else value))
+    title = "Speed relative to confluent-kafka (1 ×), Apache Kafka 4.3.1, records of 100 bytes"
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
+            ' font-family="sans-serif" font-size="13" fill="#24292f">',
+            '<rect width="100%" height="100%" fill="#ffffff"/>',
+            f'<text x="20" y="28" font-size="15" font-weight="bold">{title}</text>',
+            *bars,
+            f'<line x1="{one:.0f}" y1="{TOP - 8}" x2="{one:.0f}" y2="{height - 8}" stroke="#57606a"'
+            ' stroke-dasharray="4 3"/>',
+            "</svg>",
+            "",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    TARGET.write_text(draw(TABLES.read_text(encoding="utf-8")), encoding="utf-8")
