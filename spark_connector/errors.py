@@ -37,7 +37,11 @@ class SupersededRun(ExactlyOnceError):
 
 
 class CheckpointBehind(ExactlyOnceError):
-    """The ledger knows later batches as written than the checkpoint does: it is an older copy."""
+    """The checkpoint is an older copy: the ledger has later batches, or another batch of the same number."""
+
+
+class LedgerBehind(ExactlyOnceError):
+    """The ledger lacks batches that the checkpoint has; `failOnLedgerLoss=false` makes a warning of it."""
 
 
 class NotCommitted(ExactlyOnceError):

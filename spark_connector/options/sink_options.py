@@ -19,6 +19,10 @@ AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
 PER_TASK = "exactly_once_per_task"
 
+CHECK_ROWS = "rows"
+CHECK_COUNTS = "counts"
+CHECK_NONE = "none"
+
 SHORTEST_TRANSACTION_MS = 10_000
 """Less than this is over before a micro-batch is; whoever asks for it will lose batches again and again."""
 TRANSACTION_MS = 900_000
@@ -61,6 +65,23 @@ class SinkOptions:
         "a topic's name",
         "Where deliveries of exactly once keep what they decided; made with two partitions if it is not "
         "there.",
+    )
+    replay_check: str = option(
+        "replayCheck",
+        CHECK_ROWS,
+        one_of(CHECK_ROWS, CHECK_COUNTS, CHECK_NONE),
+        f"'{CHECK_ROWS}', '{CHECK_COUNTS}' or '{CHECK_NONE}'",
+        "How a replayed batch proves that it is the one in the ledger, in addition to its source offsets: "
+        "rows compares the number of rows of each task and, if offsets are unknown, a digest of keys and "
+        "values; counts only the numbers; none logs a warning.",
+    )
+    fail_on_ledger_loss: bool = option(
+        "failOnLedgerLoss",
+        True,
+        flag,
+        "'true' or 'false'",
+        "Whether a query ends if its ledger lacks batches that its checkpoint has; otherwise a warning is "
+        "logged, and rows may be written twice.",
     )
     id_prefix: str = option(
         "transactionalIdPrefix",

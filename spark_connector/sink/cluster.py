@@ -31,6 +31,7 @@ from spark_connector.options.sink_options import PER_TASK, SinkOptions
 from spark_connector.sink import commands, names, steps
 from spark_connector.sink.clients import end_all, kept_admin, new_producer
 from spark_connector.sink.commands import Command, Script
+from spark_connector.sink.identity import Marker
 from spark_connector.sink.ledger import Ledger
 from spark_connector.sink.messages import OpenTransaction
 from spark_connector.sink.states import LedgerState
@@ -110,9 +111,8 @@ class Cluster:
     ) -> dict[TransactionHandle, KafkaError]:
         return end_all(self._options.kafka, handles, commit=commit, timeout=END_TIMEOUT)
 
-    def _find_committed(self, command: commands.FindCommitted) -> set[int]:
-        ledger = self.ledger
-        return {offset for offset in command.offsets if ledger.has_marker(offset)}
+    def _find_committed(self, command: commands.FindCommitted) -> dict[int, Marker]:
+        return self.ledger.committed_markers(command.batch, command.partitions)
 
     def _find_markers(self, command: commands.FindMarkers) -> list[int]:
         return self.ledger.markers(command.batch, command.partition, command.start)

@@ -5,7 +5,7 @@ Plain data.  Neighbours: scripts.py yields these, cluster.py carries them out an
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -52,9 +52,13 @@ class EndTransactions:
 
 @attrs.define(frozen=True)
 class FindCommitted:
-    """Answer: the set of those offsets of markers that can be read, as their transactions are committed."""
+    """Answer: by partition, the committed `Marker` of each of these tasks of a batch that has one.
 
-    offsets: Sequence[int]
+    partitions: of the tasks, by the offset of a marker.
+    """
+
+    batch: int
+    partitions: Mapping[int, int]
 
 
 @attrs.define(frozen=True)

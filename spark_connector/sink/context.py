@@ -10,6 +10,7 @@ import attrs
 from pyspark import TaskContext
 
 from spark_connector.errors import SparkConnectorError
+from spark_connector.sink.checkpoint import PlannedBatch
 
 QUERY_ID = "sql.streaming.queryId"
 """Kept in the checkpoint, so the same after a restart."""
@@ -35,11 +36,13 @@ class Epoch:
     sink: the name under which the ledger knows it: the streaming query's id, or what the user chose.
     run: a name of its own for each start of the query.
     number: the batch's id.
+    source: digest of the source offsets of the batch; None if they are unknown.
     """
 
     sink: str
     run: str
     number: int
+    source: str | None = None
 
 
 def task_place() -> TaskPlace:
@@ -50,8 +53,10 @@ def task_place() -> TaskPlace:
     )
 
 
-def stream_epoch() -> Epoch:
+def stream_epoch(planned: PlannedBatch | None = None) -> Epoch:
     """The micro-batch that this task belongs to.
+
+    planned: the newest batch in the checkpoint, whose offsets count if it is this one.
 
     Raises SparkConnectorError where Spark does not say.
     """
@@ -64,7 +69,9 @@ def stream_epoch() -> Epoch:
             "delivery=exactly_once needs; use delivery=at_least_once, or exactly_once_batches() in "
             "foreachBatch"
         )
-    return Epoch(told[QUERY_ID], told[RUN_ID], int(told[BATCH_ID]))
+    number = int(told[BATCH_ID])
+    source = planned.digest if planned is not None and planned.number == number else None
+    return Epoch(told[QUERY_ID], told[RUN_ID], number, source)
 
 
 def _context() -> TaskContext:

@@ -18,6 +18,7 @@ from spark_connector.sink import scripts
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch
 from spark_connector.sink.reading import sink_options
+from spark_connector.sink.replays import checks_of
 from spark_connector.sink.schema import check_schema
 from spark_connector.sink.states import Phase
 
@@ -46,17 +47,17 @@ class ExactlyOnceBatches:
         Raises:
             WrongSchema: the sink cannot write such rows.
             SupersededRun: another process writes under the same name by now.
-            CheckpointBehind: later batches are written.
+            CheckpointBehind: later batches are written, or another one under this number.
+            LedgerBehind: the ledger lacks earlier batches.
             NotCommitted: nothing was committed.
         """
         check_schema(df.schema, self._options.topic)
         epoch = Epoch(self.name, self._run, batch_id)
-        entry = Cluster(self._options, self.name).perform(scripts.enter(epoch, 0, recovers=True))
+        script = scripts.enter(epoch, 0, checks_of(self._options), recovers=True)
+        entry = Cluster(self._options, self.name).perform(script)
         if entry.is_written and entry.state.phase is not Phase.REDO:
-            logger.info("batch %d of %r is written already and passed over", batch_id, self.name)
-            # Aggregations keep their state only when all of it was read.
-            df.write.format("noop").mode("overwrite").save()
-            return
+            # Its tasks read the rows, for Spark's aggregations and to compare them with the ledger.
+            logger.info("batch %d of %r is committed already; its rows are compared", batch_id, self.name)
         df.write.format(FORMAT).options(**self._given, **self._epoch_options(batch_id)).mode("append").save()
 
     def _read(self, batch_id: int) -> SinkOptions:

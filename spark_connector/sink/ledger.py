@@ -34,7 +34,8 @@ from spark_connector.errors import ExactlyOnceError
 from spark_connector.options.kafka_options import redacted
 from spark_connector.sink.clients import committed_end_of, ends_of, kept_admin, kept_consumer, new_producer
 from spark_connector.sink.commands import Contended
-from spark_connector.sink.states import LedgerState, from_json, to_json
+from spark_connector.sink.identity import Marker, TaskRows
+from spark_connector.sink.states import LedgerState, from_bytes, to_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class Ledger:
             end = reached
             for key, value in zip(keys, values, strict=True):
                 if key == wanted and value is not None:
-                    state = from_json(value)
+                    state = from_bytes(value)
         _read[self._place] = end, state
         return state
 
@@ -122,7 +123,7 @@ class Ledger:
             with owner.producer.transaction():
                 owner.producer.send(
                     self._topic,
-                    to_json(state),
+                    to_bytes(state),
                     key=self._sink.encode(),
                     partition=DECISIONS,
                     on_delivery=_told_by_commit,
@@ -138,14 +139,29 @@ class Ledger:
 
     # ------------------------------------------------------------------ markers
 
-    def send_marker(self, producer: KafkaProducer, batch: int, partition: int, rows: int) -> Any:
-        """Add a task's marker to its transaction; the delivery tells its offset."""
-        value = json.dumps({"batch": batch, "partition": partition, "rows": rows}).encode()
-        return producer.send(self._topic, value, key=self._marker_key(partition), partition=MARKERS)
+    def send_marker(self, producer: KafkaProducer, marker: Marker) -> Any:
+        """Add a task's marker to its transaction.  The delivery has its offset."""
+        value = json.dumps({"batch": marker.batch, "source": marker.source, **attrs.asdict(marker.task)})
+        key = self._marker_key(marker.task.partition)
+        return producer.send(self._topic, value.encode(), key=key, partition=MARKERS)
 
-    def has_marker(self, offset: int) -> bool:
-        """Whether the marker's transaction was committed; waits while older ones are open."""
-        return any(len(piece) for piece in self._committed(MARKERS, offset, offset + 1))
+    def committed_markers(self, batch: int, partitions: Mapping[int, int]) -> dict[int, Marker]:
+        """Markers of a batch whose transactions are committed, by partition; waits for older transactions.
+
+        partitions: by the offset at which a task's marker was written.
+        """
+        if not partitions:
+            return {}
+        found: dict[int, Marker] = {}
+        for piece in self._committed(MARKERS, min(partitions), max(partitions) + 1):
+            for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True):
+                partition = partitions.get(offset)
+                if partition is None or key != self._marker_key(partition) or value is None:
+                    continue  # of another task or sink, as in a ledger that was made anew
+                marker = _marker(value)
+                if marker.batch == batch:
+                    found[partition] = marker
+        return found
 
     def markers(self, batch: int, partition: int, start: int) -> list[int]:
         """The offsets of a task's markers of a batch from `start` on, also of what is not committed."""
@@ -267,6 +283,12 @@ class Ledger:
 
     def _marker_key(self, partition: int) -> bytes:
         return f"{self._sink}/{partition}".encode()
+
+
+def _marker(value: bytes) -> Marker:
+    fields = json.loads(value)
+    task = TaskRows(fields["partition"], fields["rows"], fields.get("digest"))
+    return Marker(fields["batch"], task, fields.get("source"))
 
 
 def _told_by_commit(metadata: object, error: object) -> None:

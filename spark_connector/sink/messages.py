@@ -27,6 +27,8 @@ class Written(WriterCommitMessage):
     sink, run: of the epoch; None where there is none.
     transaction: to be ended by the driver; None where the task had no rows, or ended it itself.
     is_repeated: the rows were there from an earlier run, so nothing was written now.
+    digest: of the rows' keys and values; None if it was not computed.
+    source: digest of the source offsets of the batch; None if they are unknown.
     """
 
     partition: int
@@ -35,3 +37,5 @@ class Written(WriterCommitMessage):
     run: str | None = None
     transaction: OpenTransaction | None = None
     is_repeated: bool = False
+    digest: int | None = None
+    source: str | None = None

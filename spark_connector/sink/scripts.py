@@ -18,7 +18,6 @@ import attrs
 
 from pykafka2.errors import KafkaError
 from spark_connector.errors import (
-    CheckpointBehind,
     ExactlyOnceError,
     NotCommitted,
     PartlyCommitted,
@@ -45,7 +44,16 @@ from spark_connector.sink.commands import (
     WriteLedger,
 )
 from spark_connector.sink.context import Epoch
+from spark_connector.sink.identity import BatchIdentity, Marker
 from spark_connector.sink.messages import OpenTransaction, Written
+from spark_connector.sink.replays import (
+    STRICT,
+    Checks,
+    check_batch,
+    check_ledger,
+    check_not_behind,
+    check_source,
+)
 from spark_connector.sink.states import LedgerState, Phase
 from spark_connector.sink.steps import Step
 
@@ -66,7 +74,9 @@ class Entry:
 # ---------------------------------------------------------------------- before a task writes
 
 
-def enter(epoch: Epoch, partition: int, *, recovers: bool = False, fresh: bool = False) -> Script[Entry]:
+def enter(
+    epoch: Epoch, partition: int, checks: Checks = STRICT, *, recovers: bool = False, fresh: bool = False
+) -> Script[Entry]:
     """Have the ledger name this run, and see whether the task's rows are there.
 
     Args:
@@ -75,18 +85,18 @@ def enter(epoch: Epoch, partition: int, *, recovers: bool = False, fresh: bool =
 
     Raises:
         SupersededRun: a later run has begun.
-        CheckpointBehind: later batches are committed.
+        CheckpointBehind: later batches are committed, or this one from other source offsets.
+        LedgerBehind: the ledger lacks earlier batches.
     """
     state: LedgerState = yield ReadLedger(fresh=fresh or recovers)
     if state.run != epoch.run or (recovers and state.phase is Phase.DECIDED):
         state = yield from _claim(epoch, 0 if recovers else partition)
-    if epoch.number < state.batch:
-        raise CheckpointBehind(
-            f"batch {epoch.number} of {epoch.sink!r} is older than batch {state.batch}, which is committed: "
-            "the checkpoint is an earlier copy, or was made anew under the same name; go on from the right "
-            "one, or with a new one"
-        )
+    check_not_behind(state, epoch)
+    if fresh or recovers or state.first_batch == epoch.number:  # later in a run, an older state will do
+        check_ledger(state, epoch, checks)
     is_known = epoch.number == state.batch
+    if is_known:
+        check_source(state, epoch, checks)
     if is_known and state.phase is Phase.REDO:
         return Entry(state, is_written=partition not in state.missing)
     return Entry(state, is_written=is_known)
@@ -135,8 +145,8 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
     )
 
 
-def find_written(epoch: Epoch, partition: int, markers_from: int) -> Script[bool]:
-    """Whether a task that ends its transactions itself has committed its part of the batch before.
+def find_written(epoch: Epoch, partition: int, markers_from: int) -> Script[Marker | None]:
+    """The committed marker of this part of the batch, of a task that ends its transactions itself.
 
     Asked by whoever has taken the task's id over, so that nothing of it is open.  A task cannot be asked
     whether it is a second attempt instead: where Spark runs a stage again, its attempts are counted anew.
@@ -147,7 +157,7 @@ def find_written(epoch: Epoch, partition: int, markers_from: int) -> Script[bool
     """
     markers: list[int] = yield FindMarkers(epoch.number, partition, markers_from)
     if not markers:
-        return False
+        return None
     looks: dict[int, int] = {}
     while True:
         holder: int | None = yield FindHolder(markers[-1])
@@ -160,23 +170,27 @@ def find_written(epoch: Epoch, partition: int, markers_from: int) -> Script[bool
             break
         else:
             yield Pause(look)
-    return bool((yield FindCommitted(markers)))
+    found: dict[int, Marker] = yield FindCommitted(epoch.number, dict.fromkeys(markers, partition))
+    return found.get(partition)
 
 
 # ---------------------------------------------------------------------- the driver's part
 
 
-def commit(epoch: Epoch, messages: Sequence[Written], *, id_per_attempt: bool) -> Script[None]:
+def commit(
+    epoch: Epoch, messages: Sequence[Written], checks: Checks = STRICT, *, id_per_attempt: bool
+) -> Script[None]:
     """Decide that the batch is committed, and end its tasks' transactions.
 
     Raises:
+        CheckpointBehind: the ledger has another batch under this number; nothing was committed.
         SupersededRun: a later run has begun; nothing was committed.
         NotCommitted: a transaction is lost, or about to be; nothing was committed.
         PartlyCommitted: a transaction was lost after the decision; the next run writes its partition again.
     """
     transactions = _transactions(messages)
     if not transactions and not any(one.is_repeated for one in messages):
-        return  # no rows
+        yield from enter(epoch, 0, checks, fresh=True)  # no task has done so
     for _ in range(MOST_ATTEMPTS):
         state: LedgerState = yield ReadLedger(owned=True, run=epoch.run, fresh=False)
         _check_run(state, epoch)
@@ -188,15 +202,24 @@ def commit(epoch: Epoch, messages: Sequence[Written], *, id_per_attempt: bool) -
                 )
             if state.phase is Phase.DECIDED:
                 _raise_if_missing((yield from _finish(state)))
+            check_batch(state, epoch, messages, checks)
             return
-        _check_redo(state, epoch, messages, [one.partition for one in transactions])
+        if state.phase is Phase.REDO:
+            _check_redo(state, epoch, messages, [one.partition for one in transactions])
+            check_batch(state, epoch, messages, checks)
         yield from _check_not_lost(epoch, transactions)
         yield Reach(Step.BEFORE_DECIDED)
-        decided = state.decided(epoch.number, len(messages), transactions)
+        identity = BatchIdentity.of(messages)
+        if not transactions:
+            decided = state.done(epoch.number, identity, state.markers_from)
+        else:
+            decided = state.decided(epoch.number, identity, transactions)
         try:
             yield WriteLedger(decided)
         except Contended:
             continue
+        if not transactions:
+            return
         yield Reach(Step.AFTER_DECIDED)
         state = yield from _finish(decided)
         if id_per_attempt:
@@ -208,20 +231,26 @@ def commit(epoch: Epoch, messages: Sequence[Written], *, id_per_attempt: bool) -
     )
 
 
-def commit_per_task(epoch: Epoch, messages: Sequence[Written]) -> Script[None]:
-    """Note that the tasks have committed their parts of the batch, so that no run writes it again."""
+def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = STRICT) -> Script[None]:
+    """Note that the tasks have committed their parts of the batch, so that no run writes it again.
+
+    Raises CheckpointBehind: the ledger has another batch under this number.
+    """
     if not any(one.rows or one.is_repeated for one in messages):
-        return
+        yield from enter(epoch, 0, checks, fresh=True)  # no task has done so
     for _ in range(MOST_ATTEMPTS):
         state: LedgerState = yield ReadLedger(owned=True, run=epoch.run, fresh=False)
         _check_run(state, epoch)
         if state.batch == epoch.number and state.phase is Phase.DONE:
+            check_batch(state, epoch, messages, checks)
             return
-        _check_redo(state, epoch, messages, state.missing)
+        if state.phase is Phase.REDO:
+            _check_redo(state, epoch, messages, state.missing)
+            check_batch(state, epoch, messages, checks)
         markers_from: int = yield FindEndOfMarkers()
         yield Reach(Step.BEFORE_DONE)
         try:
-            yield WriteLedger(state.done(epoch.number, len(messages), markers_from))
+            yield WriteLedger(state.done(epoch.number, BatchIdentity.of(messages), markers_from))
         except Contended:
             continue
         yield Reach(Step.AFTER_DONE)
@@ -318,9 +347,9 @@ def _finish(state: LedgerState) -> Script[LedgerState]:
     lost: dict[int, KafkaError] = yield EndTransactions(state.transactions, commit=True)
     missing: tuple[int, ...] = ()
     if lost:
-        markers = {one.partition: one.marker_offset for one in state.transactions if one.partition in lost}
-        committed: set[int] = yield FindCommitted(list(markers.values()))
-        missing = tuple(sorted(one for one, offset in markers.items() if offset not in committed))
+        markers = {one.marker_offset: one.partition for one in state.transactions if one.partition in lost}
+        committed: dict[int, Marker] = yield FindCommitted(state.batch, markers)
+        missing = tuple(sorted(set(markers.values()) - committed.keys()))
     yield Reach(Step.BEFORE_DONE)
     ended = state.ended(missing)
     yield WriteLedger(ended)
@@ -340,8 +369,6 @@ def _check_redo(
     state: LedgerState, epoch: Epoch, messages: Sequence[Written], written: Iterable[int]
 ) -> None:
     """What is written again has to be what is missing, in as many tasks as before."""
-    if state.phase is not Phase.REDO:
-        return
     written = set(written)
     if len(messages) != state.tasks or written != set(state.missing):
         raise ExactlyOnceError(

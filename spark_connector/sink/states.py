@@ -15,6 +15,8 @@ all that matters, whether or not the broker compacts.
 from __future__ import annotations
 
 import json
+import zlib
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final
 
@@ -22,9 +24,13 @@ import attrs
 
 from pykafka2 import TransactionHandle
 from spark_connector.errors import ExactlyOnceError
+from spark_connector.sink.identity import BatchIdentity, TaskRows
 from spark_connector.sink.messages import OpenTransaction
 
-FORMAT = 1
+FORMAT = 2
+"""Format 1 had no identity of the batch."""
+PLAIN_BYTES = 16_384
+"""Longer records are compressed: 10,000 tasks fit into the megabyte that brokers allow by default."""
 MOST_PAST_RUNS = 50
 """Names of earlier runs that are remembered, so that what is left of them is told that it is over."""
 
@@ -55,6 +61,8 @@ class LedgerState:
     transactions: of a decided batch.
     missing: partitions that are to be written again, of phase redo.
     markers_from: where in the ledger's markers those of later batches begin.
+    source: digest of the batch's source offsets; None if they are unknown.
+    rows: of the batch's tasks that had any; None if a record of format 1 does not say.
     """
 
     sink: str
@@ -68,6 +76,8 @@ class LedgerState:
     transactions: tuple[OpenTransaction, ...] = ()
     missing: tuple[int, ...] = ()
     markers_from: int = 0
+    source: str | None = None
+    rows: tuple[TaskRows, ...] | None = None
 
     def claimed(self, run: str, first_batch: int) -> LedgerState:
         """Another run writes from now on."""
@@ -80,11 +90,12 @@ class LedgerState:
             first_batch=first_batch,
         )
 
-    def decided(self, batch: int, tasks: int, transactions: tuple[OpenTransaction, ...]) -> LedgerState:
+    def decided(
+        self, batch: int, identity: BatchIdentity, transactions: tuple[OpenTransaction, ...]
+    ) -> LedgerState:
         self._check(Phase.DECIDED, batch)
-        return attrs.evolve(
-            self, batch=batch, phase=Phase.DECIDED, tasks=tasks, transactions=transactions, missing=()
-        )
+        state = attrs.evolve(self, batch=batch, phase=Phase.DECIDED, transactions=transactions, missing=())
+        return state._identified(identity)
 
     def ended(self, missing: tuple[int, ...]) -> LedgerState:
         """The decided transactions are over; `missing` are the partitions of those that were lost."""
@@ -92,12 +103,14 @@ class LedgerState:
         self._check(phase, self.batch)
         return attrs.evolve(self, phase=phase, transactions=(), missing=missing)
 
-    def done(self, batch: int, tasks: int, markers_from: int) -> LedgerState:
-        """The tasks have committed the batch themselves."""
+    def done(self, batch: int, identity: BatchIdentity, markers_from: int) -> LedgerState:
+        """The tasks have committed the batch themselves, or had no rows."""
         self._check(Phase.DONE, batch)
-        return attrs.evolve(
-            self, batch=batch, phase=Phase.DONE, tasks=tasks, missing=(), markers_from=markers_from
-        )
+        state = attrs.evolve(self, batch=batch, phase=Phase.DONE, missing=(), markers_from=markers_from)
+        return state._identified(identity)
+
+    def _identified(self, identity: BatchIdentity) -> LedgerState:
+        return attrs.evolve(self, source=identity.source, tasks=identity.tasks, rows=identity.rows)
 
     def _check(self, phase: Phase, batch: int) -> None:
         in_order = batch > self.batch if self.phase in (Phase.NEW, Phase.DONE) else batch == self.batch
@@ -108,28 +121,47 @@ class LedgerState:
             )
 
 
-def to_json(state: LedgerState) -> bytes:
-    told = attrs.asdict(state, recurse=True)
-    told["phase"] = state.phase.value
-    return json.dumps({"format": FORMAT, **told}, sort_keys=True).encode()
+def to_bytes(state: LedgerState) -> bytes:
+    """A record of the ledger: JSON, compressed if it is long."""
+    fields = attrs.asdict(state, recurse=False)
+    fields["phase"] = state.phase.value
+    fields["transactions"] = [
+        [one.partition, *attrs.astuple(one.handle), one.marker_offset] for one in state.transactions
+    ]
+    fields["rows"] = None if state.rows is None else [attrs.astuple(one) for one in state.rows]
+    text = json.dumps({"format": FORMAT, **fields}, sort_keys=True, separators=(",", ":")).encode()
+    return text if len(text) <= PLAIN_BYTES else zlib.compress(text)
 
 
-def from_json(text: bytes) -> LedgerState:
-    """Raises ExactlyOnceError for what is no state of this format."""
+def from_bytes(record: bytes) -> LedgerState:
+    """Raises ExactlyOnceError for a record that is not a state of format 1 or 2."""
     try:
-        told: dict[str, Any] = json.loads(text)
-        if told.pop("format") != FORMAT:
-            raise ValueError("another format")
-        told["phase"] = Phase(told["phase"])
-        told["transactions"] = tuple(
-            OpenTransaction(one["partition"], TransactionHandle(**one["handle"]), one["marker_offset"])
-            for one in told["transactions"]
-        )
+        text = record if record.startswith(b"{") else zlib.decompress(record)
+        fields: dict[str, Any] = json.loads(text)
+        transaction_of = _TRANSACTION_OF[fields.pop("format")]
+        fields["transactions"] = tuple(transaction_of(one) for one in fields["transactions"])
+        fields["phase"] = Phase(fields["phase"])
+        if fields.get("rows") is not None:
+            fields["rows"] = tuple(TaskRows(*one) for one in fields["rows"])
         for name in ("past_runs", "missing"):
-            told[name] = tuple(told[name])
-        return LedgerState(**told)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+            fields[name] = tuple(fields[name])
+        return LedgerState(**fields)
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise ExactlyOnceError(
-            f"a record of the ledger is none of this version's ({error!r}): {text[:200]!r}; does the topic "
-            "serve something else?"
+            f"a record of the ledger has an unknown format ({error!r}): {record[:200]!r}.  Check that the "
+            "topic is not used for something else, and that no later version has written to it"
         ) from None
+
+
+def _of_format_1(fields: dict[str, Any]) -> OpenTransaction:
+    return OpenTransaction(
+        fields["partition"], TransactionHandle(**fields["handle"]), fields["marker_offset"]
+    )
+
+
+def _of_format_2(fields: list[Any]) -> OpenTransaction:
+    partition, *handle, marker_offset = fields
+    return OpenTransaction(partition, TransactionHandle(*handle), marker_offset)
+
+
+_TRANSACTION_OF: Final[dict[int, Callable[[Any], OpenTransaction]]] = {1: _of_format_1, 2: _of_format_2}

@@ -10,21 +10,28 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import attrs
+
 from pykafka2 import KafkaProducer
 from pykafka2.errors import ConfigurationError, KafkaError
-from spark_connector.options.sink_options import PER_TASK, SinkOptions
+from spark_connector.options.sink_options import CHECK_ROWS, PER_TASK, SinkOptions
 from spark_connector.sink import names, scripts, steps
 from spark_connector.sink.clients import new_producer
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch, TaskPlace
+from spark_connector.sink.identity import Marker, TaskRows
 from spark_connector.sink.messages import OpenTransaction, Written
+from spark_connector.sink.replays import check_task, checks_of
 from spark_connector.sink.sending import Sending
 from spark_connector.sink.steps import Step
+from spark_connector.sink.tally import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 CLOSE_TIMEOUT = 5.0
+MOST_TASKS = 20_000
+"""Of a batch: its record in the ledger stays below the megabyte that brokers allow by default."""
 
 
 def write_epoch(
@@ -47,15 +54,14 @@ def write_epoch(
         WrongRow, KafkaError: rows could not be written; the transaction is aborted.
     """
     _check_speculation(options, place)
+    _check_task_count(place)
     rows = _with_first(batches)
     if rows is None:
-        return Written(place.partition, 0, epoch.sink, epoch.run)
-    cluster = Cluster(options, epoch.sink)
-    entry = cluster.perform(scripts.enter(epoch, place.partition, fresh=fresh))
-    repeated = Written(place.partition, 0, epoch.sink, epoch.run, is_repeated=True)
+        return Written(place.partition, 0, epoch.sink, epoch.run, source=epoch.source)
+    cluster, checks = Cluster(options, epoch.sink), checks_of(options)
+    entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=fresh))
     if entry.is_written:
-        _drain(rows)
-        return repeated
+        return _drain(options, epoch, rows, place)
     is_per_task = options.delivery == PER_TASK
     run = names.PER_TASK_RUN if is_per_task else entry.state.run_number
     name = _id_of(options, epoch.sink, run, place)
@@ -63,9 +69,15 @@ def write_epoch(
     producer = new_producer(options.kafka, name)
     try:
         producer.init_transactions()
-        if is_per_task and _is_there(cluster, epoch, place):
-            _drain(rows)
-            return repeated
+        if is_per_task:
+            entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
+            if entry.is_written:
+                return _drain(options, epoch, rows, place)
+            marker = cluster.perform(scripts.find_written(epoch, place.partition, entry.state.markers_from))
+            if marker is not None:
+                repeated = _drain(options, epoch, rows, place)
+                check_task(marker, repeated, epoch, checks)
+                return repeated
         return _write(options, producer, rows, place, cluster, epoch)
     finally:
         _close(producer)
@@ -104,29 +116,49 @@ def _write(
 ) -> Written:
     """Closing the producer aborts what a failure leaves open."""
     producer.begin_transaction()
-    sending = Sending(producer, options.topic)
+    sending, tally = Sending(producer, options.topic), _tally(options, epoch)
     for batch in batches:
+        tally.add(batch)
         sending.send(batch)
     steps.reach(Step.AFTER_APPEND, sink=cluster.sink)
-    marker = None
+    sent = None
+    written = Written(place.partition, tally.rows, cluster.sink, digest=tally.digest)
     if epoch is not None:
-        marker = cluster.ledger.send_marker(producer, epoch.number, place.partition, sending.rows)
-    sink, run = cluster.sink, None if epoch is None else epoch.run
+        written = attrs.evolve(written, run=epoch.run, source=epoch.source)
+        task = TaskRows(place.partition, tally.rows, tally.digest)
+        sent = cluster.ledger.send_marker(producer, Marker(epoch.number, task, epoch.source))
     if options.delivery == PER_TASK:
         sending.finish()
         steps.reach(Step.AFTER_FLUSH, sink=cluster.sink)
         producer.commit_transaction()
-        return Written(place.partition, sending.rows, sink, run)
+        return written
     handle = producer.detach_transaction()
     steps.reach(Step.AFTER_FLUSH, sink=cluster.sink)
-    offset = -1 if marker is None else marker.result(0).offset
-    return Written(place.partition, sending.rows, sink, run, OpenTransaction(place.partition, handle, offset))
+    offset = -1 if sent is None else sent.result(0).offset
+    return attrs.evolve(written, transaction=OpenTransaction(place.partition, handle, offset))
 
 
-def _drain(batches: Iterable[pa.RecordBatch]) -> None:
-    """Let the rows go by: aggregations before the sink keep their state only when all of it was read."""
-    for _ in batches:
-        pass
+def _drain(
+    options: SinkOptions, epoch: Epoch, batches: Iterable[pa.RecordBatch], place: TaskPlace
+) -> Written:
+    """Read the rows and write none: aggregations before the sink keep their state only if all are read."""
+    tally = _tally(options, epoch)
+    for batch in batches:
+        tally.add(batch)
+    return Written(
+        place.partition,
+        tally.rows,
+        epoch.sink,
+        epoch.run,
+        is_repeated=True,
+        digest=tally.digest,
+        source=epoch.source,
+    )
+
+
+def _tally(options: SinkOptions, epoch: Epoch | None) -> Tally:
+    """Digests cost about 0.2 µs for each key and value, so they are computed only if nothing else will do."""
+    return Tally(epoch is not None and epoch.source is None and options.replay_check == CHECK_ROWS)
 
 
 def _close(producer: KafkaProducer) -> None:
@@ -135,21 +167,17 @@ def _close(producer: KafkaProducer) -> None:
         producer.close(CLOSE_TIMEOUT)
 
 
-def _is_there(cluster: Cluster, epoch: Epoch, place: TaskPlace) -> bool:
-    """Whether this task's part was committed before it took its id over: by an earlier run, or by another
-    attempt.
-
-    Raises as `scripts.enter`: a task that has outlived its run may not have heard of the next one before.
-    """
-    entry = cluster.perform(scripts.enter(epoch, place.partition, fresh=True))
-    if entry.is_written:
-        return True
-    return cluster.perform(scripts.find_written(epoch, place.partition, entry.state.markers_from))
-
-
 def _id_of(options: SinkOptions, sink: str, run: int | str, place: TaskPlace) -> str:
     attempt = place.attempt if options.id_per_attempt and run != names.PER_TASK_RUN else None
     return names.of_task(options.id_prefix, sink, run, place.partition, attempt)
+
+
+def _check_task_count(place: TaskPlace) -> None:
+    if place.partition >= MOST_TASKS:
+        raise ConfigurationError(
+            f"this batch has more than {MOST_TASKS} tasks, which do not fit into one record of the ledger; "
+            "reduce them, as by coalesce() or spark.sql.shuffle.partitions"
+        )
 
 
 def _check_speculation(options: SinkOptions, place: TaskPlace) -> None:

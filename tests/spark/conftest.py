@@ -38,12 +38,14 @@ NEED_AVAILABLE_NOW = [
 """Files whose queries end by Trigger.AvailableNow, which sources in Python have since 4.2; before, Spark ends
 after one micro-batch.  test_plain_stream.py is for all."""
 NEED_PYSPARK = [
+    "test_batch_identity.py",
     "test_batch_ranges.py",
     "test_crashes.py",
     "test_exactly_once.py",
     "test_foreach_batch.py",
     "test_kills.py",
     "test_per_task.py",
+    "test_replays.py",
     "test_sink_options.py",
     "test_sink_rows.py",
     "test_sink_sending.py",

@@ -14,6 +14,7 @@ from spark_connector.options.sink_options import PER_TASK
 from spark_connector.sink import cluster, commands, names, scripts
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import TaskPlace
+from spark_connector.sink.identity import Marker, TaskRows
 from spark_connector.sink.messages import OpenTransaction, Written
 from spark_connector.sink.tasks import write_epoch
 from tests.spark.test_exactly_once import Run, World, _hooked, all_of, at_step, rows, world
@@ -38,7 +39,9 @@ def kill_behind_marker(run: Run, batch: int, partition: int) -> str:
         killed.init_transactions()
         killed.begin_transaction()
         killed.send(run.world.topic, b"never committed").result(30)
-        Cluster(run.options, run.world.query).ledger.send_marker(killed, batch, partition, 1).result(30)
+        Cluster(run.options, run.world.query).ledger.send_marker(
+            killed, Marker(batch, TaskRows(partition, 1))
+        ).result(30)
         killed.detach_transaction()
     assert name in run.world.ongoing()
     return name
@@ -81,9 +84,11 @@ def test_a_sibling_that_goes_on_meanwhile_is_left_alone() -> None:
         assert command == commands.FindHolder(7)
         assert isinstance(script.send(holder), commands.Pause)
         command = script.send(None)
-    assert script.send(None) == commands.FindCommitted([7])
-    with pytest.raises(StopIteration, match="True"):
-        script.send({7})
+    assert script.send(None) == commands.FindCommitted(1, {7: 1})
+    marker = Marker(1, TaskRows(1, 2))
+    with pytest.raises(StopIteration) as ended:
+        script.send({1: marker})
+    assert ended.value.value == marker
 
 
 def test_another_sinks_transaction_is_waited_for(run: Run, spark_kafka: ClusterApi) -> None:
@@ -130,7 +135,7 @@ def test_what_a_task_of_an_earlier_run_goes_on_with_is_not_committed_by_halves(
 
     def go_on(late: KafkaProducer) -> None:
         late.send(run.world.topic, b"1/2/1").result(30)
-        Cluster(run.options, run.world.query).ledger.send_marker(late, 1, 2, 2).result(30)
+        Cluster(run.options, run.world.query).ledger.send_marker(late, Marker(1, TaskRows(2, 2))).result(30)
         late.commit_transaction()
 
     with KafkaProducer(bootstrap_servers=run.world.servers, transactional_id=name) as late:

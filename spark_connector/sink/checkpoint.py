@@ -1,0 +1,56 @@
+"""Reads the source offsets of the micro-batch that Spark is about to run from the query's checkpoint.
+
+Spark passes no offsets to a sink.  But it writes them to `offsets/N` in the checkpoint before it plans
+batch N, and passes the option checkpointLocation on.  They can be read from a file system that the driver has
+mounted; they stay unknown elsewhere (hdfs://, s3://) and if the location comes from
+spark.sql.streaming.checkpointLocation.
+
+The driver's Python process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import attrs
+
+LOCATION = "checkpointlocation"
+OFFSETS = "offsets"
+HEADER_LINES = 2
+"""Version and metadata, which holds times and settings; a line for each source follows."""
+
+
+@attrs.define(frozen=True)
+class PlannedBatch:
+    """The newest entry of the log of offsets.  digest: of the offsets of all sources."""
+
+    number: int
+    digest: str
+
+
+def planned_batch(options: Mapping[str, str]) -> PlannedBatch | None:
+    """The newest batch in the checkpoint that these options of a stream name; None if it cannot be read."""
+    location = next((value for name, value in options.items() if name.lower() == LOCATION), None)
+    folder = _local(location) if location else None
+    if folder is None:
+        return None
+    try:
+        number = max(int(name) for name in os.listdir(folder / OFFSETS) if name.isdecimal())
+        lines = (folder / OFFSETS / str(number)).read_bytes().splitlines()
+    except (OSError, ValueError):
+        return None
+    if len(lines) <= HEADER_LINES:
+        return None
+    offsets = b"\n".join(lines[HEADER_LINES:])
+    return PlannedBatch(number, hashlib.blake2b(offsets, digest_size=8).hexdigest())
+
+
+def _local(location: str) -> Path | None:
+    parts = urlsplit(location)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return Path(location) if not parts.scheme else None

@@ -1,0 +1,101 @@
+"""Compares a replayed batch with the ledger, and the ledger with the checkpoint.
+
+Each batch reaches the sink with the number that follows the last one.  A lower number, or the same number
+with another identity, means that the checkpoint is behind the ledger; a gap means that the ledger lost
+batches.
+
+Pure but for warnings.  Neighbours: identity.py for what is compared, scripts.py calls this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import attrs
+
+from spark_connector.errors import CheckpointBehind, LedgerBehind
+from spark_connector.options.sink_options import CHECK_NONE, SinkOptions
+from spark_connector.sink.context import Epoch
+from spark_connector.sink.identity import OTHER_SOURCE, BatchIdentity, Marker, is_other_source
+from spark_connector.sink.messages import Written
+from spark_connector.sink.states import LedgerState, Phase
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.define(frozen=True)
+class Checks:
+    """Which differences raise an error; the others are logged as warnings."""
+
+    replayed_batch: bool = True
+    ledger_loss: bool = True
+
+
+STRICT = Checks()
+
+
+def checks_of(options: SinkOptions) -> Checks:
+    return Checks(options.replay_check != CHECK_NONE, options.fail_on_ledger_loss)
+
+
+def check_not_behind(state: LedgerState, epoch: Epoch) -> None:
+    """Raises CheckpointBehind if the ledger has later batches."""
+    if epoch.number < state.batch:
+        raise CheckpointBehind(
+            f"batch {epoch.number} of {epoch.sink!r} is older than batch {state.batch}, which is committed: "
+            "the checkpoint is an earlier copy, or was made anew under the same name.  Restore the newest "
+            "checkpoint, or begin with a new checkpoint and a new name"
+        )
+
+
+def check_ledger(state: LedgerState, epoch: Epoch, checks: Checks) -> None:
+    """Raises LedgerBehind if the ledger lacks batches before this one."""
+    if epoch.number <= state.batch + 1 or (state.rows is None and state.phase is not Phase.NEW):
+        return  # before format 2, batches without rows left no record
+    found = "has no batch" if state.phase is Phase.NEW else f"ends at batch {state.batch}"
+    text = (
+        f"the checkpoint of {epoch.sink!r} is at batch {epoch.number}, but the ledger {found}: records of "
+        "the ledger are lost, another ledgerTopic was used, or batches were not written by this sink, so "
+        "rows may be written twice.  Restore the ledger; or set failOnLedgerLoss=false to go on from this "
+        "batch"
+    )
+    if checks.ledger_loss:
+        raise LedgerBehind(text)
+    logger.warning("ledger behind the checkpoint: %s", text)
+
+
+def check_source(state: LedgerState, epoch: Epoch, checks: Checks) -> None:
+    """Raises CheckpointBehind if a batch that the ledger has comes from other source offsets now."""
+    if is_other_source(state.source, epoch.source):
+        _differs(epoch, OTHER_SOURCE, checks)
+
+
+def check_batch(state: LedgerState, epoch: Epoch, messages: Sequence[Written], checks: Checks) -> None:
+    """Raises CheckpointBehind if a batch that the ledger has is not the one that these tasks had."""
+    if state.rows is None:
+        return  # of format 1
+    found = BatchIdentity(state.source, state.tasks, state.rows).difference(BatchIdentity.of(messages))
+    if found:
+        _differs(epoch, found, checks)
+
+
+def check_task(marker: Marker, written: Written, epoch: Epoch, checks: Checks) -> None:
+    """Raises CheckpointBehind if a task's rows are not those of its committed marker."""
+    before = BatchIdentity(marker.source, 0, (marker.task,))
+    found = before.difference(attrs.evolve(BatchIdentity.of([written]), tasks=0))
+    if found:
+        _differs(epoch, found, checks)
+
+
+def _differs(epoch: Epoch, difference: str, checks: Checks) -> None:
+    text = (
+        f"batch {epoch.number} of {epoch.sink!r} is not the batch that was committed under this number: "
+        f"{difference}.  The checkpoint is an earlier copy or lost its last entry, or the batch is split "
+        "into other tasks.  Restore the newest checkpoint and the earlier settings, or begin with a new "
+        "checkpoint; if the query computes other rows each time, as with rand(), set replayCheck=counts or "
+        "none"
+    )
+    if checks.replayed_batch:
+        raise CheckpointBehind(text)
+    logger.warning("replayed batch differs: %s", text)

@@ -1,0 +1,173 @@
+"""Replayed batches prove that they are the ones that the ledger has: without Spark."""
+
+from __future__ import annotations
+
+import attrs
+import pyarrow as pa
+import pytest
+
+from spark_connector.errors import CheckpointBehind, LedgerBehind, PartlyCommitted
+from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
+from spark_connector.sink.context import TaskPlace
+from spark_connector.sink.messages import Written
+from spark_connector.sink.replays import STRICT, check_batch, check_ledger
+from spark_connector.sink.stream import abort_epoch
+from spark_connector.sink.tasks import write_epoch
+from tests.spark.test_exactly_once import Run, World, _hooked, all_of, at_step, world
+
+__all__ = ["_hooked", "world"]  # fixtures
+
+pytestmark = pytest.mark.slow
+
+both_deliveries = pytest.mark.parametrize("delivery", [EXACTLY_ONCE, PER_TASK])
+
+
+def write(run: Run, batch: int, values: list[list[str]]) -> list[Written]:
+    """Write a batch of these values, a list for each task."""
+    return [
+        write_epoch(
+            run.options,
+            run.epoch(batch),
+            [pa.record_batch({"value": pa.array(own, pa.string())})],
+            TaskPlace(task, 0, False),
+        )
+        for task, own in enumerate(values)
+    ]
+
+
+def play(run: Run, batch: int, values: list[list[str]]) -> None:
+    run.commit(batch, write(run, batch, values))
+
+
+@both_deliveries
+def test_replayed_batch_with_more_rows_raises_checkpoint_behind(world: World, delivery: str) -> None:
+    play(world.run(delivery=delivery), 0, [["a"], ["b"]])
+    replay = world.run(delivery=delivery)
+    with pytest.raises(CheckpointBehind, match=r"task 1 .* 1 row.* 3 rows.*newest"):
+        play(replay, 0, [["a"], ["b", "c", "d"]])
+    assert set(world.committed()) == {"a", "b"}
+
+
+@both_deliveries
+def test_replayed_batch_with_other_rows_of_equal_count_raises_checkpoint_behind(
+    world: World, delivery: str
+) -> None:
+    play(world.run(delivery=delivery), 0, [["a"], ["b"]])
+    with pytest.raises(CheckpointBehind, match=r"task 1 .* other keys or values.*replayCheck=counts"):
+        play(world.run(delivery=delivery), 0, [["a"], ["c"]])
+
+
+@both_deliveries
+def test_replayed_batch_with_the_same_rows_in_another_order_counts_as_written(
+    world: World, delivery: str
+) -> None:
+    play(world.run(delivery=delivery), 0, [["a", "b", "c"], ["d"]])
+    play(world.run(delivery=delivery), 0, [["c", "a", "b"], ["d"]])
+    assert world.committed().total() == 4
+
+
+@both_deliveries
+@pytest.mark.parametrize(
+    "values",
+    [[["a"], []], [[], []], [["a"], ["b"], ["c"]], [["a"], ["b"], []], [["a", "b"]]],
+    ids=["a task without rows", "no rows", "one task more", "an empty task more", "one task less"],
+)
+def test_replayed_batch_split_in_another_way_raises_checkpoint_behind(
+    world: World, delivery: str, values: list[list[str]]
+) -> None:
+    play(world.run(delivery=delivery), 0, [["a"], ["b"]])
+    with pytest.raises(CheckpointBehind):
+        play(world.run(delivery=delivery), 0, values)
+    assert set(world.committed()) == {"a", "b"}
+
+
+@both_deliveries
+def test_rows_in_the_replay_of_a_batch_without_rows_raise_checkpoint_behind(
+    world: World, delivery: str
+) -> None:
+    play(world.run(delivery=delivery), 0, [[], []])
+    with pytest.raises(CheckpointBehind):
+        play(world.run(delivery=delivery), 0, [["a"], []])
+
+
+def test_replayed_task_whose_marker_has_another_row_count_raises_checkpoint_behind(world: World) -> None:
+    """exactly_once_per_task: the first run was killed before the driver noted the batch as done."""
+    write(world.run(delivery=PER_TASK), 0, [["a"]])
+    with pytest.raises(CheckpointBehind, match=r"task 0 .* 1 row.* 2 rows"):
+        write(world.run(delivery=PER_TASK), 0, [["a", "b"]])
+
+
+def test_rewritten_partition_with_another_row_count_is_not_committed(world: World) -> None:
+    run = world.run()
+    messages = run.write(0)
+    at_step["after-decided"] = lambda: world.take_over(messages[2])
+    with pytest.raises(PartlyCommitted):
+        run.commit(0, messages)
+    again = world.run()
+    messages = write(again, 0, [["0/0/0", "0/0/1"], ["0/1/0", "0/1/1"], ["0/2/0", "0/2/1", "new"]])
+    with pytest.raises(CheckpointBehind, match=r"task 2 .* 2 rows.* 3 rows"):
+        again.commit(0, messages)
+    abort_epoch(again.options, again.epoch(0), messages)  # as Spark does then
+    world.run().play(0)
+    assert world.committed() == all_of(0)
+
+
+@both_deliveries
+def test_replay_check_counts_accepts_other_values(world: World, delivery: str) -> None:
+    """Rows computed by rand() or now(): the first ones stay."""
+    play(world.run(delivery=delivery, replayCheck="counts"), 0, [["a"], ["b"]])
+    play(world.run(delivery=delivery, replayCheck="counts"), 0, [["a"], ["c"]])
+    with pytest.raises(CheckpointBehind):
+        play(world.run(delivery=delivery, replayCheck="counts"), 0, [["a"], ["b", "c"]])
+    assert set(world.committed()) == {"a", "b"}
+
+
+@both_deliveries
+def test_replay_check_none_logs_a_warning_and_goes_on(
+    world: World, delivery: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    play(world.run(delivery=delivery), 0, [["a"], ["b"]])
+    again = world.run(delivery=delivery, replayCheck="none")
+    play(again, 0, [["a", "b"], ["c"]])
+    assert "task 0" in caplog.text
+    play(again, 1, [["d"], []])
+    assert set(world.committed()) == {"a", "b", "d"}
+
+
+@both_deliveries
+def test_empty_ledger_of_a_query_with_batches_raises_ledger_behind(world: World, delivery: str) -> None:
+    for batch in (1, 7):
+        with pytest.raises(
+            LedgerBehind, match=f"at batch {batch}, but the ledger has no batch.*failOnLedger"
+        ):
+            world.run(delivery=delivery).write(batch)
+        with pytest.raises(LedgerBehind):
+            play(world.run(delivery=delivery), batch, [[], []])
+    assert world.committed() == {}
+
+
+@both_deliveries
+def test_ledger_that_lacks_the_last_batch_raises_ledger_behind(world: World, delivery: str) -> None:
+    world.run(delivery=delivery).play(0)
+    with pytest.raises(LedgerBehind, match="at batch 2, but the ledger ends at batch 0"):
+        world.run(delivery=delivery).write(2)
+
+
+def test_ledger_loss_is_a_warning_if_the_query_must_go_on(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.run(failOnLedgerLoss="false").play(4)
+    assert "ledger behind the checkpoint" in caplog.text
+    world.run().play(5)
+    assert world.committed() == all_of(4, 5)
+
+
+def test_gaps_in_a_ledger_of_format_1_are_accepted(world: World) -> None:
+    """Batches without rows left no record there."""
+    run = world.run()
+    run.play(0)
+    before = attrs.evolve(run.state(), source=None, rows=None)
+    check_ledger(before, run.epoch(7), STRICT)
+    check_batch(before, run.epoch(0), [], STRICT)
+    with pytest.raises(LedgerBehind):
+        check_ledger(run.state(), run.epoch(7), STRICT)
