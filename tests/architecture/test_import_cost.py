@@ -45,5 +45,6 @@ def test_nothing_heavy_is_loaded_by(statement: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("statement", "limit"), [("import pykafka2", 0.010), (CLIENTS, 0.120)])
 def test_the_import_is_quick(statement: str, limit: float) -> None:
-    code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
+    # Processor time, as other processes may have the cores.
+    code = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
     assert min(float(_python(code)) for _ in range(3)) < 10 * limit
