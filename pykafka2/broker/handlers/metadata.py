@@ -6,6 +6,7 @@ told UNKNOWN_TOPIC_OR_PARTITION this once and finds it the next time (rule askin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,7 @@ def handle(
     if asked is None or (context.version == 0 and not asked):
         return _about_all(services, context, request)
     may_create = request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
-    if context.version < FIRST_VERSION_WITH_USABLE_IDS and any(map(_is_by_id, asked)):
+    if has_unusable_ids(context.version, asked):
         return refuse(request, InvalidRequest.code or 0)
     distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
     unknown: list[str] = []
@@ -114,9 +115,14 @@ def _with_operations(topics: list[MetadataResponseTopic]) -> list[MetadataRespon
     return topics
 
 
-def _is_by_id(topic: MetadataRequestTopic) -> bool:
-    """Whether a topic is asked for by its id, alone or beside a name."""
-    return topic.name is None or topic.topic_id != ZERO_UUID
+def has_unusable_ids(version: int, topics: Iterable[MetadataRequestTopic]) -> bool:
+    """Return True if a topic is requested by id in a version that has the field but must not use it.
+
+    Kafka then refuses the whole request with INVALID_REQUEST, before it checks any access rule.
+    """
+    if version >= FIRST_VERSION_WITH_USABLE_IDS:
+        return False
+    return any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics)
 
 
 def _create(services: Services, names: list[str]) -> None:

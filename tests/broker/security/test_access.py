@@ -671,6 +671,29 @@ def test_an_id_beside_a_name_that_one_may_see_opens_no_other_topic(cluster: Kafk
     assert (codes_in(seen), seen.name) == (set(), TOPIC)
 
 
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("topic", [TOPIC, OTHER_TOPIC])
+def test_metadata_by_topic_id_before_version_12_is_an_invalid_request_whatever_the_rules(
+    cluster: KafkaCluster, wire: Wire, version: int, topic: str
+) -> None:
+    cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
+    topic_id = cluster.controller.image.topics[topic].id
+    for name in (None, TOPIC, OTHER_TOPIC):
+        answer = ask(
+            wire,
+            "Metadata",
+            version,
+            topics=[{"name": name, "topic_id": topic_id}],
+            include_topic_authorized_operations=True,
+        )
+        (refused,) = answer.topics
+        assert codes_in(refused) == {"INVALID_REQUEST"}
+        assert (refused.name, refused.topic_id, refused.partitions) == (name or "", topic_id, [])
+        assert refused.topic_authorized_operations == -(2**31)
+        assert answer.brokers == []
+    assert cluster.acls.denials() == []
+
+
 @pytest.mark.parametrize("all_first", [True, False])
 def test_a_group_that_is_named_twice_tells_no_more_than_once(
     cluster: KafkaCluster, wire: Wire, all_first: bool

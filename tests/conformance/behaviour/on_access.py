@@ -380,6 +380,22 @@ def access_without_rules(side: Side) -> None:
 
 
 @scenario
+def access_metadata_by_id_before_version_12(side: Side) -> None:
+    """The field exists in versions 10 and 11 but must not be used: no access rule is checked."""
+    name = "access-ids"
+    open_one, closed = prepared(side, name)
+    only(side, rule(TOPIC, open_one))
+    ids = {"open": side.id_of(open_one), "closed": side.id_of(closed), "unknown": bytes(range(16))}
+    for version in (10, 11):
+        for label, one in ids.items():
+            for named in (None, open_one, closed):
+                topics = [{"name": named, "topic_id": one}]
+                side.ask(f"{label}, named {named}", "Metadata", version, **EVE, topics=topics)
+        everything = [{"name": None, "topic_id": one} for one in ids.values()]
+        side.ask("all of them", "Metadata", version, **EVE, topics=everything)
+
+
+@scenario
 def access_by_rules_that_miss(side: Side) -> None:
     """For others, from elsewhere, of other resources, of the wrong kind."""
     name = "access-miss"

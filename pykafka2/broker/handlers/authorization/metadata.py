@@ -11,7 +11,7 @@ from copy import copy
 from typing import Any
 
 from pykafka2.broker.handlers.authorization.checks import Checked, Verdict, code_of, topic_name
-from pykafka2.broker.handlers.metadata import NOT_ASKED
+from pykafka2.broker.handlers.metadata import NOT_ASKED, has_unusable_ids
 from pykafka2.broker.security.asker import Asker
 from pykafka2.protocol.acl_terms import CLUSTER_NAME, Operation, ResourceType
 from pykafka2.protocol.messages.metadata import (
@@ -28,6 +28,8 @@ REFUSED = code_of(TOPIC)
 
 def check_metadata(checked: Checked) -> Verdict:
     asker, asked = checked.asker, checked.request.topics
+    if asked is not None and has_unusable_ids(checked.version, asked):
+        return None  # the handler refuses the request as a whole and discloses nothing
     if asked is None or (checked.version == 0 and not asked):
         checked.amend(lambda response: _keep_described(asker, response))
     else:
