@@ -22,6 +22,12 @@ if TYPE_CHECKING:
         WrongRow,
         WrongSchema,
     )
+    from spark_connector.progress import (
+        OffsetsBehindLatest,
+        OffsetsBehindLatestListener,
+        QueryLag,
+        query_lag,
+    )
     from spark_connector.sink.foreach_batch import exactly_once_batches
 
 __all__ = [
@@ -30,12 +36,16 @@ __all__ = [
     "ExactlyOnceError",
     "KafkaDataSource",
     "NotCommitted",
+    "OffsetsBehindLatest",
+    "OffsetsBehindLatestListener",
     "PartlyCommitted",
+    "QueryLag",
     "SparkConnectorError",
     "SupersededRun",
     "WrongRow",
     "WrongSchema",
     "exactly_once_batches",
+    "query_lag",
     "register",
 ]
 
@@ -45,12 +55,16 @@ _HOMES = {
     "ExactlyOnceError": "spark_connector.errors",
     "KafkaDataSource": "spark_connector.data_source",
     "NotCommitted": "spark_connector.errors",
+    "OffsetsBehindLatest": "spark_connector.progress",
+    "OffsetsBehindLatestListener": "spark_connector.progress",
     "PartlyCommitted": "spark_connector.errors",
+    "QueryLag": "spark_connector.progress",
     "SparkConnectorError": "spark_connector.errors",
     "SupersededRun": "spark_connector.errors",
     "WrongRow": "spark_connector.errors",
     "WrongSchema": "spark_connector.errors",
     "exactly_once_batches": "spark_connector.sink.foreach_batch",
+    "query_lag": "spark_connector.progress",
     "register": "spark_connector.data_source",
 }
 

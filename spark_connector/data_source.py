@@ -6,6 +6,7 @@ there, before any task starts.  Neighbours: source/ and sink/.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NAME = "pykafka2"
+PACKAGES = ("numpy", "pyarrow")
+"""Packages that every task imports."""
 
 
 class KafkaDataSource(DataSource):
@@ -35,30 +38,58 @@ class KafkaDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
+        """Called by load() of a batch and of a stream, unless the user gives a schema.
+
+        Raises:
+            ModuleNotFoundError: a package that every task needs is not installed.
+            UnknownOption, ConfigurationError: an option is illegal for batch and stream alike.
+            NoBrokersAvailable: no broker responds within kafka.default.api.timeout.ms.
+        """
+        _check_packages()
         from spark_connector.options.source_options import source_options
         from spark_connector.source.schema import spark_schema
+        from spark_connector.source.topics import check_brokers
 
-        return spark_schema(source_options(self.options).column_names)
+        options = source_options(self.options)
+        check_brokers(options)
+        return spark_schema(options.column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Called once for each DataFrame, when Spark plans its first query."""
+        _check_packages()
         from spark_connector.source.choice import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Called after start(), before the first micro-batch."""
+        _check_packages()
         from spark_connector.source.choice import stream_reader
 
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        _check_packages()
         from spark_connector.sink.batch import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        _check_packages()
         from spark_connector.sink.stream import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
+
+
+def _check_packages() -> None:
+    """Raise ModuleNotFoundError if a package that tasks need is not installed on the driver."""
+    for name in PACKAGES:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(
+                f"format('pykafka2') needs {name} on the driver and on every worker. "
+                "Run: pip install 'pykafka2[spark]'",
+                name=name,
+            )
 
 
 def register(spark: SparkSession) -> None:

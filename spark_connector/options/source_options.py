@@ -6,7 +6,6 @@ Pure data and its rules; read on the driver.  What differs stands in docs/guides
 # ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -31,12 +30,13 @@ from spark_connector.options.fields import (
 from spark_connector.options.reading import read_options
 from spark_connector.options.sink_options import SinkOptions
 
-logger = logging.getLogger(__name__)
-
 EARLIEST = "earliest"
 LATEST = "latest"
 EARLIEST_OFFSET = -2
 LATEST_OFFSET = -1
+
+TASK_TIMEOUT_MS = "120000"
+"""As Spark's spark.network.timeout, which its own connector takes."""
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
@@ -284,12 +284,13 @@ class SourceOptions:
         "spark.sql.python.filterPushdown.enabled=true.",
         stream=False,
     )
-    poll_timeout_ms: float = option(
+    poll_timeout_ms: float | None = option(
         "kafkaConsumer.pollTimeoutMs",
-        120_000.0,
+        None,
         milliseconds,
         "milliseconds",
-        "How long a task waits for records.",
+        "How long a task waits for records; wins over kafka.default.api.timeout.ms.",
+        shown="kafka.default.api.timeout.ms if given, otherwise 120000",
     )
     fetch_offset_retries: int = option(
         "fetchOffset.numRetries",
@@ -318,6 +319,13 @@ class SourceOptions:
     @property
     def isolation_level(self) -> str:
         return self.isolation or self.kafka.get("isolation.level", "read_uncommitted")
+
+    @property
+    def task_timeout_ms(self) -> str:
+        """How long a task waits for records, as an option of its consumer."""
+        if self.poll_timeout_ms is not None:
+            return str(int(self.poll_timeout_ms))
+        return self.kafka.get("default.api.timeout.ms", TASK_TIMEOUT_MS)
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -374,18 +382,17 @@ def _check_contradictions(options: SourceOptions) -> None:
 
 
 def _check_kind(options: SourceOptions, named: frozenset[str], streaming: bool) -> None:
-    kind = "a stream" if streaming else "a batch"
+    """Refuse what only the other kind of query has."""
+    kind, other = ("stream", "batch") if streaming else ("batch", "stream")
     for attribute in attrs.fields(SourceOptions):
         declared = attribute.metadata.get(OPTION)
-        if (
-            declared is None
-            or attribute.name not in named
-            or (declared.stream if streaming else declared.batch)
-        ):
+        if declared is None or attribute.name not in named:
             continue
-        if streaming:
-            raise ConfigurationError(f"{declared.name} has no meaning for {kind} query")
-        logger.warning("%s has no meaning for %s query and is ignored", declared.name, kind)
+        if not (declared.stream if streaming else declared.batch):
+            raise ConfigurationError(
+                f"{declared.name} is an option of {other} queries and has no meaning for a {kind} query. "
+                "Leave it out."
+            )
     if not streaming and options.starting_timestamp is None and options.starting_offsets_by_timestamp is None:
         where = options.starting_offsets
         if where == LATEST or (isinstance(where, dict) and LATEST_OFFSET in where.values()):

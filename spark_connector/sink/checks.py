@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from spark_connector.options.sink_options import SinkOptions
 
 PATIENCE = 10.0
-"""Seconds for a topic to be found, or to be made where the brokers make topics by themselves."""
+"""Seconds for a topic to be found, or to be made where the brokers make topics by themselves.  A shorter
+kafka.default.api.timeout.ms wins."""
 
 _found_good: set[tuple[object, ...]] = set()
 """Options of clients and topics, of this process."""
@@ -51,8 +52,10 @@ def _check_topic(options: SinkOptions, topic: str) -> None:
         raise UnknownOption(f"among the options kafka.*: {error}") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"among the options kafka.*: {error}") from None
+    given_ms = shared.get("default.api.timeout.ms")
+    timeout = PATIENCE if given_ms is None else min(PATIENCE, float(given_ms) / 1000)
     with admin:
         try:
-            admin.wait_for_topics([topic], timeout=PATIENCE)
+            admin.wait_for_topics([topic], timeout=timeout)
         except UnknownTopicOrPartition as error:
             raise UnknownTopicOrPartition(f"topic={topic}: there is no such topic ({error})") from None

@@ -67,6 +67,7 @@ def new_producer(kafka: Mapping[str, str], transactional_id: str | None = None) 
         UnknownOption, ConfigurationError: the clients do not know or refuse an option.
     """
     options: dict[str, object] = {"client.id": CLIENT_ID, **kafka}
+    options.pop("default.api.timeout.ms", None)  # of the other clients, for sinks and sources alike
     if transactional_id is not None:
         options["transactional.id"] = transactional_id
     else:

@@ -79,8 +79,7 @@ class RangeTask:
         tell(what, fails=self._options.fail_on_data_loss)
 
     def _consumer_options(self) -> dict[str, str]:
-        limit = self._options.kafka.get("default.api.timeout.ms", str(int(self._options.poll_timeout_ms)))
-        return {**self._options.kafka, "default.api.timeout.ms": limit}
+        return {**self._options.kafka, "default.api.timeout.ms": self._options.task_timeout_ms}
 
 
 class _Shape:

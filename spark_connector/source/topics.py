@@ -15,6 +15,7 @@ import attrs
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, TopicPartition
 from pykafka2.errors import KafkaError, KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition
+from spark_connector import connections
 from spark_connector.clock import sleep
 from spark_connector.offsets import Offsets
 from spark_connector.options.source_options import SourceOptions
@@ -22,6 +23,18 @@ from spark_connector.options.source_options import SourceOptions
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+def check_brokers(options: SourceOptions) -> None:
+    """Check the clients' options, and that a broker responds to them.
+
+    Raises:
+        UnknownOption, ConfigurationError: the clients refuse an option.
+        NoBrokersAvailable: no broker responds within kafka.default.api.timeout.ms.
+    """
+    connections.new_consumer(options.kafka).close()  # it takes more options than an admin client
+    with connections.new_admin(options.kafka) as admin:
+        admin.describe_cluster()
 
 
 @attrs.define

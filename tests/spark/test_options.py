@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import traceback
 
 import pytest
@@ -33,7 +32,7 @@ def test_defaults_are_those_of_sparks_own_connector() -> None:
     assert options.starting_offsets_by_timestamp_strategy == "error"
     assert (options.fetch_offset_retries, options.fetch_offset_retry_interval_ms) == (3, 1000)
     assert options.max_trigger_delay_ms == 15 * 60_000
-    assert options.poll_timeout_ms == 120_000
+    assert options.task_timeout_ms == "120000"
     assert options.isolation_level == "read_uncommitted"
     assert options.column_names == (
         "key", "value", "topic", "partition", "offset", "timestamp", "timestampType"
@@ -91,11 +90,14 @@ def test_assign_names_partitions() -> None:
             {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
             "minOffsetsPerTrigger=9 is more than max",
         ),
-        ({"endingOffsets": "latest"}, "endingOffsets has no meaning for a stream query"),
-        ({"endingTimestamp": "1"}, "endingTimestamp has no meaning for a stream query"),
+        (
+            {"endingOffsets": "latest"},
+            "endingOffsets is an option of batch queries and has no meaning for a stream query",
+        ),
+        ({"endingTimestamp": "1"}, "endingTimestamp is an option of batch queries"),
         (
             {"endingOffsetsByTimestamp": '{"t":{"0":1}}'},
-            "endingOffsetsByTimestamp has no meaning for a stream",
+            "endingOffsetsByTimestamp is an option of batch queries",
         ),
         ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "give one of them"),
         ({"includeHeaders": "true", "columns": "value"}, "columns does not name headers"),
@@ -147,10 +149,35 @@ def test_an_unknown_option_names_the_nearest(written: str, nearest: str) -> None
         read(**{written: "1"})
 
 
-def test_limits_of_streams_are_ignored_in_a_batch_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        read(False, maxOffsetsPerTrigger="5")
-    assert "maxOffsetsPerTrigger has no meaning for a batch query and is ignored" in caplog.text
+@pytest.mark.parametrize(
+    ("streaming", "name", "value", "kinds"),
+    [
+        (False, "maxOffsetsPerTrigger", "5", "option of stream queries and has no meaning for a batch query"),
+        (False, "maxTriggerDelay", "5s", "option of stream queries and has no meaning for a batch query"),
+        (True, "endingTimestamp", "5", "option of batch queries and has no meaning for a stream query"),
+        (True, "pushDownFilters", "true", "option of batch queries and has no meaning for a stream query"),
+    ],
+)
+def test_option_of_the_other_kind_of_query_is_refused(
+    streaming: bool, name: str, value: str, kinds: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is an {kinds}. Leave it out"):
+        read(streaming, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "task_timeout_ms"),
+    [
+        ({"kafka.default.api.timeout.ms": "1500"}, "1500"),
+        ({"kafkaConsumer.pollTimeoutMs": "700"}, "700"),
+        ({"kafka.default.api.timeout.ms": "1500", "kafkaConsumer.pollTimeoutMs": "7000"}, "7000"),
+    ],
+    ids=["client", "task", "both"],
+)
+def test_poll_timeout_wins_over_the_clients_timeout_in_tasks(
+    given: dict[str, str], task_timeout_ms: str
+) -> None:
+    assert read(**given).task_timeout_ms == task_timeout_ms
 
 
 def test_what_spark_itself_adds_is_no_error() -> None:

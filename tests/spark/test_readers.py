@@ -63,8 +63,11 @@ def test_arrows_schema_is_what_spark_makes_of_its_own() -> None:
     ],
     ids=str,
 )
-def test_the_schema_follows_the_options(given: dict[str, str], columns: tuple[str, ...]) -> None:
-    assert KafkaDataSource({**OPTIONS, **given}).schema() == spark_schema(columns)
+def test_the_schema_follows_the_options(
+    kafka_cluster: KafkaCluster, given: dict[str, str], columns: tuple[str, ...]
+) -> None:
+    servers = {"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers}
+    assert KafkaDataSource({**OPTIONS, **servers, **given}).schema() == spark_schema(columns)
 
 
 def test_a_schema_of_the_users_is_a_choice_of_columns() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pykafka2.testing import ClusterApi
+from spark_connector import OffsetsBehindLatest, OffsetsBehindLatestListener, QueryLag, query_lag
 from tests.spark.kafka_data import send
 
 if TYPE_CHECKING:
@@ -134,3 +135,37 @@ def test_a_loss_ends_the_query(query: Query, spark_kafka: ClusterApi, options: d
     send(spark_kafka, topic, [1])
     query.run(failOnDataLoss="false")
     assert query.rows() == sorted([*every(10, 10), (0, 2)])
+
+
+def test_option_of_batches_fails_a_stream_before_its_first_micro_batch(
+    spark: SparkSession, options: dict[str, str], tmp_path: Path
+) -> None:
+    """Spark calls the source after start() has returned, so the error is the query's."""
+    stream = spark.readStream.format("pykafka2").options(**options, endingOffsets="latest").load()
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(Exception, match="endingOffsets is an option of batch queries"):
+        query.awaitTermination(60)
+    assert query.recentProgress == []
+
+
+def test_listener_reports_offsets_behind_latest_after_each_micro_batch(
+    spark: SparkSession, query: Query, spark_kafka: ClusterApi, options: dict[str, str]
+) -> None:
+    send(spark_kafka, options["subscribe"], [30, 10])
+    lags: list[QueryLag] = []
+    listener = OffsetsBehindLatestListener(lags.append)
+    spark.streams.addListener(listener)
+    try:
+        run = query.run(startingOffsets="earliest", maxOffsetsPerTrigger="20")
+        spark_kafka.wait_until(lambda: len(lags) == 3)
+    finally:
+        spark.streams.removeListener(listener)
+    assert {one.query_id for one in lags} == {run.id}
+    assert [one.batch_id for one in lags] == [0, 1, 2]
+    assert [one.sources for one in lags] == [
+        (OffsetsBehindLatest(min=10, max=30, avg=20.0),),
+        (OffsetsBehindLatest(min=5, max=15, avg=10.0),),
+        (OffsetsBehindLatest(min=0, max=0, avg=0.0),),
+    ]
+    assert run.lastProgress is not None
+    assert query_lag(run.lastProgress) == lags[-1]
