@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
+from pykafka2.compression.steps import STEP_BYTES, Steps, finish
 from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData, UnsupportedCompressionType
 
 MAX_OUTPUT_BYTES = 128 << 20
@@ -52,8 +53,13 @@ class Codec:
             CorruptData: data is damaged, incomplete, or larger than max_output_bytes when decompressed.
             CodecUnavailable: the library is not installed; the message names the package.
         """
+        return finish(self.decompress_in_steps(data, max_output_bytes))
+
+    def decompress_in_steps(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Steps[bytes]:
+        """As `decompress`; each step but the last produces about STEP_BYTES."""
         if len(data) > max_output_bytes:
             raise self.too_large(max_output_bytes)
+        yield from ()  # one step
         return bytes(data)
 
     def mend_header(self, data: bytes) -> bytes:
@@ -130,14 +136,16 @@ class Decompressor(Protocol):
     def decompress(self, data: Any, max_length: int = -1) -> bytes: ...
 
 
-def decompress_frames(codec: Codec, new: type[Decompressor], data: Buffer, max_output_bytes: int) -> bytes:
+def frames_in_steps(
+    codec: Codec, new: type[Decompressor], data: Buffer, max_output_bytes: int
+) -> Steps[bytes]:
     """Decompress frame after frame, never asking for more than one byte over the cap.
 
     Raises whatever the library raises for damaged data; CorruptData for too much or an unfinished frame.
     """
     view = memoryview(data)
     parts: list[bytes] = []
-    size, position = 0, 0
+    size, position, step_ends_at = 0, 0, STEP_BYTES
     frame = new()
     while True:
         if frame.eof:
@@ -151,9 +159,12 @@ def decompress_frames(codec: Codec, new: type[Decompressor], data: Buffer, max_o
             if not chunk:
                 raise codec.damaged("it ends in the middle of a frame")
             position += len(chunk)
-        part = frame.decompress(chunk, max_output_bytes - size + 1)
+        part = frame.decompress(chunk, min(max_output_bytes - size + 1, STEP_BYTES))
         size += len(part)
         if size > max_output_bytes:
             raise codec.too_large(max_output_bytes)
         if part:
             parts.append(part)
+        if size >= step_ends_at:
+            step_ends_at = size + STEP_BYTES
+            yield size

@@ -6,6 +6,7 @@ Members one after the other are read as one stream, as Java's GZIPInputStream do
 from __future__ import annotations
 
 from pykafka2.compression.codec import CHUNK_BYTES, MAX_OUTPUT_BYTES, Buffer, Codec
+from pykafka2.compression.steps import STEP_BYTES, Steps
 
 GZIP_FORMAT = 31  # zlib's window bits 15, plus 16 for the gzip header and trailer
 
@@ -26,12 +27,13 @@ class Gzip(Codec):
         stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_FORMAT)
         return stream.compress(data) + stream.flush()
 
-    def decompress(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
+    def decompress_in_steps(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Steps[bytes]:
         import zlib
 
         view = memoryview(data)
         parts: list[bytes] = []
-        size, position = 0, 0
+        size, position, step_ends_at = 0, 0, STEP_BYTES
+        is_full = False  # the last call gave all that it was allowed to, so it may hold more
         member = zlib.decompressobj(GZIP_FORMAT)
         chunk = b""
         try:
@@ -41,18 +43,23 @@ class Gzip(Codec):
                     if position >= len(view):
                         return b"".join(parts)
                     member = zlib.decompressobj(GZIP_FORMAT)
-                    chunk = b""
-                if not chunk:
+                    chunk, is_full = b"", False
+                if not chunk and not is_full:
                     chunk = view[position : position + CHUNK_BYTES].tobytes()
                     position += len(chunk)
                     if not chunk:
                         raise self.damaged("it ends in the middle of a member")
-                part = member.decompress(chunk, max_output_bytes - size + 1)
+                allowed = min(max_output_bytes - size + 1, STEP_BYTES)
+                part = member.decompress(chunk, allowed)
+                is_full = len(part) == allowed
                 chunk = member.unconsumed_tail
                 size += len(part)
                 if size > max_output_bytes:
                     raise self.too_large(max_output_bytes)
                 parts.append(part)
+                if size >= step_ends_at:
+                    step_ends_at = size + STEP_BYTES
+                    yield size
         except zlib.error as error:
             raise self.damaged(error) from error
 

@@ -5,7 +5,8 @@ By the lz4 package; cramjam serves where that has no wheel.  Any thread.
 
 from __future__ import annotations
 
-from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec, decompress_frames
+from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec, frames_in_steps
+from pykafka2.compression.steps import Steps
 
 # Kafka's default, 9, means the fast compressor; every other level is a high-compression one (KIP-390).
 FAST_LEVEL = 9
@@ -37,7 +38,7 @@ class Lz4(Codec):
         )
         return compressed
 
-    def decompress(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
+    def decompress_in_steps(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Steps[bytes]:
         try:
             import lz4.frame
         except ImportError as missing:
@@ -45,7 +46,7 @@ class Lz4(Codec):
 
             return fallback.decompress(self, "lz4", data, max_output_bytes, missing)
         try:
-            return decompress_frames(self, lz4.frame.LZ4FrameDecompressor, data, max_output_bytes)
+            return (yield from frames_in_steps(self, lz4.frame.LZ4FrameDecompressor, data, max_output_bytes))
         except (RuntimeError, EOFError) as error:
             raise self.damaged(error) from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec
+from pykafka2.compression.steps import STEP_BYTES, Steps
 
 MAGIC = b"\x82SNAPPY\x00"
 HEADER = MAGIC + b"\0\0\0\x01" * 2  # version, lowest compatible version
@@ -32,13 +33,14 @@ class Snappy(Codec):
             parts += (len(block).to_bytes(4, "big"), block)
         return b"".join(parts)
 
-    def decompress(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
+    def decompress_in_steps(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Steps[bytes]:
         library = self._library()
         data = bytes(data)
         if not data.startswith(MAGIC):
             return self._block(library, data, max_output_bytes, max_output_bytes)
         parts: list[bytes] = []
         room, position = max_output_bytes, 0
+        step_ends_at = room - STEP_BYTES
         while position < len(data):
             if data.startswith(MAGIC, position):  # streams that were joined carry a header each
                 position += len(HEADER)
@@ -50,6 +52,9 @@ class Snappy(Codec):
             part = self._block(library, data[start:position], room, max_output_bytes)
             room -= len(part)
             parts.append(part)
+            if room <= step_ends_at:
+                step_ends_at = room - STEP_BYTES
+                yield max_output_bytes - room
         if position > len(data):
             raise self.damaged("it ends in its header")
         return b"".join(parts)

@@ -10,7 +10,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.compression.codec import CHUNK_BYTES, MAX_OUTPUT_BYTES, Buffer, Codec, decompress_frames
+from pykafka2.compression.codec import CHUNK_BYTES, MAX_OUTPUT_BYTES, Buffer, Codec, frames_in_steps
+from pykafka2.compression.steps import STEP_BYTES, Steps
 
 if TYPE_CHECKING:
     import zstandard
@@ -54,11 +55,11 @@ class Zstd(Codec):
         kept: zstandard.ZstdCompressor = _kept.compressor
         return kept.compress(data)
 
-    def decompress(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
+    def decompress_in_steps(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Steps[bytes]:
         standard = _standard_library()
         if standard is not None:
             try:
-                return decompress_frames(self, standard.ZstdDecompressor, data, max_output_bytes)
+                return (yield from frames_in_steps(self, standard.ZstdDecompressor, data, max_output_bytes))
             except standard.ZstdError as error:
                 raise self.damaged(error) from error
         try:
@@ -68,17 +69,18 @@ class Zstd(Codec):
 
             return fallback.decompress(self, "zstd", data, max_output_bytes, missing)
         try:
-            return self._by_zstandard(zstandard.ZstdDecompressor(), data, max_output_bytes)
+            return (yield from self._by_zstandard(zstandard.ZstdDecompressor(), data, max_output_bytes))
         except zstandard.ZstdError as error:
             raise self.damaged(error) from error
 
     def _by_zstandard(
         self, context: zstandard.ZstdDecompressor, data: Buffer, max_output_bytes: int
-    ) -> bytes:
+    ) -> Steps[bytes]:
         """Its streams take no cap on output, so input is rationed by what it could become."""
         view = memoryview(data)
         parts: list[bytes] = []
         room, position = max_output_bytes, 0
+        step_ends_at = room - STEP_BYTES
         frame = context.decompressobj()
         while True:
             if frame.eof:
@@ -97,6 +99,9 @@ class Zstd(Codec):
                 raise self.too_large(max_output_bytes)
             if part:
                 parts.append(part)
+            if room <= step_ends_at:
+                step_ends_at = room - STEP_BYTES
+                yield max_output_bytes - room
 
 
 def _standard_library() -> Any:

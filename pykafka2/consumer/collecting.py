@@ -42,6 +42,8 @@ class _Pass:
     """Where the partition that failed is read on: what lies before it was taken, or passed over."""
     stays_first: TopicPartition | None = None
     """It has a large batch open, which is read to its end before another partition's is opened."""
+    is_unfinished: bool = False
+    """A large batch is open in part: the next pass goes on with it, and finds records sooner or later."""
 
 
 class Collector:
@@ -65,6 +67,8 @@ class Collector:
         """What the pass before has read to its end."""
         self.moved: dict[TopicPartition, tuple[int, int, int | None]] | None = None
         """Where the last pass found records: the positions after and before, and the leader epochs before."""
+        self.is_unfinished = False
+        """The last pass stopped within a large batch, not because there was nothing more."""
 
     def records(self, limit: int, keep_position: bool = False) -> Records:
         """Records, unless there are none, or interceptors keep all of those that there are."""
@@ -111,7 +115,7 @@ class Collector:
             if records:
                 found[partition] = records
                 count += len(records)
-            if this.failed is not None or count >= limit:
+            if this.failed is not None or count >= limit or this.stays_first is not None:
                 break
         if keep_position:
             this.positions.clear()
@@ -144,7 +148,7 @@ class Collector:
             if columns:
                 found[partition] = columns
                 count += len(columns)
-            if this.failed is not None or count >= limit:
+            if this.failed is not None or count >= limit or this.stays_first is not None:
                 break
         self._finish(this, bool(found))
         return found
@@ -152,6 +156,7 @@ class Collector:
     def _begin_pass(self) -> _Pass | None:
         """None where nothing is fetched, as a poll that waits finds first.  Raises what the pass before could
         not say because it had records to hand over."""
+        self.is_unfinished = False
         done, self._done = self._done, []
         if done:
             self._buffer.drop(done)
@@ -199,6 +204,9 @@ class Collector:
                 while (item.next_offset > position or item.error is not None) and len(into) < limit:
                     position = this.positions[partition] = take(item, position, limit, into)
                     this.leader_epochs[partition] = item.leader_epoch
+                    if item.is_unfinished:
+                        this.is_unfinished = True
+                        break
                 if position < item.next_offset or item.error is not None:
                     if item.open_bytes * len(self._subscription.assigned) > self._options.queued_max_bytes:
                         this.stays_first = partition
@@ -227,6 +235,7 @@ class Collector:
         epochs.update(this.leader_epochs)
         positions.update(this.positions)
         self._done = this.done
+        self.is_unfinished = this.is_unfinished
         this.failed = None
         if not has_records:
             self._problems.raise_noted()

@@ -1,8 +1,9 @@
 """What one fetch brought of one partition, and how far the application has read in it.
 
 Made on the driver's thread (batch boundaries only), decoded on the caller's thread inside poll().  Decoding
-can stop after any record and go on later; after an error or an interrupt it starts again at the position that
-the caller names, so that nothing is skipped and nothing is lost.
+can stop after any record, or between the steps of opening a large batch, and go on later; after an error or
+an interrupt it starts again at the position that the caller names, so that nothing is skipped and nothing is
+lost.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from typing import Any
 import attrs
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
+from pykafka2.compression.steps import Steps
 from pykafka2.consumer.isolation import Visibility
 from pykafka2.errors import CorruptData, KafkaError, RecordTooLarge, SerializationError
 from pykafka2.protocol.messages.fetch import AbortedTransaction
 from pykafka2.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, RecordBatch, slices
 from pykafka2.records.column_group import ColumnGroup
+from pykafka2.records.column_parts import MOST_AT_ONCE, ColumnPart
 from pykafka2.records.columns import Columns
-from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records
-from pykafka2.records.opening import open_batch
-from pykafka2.records.run_decoder import decode_body
+from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_in_steps
+from pykafka2.records.run_decoder import Opened
 from pykafka2.types import ConsumerRecord, TopicPartition
 
 FIRST_OFFSET = struct.Struct(">q")
@@ -98,6 +100,8 @@ class FetchedData:
         "_index",
         "_is_behind_batches",
         "_opened_bytes",
+        "_opening",
+        "_part",
         "_raw",
         "_records",
         "_shown_from",
@@ -144,6 +148,8 @@ class FetchedData:
         self._shown_from = 0
         self._is_behind_batches = False
         self._records: Iterator[ConsumerRecord[Any, Any]] | None = None
+        self._opening: Steps[Opened] | None = None
+        self._part: ColumnPart | None = None
         self._opened_bytes = 0
         self._visibility = NOTHING_HIDDEN
 
@@ -160,7 +166,14 @@ class FetchedData:
     @property
     def open_bytes(self) -> int:
         """What is kept, decompressed, of a batch that is read in part."""
-        return 0 if self._records is None else self._opened_bytes
+        if self._part is not None:
+            return self._part.open_bytes
+        return 0 if self._records is None and self._opening is None else self._opened_bytes
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True if a take has stopped after one step into a large batch: the next one goes on there."""
+        return self._opening is not None or self._part is not None
 
     def take(
         self,
@@ -172,6 +185,8 @@ class FetchedData:
     ) -> int:
         """Append records from `position` on, until `into` holds `limit` of them; the position after that.
 
+        Stops earlier after one step of opening a large batch; then it `is_unfinished`.
+
         Raises:
             CorruptData, CorruptMessage, UnsupportedCompressionType, CodecUnavailable: with the records before
                 the damage in `into`; the message names topic, partition and offset.
@@ -179,14 +194,23 @@ class FetchedData:
         if position != self._at:
             self._restart(position)
         self._at = self._columns_at = -1  # until all went well
-        count = len(into)
+        began_at, before = position, len(into)
+        count = before
         while count < limit:
-            if self._records is None:
-                batch = self._next_batch(position)
-                if batch is None:
-                    break
-                self._records = self._open(batch, position, check_crcs, max_output_bytes)
-            into.extend(islice(self._records, limit - count))
+            records = self._records
+            if records is None:
+                opening = self._opening
+                if opening is None:
+                    batch = self._next_batch(position)
+                    if batch is None:
+                        break
+                    opening = self._open(batch, position, check_crcs, max_output_bytes)
+                records = self._records = self._advance(opening)
+                if records is None:
+                    # Without records the caller's position may stay, and must be that of the next call.
+                    self._at = position if count > before else began_at
+                    return self._at
+            into.extend(islice(records, limit - count))
             count = len(into)
             if count < limit:
                 self._records = None
@@ -201,16 +225,21 @@ class FetchedData:
         self._at = position
         return position
 
-    def _open(
-        self, batch: AnyBatch, position: int, check_crcs: bool, max_output_bytes: int
-    ) -> Iterator[ConsumerRecord[Any, Any]]:
-        topic, partition = self.partition
-        if not isinstance(batch, RecordBatch):
-            self._opened_bytes = batch.size_bytes
-            return decode_any_records(batch, topic, partition, position, check_crcs, max_output_bytes)
-        body = open_batch(batch, str(self.partition), check_crcs, max_output_bytes)
-        self._opened_bytes = len(body)
-        return decode_body(batch, body, topic, partition, position)
+    def _open(self, batch: AnyBatch, position: int, check_crcs: bool, max_output_bytes: int) -> Steps[Opened]:
+        self._opened_bytes = batch.size_bytes
+        return decode_any_in_steps(batch, *self.partition, position, check_crcs, max_output_bytes)
+
+    def _advance(self, opening: Steps[Opened]) -> Iterator[ConsumerRecord[Any, Any]] | None:
+        """Take one step; the batch's records if it was the last one."""
+        self._opening = None  # an error or a Ctrl-C ends it
+        try:
+            self._opened_bytes = max(self._opened_bytes, next(opening))
+        except StopIteration as end:
+            records: Iterator[ConsumerRecord[Any, Any]]
+            records, self._opened_bytes = end.value
+            return records
+        self._opening = opening
+        return None
 
     def take_columns(
         self,
@@ -223,21 +252,48 @@ class FetchedData:
     ) -> int:
         """As `take`, column by column and in whole batches: `limit` may be exceeded by the last one.
 
+        A batch of very many records is taken step by step; between two of them this `is_unfinished`.
         Nothing at or behind the offset `end` is taken, if that is given.
         """
         if position != self._columns_at:
             self._restart(position)
         self._at = self._columns_at = -1  # `take` does not go on where this ends, or is interrupted
+        if self._part is None:
+            position = self._take_batches(position, limit, into, check_crcs, max_output_bytes, end)
+        if self._part is not None and len(into) < limit:
+            position = self._take_part(self._part, position, into, end)
+        if end is None or self._part is not None:  # else the last batch may have more behind it
+            self._columns_at = position
+        return position
+
+    def _take_batches(
+        self,
+        position: int,
+        limit: int,
+        into: Columns,
+        check_crcs: bool,
+        max_output_bytes: int,
+        end: int | None,
+    ) -> int:
+        """Whole batches, up to one that is to be taken in parts."""
         group = ColumnGroup(into, str(self.partition), check_crcs, max_output_bytes)
         try:
             with group:
-                position = self._add_batches(group, position, limit, end)
+                return self._add_batches(group, position, limit, end)
         except KafkaError:
             if group.failed is not None:  # not the last one that was added: what passes over it must know
                 self._index = self._batches.index(group.failed) + 1
             raise
-        if end is None:  # else the last batch may have more behind it
-            self._columns_at = position
+
+    def _take_part(self, part: ColumnPart, position: int, into: Columns, end: int | None) -> int:
+        self._part = None  # an error or a Ctrl-C ends it
+        part.step(into)
+        position = max(position, part.next_offset)
+        if end is not None:
+            into.end_before(end)
+            position = min(position, end)
+        if not part.is_done and position != end:
+            self._part = part
         return position
 
     def _add_batches(self, group: ColumnGroup, position: int, limit: int, end: int | None) -> int:
@@ -245,6 +301,9 @@ class FetchedData:
             if end is not None and position >= end:
                 break
             batch = self._next_batch(position)
+            if isinstance(batch, RecordBatch) and batch.count > MOST_AT_ONCE:
+                self._part = group.part(batch, position)
+                break
             if end is not None and (batch is None or batch.last_offset >= end):
                 return self._add_upto(end, batch, position, group)
             if batch is None:
@@ -295,7 +354,7 @@ class FetchedData:
         for index, batch in enumerate(self._batches):
             if isinstance(batch, RecordBatch) and batch.base_offset == position:
                 self._shown_from = index
-        self._records = None
+        self._records = self._opening = self._part = None
         self._visibility = Visibility(self._aborted, str(self.partition))
 
     def _next_batch(self, position: int) -> AnyBatch | None:

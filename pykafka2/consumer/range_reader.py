@@ -110,11 +110,14 @@ class RangeReader:
                     self._pause(asked_at + FRUITLESS_GAP - clock.monotonic())
                     asked_at, under_way = clock.monotonic(), self._ask(position)
                     continue
-                columns, error = self._decode(data, position)
-                if columns:
-                    yield columns
-                if error is not None:
-                    raise error
+                is_unfinished = True
+                while is_unfinished:
+                    position, columns, error = self._decode(data, position)
+                    if columns:
+                        yield columns
+                    if error is not None:
+                        raise error
+                    is_unfinished = data.is_unfinished
                 position, waited_since = next_offset, clock.monotonic()
         finally:
             under_way.cancel()
@@ -265,13 +268,13 @@ class RangeReader:
                 f"at {self._end}, and {readable}"
             )
 
-    def _decode(self, data: FetchedData, position: int) -> tuple[Columns, KafkaError | None]:
-        """What can be read of it, and why not the rest."""
+    def _decode(self, data: FetchedData, position: int) -> tuple[int, Columns, KafkaError | None]:
+        """The next position, the records up to it, and why the rest cannot be read."""
         options, columns = self._options, Columns()
         try:
-            data.take_columns(
+            position = data.take_columns(
                 position, NO_LIMIT, columns, options.check_crcs, options.max_decompressed_bytes, self._end
             )
         except KafkaError as error:
-            return columns, without_frames(error)
-        return columns, None
+            return position, columns, without_frames(error)
+        return position, columns, None

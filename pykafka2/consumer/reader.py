@@ -131,6 +131,8 @@ class Reader:
             remaining = deadline - self._driver.clock.monotonic()
             if self.take_wakeup() or remaining <= 0:
                 return {}
+            if self.collector.is_unfinished:
+                continue  # one more step into a large batch
             due_in = min((task.due_in() for task in self._poll_tasks), default=remaining)
             if self._resume is not None:
                 due_in = min(due_in, self._resume.due_in())

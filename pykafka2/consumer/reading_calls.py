@@ -77,7 +77,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
 
         `Columns.to_arrow()` makes a pyarrow table.  A list is made when it is first looked at, so columns
         that are not needed cost little.  No deserializer is run.  Batches are handed over whole, so the last
-        one may exceed `max_records`.  Raises as `poll`.
+        one may exceed `max_records`; only those of more than 65,536 records come in parts.  Raises as `poll`.
         """
         limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
         if self._to_rewind:

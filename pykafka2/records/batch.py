@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 from pykafka2.compression import MAX_OUTPUT_BYTES, codec
+from pykafka2.compression.steps import Steps, finish
 from pykafka2.errors import CorruptData, CorruptMessage
 from pykafka2.types import LOG_APPEND_TIME
 
@@ -174,9 +175,13 @@ class RecordBatch:
 
     def records_view(self, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Buffer:
         """The same, as a view where nothing is to be decompressed."""
+        return finish(self.records_in_steps(max_output_bytes))
+
+    def records_in_steps(self, max_output_bytes: int) -> Steps[Buffer]:
+        """The same, decompressed in steps."""
         body = self.buffer[HEADER_BYTES:]
         codec_id = self.attributes & CODEC_MASK
-        return codec(codec_id).decompress(body, max_output_bytes) if codec_id else body
+        return (yield from codec(codec_id).decompress_in_steps(body, max_output_bytes)) if codec_id else body
 
     def with_offsets(
         self, base_offset: int, leader_epoch: int = NO_LEADER_EPOCH, log_append_time: int | None = None

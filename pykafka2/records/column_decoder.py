@@ -60,7 +60,7 @@ def decode_columns(
 
 def decode_opened(batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int) -> None:
     """The same for a batch whose bytes are checked and decompressed."""
-    _ColumnDecoder(batch, buffer, columns, where, first_offset).run()
+    ColumnDecoder(batch, buffer, columns, where, first_offset).run(batch.count)
 
 
 def decode_alike(batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int) -> bool:
@@ -68,7 +68,7 @@ def decode_alike(batch: RecordBatch, buffer: bytes, columns: Columns, where: str
 
     Three times as quick as array_decoder.py, which looks at each record.
     """
-    decoder = _ColumnDecoder(batch, buffer, Columns(), where, first_offset)
+    decoder = ColumnDecoder(batch, buffer, Columns(), where, first_offset)
     plan = decoder.plan()
     if plan is None:
         return False
@@ -77,10 +77,21 @@ def decode_alike(batch: RecordBatch, buffer: bytes, columns: Columns, where: str
     return True
 
 
-class _ColumnDecoder:
-    """One pass over one batch."""
+class ColumnDecoder:
+    """One pass over one batch, at once or in parts."""
 
-    __slots__ = ("_batch", "_buffer", "_columns", "_first_offset", "_rows", "_where")
+    __slots__ = (
+        "_batch",
+        "_buffer",
+        "_columns",
+        "_first_offset",
+        "_index",
+        "_patience",
+        "_plan",
+        "_position",
+        "_rows",
+        "_where",
+    )
 
     def __init__(
         self, batch: RecordBatch, buffer: bytes, columns: Columns, where: str, first_offset: int
@@ -91,24 +102,44 @@ class _ColumnDecoder:
         self._where = where
         self._first_offset = first_offset
         self._rows = RowDecoder(batch, buffer, columns, where, first_offset)
+        self._index = self._position = 0
+        self._patience = batch.count if self._rows.has_gaps else 1
+        self._plan: list[PlannedRun] = []
 
-    def run(self) -> None:
+    @property
+    def is_done(self) -> bool:
+        return self._index >= self._batch.count
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next part begins, or before that: offsets between may be missing."""
+        return self._rows.next_offset if self._rows.has_gaps else self._batch.base_offset + self._index
+
+    def fill(self, columns: Columns) -> None:
+        """Add what follows to other columns."""
+        self._columns = columns
+        self._rows.fill(columns)
+
+    def run(self, most: int) -> None:
+        """Decode up to so many records, or more of them if they are laid out alike."""
         batch, buffer = self._batch, self._buffer
-        known = self._known_plan()
-        if known is not None:
-            for run in self.planned_runs(known):
-                self._columns.add(run, self._first_offset)
-            return
-        rows = self._rows
-        plan: list[PlannedRun] = []
-        position, index, count = 0, 0, batch.count
-        patience = count if self._rows.has_gaps else 1
-        while index < count:
-            stop = min(index + patience, count)
+        if not self._index:
+            known = self._known_plan()
+            if known is not None:
+                self._index = batch.count
+                for run in self.planned_runs(known):
+                    self._columns.add(run, self._first_offset)
+                return
+        rows, plan = self._rows, self._plan
+        position, index, count = self._position, self._index, batch.count
+        patience, end = self._patience, min(count, self._index + most)
+        while index < end:
+            stop = min(index + patience, end)
             is_alone = stop - index == 1
             at, layout, position = rows.decode(index, stop, position)
             index = stop
-            patience = min(patience * 2, LONGEST_PATIENCE)
+            if not rows.has_gaps:
+                patience = min(patience * 2, LONGEST_PATIENCE)
             if layout is not None and index < count:
                 found = self._uniform(index, at, layout, position)
                 if found is not None:
@@ -119,6 +150,9 @@ class _ColumnDecoder:
                     position = found.start + len(found) * found.stride
                     if len(found) >= LONG_RUN:
                         patience = 1
+        self._position, self._index, self._patience = position, index, patience
+        if index < count:
+            return
         if position != len(buffer):
             raise_leftover(batch, len(buffer) - position, self._where)
         if plan and sum(one.count for one in plan) == count:

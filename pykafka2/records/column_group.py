@@ -18,6 +18,7 @@ from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import KafkaError
 from pykafka2.records.batch import Buffer, RecordBatch
 from pykafka2.records.column_decoder import decode_alike, decode_opened
+from pykafka2.records.column_parts import ColumnPart
 from pykafka2.records.columns import Columns
 from pykafka2.records.layouts import looks_uniform
 from pykafka2.records.legacy import AnyBatch, decode_any_columns
@@ -109,6 +110,10 @@ class ColumnGroup:
         self._records += batch.count
         if self._bytes >= GROUP_BYTES:
             self._flush()
+
+    def part(self, batch: RecordBatch, first_offset: int) -> ColumnPart:
+        """A batch that is to be added step by step, behind what the group has."""
+        return ColumnPart(batch, first_offset, self._where, self._check_crcs, self._max_output_bytes)
 
     def _add_alike(self, batch: RecordBatch, body: Buffer, first_offset: int) -> bool:
         """Add a batch whose records are laid out alike; one that is not ends the looking for such batches."""

@@ -46,22 +46,17 @@ def decode_records(
         CorruptData: the bytes are not records; names topic, partition and offset.
         UnsupportedCompressionType, CodecUnavailable: the batch's codec is not known, or not installed.
     """
-    return _after(first_offset, batch, _records(batch, topic, partition, check_crcs, max_output_bytes))
-
-
-def decode_opened_records(
-    batch: RecordBatch, buffer: bytes, topic: str, partition: int, first_offset: int
-) -> Iterator[ConsumerRecord]:
-    """The same for a batch whose bytes are checked and decompressed."""
-    return _after(first_offset, batch, _records(batch, topic, partition, buffer=buffer))
-
-
-def _after(
-    first_offset: int, batch: RecordBatch, records: Iterator[ConsumerRecord]
-) -> Iterator[ConsumerRecord]:
+    records = _records(batch, topic, partition, check_crcs, max_output_bytes)
     if first_offset > batch.base_offset:
         return dropwhile(lambda record: record.offset < first_offset, records)
     return records
+
+
+def decode_opened_records(
+    batch: RecordBatch, buffer: bytes, topic: str, partition: int
+) -> Iterator[ConsumerRecord]:
+    """All records of a batch whose bytes are checked and decompressed."""
+    return _records(batch, topic, partition, buffer=buffer)
 
 
 def _records(

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 
 from pykafka2.compression import MAX_OUTPUT_BYTES, codec
+from pykafka2.compression.steps import Steps, finish
 from pykafka2.errors import CorruptData, CorruptMessage
 from pykafka2.records.batch import (
     CODEC_MASK,
@@ -25,13 +26,14 @@ from pykafka2.records.batch import (
 )
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.columns import Columns
-from pykafka2.records.run_decoder import decode_records
+from pykafka2.records.run_decoder import STEP_RECORDS, Opened, decode_in_steps, pass_over
 from pykafka2.records.tuple_decoder import RecordTuple, decode_tuples
 from pykafka2.types import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, ConsumerRecord
 
 HEADER = struct.Struct(">qiIbb")  # offset, length, CRC, magic, attributes
 TIMESTAMP = struct.Struct(">q")  # format 1 only
 LENGTH = struct.Struct(">i")
+ATTRIBUTES_AT = MAGIC_AT + 1
 
 
 class LegacyBatch:
@@ -142,11 +144,35 @@ def decode_any_records(
     max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> Iterator[ConsumerRecord]:
     """As `decoder.decode_records`, for a batch of any format."""
+    return finish(decode_any_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes))[0]
+
+
+def decode_any_in_steps(
+    batch: AnyBatch,
+    topic: str,
+    partition: int,
+    first_offset: int = 0,
+    check_crcs: bool = True,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+) -> Steps[Opened]:
+    """As `run_decoder.decode_in_steps`, for a batch of any format."""
     if isinstance(batch, RecordBatch):
-        return decode_records(batch, topic, partition, first_offset, check_crcs, max_output_bytes)
-    tuples = decode_legacy_tuples(batch, f"{topic}-{partition}", check_crcs, max_output_bytes)
+        return decode_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes)
+    return _legacy_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes)
+
+
+def _legacy_in_steps(
+    batch: LegacyBatch,
+    topic: str,
+    partition: int,
+    first_offset: int,
+    check_crcs: bool,
+    max_output_bytes: int,
+) -> Steps[Opened]:
+    where = f"{topic}-{partition}"
+    tuples = yield from legacy_tuples_in_steps(batch, where, check_crcs, max_output_bytes)
     timestamp_type = batch.timestamp_type
-    return (
+    records = (
         ConsumerRecord(
             topic,
             partition,
@@ -161,8 +187,8 @@ def decode_any_records(
             -1 if value is None else len(value),
         )
         for offset, timestamp, key, value, headers in tuples
-        if offset >= first_offset
     )
+    return (yield from pass_over(records, first_offset, batch.size_bytes)), batch.size_bytes
 
 
 def decode_any_tuples(
@@ -209,17 +235,32 @@ def decode_legacy_tuples(
     Raises:
         CorruptMessage, CorruptData, UnsupportedCompressionType, CodecUnavailable: as for format 2.
     """
+    yield from finish(legacy_tuples_in_steps(batch, where, check_crcs, max_output_bytes))
+
+
+def legacy_tuples_in_steps(
+    batch: LegacyBatch, where: str, check_crcs: bool, max_output_bytes: int
+) -> Steps[Iterator[RecordTuple]]:
+    """The same; a large wrapper is opened in several steps, which yield the bytes decompressed so far."""
     if check_crcs:
         batch.verify_crc(where)
     key, value = batch.key_and_value()
     if not batch.codec_id:
-        yield batch.last_offset, batch.timestamp, key, value, []
-        return
-    inner = _unwrap(batch, value, where, max_output_bytes)
+        return iter([(batch.last_offset, batch.timestamp, key, value, [])])
+    data = yield from _unwrap(batch, value, where, max_output_bytes)
+    last_inner, count = yield from _look_through(batch, data, where)
     # The wrapper's offset is that of its last message; some librdkafka left it 0 when producing.
-    base_offset = batch.last_offset - inner[-1].last_offset if batch.magic and batch.last_offset else 0
-    previous, last_offset = -1, batch.last_offset or len(inner) - 1
-    for message in inner:
+    base_offset = batch.last_offset - last_inner if batch.magic and batch.last_offset else 0
+    last_offset = batch.last_offset or count - 1
+    return _inner_tuples(batch, data, where, check_crcs, base_offset, last_offset)
+
+
+def _inner_tuples(
+    batch: LegacyBatch, data: bytes, where: str, check_crcs: bool, base_offset: int, last_offset: int
+) -> Iterator[RecordTuple]:
+    previous = -1
+    for _, view in slices(data, where):
+        message = LegacyBatch(view)
         if check_crcs:
             message.verify_crc(f"{where}, wrapped up to offset {batch.last_offset},")
         offset = base_offset + message.last_offset
@@ -231,9 +272,7 @@ def decode_legacy_tuples(
         yield offset, timestamp, *message.key_and_value(), []
 
 
-def _unwrap(
-    wrapper: LegacyBatch, value: bytes | None, where: str, max_output_bytes: int
-) -> list[LegacyBatch]:
+def _unwrap(wrapper: LegacyBatch, value: bytes | None, where: str, max_output_bytes: int) -> Steps[bytes]:
     at = f"{where} at offset {wrapper.last_offset}"
     if value is None:
         raise CorruptData(f"{at}: a compressed message without a value")
@@ -241,12 +280,23 @@ def _unwrap(
         found = codec(wrapper.codec_id)
         if wrapper.magic == 0:
             value = found.mend_header(value)
-        data = found.decompress(value, max_output_bytes)
+        return (yield from found.decompress_in_steps(value, max_output_bytes))
     except CorruptData as error:
         raise CorruptData(f"{at}: {error}") from error
-    inner = [LegacyBatch(view) for _, view in slices(data, where)]
-    if sum(message.size_bytes for message in inner) != len(data) or not inner:
+
+
+def _look_through(wrapper: LegacyBatch, data: bytes, where: str) -> Steps[tuple[int, int]]:
+    """The number that the last of the wrapped messages carries, and how many messages there are."""
+    at = f"{where} at offset {wrapper.last_offset}"
+    last = count = size = 0
+    for inner_offset, view in slices(data, where):
+        last = inner_offset
+        count += 1
+        size += len(view)
+        if view[MAGIC_AT] != wrapper.magic or view[ATTRIBUTES_AT] & CODEC_MASK:
+            raise CorruptData(f"{at}: a compressed message within a compressed message, or of another format")
+        if not count % STEP_RECORDS:
+            yield len(data)
+    if size != len(data) or not count:
         raise CorruptData(f"{at}: the compressed messages are none, or the last one is cut short")
-    if any(message.magic != wrapper.magic or message.codec_id for message in inner):
-        raise CorruptData(f"{at}: a compressed message within a compressed message, or of another format")
-    return inner
+    return last, count

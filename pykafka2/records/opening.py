@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from itertools import chain, repeat
 from typing import NoReturn
 
+from pykafka2.compression.steps import Steps, finish
 from pykafka2.errors import CodecUnavailable, CorruptData, UnsupportedCompressionType
 from pykafka2.records.batch import MIN_RECORD_BYTES, Buffer, RecordBatch
 
@@ -35,10 +36,15 @@ def open_batch(batch: RecordBatch, where: str, check_crcs: bool, max_output_byte
 
 def open_body(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> Buffer:
     """The same without a copy: a view, where nothing was to be decompressed."""
+    return finish(open_in_steps(batch, where, check_crcs, max_output_bytes))
+
+
+def open_in_steps(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> Steps[Buffer]:
+    """As `open_body`, but a large batch is decompressed in several steps."""
     if check_crcs:
         batch.verify_crc(where)
     try:
-        buffer = batch.records_view(max_output_bytes)
+        buffer = yield from batch.records_in_steps(max_output_bytes)
     except (CorruptData, UnsupportedCompressionType, CodecUnavailable) as error:
         raise type(error)(f"{where} at offset {batch.base_offset}: {error}") from error
     if batch.count * MIN_RECORD_BYTES > len(buffer):

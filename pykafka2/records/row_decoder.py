@@ -28,6 +28,7 @@ class RowDecoder:
         "_buffer",
         "_columns",
         "_first_offset",
+        "_previous",
         "_where",
         "base_timestamp",
         "has_create_time",
@@ -45,6 +46,17 @@ class RowDecoder:
         self.has_create_time = batch.timestamp_type != LOG_APPEND_TIME
         self.base_timestamp = batch.base_timestamp if self.has_create_time else batch.max_timestamp
         self.has_gaps = has_gaps(batch)
+        self._previous = batch.base_offset - 1
+        """With gaps: the offset of the record that was decoded last."""
+
+    @property
+    def next_offset(self) -> int:
+        """With gaps: behind the record that was decoded last."""
+        return self._previous + 1
+
+    def fill(self, columns: Columns) -> None:
+        """Add what follows to other columns."""
+        self._columns = columns
 
     def decode(self, index: int, stop: int, position: int) -> tuple[int, Layout | None, int]:
         """Decode the records from `index` up to `stop`.
@@ -63,7 +75,7 @@ class RowDecoder:
         all_headers: dict[int, Headers] = {}
         add_time, add_key, add_value = timestamps.append, keys.append, values.append
         last_delta = 0
-        previous = base_offset - 1
+        previous = self._previous
         offset = base_offset + index
         begin = after_length = after_time = key_at = value_at = size = 0
         try:
@@ -160,6 +172,7 @@ class RowDecoder:
         except (IndexError, CorruptData) as error:
             raise_corrupt(batch, offset, self._where, error)
         finally:
+            self._previous = previous
             count = len(values)
             found = offsets[:count] if has_gaps else range(base_offset + index, base_offset + index + count)
             self._columns.add(

@@ -10,18 +10,24 @@ from collections.abc import Iterator
 from itertools import chain, repeat
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
+from pykafka2.compression.steps import Steps, finish
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch
-from pykafka2.records.column_decoder import decode_opened
+from pykafka2.records.column_decoder import ColumnDecoder
 from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import decode_opened_records
 from pykafka2.records.layouts import looks_uniform
-from pykafka2.records.opening import open_batch
+from pykafka2.records.opening import open_in_steps
 from pykafka2.records.runs import Rows, Run, UniformRun
 from pykafka2.types import ConsumerRecord
 
 # So many records are made at once, and wait where fewer are asked for.
 MOST_RECORDS = 500
+# So many records are decoded, or passed over, in one step: some 10 ms of work.
+STEP_RECORDS = 1 << 14
+
+Opened = tuple[Iterator[ConsumerRecord], int]
+"""The records of a batch, and how many bytes of it are kept decompressed."""
 
 
 def decode_records(
@@ -36,46 +42,67 @@ def decode_records(
 
     But the batch is opened and looked through when this is called, not when the first record is asked for.
     """
-    body = open_batch(batch, f"{topic}-{partition}", check_crcs, max_output_bytes)
-    return decode_body(batch, body, topic, partition, first_offset)
+    return finish(decode_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes))[0]
 
 
-def decode_body(
-    batch: RecordBatch, body: bytes, topic: str, partition: int, first_offset: int = 0
-) -> Iterator[ConsumerRecord]:
-    """The same of a batch whose bytes are checked and decompressed."""
+def decode_in_steps(
+    batch: RecordBatch,
+    topic: str,
+    partition: int,
+    first_offset: int = 0,
+    check_crcs: bool = True,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+) -> Steps[Opened]:
+    """As `decode_records`, in short steps: a large batch is decompressed, and passed over up to
+    `first_offset`, bit by bit."""
+    where = f"{topic}-{partition}"
+    body = bytes((yield from open_in_steps(batch, where, check_crcs, max_output_bytes)))
     if not looks_uniform(batch, body):
-        return decode_opened_records(batch, body, topic, partition, first_offset)
-    columns = Columns()
-    try:
-        decode_opened(batch, body, columns, f"{topic}-{partition}", first_offset)
-    except CorruptData as error:
-        return chain(_records(columns, batch, topic, partition), _Raising(error.with_traceback(None)))
-    return _records(columns, batch, topic, partition)
+        records = decode_opened_records(batch, body, topic, partition)
+        if first_offset <= batch.base_offset:
+            return records, len(body)
+        return (yield from pass_over(records, first_offset, len(body))), len(body)
+    parts = _parts_of(ColumnDecoder(batch, body, Columns(), where, first_offset), batch, topic, partition)
+    for part in parts:
+        if part:
+            return chain(part, chain.from_iterable(parts)), len(body)
+        yield len(body)
+    return iter(()), len(body)
 
 
-class _Raising:
-    """An iterator that raises an error when its turn comes, and keeps nothing of it."""
+def pass_over(
+    records: Iterator[ConsumerRecord], first_offset: int, size_bytes: int
+) -> Steps[Iterator[ConsumerRecord]]:
+    """The records from `first_offset` on; those before it are passed over in steps, which yield the size."""
+    for count, record in enumerate(records, 1):
+        if record.offset >= first_offset:
+            return chain((record,), records)
+        if not count % STEP_RECORDS:
+            yield size_bytes
+    return iter(())
 
-    def __init__(self, error: Exception) -> None:
-        self._error: Exception | None = error
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
-        return self
-
-    def __next__(self) -> ConsumerRecord:
-        error, self._error = self._error, None
-        if error is None:
-            raise StopIteration
+def _parts_of(
+    decoder: ColumnDecoder, batch: RecordBatch, topic: str, partition: int
+) -> Iterator[list[ConsumerRecord]]:
+    """Records in lists, one of which may be empty; an error is raised behind the records before it."""
+    while not decoder.is_done:
+        columns, failed = Columns(), None
+        decoder.fill(columns)
         try:
-            raise error
-        finally:
-            del error  # a frame in the traceback would lead back to it, and both would stay
-
-
-def _records(columns: Columns, batch: RecordBatch, topic: str, partition: int) -> Iterator[ConsumerRecord]:
-    parts = (part for run in columns.runs() for part in _parts(run))
-    return chain.from_iterable(_made(part, batch, topic, partition) for part in parts)
+            decoder.run(STEP_RECORDS)
+        except CorruptData as error:
+            failed = error.with_traceback(None)
+        for run in columns.runs():
+            for part in _parts(run):
+                yield _made(part, batch, topic, partition)
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                del failed  # a frame in the traceback would lead back to it, and both would stay
+        if not columns:
+            yield []
 
 
 def _parts(run: Run) -> Iterator[Run]:

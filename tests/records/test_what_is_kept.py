@@ -10,11 +10,12 @@ import pytest
 
 from pykafka2.errors import CorruptData
 from pykafka2.records import headers as headers_module
-from pykafka2.records.encoder import encode_headers
+from pykafka2.records.batch import batches
+from pykafka2.records.encoder import BatchBuilder, encode_headers
 from pykafka2.records.headers import LONGEST_NAME_KEPT, MOST_NAMES_KEPT, read_headers
 from pykafka2.records.layouts import MOST_PLANS, Plans
-from pykafka2.records.run_decoder import _Raising
-from pykafka2.types import Headers
+from pykafka2.records.run_decoder import decode_records
+from pykafka2.types import ConsumerRecord, Headers
 
 
 @pytest.fixture
@@ -54,13 +55,18 @@ def test_few_plans_of_batches_are_kept() -> None:
 
 
 @pytest.mark.usefixtures("without_collector")
-def test_what_was_raised_for_a_batch_is_freed_with_its_last_holder() -> None:
+def test_error_of_a_damaged_batch_is_freed_with_its_last_holder() -> None:
     """It holds the batch, of which a poll that raises again and again would leave hundreds of megabytes."""
-    error = CorruptData("damaged")
-    is_there, records = weakref.ref(error), _Raising(error)
-    del error
+    builder = BatchBuilder()
+    for _ in range(40):
+        builder.append(1000, None, b"value")
+    (batch,) = batches(builder.build()[:-5] + b"\xff" * 5)
+    records = decode_records(batch, "t", 0, check_crcs=False)
+    found: list[ConsumerRecord] = []
     with pytest.raises(CorruptData) as caught:
-        next(records)
+        found.extend(records)
+    is_there = weakref.ref(caught.value)
     del caught
     assert is_there() is None
+    assert len(found) == 39
     assert list(records) == [], "it is raised once"
