@@ -7,26 +7,35 @@ from __future__ import annotations
 
 from typing import Any
 
+from pykafka2.cluster.metadata import Metadata
 from pykafka2.consumer.group_options import CLASSIC, CONSUMER
 from pykafka2.consumer.group_parts import GroupParts
-from pykafka2.consumer.kip848.words import state_in_words
+from pykafka2.consumer.kip848.words import coordinator_in_words, state_in_words
 from pykafka2.consumer.member_states import MemberState
 from pykafka2.consumer.membership import Membership
 from pykafka2.consumer.naming import named
 from pykafka2.consumer.subscription import Hold, Mode, Subscription
 
+MOST_NAMED = 5
+"""Members that a sentence names; of more it says how many there are."""
 
-def group_health(group: GroupParts, now: float) -> dict[str, Any]:
+
+def group_health(group: GroupParts, metadata: Metadata, now: float) -> dict[str, Any]:
     """How the consumer stands with its group; ages are seconds, None for what never happened."""
     member, standing, commits = group.membership, group.standing, group.commits
+    coordinator = None if member.coordinator is None else metadata.node(member.coordinator)
     return {
         "id": standing.group_id,
         "protocol": CLASSIC if isinstance(member, Membership) else CONSUMER,
         "state": member.state.value,
+        "state_age": now - member.state_since,
         "member_id": standing.identity.member_id,
         "generation": standing.identity.generation_id,
         "leading": member.is_leading,
+        "leader_id": member.leader_id,
+        "other_members": [*member.others],
         "coordinator": member.coordinator,
+        "coordinator_address": None if coordinator is None else f"{coordinator.host}:{coordinator.port}",
         "coordinator_error": None if member.coordinator_error is None else str(member.coordinator_error),
         "because": member.because,
         "last_poll_age": member.polls.gap(now),
@@ -79,14 +88,34 @@ def _state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
             f"answered {heard:.1f} s ago, its last poll was {health['last_poll_age']:.1f} s ago."
         )
     if state == MemberState.JOINING.value:
-        return f"The consumer joins {group} and waits for the other members, or for the coordinator{because}."
+        return f"The consumer joins {group}{because} and has waited {_for_the_join(health)}."
     if state == MemberState.SYNCING.value:
-        return f"The consumer waits for what the leader of {group} assigns to it."
+        if health["leader_id"] == health["member_id"]:
+            age = f"{health['state_age']:.1f} s"
+            return f"The consumer leads {group} and has been assigning partitions for {age}."
+        return (
+            f"The consumer has waited {health['state_age']:.1f} s for member {health['leader_id']!r}, the "
+            f"leader of {group}, to assign partitions."
+        )
     if state == MemberState.MUST_JOIN.value:
         return f"{group} rebalances{because}; the next poll() takes part.".replace("group", "Group", 1)
     if state == MemberState.FENCED.value:
         return f"Another consumer has taken this one's place in {group}; close it."
     return f"The consumer is no member of {group}{because}; poll() joins it."
+
+
+def _for_the_join(health: dict[str, Any]) -> str:
+    """What a joining member waits for; a member that led the group before knows the others."""
+    waits = f"{health['state_age']:.1f} s for {coordinator_in_words(health)}"
+    others = health["other_members"]
+    if health["coordinator"] is None:
+        return waits
+    waits += ", which answers when the other members have joined"
+    if not others:
+        return f"{waits} (it alone knows them)"
+    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    names = ", ".join(map(repr, others[:MOST_NAMED]))
+    return f"{waits}; in generation {health['generation']} these were {names}{more}"
 
 
 def _age(at: float, now: float) -> float | None:

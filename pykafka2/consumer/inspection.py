@@ -66,7 +66,7 @@ class Inspection:
             "connected": cluster.nodes.has_connection,
             "unreachable": cluster.nodes.failing(now),
             "throttled": cluster.nodes.throttled(now),
-            "group": None if self._group is None else group_health(self._group, now),
+            "group": None if self._group is None else group_health(self._group, metadata, now),
             "partitions": {
                 str(partition): {
                     "position": self._subscription.positions.get(partition),

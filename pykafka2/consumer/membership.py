@@ -55,6 +55,11 @@ class Membership:
         protocol: RebalanceProtocol,
     ) -> None:
         self.state = MemberState.OUT
+        self.state_since = cluster.driver.clock.monotonic()
+        self.leader_id = ""
+        """The leader's member id in the last generation that this member joined."""
+        self.others: tuple[str, ...] = ()
+        """Ids of that generation's other members, which the coordinator sends to the leader alone."""
         self.news = 0
         """Grows with whatever the caller's thread should look at."""
         self.losses = 0
@@ -222,6 +227,9 @@ class Membership:
         self._standing.identity = GroupIdentity(
             response.member_id, response.generation_id, self._options.group_instance_id
         )
+        self.leader_id = response.leader
+        own_id = response.member_id
+        self.others = tuple(one.member_id for one in response.members if one.member_id != own_id)
         self.heartbeat.begin(self._driver.clock.monotonic())
         self._move(MemberEvent.JOINED, f"generation {response.generation_id}")
 
@@ -355,6 +363,8 @@ class Membership:
         if state is None:
             raise IllegalTransition(self.state, event)
         before, self.state = self.state, state
+        if before is not state:
+            self.state_since = self._driver.clock.monotonic()
         self.news += 1
         if before is not state and self._driver.event_sink.is_watched:
             who = f"member of {self._options.group_id}"

@@ -13,6 +13,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator import Accumulator
 from pykafka2.producer.partition_shares import Taken
+from pykafka2.producer.routes import Routes
 from pykafka2.producer.sender import Sender
 from pykafka2.producer.transaction_state import NEXT_STEP, TransactionState, TransactionStatus
 
@@ -25,6 +26,7 @@ class Inspection:
         client: ClusterClient,
         accumulator: Accumulator,
         sender: Sender,
+        routes: Routes,
         metrics: Metrics,
         transactions: TransactionStatus | None = None,
     ) -> None:
@@ -32,6 +34,7 @@ class Inspection:
         self._client = client
         self._accumulator = accumulator
         self._sender = sender
+        self._routes = routes
         pool, metadata = accumulator.pool, client.metadata
         metrics.gauge("buffer-total-bytes", lambda: pool.total_bytes)
         metrics.gauge("buffer-available-bytes", lambda: pool.available_bytes)
@@ -53,6 +56,7 @@ class Inspection:
             "buffer_available_bytes": self._accumulator.pool.available_bytes,
             "buffer_overhead_bytes": self._accumulator.pool.overhead_bytes,
             "senders_waiting_for_memory": self._accumulator.pool.waiting,
+            "senders_waiting_for_metadata": self._waiting_for_metadata(now),
             "throttled": self._client.nodes.throttled(now),
             "metadata_version": metadata.version,
             "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
@@ -73,9 +77,14 @@ class Inspection:
             return f"The producer is {health['state']}{because}."
         lines = self._explain_transaction()
         lines += self._sender.shares.crowded(self._partitions_of)
-        if not health["records_waiting"]:
+        for what, ages in health["senders_waiting_for_metadata"].items():
+            lines.insert(0, f"{len(ages)} calls of send wait for {what}, the longest for {max(ages):.1f} s.")
+        if health["records_waiting"]:
+            lines.insert(0, f"{health['records_waiting']} records wait or are in flight.")
+        elif not health["senders_waiting_for_metadata"]:
             return "\n".join(["Nothing waits: every record sent was written or has failed.", *lines])
-        lines.insert(0, f"{health['records_waiting']} records wait or are in flight.")
+        if not self._client.nodes.connection_count:
+            lines.append(f"No broker is connected: {self._client.nodes.why_unreachable()}")
         lines += [f"{queue} waits for {what}." for queue, what in health["waiting_for"].items()]
         lines += self._client.nodes.why_throttled(self._client.driver.clock.monotonic())
         if health["senders_waiting_for_memory"]:
@@ -83,6 +92,13 @@ class Inspection:
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")
         return "\n".join(lines)
+
+    def _waiting_for_metadata(self, now: float) -> dict[str, list[float]]:
+        """For how many seconds each blocked call has waited, by what it waits for."""
+        found: dict[str, list[float]] = {}
+        for what, since in [*self._routes.waiting.values()]:
+            found.setdefault(what, []).append(now - since)
+        return found
 
     def _partitions(self) -> dict[str, dict[str, int]]:
         """By partition: what was written, and how many batches wait to be sent."""

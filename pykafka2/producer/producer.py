@@ -244,7 +244,9 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             BulkReader(driver.clock, self._interceptors, self._serialize_key, self._serialize_value),
             self._interceptors,
         )
-        self._inspection = Inspection(client, self._accumulator, self._sender, self._metrics, status)
+        self._inspection = Inspection(
+            client, self._accumulator, self._sender, self._routes, self._metrics, status
+        )
         driver.on_failed(self._sender.on_loop_failed)
         client.add(self._sender, *([] if manager is None else [manager]))
         self._closing = Closing(

@@ -5,6 +5,9 @@ Any thread.  May block for metadata (`route`, `explicit`), as `send` may.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pykafka2.cluster.client import PATIENCE, ClusterClient
 from pykafka2.cluster.snapshot import ClusterSnapshot
 from pykafka2.errors import UnknownTopicOrPartition
@@ -28,6 +31,11 @@ class Routes:
         self._metrics = metrics
         self.by_topic: dict[str, Route] = {}
         """Read by `send` without a lock; a route is current while its snapshot is the metadata's."""
+        self.waiting: dict[object, tuple[str, float]] = {}
+        """Calls that block for metadata, each with what it waits for and since when; for `explain`.
+
+        Each operation on it is one step in C, as any thread may be here.
+        """
         self._newest = NO_SNAPSHOT
         """The one for which earlier ones were let go."""
 
@@ -42,12 +50,12 @@ class Routes:
         known = snapshot.topics.get(topic)
         if known is None or not known.is_usable:
             self._accumulator.check_not_interrupted()  # the IO thread may wait for what this thread holds
-            began = self._client.driver.clock.monotonic()
-            try:
-                known = self._client.wait_for_topic(topic, timeout)
-            finally:
-                waited = self._client.driver.clock.monotonic() - began
-                self._metrics.count_ns("metadata-wait-time-ns-total", waited)
+            with self._noted_waiting(f"the metadata of topic {topic!r}") as began:
+                try:
+                    known = self._client.wait_for_topic(topic, timeout)
+                finally:
+                    waited = self._client.driver.clock.monotonic() - began
+                    self._metrics.count_ns("metadata-wait-time-ns-total", waited)
             snapshot = self._metadata.snapshot
         count = max(known.partitions) + 1
         queues = [self._accumulator.queue(topic, partition) for partition in range(count)]
@@ -58,6 +66,16 @@ class Routes:
             self._newest = snapshot
             self._let_go_of_others(snapshot)
         return route
+
+    @contextmanager
+    def _noted_waiting(self, what: str, since: float | None = None) -> Iterator[float]:
+        """Lists a call among `waiting` while it blocks; yields since when it waits."""
+        call, since = object(), self._client.driver.clock.monotonic() if since is None else since
+        try:
+            self.waiting[call] = (what, since)
+            yield since
+        finally:
+            self.waiting.pop(call, None)
 
     def _let_go_of_others(self, newest: ClusterSnapshot) -> None:
         """Each snapshot has all topics in use, and a topic may never be sent to again.
@@ -84,15 +102,18 @@ class Routes:
             raise _no_partition(topic, partition, len(route.queues), "partitions count from 0")
         self._accumulator.check_not_interrupted()
         monotonic = self._client.driver.clock.monotonic
-        deadline = monotonic() + timeout
-        tell_at = monotonic() + PATIENCE
+        began = monotonic()
+        deadline = began + timeout
+        tell_at = began + PATIENCE
         while partition >= len(route.queues):
             remaining = deadline - monotonic()
             if monotonic() >= tell_at and remaining > 0:
                 missing = _no_partition(topic, partition, len(route.queues), "it may be added")
                 self._client.tell_waiting(missing, remaining)
                 tell_at = deadline
-            if remaining <= 0 or not self._client.wait_for_metadata(self._metadata.version, remaining):
+            with self._noted_waiting(f"partition {partition} of topic {topic!r} to be added", began):
+                is_news = remaining > 0 and self._client.wait_for_metadata(self._metadata.version, remaining)
+            if not is_news:
                 because = f"none was added within {timeout:.3g} s"
                 raise _no_partition(topic, partition, len(route.queues), because)
             route = self.route(topic, max(0.0, remaining))

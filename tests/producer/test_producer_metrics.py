@@ -6,7 +6,13 @@ import math
 
 import pytest
 
-from pykafka2.errors import BufferExhausted, InvalidRecord, KafkaTimeoutError, NotLeaderOrFollower
+from pykafka2.errors import (
+    BufferExhausted,
+    InvalidRecord,
+    KafkaTimeoutError,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
@@ -82,6 +88,58 @@ def test_explain_says_what_each_partition_waits_for(simulation: Simulation, clus
     cluster.controls.clear()
     producer.flush(10)
     assert "waits" not in producer.explain().replace("Nothing waits", "")
+
+
+def test_explain_names_first_sends_that_block_while_the_broker_is_down(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, max_block_ms=60_000)
+    cluster.controls.hold(MetadataRequest)
+    first, second, third = (
+        simulation.spawn(lambda topic=topic: producer.send(topic, b"1"))
+        for topic in ("orders", "orders", "others")
+    )
+    simulation.sleep(7)
+    told = producer.explain()
+    assert "Nothing waits" not in told
+    assert "2 calls of send wait for the metadata of topic 'orders', the longest for 7.0 s." in told
+    assert "1 calls of send wait for the metadata of topic 'others', the longest for 7.0 s." in told
+    assert len(producer.health()["senders_waiting_for_metadata"]) == 2
+    cluster.controls.clear()
+    for sending in (first, second, third):
+        sending.result()
+    producer.flush(10)
+    assert producer.explain() == "Nothing waits: every record sent was written or has failed."
+    assert producer.health()["senders_waiting_for_metadata"] == {}
+
+
+def test_explain_says_that_no_broker_is_connected_while_a_first_send_blocks(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, max_block_ms=60_000)
+    for number in range(3):
+        cluster.controls.kill_broker(number)
+    sending = simulation.spawn(lambda: producer.send("orders", b"1"))
+    simulation.sleep(5)
+    told = producer.explain()
+    assert "1 calls of send wait for the metadata of topic 'orders'" in told
+    assert "No broker is connected: " in told
+    for number in range(3):
+        cluster.controls.restart_broker(number)
+    sending.result()
+
+
+def test_explain_names_a_send_that_blocks_for_a_missing_partition(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, max_block_ms=10_000)
+    producer.send("orders", b"1").result(10)
+    sending = simulation.spawn(lambda: producer.send("orders", b"1", partition=9))
+    simulation.sleep(4)
+    told = producer.explain()
+    assert "1 calls of send wait for partition 9 of topic 'orders' to be added, the longest for 4.0 s" in told
+    with pytest.raises(UnknownTopicOrPartition):
+        sending.result()
 
 
 def test_compression_is_measured(simulation: Simulation, cluster: KafkaCluster) -> None:

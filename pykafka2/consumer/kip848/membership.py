@@ -61,9 +61,12 @@ class ConsumerMembership:
 
     is_leading = False
     unfinished_rebalances = 0
+    leader_id = ""
+    others: tuple[str, ...] = ()
 
     def __init__(self, options: ConsumerOptions, cluster: ClusterClient, standing: GroupStanding) -> None:
         self.state = MemberState.UNSUBSCRIBED
+        self.state_since = cluster.driver.clock.monotonic()
         self.news = 0
         """Grows with whatever the caller's thread should look at."""
         self.losses = 0
@@ -351,6 +354,8 @@ class ConsumerMembership:
         if state is None:
             raise IllegalTransition(self.state, event)
         before, self.state = self.state, state
+        if before is not state:
+            self.state_since = self._driver.clock.monotonic()
         self.news += 1
         if before is not state and self._driver.event_sink.is_watched:
             who = f"member of {self._options.group_id}"

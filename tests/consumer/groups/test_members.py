@@ -6,6 +6,7 @@ import pytest
 
 from pykafka2.errors import CommitFailed, CoordinatorNotAvailable, IllegalState
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
+from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.group import (
@@ -466,6 +467,62 @@ def test_health_and_explain_tell_of_the_group(simulation: Simulation) -> None:
     group.member("b")
     group.turn(0.6, group.members[1])
     assert "rebalances: the coordinator said so" in member.consumer.explain()
+
+
+def test_explain_names_coordinator_and_other_members_while_a_join_waits(simulation: Simulation) -> None:
+    """The leader of the last generation knows the others; everyone else knows only the coordinator."""
+    group = Group(simulation)
+    leader, slow = group.member("a"), group.member("b")
+    group.settle()
+    if not leader.health()["leading"]:
+        leader, slow = slow, leader
+    other_id = slow.health()["member_id"]
+    slow.is_stalled = True
+    new = group.member("c")
+    group.turn_until(lambda: leader.health()["state"] == new.health()["state"] == "joining", 10)
+    group.turn(3)
+    number = group.cluster.coordinator("g")
+    for one in (leader, new):
+        told = one.consumer.explain()
+        assert f"for the coordinator, broker {number} at broker-{number}:" in told
+        since = one.health()["state_age"]
+        assert 3 <= since < 10
+        assert f"joins group 'g' and has waited {since:.1f} s for" in told
+    generation = leader.health()["generation"]
+    assert f"in generation {generation} these were {other_id!r}" in leader.consumer.explain()
+    assert "it alone knows them" in new.consumer.explain()
+
+
+def test_explain_names_the_leader_that_has_not_assigned_yet(simulation: Simulation) -> None:
+    group = Group(simulation)
+    group.member("a"), group.member("b")
+    group.settle()
+    group.cluster.controls.hold(SyncGroupRequest)
+    group.member("c")
+    group.turn_until(lambda: all(one.health()["state"] == "syncing" for one in group.members), 10)
+    group.turn(2)
+    told = {one.health()["member_id"]: one.consumer.explain() for one in group.members}
+    leader_id = group.members[0].health()["leader_id"]
+    assert leader_id in told
+    assert "leads group 'g' and has been assigning partitions for" in told.pop(leader_id)
+    assert len(told) == 2
+    for words in told.values():
+        assert f"for member {leader_id!r}, the leader of group 'g', to assign partitions" in words
+
+
+def test_explain_names_the_silent_coordinator_of_a_kip_848_group(
+    simulation: Simulation,
+) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": 1})
+    cluster.controls.hold(ConsumerGroupHeartbeatRequest)
+    consumer = simulation.consumer(cluster, "t", group_id="g", group_protocol="consumer")
+    consumer.poll(3000)
+    number = cluster.coordinator("g")
+    told = consumer.explain()
+    assert f"for the coordinator, broker {number} at broker-{number}:" in told
+    assert "its first heartbeat is not answered yet" in told
+    assert f"has waited {consumer.health()['group']['state_age']:.1f} s" in told
+    cluster.controls.clear()
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

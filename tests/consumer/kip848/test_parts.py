@@ -136,6 +136,7 @@ def test_what_is_urgent_waits_for_the_answer_under_way_and_for_back_off_only() -
 @pytest.mark.parametrize("state", list(MemberState))
 def test_every_state_has_words(state: MemberState) -> None:
     health = {"because": "", "generation": 3, "last_heartbeat_age": 1.0, "last_poll_age": 2.0}
+    health |= {"state_age": 4.0, "coordinator": 1, "coordinator_address": "broker-1:9092"}
     words = state_in_words("group 'g'", state.value, health)
     assert "group 'g'" in words
     assert words.endswith(".")
