@@ -7,6 +7,7 @@ is gone at the end.
   pykafka2 broker --brokers 1 --port 0         one broker on a free port
   pykafka2 broker --topic orders:6 --topic audit:1:1
                                                topics: name:partitions[:replication factor]
+  pykafka2 broker --racks a,b,c                the brokers' racks, from the first again when there are more brokers
   pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
   pykafka2 broker --quick                      for tests: a group does not wait for more members, and so on
   pykafka2 broker --host 0.0.0.0 --advertised-host kafka.test --advertised-port 19092
@@ -86,6 +87,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--first-broker-id", type=int, default=0, metavar="ID", help="ids go up from this one (0)"
     )
     parser.add_argument(
+        "--racks",
+        metavar="RACK[,RACK...]",
+        help="the brokers' racks in turn, from the first again when there are more brokers (none)",
+    )
+    parser.add_argument(
         "--topic",
         action="append",
         default=[],
@@ -143,6 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         users=parsed_users(arguments.user),
         token_key=arguments.token_key,
         first_broker_id=arguments.first_broker_id,
+        racks=_racks(arguments.racks),
         advertised_host=arguments.advertised_host,
         advertised_ports=ports_from("--advertised-port", arguments.advertised_port or 0, arguments.brokers),
     )
@@ -208,6 +215,15 @@ def _topic(text: str) -> tuple[str, Topic]:
 
     counts = [int(number) for number in numbers]
     return name, Topic(counts[0] if counts else 1, counts[1] if len(counts) > 1 else None)
+
+
+def _racks(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    racks = [rack.strip() for rack in text.split(",")]
+    if not all(racks):
+        raise ConfigurationError(f"--racks {text!r}: a rack has no name. Write --racks a,b,c.")
+    return racks
 
 
 def _config(arguments: argparse.Namespace) -> dict[str, object]:

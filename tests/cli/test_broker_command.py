@@ -98,6 +98,26 @@ def test_consecutive_ports_options_and_no_auto_creation() -> None:
             assert [node.port for node in response.brokers] == [first, first + 1]
 
 
+@pytest.mark.slow
+def test_racks_are_given_to_the_brokers_in_turn() -> None:
+    with broker("--port", "0", "--racks", "east, west") as (_, addresses), Wire(addresses[0]) as wire:
+        brokers = wire.call(MetadataRequest(topics=None), 12).brokers
+        assert {broker.node_id: broker.rack for broker in brokers} == {0: "east", 1: "west", 2: "east"}
+
+
+@pytest.mark.parametrize("racks", ["", "east,,west"])
+def test_rack_without_a_name_is_refused(racks: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--port", "0", "--racks", racks]) == 1
+    assert f"--racks {racks!r}: a rack has no name" in capsys.readouterr().err
+
+
+def test_package_runs_as_the_command() -> None:
+    for module in ("pykafka2", "pykafka2.cli"):
+        done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("usage: pykafka2 ")
+
+
 @pytest.mark.gate
 @pytest.mark.slow
 def test_ids_and_what_clients_are_told_may_be_others() -> None:

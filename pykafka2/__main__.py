@@ -1,0 +1,10 @@
+"""`python -m pykafka2` is the command `pykafka2`."""
+
+from __future__ import annotations
+
+import sys
+
+from pykafka2.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())
