@@ -42,6 +42,18 @@ class KafkaError(Exception):
         return fresh
 
 
+class RetriableError(KafkaError):
+    """The same call may succeed later."""
+
+    retriable = True
+
+
+class InvalidMetadataError(RetriableError):
+    """The client's metadata is out of date; the client fetches it again, then retries."""
+
+    refresh_metadata = True
+
+
 # ---------------------------------------------------------------------------------------------------
 # This side of the wire
 # ---------------------------------------------------------------------------------------------------
@@ -79,10 +91,8 @@ class ClientClosed(IllegalState):
     """The client is closed; make a new one."""
 
 
-class ClientNotStarted(KafkaError, OSError):
+class ClientNotStarted(RetriableError, OSError):
     """The system has no file descriptor or no thread left for a client; the message says which."""
-
-    retriable = True
 
 
 class ClientFailed(IllegalState):
@@ -115,19 +125,15 @@ class CommitFailed(KafkaError):
     """
 
 
-class RetriableCommitFailed(KafkaError):
+class RetriableCommitFailed(RetriableError):
     """An asynchronous commit failed for a reason that passes; its cause is the error it met.
 
     It is not sent again by itself, as it could overtake a later one: commit the latest offsets again.
     """
 
-    retriable = True
 
-
-class KafkaTimeoutError(KafkaError, TimeoutError):
+class KafkaTimeoutError(RetriableError, TimeoutError):
     """The call did not end within its timeout; the message says what it waited for."""
-
-    retriable = True
 
 
 class BufferExhausted(KafkaTimeoutError):
@@ -187,39 +193,29 @@ class CorruptData(KafkaError, ValueError):
     """Bytes are not what the protocol says; the message names message, version and field."""
 
 
-class CorruptResponse(CorruptData):
+class CorruptResponse(CorruptData, InvalidMetadataError):
     """A broker's answer is not what the protocol says: its connection is closed, and the request may be sent
     again; whether it was carried out is not known."""
-
-    retriable = True
-    refresh_metadata = True
 
 
 class CodecUnavailable(KafkaError, ImportError):
     """The library of a compression codec is not installed; the message names the package."""
 
 
-class Disconnected(KafkaError, ConnectionError):
+class Disconnected(InvalidMetadataError, ConnectionError):
     """The connection ended before the answer came; whether the request was carried out is not known."""
 
-    retriable = True
-    refresh_metadata = True
 
-
-class NoBrokersAvailable(KafkaError, ConnectionError):
+class NoBrokersAvailable(RetriableError, ConnectionError):
     """No broker could be reached; the message lists each address with its reason."""
-
-    retriable = True
 
 
 class TlsError(KafkaError, ConnectionError):
     """The TLS handshake failed; the message says whether the other side speaks TLS at all."""
 
 
-class TlsInterrupted(TlsError):
+class TlsInterrupted(TlsError, RetriableError):
     """The other side ended the connection during the TLS handshake: a restart, or a port without TLS."""
-
-    retriable = True
 
 
 class TlsNotSpoken(TlsError):
@@ -265,6 +261,10 @@ class BrokerError(KafkaError):
     code: ClassVar[int | None] = -1
 
 
+class AuthorizationError(BrokerError):
+    """The user has no access rule for what it asked; the subclass says of which kind of resource."""
+
+
 class UnknownServerError(BrokerError):
     """The broker failed in a way it has no code for; see the broker's log."""
 
@@ -285,19 +285,16 @@ class LogTruncated(OffsetOutOfRange):
     leader_epoch = -1
 
 
-class CorruptMessage(BrokerError):
+class CorruptMessage(BrokerError, RetriableError):
     """The bytes of a batch do not match their checksum, so they changed on the way; sending again is safe."""
 
     code = 2
-    retriable = True
 
 
-class UnknownTopicOrPartition(BrokerError):
+class UnknownTopicOrPartition(BrokerError, InvalidMetadataError):
     """No such topic or partition on this broker; create the topic, or wait until its metadata has spread."""
 
     code = 3
-    retriable = True
-    refresh_metadata = True
 
 
 class InvalidFetchSize(BrokerError):
@@ -306,27 +303,22 @@ class InvalidFetchSize(BrokerError):
     code = 4
 
 
-class LeaderNotAvailable(BrokerError):
+class LeaderNotAvailable(BrokerError, InvalidMetadataError):
     """The partition has no leader at the moment; an election is under way, so ask again."""
 
     code = 5
-    retriable = True
-    refresh_metadata = True
 
 
-class NotLeaderOrFollower(BrokerError):
+class NotLeaderOrFollower(BrokerError, InvalidMetadataError):
     """The broker asked is no longer the partition's leader."""
 
     code = 6
-    retriable = True
-    refresh_metadata = True
 
 
-class RequestTimedOut(BrokerError):
+class RequestTimedOut(BrokerError, RetriableError):
     """The broker gave up waiting for other replicas; what was appended stays appended."""
 
     code = 7
-    retriable = True
 
 
 class BrokerNotAvailable(BrokerError):
@@ -335,12 +327,10 @@ class BrokerNotAvailable(BrokerError):
     code = 8
 
 
-class ReplicaNotAvailable(BrokerError):
+class ReplicaNotAvailable(BrokerError, InvalidMetadataError):
     """The replica asked is not available."""
 
     code = 9
-    retriable = True
-    refresh_metadata = True
 
 
 class MessageTooLarge(BrokerError):
@@ -361,34 +351,29 @@ class OffsetMetadataTooLarge(BrokerError):
     code = 12
 
 
-class NetworkException(BrokerError):
+class NetworkException(BrokerError, InvalidMetadataError):
     """The broker closed the connection before it answered."""
 
     code = 13
-    retriable = True
-    refresh_metadata = True
 
 
-class CoordinatorLoadInProgress(BrokerError):
+class CoordinatorLoadInProgress(BrokerError, RetriableError):
     """The coordinator is still reading its log; ask again."""
 
     code = 14
-    retriable = True
 
 
-class CoordinatorNotAvailable(BrokerError):
+class CoordinatorNotAvailable(BrokerError, RetriableError):
     """The coordinator is not available yet; look it up again."""
 
     code = 15
-    retriable = True
     refresh_coordinator = True
 
 
-class NotCoordinator(BrokerError):
+class NotCoordinator(BrokerError, RetriableError):
     """This broker does not coordinate the group or transaction; look the coordinator up again."""
 
     code = 16
-    retriable = True
     refresh_coordinator = True
 
 
@@ -404,18 +389,16 @@ class RecordListTooLarge(BrokerError):
     code = 18
 
 
-class NotEnoughReplicas(BrokerError):
+class NotEnoughReplicas(BrokerError, RetriableError):
     """Fewer replicas are in sync than min.insync.replicas asks for; nothing was appended."""
 
     code = 19
-    retriable = True
 
 
-class NotEnoughReplicasAfterAppend(BrokerError):
+class NotEnoughReplicasAfterAppend(BrokerError, RetriableError):
     """Replicas fell out of sync after the append; the records are in the log but not as safe as asked."""
 
     code = 20
-    retriable = True
 
 
 class InvalidRequiredAcks(BrokerError):
@@ -466,19 +449,19 @@ class InvalidCommitOffsetSize(BrokerError):
     code = 28
 
 
-class TopicAuthorizationFailed(BrokerError):
+class TopicAuthorizationFailed(AuthorizationError):
     """The principal may not do this to the topic; ask for an ACL: READ to consume, WRITE to produce."""
 
     code = 29
 
 
-class GroupAuthorizationFailed(BrokerError):
+class GroupAuthorizationFailed(AuthorizationError):
     """The principal may not use the group; ask for an ACL that allows READ on it."""
 
     code = 30
 
 
-class ClusterAuthorizationFailed(BrokerError):
+class ClusterAuthorizationFailed(AuthorizationError):
     """The principal may not do this to the cluster; ask for an ACL."""
 
     code = 31
@@ -541,11 +524,10 @@ class InvalidConfig(BrokerError):
     code = 40
 
 
-class NotController(BrokerError):
+class NotController(BrokerError, RetriableError):
     """This broker is not the controller; ask the one that is."""
 
     code = 41
-    retriable = True
 
 
 class InvalidRequest(BrokerError):
@@ -604,11 +586,10 @@ class InvalidTransactionTimeout(BrokerError):
     code = 50
 
 
-class ConcurrentTransactions(BrokerError):
+class ConcurrentTransactions(BrokerError, RetriableError):
     """The previous transaction is still being ended; ask again."""
 
     code = 51
-    retriable = True
 
 
 class TransactionCoordinatorFenced(BrokerError):
@@ -617,7 +598,7 @@ class TransactionCoordinatorFenced(BrokerError):
     code = 52
 
 
-class TransactionalIdAuthorizationFailed(BrokerError):
+class TransactionalIdAuthorizationFailed(AuthorizationError):
     """The principal may not use the transactional id; ask for an ACL that allows WRITE on it."""
 
     code = 53
@@ -636,12 +617,10 @@ class OperationNotAttempted(BrokerError):
     code = 55
 
 
-class KafkaStorageError(BrokerError):
+class KafkaStorageError(BrokerError, InvalidMetadataError):
     """The broker could not reach its disk; another replica will lead."""
 
     code = 56
-    retriable = True
-    refresh_metadata = True
 
 
 class LogDirNotFound(BrokerError):
@@ -702,7 +681,7 @@ class DelegationTokenRequestNotAllowed(BrokerError):
     code = 64
 
 
-class DelegationTokenAuthorizationFailed(BrokerError):
+class DelegationTokenAuthorizationFailed(AuthorizationError):
     """The principal may not use the delegation token."""
 
     code = 65
@@ -732,26 +711,22 @@ class GroupIdNotFound(BrokerError):
     code = 69
 
 
-class FetchSessionIdNotFound(BrokerError):
+class FetchSessionIdNotFound(BrokerError, RetriableError):
     """The broker has dropped the fetch session; a new one is made."""
 
     code = 70
-    retriable = True
 
 
-class InvalidFetchSessionEpoch(BrokerError):
+class InvalidFetchSessionEpoch(BrokerError, RetriableError):
     """The fetch session's epoch does not fit; a new session is made."""
 
     code = 71
-    retriable = True
 
 
-class ListenerNotFound(BrokerError):
+class ListenerNotFound(BrokerError, InvalidMetadataError):
     """The leader has no listener of this name."""
 
     code = 72
-    retriable = True
-    refresh_metadata = True
 
 
 class TopicDeletionDisabled(BrokerError):
@@ -760,19 +735,17 @@ class TopicDeletionDisabled(BrokerError):
     code = 73
 
 
-class FencedLeaderEpoch(BrokerError):
+class FencedLeaderEpoch(BrokerError, InvalidMetadataError):
     """The leader epoch is older than the broker's; refresh the metadata."""
 
     code = 74
-    retriable = True
-    refresh_metadata = True
 
 
-class UnknownLeaderEpoch(BrokerError):
+class UnknownLeaderEpoch(BrokerError, InvalidMetadataError):
     """The leader epoch is newer than the broker's; it will learn, ask again."""
 
     code = 75
-    retriable = True
+    refresh_metadata = False
 
 
 class UnsupportedCompressionType(BrokerError):
@@ -787,11 +760,10 @@ class StaleBrokerEpoch(BrokerError):
     code = 77
 
 
-class OffsetNotAvailable(BrokerError):
+class OffsetNotAvailable(BrokerError, RetriableError):
     """The new leader does not know its high watermark yet; ask again."""
 
     code = 78
-    retriable = True
 
 
 class MemberIdRequired(BrokerError):
@@ -800,12 +772,10 @@ class MemberIdRequired(BrokerError):
     code = 79
 
 
-class PreferredLeaderNotAvailable(BrokerError):
+class PreferredLeaderNotAvailable(BrokerError, InvalidMetadataError):
     """The preferred leader is not available."""
 
     code = 80
-    retriable = True
-    refresh_metadata = True
 
 
 class GroupMaxSizeReached(BrokerError):
@@ -821,20 +791,16 @@ class FencedInstanceId(BrokerError):
     fatal = True
 
 
-class EligibleLeadersNotAvailable(BrokerError):
+class EligibleLeadersNotAvailable(BrokerError, InvalidMetadataError):
     """No eligible replica is available to lead."""
 
     code = 83
-    retriable = True
-    refresh_metadata = True
 
 
-class ElectionNotNeeded(BrokerError):
+class ElectionNotNeeded(BrokerError, InvalidMetadataError):
     """The leader is already the one asked for."""
 
     code = 84
-    retriable = True
-    refresh_metadata = True
 
 
 class NoReassignmentInProgress(BrokerError):
@@ -855,18 +821,16 @@ class InvalidRecord(BrokerError):
     code = 87
 
 
-class UnstableOffsetCommit(BrokerError):
+class UnstableOffsetCommit(BrokerError, RetriableError):
     """Offsets of an open transaction are not stable yet; ask again."""
 
     code = 88
-    retriable = True
 
 
-class ThrottlingQuotaExceeded(BrokerError):
+class ThrottlingQuotaExceeded(BrokerError, RetriableError):
     """The quota is used up; ask again later."""
 
     code = 89
-    retriable = True
 
 
 class ProducerFenced(BrokerError):
@@ -930,12 +894,10 @@ class PositionOutOfRange(BrokerError):
     code = 99
 
 
-class UnknownTopicId(BrokerError):
+class UnknownTopicId(BrokerError, InvalidMetadataError):
     """The broker does not know the topic id; the topic was deleted or made anew."""
 
     code = 100
-    retriable = True
-    refresh_metadata = True
 
 
 class DuplicateBrokerRegistration(BrokerError):
@@ -950,12 +912,10 @@ class BrokerIdNotRegistered(BrokerError):
     code = 102
 
 
-class InconsistentTopicId(BrokerError):
+class InconsistentTopicId(BrokerError, InvalidMetadataError):
     """The topic id is not the one of the broker's log; refresh the metadata."""
 
     code = 103
-    retriable = True
-    refresh_metadata = True
 
 
 class InconsistentClusterId(BrokerError):
@@ -970,11 +930,10 @@ class TransactionalIdNotFound(BrokerError):
     code = 105
 
 
-class FetchSessionTopicIdError(BrokerError):
+class FetchSessionTopicIdError(BrokerError, RetriableError):
     """Topic names and topic ids were mixed in one fetch session."""
 
     code = 106
-    retriable = True
 
 
 class IneligibleReplica(BrokerError):
@@ -1067,18 +1026,16 @@ class InvalidRecordState(BrokerError):
     code = 121
 
 
-class ShareSessionNotFound(BrokerError):
+class ShareSessionNotFound(BrokerError, RetriableError):
     """The share session is not known; a new one is made."""
 
     code = 122
-    retriable = True
 
 
-class InvalidShareSessionEpoch(BrokerError):
+class InvalidShareSessionEpoch(BrokerError, RetriableError):
     """The share session's epoch does not fit; a new session is made."""
 
     code = 123
-    retriable = True
 
 
 class FencedStateEpoch(BrokerError):
@@ -1135,11 +1092,10 @@ class StreamsTopologyFenced(BrokerError):
     code = 132
 
 
-class ShareSessionLimitReached(BrokerError):
+class ShareSessionLimitReached(BrokerError, RetriableError):
     """The broker holds as many share sessions as it may."""
 
     code = 133
-    retriable = True
 
 
 class UnknownErrorCode(BrokerError):
@@ -1164,8 +1120,8 @@ NONE = 0
 
 _BY_CODE: dict[int, type[BrokerError]] = {
     cls.code: cls
-    for cls in BrokerError.__subclasses__()
-    if cls.code is not None and cls is not UnknownErrorCode
+    for cls in (*BrokerError.__subclasses__(), *AuthorizationError.__subclasses__())
+    if cls.code is not None and cls not in (UnknownErrorCode, AuthorizationError)
 }
 
 
@@ -1208,7 +1164,57 @@ def name_of(code: int) -> str:
 # kafka-python's names
 # ---------------------------------------------------------------------------------------------------
 
+
+class _NeverRaised(KafkaError):
+    """Base of kafka-python's errors that pykafka2 has no occasion to raise: programs may still catch them."""
+
+
+class Cancelled(_NeverRaised, RetriableError):
+    """kafka-python cancelled a request; never raised here."""
+
+
+class MetadataEmptyBrokerList(_NeverRaised, RetriableError):
+    """kafka-python received metadata without brokers; never raised here."""
+
+
+class NodeNotReadyError(_NeverRaised, RetriableError):
+    """kafka-python has no connection to a node yet; never raised here, where clients connect and retry."""
+
+
+class NoError(_NeverRaised, BrokerError):
+    """kafka-python's class for code 0, which is no error; never raised here."""
+
+    code = NONE
+
+
+class QuotaViolationError(_NeverRaised):
+    """A metric of kafka-python exceeded its quota; never raised here."""
+
+
+class StaleMetadata(_NeverRaised, InvalidMetadataError):
+    """kafka-python waits for metadata; never raised here, where clients wait by themselves."""
+
+
+class TooManyInFlightRequests(_NeverRaised, RetriableError):
+    """A connection of kafka-python is busy; never raised here, where requests wait for their turn."""
+
+
+class UnknownBrokerIdError(_NeverRaised):
+    """kafka-python does not know a node; never raised here."""
+
+
+class UnrecognizedBrokerVersion(_NeverRaised):
+    """kafka-python could not guess the broker's version; never raised here: versions are negotiated."""
+
+
 _OF_KAFKA_PYTHON = {
+    "BrokerResponseError": BrokerError,
+    "CorrelationIdError": CorruptResponse,
+    "CorruptRecordException": CorruptMessage,
+    "IncompatibleBrokerVersion": UnsupportedVersion,
+    "InvalidReceiveError": CorruptData,
+    "KafkaProtocolError": CorruptData,
+    "LogTruncationError": LogTruncated,
     "CorruptRecordError": CorruptMessage,
     "InvalidConfigurationError": InvalidConfig,
     "InvalidFetchRequestError": InvalidFetchSize,

@@ -7,6 +7,7 @@ threads and processes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex
 
 import attrs
@@ -45,6 +46,21 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class TopicPartitionReplica(NamedTuple):
+    """One replica of a partition, by the id of its broker."""
+
+    topic: str
+    partition: int
+    broker_id: int
+
+
+class IsolationLevel(IntEnum):
+    """Whether records of open and aborted transactions are read; for the option `isolation_level`."""
+
+    READ_UNCOMMITTED = READ_UNCOMMITTED
+    READ_COMMITTED = READ_COMMITTED
 
 
 @attrs.define(frozen=True)

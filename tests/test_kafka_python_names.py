@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import pykafka2
-from pykafka2 import ConsumerRecord, errors
-from pykafka2.errors import SerializationError
+from pykafka2 import ConsumerRecord, IsolationLevel, KafkaProducer, errors, partitioner, structs
+from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.errors import ConfigurationError, SerializationError
+from pykafka2.partitioner import DefaultPartitioner, StickyPartitioner
 from pykafka2.serializers import DefaultSerializer, JsonSerializer
+from pykafka2.testing import KafkaCluster
 
 
 @pytest.mark.parametrize(
@@ -22,10 +27,37 @@ from pykafka2.serializers import DefaultSerializer, JsonSerializer
         ("KafkaConfigurationError", "ConfigurationError"),
         ("KafkaConnectionError", "Disconnected"),
         ("UnknownError", "UnknownServerError"),
+        ("BrokerResponseError", "BrokerError"),
+        ("KafkaProtocolError", "CorruptData"),
+        ("LogTruncationError", "LogTruncated"),
     ],
 )
 def test_errors_have_kafka_pythons_names_too(theirs: str, ours: str) -> None:
     assert getattr(errors, theirs) is getattr(errors, ours)
+
+
+@pytest.mark.parametrize(
+    ("root", "some"),
+    [
+        ("RetriableError", ["NotLeaderOrFollower", "Disconnected", "KafkaTimeoutError", "NodeNotReadyError"]),
+        ("InvalidMetadataError", ["NotLeaderOrFollower", "UnknownTopicOrPartition", "StaleMetadata"]),
+        ("AuthorizationError", ["TopicAuthorizationFailed", "GroupAuthorizationFailed"]),
+        ("BrokerResponseError", ["AuthorizationError", "OffsetOutOfRange"]),
+    ],
+)
+def test_kafka_pythons_root_catches_the_errors_below_it(root: str, some: list[str]) -> None:
+    for name in some:
+        assert issubclass(getattr(errors, name), getattr(errors, root))
+
+
+def test_retriable_errors_are_the_classes_below_retriable_error() -> None:
+    classes = [one for one in vars(errors).values() if isinstance(one, type)]
+    kafka_errors = [one for one in classes if issubclass(one, errors.KafkaError)]
+    assert len(kafka_errors) > 150
+    # Once its time is up, a delivery is not retried, although it is a timeout.
+    exceptions = {errors.DeliveryTimeout}
+    for cls in kafka_errors:
+        assert cls.retriable == (issubclass(cls, errors.RetriableError) and cls not in exceptions)
 
 
 def test_a_name_that_nobody_has_is_no_error_class() -> None:
@@ -97,3 +129,47 @@ def test_record_unpacks_and_indexes_like_kafka_pythons_named_tuple() -> None:
     assert (topic, partition, leader_epoch, offset) == ("orders", 1, 3, 7)
     with pytest.raises(IndexError):
         plain[13]
+
+
+def test_modules_structs_and_partitioner_hold_the_public_classes() -> None:
+    for name in ("ConsumerGroupMetadata", "OffsetAndMetadata", "OffsetAndTimestamp", "TopicPartition"):
+        assert getattr(structs, name) is getattr(pykafka2, name)
+    assert structs.TopicPartitionReplica("orders", 1, 2).broker_id == 2
+    assert partitioner.Partitioner is pykafka2.Partitioner
+    assert [partitioner.murmur2(key) & 0x7FFFFFFF for key in (b"foo", b"bar")] == [597841616, 988958145]
+
+
+@pytest.mark.parametrize("cls", [DefaultPartitioner, StickyPartitioner])
+def test_kafka_pythons_partitioners_place_keys_as_ours_does(cls: type[DefaultPartitioner]) -> None:
+    class Traced(cls):  # type: ignore[misc, valid-type]
+        calls = 0
+
+        def partition(self, *arguments: Any) -> Any:
+            Traced.calls += 1
+            return super().partition(*arguments)
+
+    keys = [b"key %d" % number for number in range(20)]
+    with KafkaCluster(brokers=1, topics={"orders": 5}) as cluster:
+        placed = []
+        for given in (None, cls(), Traced()):
+            with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, partitioner=given) as producer:
+                sent = [producer.send("orders", b"v", key=key) for key in keys]
+                placed.append([one.result(timeout=30).partition for one in sent])
+                plain = {producer.send("orders", b"v").result(timeout=30).partition for _ in range(10)}
+        assert placed[0] == placed[1] == placed[2]
+        assert plain == {0, 1, 2, 3, 4}  # the subclass takes partitions in turn
+    assert Traced.calls == 30
+
+
+@pytest.mark.parametrize(
+    ("level", "name"),
+    [
+        (IsolationLevel.READ_COMMITTED, "read_committed"),
+        (IsolationLevel.READ_UNCOMMITTED, "read_uncommitted"),
+    ],
+)
+def test_isolation_level_takes_the_enum(level: IsolationLevel, name: str) -> None:
+    assert CONSUMER_OPTIONS.parse(None, {"isolation_level": level}).isolation_level == name
+    assert CONSUMER_OPTIONS.parse(None, {"isolation_level": name.upper()}).isolation == int(level)
+    with pytest.raises(ConfigurationError, match="isolation_level=1: legal is"):
+        CONSUMER_OPTIONS.parse(None, {"isolation_level": 1})

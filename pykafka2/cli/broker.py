@@ -7,7 +7,7 @@ is gone at the end.
   pykafka2 broker --brokers 1 --port 0         one broker on a free port
   pykafka2 broker --topic orders:6 --topic audit:1:1
                                                topics: name:partitions[:replication factor]
-  pykafka2 broker --racks a,b,c                the brokers' racks, from the first again when there are more brokers
+  pykafka2 broker --racks a,b,c                the brokers' racks, from the first again where they run out
   pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
   pykafka2 broker --quick                      for tests: a group does not wait for more members, and so on
   pykafka2 broker --host 0.0.0.0 --advertised-host kafka.test --advertised-port 19092

@@ -22,7 +22,6 @@ from pykafka2.errors import ConfigurationError
 from pykafka2.option_fields import (
     OPTION,
     callback,
-    choice,
     custom,
     duration,
     flag,
@@ -32,10 +31,10 @@ from pykafka2.option_fields import (
 )
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 from pykafka2.serializers import SupportsDeserialize
-from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord, K, V
+from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, BadRecord, IsolationLevel, K, V
 
 AutoOffsetReset = Literal["earliest", "latest", "none"]
-IsolationLevel = Literal["read_uncommitted", "read_committed"]
+IsolationName = Literal["read_uncommitted", "read_committed"]
 GroupProtocol = Literal["classic", "consumer"]
 AssignorName = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
 
@@ -49,6 +48,13 @@ def _read_name(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError
     return sendable_text(value)
+
+
+def _read_isolation(value: Any) -> str:
+    name = value.name.lower() if isinstance(value, IsolationLevel) else value
+    if not isinstance(name, str) or name.lower() not in get_args(IsolationName):
+        raise ValueError
+    return name.lower()
 
 
 def _read_protocol(value: Any) -> str:
@@ -90,10 +96,11 @@ class ConsumerOptions(ClientOptions):
         "'earliest', 'latest', 'none', a timedelta, or 'by_duration:' and an ISO 8601 duration such as PT1H",
         "Where to read a partition whose position is not known, or is no longer in the log.",
     )
-    isolation_level: str = choice(
+    isolation_level: str = custom(
         "isolation_level",
         "read_uncommitted",
-        get_args(IsolationLevel),
+        _read_isolation,
+        "one of 'read_uncommitted', 'read_committed', or an IsolationLevel",
         "Whether records of open and aborted transactions are shown.",
     )
     fetch_min_bytes: int = integer(
@@ -279,7 +286,7 @@ class ConsumerConfig(ClientConfig, Generic[K, V], total=False):
     key_deserializer: SupportsDeserialize[K] | Callable[[bytes], K] | None
     value_deserializer: SupportsDeserialize[V] | Callable[[bytes], V] | None
     auto_offset_reset: AutoOffsetReset | timedelta
-    isolation_level: IsolationLevel
+    isolation_level: IsolationName | IsolationLevel
     fetch_min_bytes: int
     fetch_max_wait_ms: float
     enable_incremental_fetch_sessions: bool

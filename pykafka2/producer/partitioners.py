@@ -93,12 +93,43 @@ class Partitioner(Protocol):
         ...
 
 
+class DefaultPartitioner:
+    """kafka-python's default partitioner, for programs that give it or extend it.
+
+    The producer treats an object of this class, or of `StickyPartitioner`, as partitioner=None.  Subclasses
+    are called for each record that names no partition.
+    """
+
+    def __init__(self) -> None:
+        self._turns = count()
+
+    def partition(
+        self,
+        topic: str,
+        key: Any,
+        key_bytes: bytes | None,
+        value: Any,
+        value_bytes: bytes | None,
+        cluster: ClusterView,
+    ) -> SupportsIndex:
+        """Returns the partition of the key's murmur2 hash; without a key, the available ones in turn."""
+        numbers = sorted(cluster.partitions_for_topic(topic))
+        if key_bytes is not None:
+            return numbers[positive_murmur2(key_bytes) % len(numbers)]
+        numbers = sorted(cluster.available_partitions_for_topic(topic)) or numbers
+        return numbers[next(self._turns) % len(numbers)]
+
+
+class StickyPartitioner(DefaultPartitioner):
+    """kafka-python's sticky partitioner: records without a key stick to a partition for a batch."""
+
+
 def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) -> Strategy:
     """What the option `partitioner` stands for: a name, a callable, an object; None for the default.
 
     `ignores_keys` has a meaning for the default only, as in Java.
     """
-    if partitioner is None:
+    if partitioner is None or type(partitioner) in (DefaultPartitioner, StickyPartitioner):
         return Strategy(KeyHashes(), ignores_keys=ignores_keys)
     if isinstance(partitioner, str):
         name = JAVA_CLASSES.get(partitioner, partitioner.lower())

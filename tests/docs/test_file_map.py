@@ -54,5 +54,7 @@ def test_every_folder_on_the_map_is_there() -> None:
 def test_every_module_that_all_layers_use_is_in_the_table_of_layers() -> None:
     text = PAGE.read_text(encoding="utf-8")
     (row,) = re.findall(r"^\| `(errors [^`]+)` \|", text, re.MULTILINE)
-    modules = {path.stem for path in (ROOT / "pykafka2").glob("*.py")} - {"__init__"}
+    # What programs import or run, and no module of ours does.
+    entrances = {"__init__", "__main__", "partitioner", "structs"}
+    modules = {path.stem for path in (ROOT / "pykafka2").glob("*.py")} - entrances
     assert set(row.split()) == modules

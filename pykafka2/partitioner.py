@@ -1,0 +1,8 @@
+"""kafka-python's module `partitioner`, for programs that only change their import."""
+
+from __future__ import annotations
+
+from pykafka2.producer.murmur2 import murmur2
+from pykafka2.producer.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
+
+__all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner", "murmur2"]
