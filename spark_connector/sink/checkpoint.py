@@ -5,18 +5,24 @@ batch N, and passes the option checkpointLocation on.  They can be read from a f
 mounted; they stay unknown elsewhere (hdfs://, s3://) and if the location comes from
 spark.sql.streaming.checkpointLocation.
 
+Only Kafka's offsets name the records of a batch.  Those of other sources can be mere counters: the file
+source numbers its batches, so a checkpoint that was rolled back repeats the number with other files.
+
 The driver's Python process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import attrs
+
+from spark_connector.offsets import from_spark
 
 LOCATION = "checkpointlocation"
 OFFSETS = "offsets"
@@ -33,7 +39,10 @@ class PlannedBatch:
 
 
 def planned_batch(options: Mapping[str, str]) -> PlannedBatch | None:
-    """The newest batch in the checkpoint that these options of a stream name; None if it cannot be read."""
+    """The newest batch in the checkpoint that these options of a stream name.
+
+    None if it cannot be read, or if a source is not Kafka.
+    """
     location = next((value for name, value in options.items() if name.lower() == LOCATION), None)
     folder = _local(location) if location else None
     if folder is None:
@@ -43,10 +52,19 @@ def planned_batch(options: Mapping[str, str]) -> PlannedBatch | None:
         lines = (folder / OFFSETS / str(number)).read_bytes().splitlines()
     except (OSError, ValueError):
         return None
-    if len(lines) <= HEADER_LINES:
+    sources = lines[HEADER_LINES:]
+    if not sources or not all(map(_is_of_kafka, sources)):
         return None
-    offsets = b"\n".join(lines[HEADER_LINES:])
+    offsets = b"\n".join(sources)
     return PlannedBatch(number, hashlib.blake2b(offsets, digest_size=8).hexdigest())
+
+
+def _is_of_kafka(offsets: bytes) -> bool:
+    """Whether they have the form {"topic": {"0": 23}}."""
+    try:
+        return bool(from_spark(json.loads(offsets)))
+    except (ValueError, AttributeError):
+        return False
 
 
 def _local(location: str) -> Path | None:

@@ -21,8 +21,8 @@ from pykafka2 import KafkaAdminClient, NewTopic
 from tests.spark import quick_java
 from tests.spark.committed import committed
 from tests.spark.kill_clusters import Brokers
-from tests.spark.kill_damages import damage
-from tests.spark.kill_plans import BATCHES, REFUSALS, Outcome, Plan, is_moment
+from tests.spark.kill_damages import damage, reverse
+from tests.spark.kill_plans import BATCHES, REFUSALS, REGROUPED, REORDERED, Outcome, Plan, is_moment
 from tests.spark.kills_program import PLAN, kill_session
 
 ROOT = Path(__file__).parents[2]
@@ -203,6 +203,8 @@ class Campaign:
         what = query.plan.damage
         if what and not query.next_kill and not query.is_damaged:
             damage(what, query.folder / "checkpoint", self.brokers.servers, query.ledger)
+            if query.plan.changed == REORDERED:
+                reverse(query.folder / "in")
             query.is_damaged = True
 
     def _java(self) -> str:
@@ -237,7 +239,7 @@ def told(query: Query, brokers: Brokers) -> dict[str, str]:
         "ledger": query.ledger,
         "delivery": query.plan.delivery,
         "folder": str(query.folder),
-        "files": "2" if query.is_damaged and query.plan.regrouped else "1",
+        "files": "2" if query.is_damaged and query.plan.changed == REGROUPED else "1",
         "kill": "" if is_moment(kill) else kill,
     }
 

@@ -5,6 +5,7 @@ Neighbours: kill_plans.py names them, kill_campaign.py applies them.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,13 @@ def roll_back(checkpoint: Path, batches: int) -> None:
     gone = _batches(checkpoint)[-batches:]
     for log in _logs(checkpoint):
         _remove(log, gone)
+
+
+def reverse(folder: Path) -> None:
+    """Let Spark read the files of a folder from the last to the first: it sorts them by modification time."""
+    now = time.time()
+    for number, file in enumerate(sorted(folder.glob("*.json"), reverse=True)):
+        os.utime(file, (now + number, now + number))
 
 
 def delete_topic(servers: str, topic: str) -> None:

@@ -31,9 +31,11 @@ ROLLED_BACK_BY = {"checkpoint -1": 1, "checkpoint -2": 2}
 OFFSETS_LOST = "offsets lost"
 """The checkpoint's log of offsets has lost its last entry."""
 LEDGER_DELETED = "ledger deleted"
+REGROUPED, REORDERED = "regrouped", "reordered"
+"""A batch takes two files of the input and not one; the files come in another order."""
 REFUSED_WITH = {
     **dict.fromkeys((*ROLLED_BACK_BY, OFFSETS_LOST), ("CheckpointBehind",)),
-    LEDGER_DELETED: ("LedgerMissing",),
+    LEDGER_DELETED: ("LedgerBehind",),
 }
 """The errors that name the violated condition."""
 BROKER_TOO_OLD = "TransactionsTooOld"
@@ -45,8 +47,8 @@ REFUSALS = (*dict.fromkeys(name for names in REFUSED_WITH.values() for name in n
 class Part:
     """Each step of a delivery `rounds` times, then kills at moments of time; then queries that are damaged.
 
-    damages: of them, each after each kill in DAMAGED_AT, with the batches that follow made of the same files
-    and of others.
+    damages: of them, each after each kill in DAMAGED_AT, with the batches that follow made of the same files,
+    of more files each, and of the same number of other files.
     """
 
     cluster: str
@@ -87,7 +89,7 @@ class Plan:
     after a micro-batch began.  name: another one for each plan, the same each time.
 
     damage: what happens between the last kill and the start after it.
-    regrouped: whether from then on a batch takes two files of the input, and not one.
+    changed: how the batches change that are planned from then on.
     """
 
     delivery: str
@@ -95,7 +97,7 @@ class Plan:
     cluster: str = BUNDLED
     name: str = ""
     damage: str = ""
-    regrouped: bool = False
+    changed: str = ""
 
     @property
     def is_timed(self) -> bool:
@@ -134,7 +136,7 @@ class Outcome:
 
     def __str__(self) -> str:
         plan = self.plan
-        what = ", ".join((*plan.kills, *filter(None, (plan.damage, plan.regrouped and "regrouped"))))
+        what = ", ".join((*plan.kills, *filter(None, (plan.damage, plan.changed))))
         said = "; ".join(filter(None, (self.refusal, self.note)))
         return (
             f"{plan.cluster:14} {plan.delivery:22} {what:48} {self.lost:5} {self.repeated:8} "
@@ -170,9 +172,9 @@ def all_plans(parts: Iterable[Part] = PARTS, seed: int = 1) -> list[Plan]:
 def _damaged(part: Part) -> Iterator[Plan]:
     for damage in part.damages:
         for kill in DAMAGED_AT[part.delivery]:
-            for regrouped in (False, True):
-                name = f"{part.cluster}/{part.delivery}/{damage}/{kill}/{regrouped}"
-                yield Plan(part.delivery, (kill,), part.cluster, name, damage, regrouped)
+            for changed in ("", REGROUPED, REORDERED):
+                name = f"{part.cluster}/{part.delivery}/{damage}/{kill}/{changed}"
+                yield Plan(part.delivery, (kill,), part.cluster, name, damage, changed)
 
 
 def _round(part: Part, number: int, chance: random.Random) -> Iterator[tuple[str, ...]]:

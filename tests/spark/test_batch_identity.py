@@ -117,6 +117,16 @@ def test_source_offsets_of_other_file_systems_are_unknown(location: str) -> None
     assert planned_batch({}) is None
 
 
+@pytest.mark.parametrize(
+    "offsets", ['{"logOffset":1}', "17", "-", "{}", '{"t":{"0":20}}\n{"logOffset":1}', '{"t":{"0":20}}\n-']
+)
+def test_source_offsets_that_do_not_name_records_are_unknown(tmp_path: Path, offsets: str) -> None:
+    """The file source numbers its batches: after a rollback, batch 1 has the same offset and other files."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets/1").write_text('v1\n{"batchTimestampMs":1}\n' + offsets)
+    assert planned_batch({"checkpointLocation": str(tmp_path)}) is None
+
+
 def decided(tasks: int) -> LedgerState:
     """A decision as a query writes it; ids and digests differ in each task."""
     name = "pykafka2-spark/0b6c2f4e-8d55-4f0e-9d3c-1f6f1d2c3b4a/117"
