@@ -183,3 +183,57 @@ def test_a_context_of_the_other_side_is_refused_with_the_right_one(is_server: bo
     other = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT if is_server else ssl.PROTOCOL_TLS_SERVER)
     with pytest.raises(ConfigurationError, match=words):
         TlsContext(context=other, server_side=is_server)
+
+
+def locked(leaf: trustme.LeafCert, password: bytes) -> str:
+    """A certificate's key as PEM, encrypted."""
+    key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    encryption = serialization.BestAvailableEncryption(password)
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    ).decode()
+
+
+def test_a_renewed_certificate_is_shown_after_each_reload(
+    certificates: Certificates, make_link: Callable[..., Link], tmp_path: Path
+) -> None:
+    file, key_file = tmp_path / "broker.pem", tmp_path / "key.pem"
+    leaves = [certificates.authority.issue_cert("localhost") for _ in range(3)]
+    shown = []
+    server: TlsContext | None = None
+    for leaf in leaves:
+        leaf.cert_chain_pems[0].write_to_path(str(file))
+        key_file.write_text(locked(leaf, b"secret"), encoding="utf-8")
+        if server is None:
+            server = certificates.server(cert_file=str(file), key_file=str(key_file), key_password="secret")
+        else:
+            server.reload()
+        near, _ = make_link(server=server).establish(client=certificates.client(), server_name="localhost")
+        shown.append(near.transport._tls.getpeercert(binary_form=True))  # type: ignore[attr-defined]
+    pems = [ssl.PEM_cert_to_DER_cert(leaf.cert_chain_pems[0].bytes().decode()) for leaf in leaves]
+    assert shown == pems
+
+
+def test_a_key_given_as_text_needs_its_password(certificates: Certificates) -> None:
+    leaf = certificates.authority.issue_cert("client@example.org")
+    text = {"cert_pem": leaf.cert_chain_pems[0].bytes().decode(), "key_pem": locked(leaf, b"secret")}
+    TlsContext(**text, key_password="secret")  # type: ignore[arg-type]
+    for wrong in (None, "wrong"):
+        with pytest.raises(ConfigurationError, match="password"):
+            TlsContext(**text, key_password=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("named", [None, "ca_file", "ca_data"])
+def test_the_machines_authorities_are_trusted_unless_others_are_named(
+    certificates: Certificates,
+    make_link: Callable[..., Link],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: str | None,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", certificates.ca_file)
+    other = Certificates(tmp_path).authority.cert_pem.bytes().decode()
+    values = {"ca_file": str(tmp_path / "ca.pem"), "ca_data": other}
+    client = TlsContext(**({} if named is None else {named: values[named]}))  # type: ignore[arg-type]
+    near, _ = make_link(server=certificates.server()).establish(client=client, server_name="localhost")
+    assert near.is_open is (named is None)

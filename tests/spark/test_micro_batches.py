@@ -94,6 +94,30 @@ def test_the_first_batch_played_again_is_not_followed_by_an_empty_one(kafka_clus
         assert query.next(first) == {T0: 5, T1: 0}
 
 
+def test_a_query_that_goes_on_elsewhere_has_no_empty_batch_though_its_beginning_was_asked_for(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """Only the batch that begins where the query begins is left empty."""
+    send(kafka_cluster, "t", [5, 3])
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        assert query.batches.first_offsets() == {T0: 0, T1: 0}
+        assert query.next({T0: 2, T1: 0}) == {T0: 5, T1: 3}
+    with stream(kafka_cluster, startingOffsets="earliest") as query:
+        query.batches.first_offsets()
+        assert query.next({T0: 0, T1: 2}) == {T0: 5, T1: 3}
+
+
+@pytest.mark.parametrize("has_first", [True, False])
+def test_without_a_start_the_first_batch_alone_is_empty(kafka_cluster: KafkaCluster, has_first: bool) -> None:
+    """Before Spark 4.2 it does not say where a batch begins, so limits do not count."""
+    send(kafka_cluster, "t", [5, 3])
+    with stream(kafka_cluster, startingOffsets="earliest", maxOffsetsPerTrigger="2") as query:
+        if has_first:
+            query.batches.first_offsets()
+            assert query.batches.end_of_next(None, takes_all=False) == {T0: 0, T1: 0}
+        assert query.batches.end_of_next(None, takes_all=False) == {T0: 5, T1: 3}
+
+
 def test_a_query_that_goes_on_has_no_empty_batch(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5])
     with stream(kafka_cluster, startingOffsets="earliest") as query:
@@ -551,6 +575,69 @@ def test_a_new_partition_counts_from_where_its_log_begins(kafka_cluster: KafkaCl
     age_out(kafka_cluster, "t", 1)
     with stream(kafka_cluster, failOnDataLoss="false", maxOffsetsPerTrigger="1") as query:
         assert query.next({T0: 5}) == {T0: 5, T1: 6}
+
+
+def test_every_partition_that_went_back_or_is_gone_is_told(
+    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(kafka_cluster, "t", [1, 2])
+    gone = [TopicPartition("t", number) for number in (2, 3)]
+    start = {T0: 5, T1: 6, **dict.fromkeys(gone, 1)}
+    with stream(kafka_cluster, failOnDataLoss="false") as query, caplog.at_level(logging.WARNING):
+        assert query.next(start) == {T0: 1, T1: 2}
+    for words in ("t-0 went back from offset 5 to 1", "t-1 went back from offset 6 to 2", "t-2, t-3: gone"):
+        assert words in caplog.text
+
+
+def test_every_new_partition_that_does_not_begin_at_0_is_told(
+    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(kafka_cluster, "t", [5, 4])
+    age_out(kafka_cluster, "t", 0)
+    age_out(kafka_cluster, "t", 1)
+    add_partitions(kafka_cluster, "t", 4)
+    send(kafka_cluster, "t", [0, 0, 3, 3])
+    given = {"failOnDataLoss": "false", "maxOffsetsPerTrigger": "6"}
+    with stream(kafka_cluster, **given) as query, caplog.at_level(logging.WARNING):
+        assert query.next({T2: 2}) == {T0: 6, T1: 5, T2: 3, TopicPartition("t", 3): 3}
+    assert "new partition t-0 begins at offset 5, not at 0" in caplog.text
+    assert "new partition t-1 begins at offset 4, not at 0" in caplog.text
+
+
+def test_of_what_was_available_each_lost_end_is_told(
+    kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(kafka_cluster, "t", [8, 9])
+    given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "2", "failOnDataLoss": "false"}
+    with stream(kafka_cluster, **given) as query, caplog.at_level(logging.WARNING):
+        query.batches.prepare_for_available_now()
+        at = query.next({T0: 0, T1: 0})
+        assert at == {T0: 1, T1: 1}
+        kafka_cluster.delete_topic("t")
+        kafka_cluster.create_topic("t", partitions=2)
+        send(kafka_cluster, "t", [6, 7])
+        query.next(at)
+    assert "t-0 ended at offset 8 when the run" in caplog.text
+    assert "t-1 ended at offset 9 when the run" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["subscribe", "assign"])
+def test_of_two_named_topics_that_are_deleted_each_is_a_loss(kafka_cluster: KafkaCluster, how: str) -> None:
+    """They were there when the query began, so they are no misspelt names, and the third is read on."""
+    given = {"failOnDataLoss": "false", "startingOffsets": "earliest"}
+    given[how] = "t,u,v" if how == "subscribe" else '{"t": [0, 1], "u": [0], "v": [0]}'
+    for name in ("u", "v"):
+        kafka_cluster.create_topic(name, partitions=1)
+    with stream(kafka_cluster, **given) as query:
+        first = query.begin()
+        kafka_cluster.delete_topic("u")
+        send(kafka_cluster, "t", [1])
+        at = query.next(first)
+        assert at == {T0: 1, T1: 0, TopicPartition("v", 0): 0}
+        kafka_cluster.delete_topic("v")
+        assert query.next(at) == query.next({T0: 1, T1: 0}) == {T0: 1, T1: 0}
+    with stream(kafka_cluster, **given) as again:
+        assert again.next(first) == {T0: 1, T1: 0}, "the offsets speak of both"
 
 
 # ---------------------------------------------------------------------------------------- brokers in trouble
