@@ -51,6 +51,7 @@ NEED_PYSPARK = [
     "test_sink_options.py",
     "test_sink_rows.py",
     "test_sink_sending.py",
+    "test_two_of_each.py",
     *NEED_LIMITS,
 ]
 """Files that need pyspark, though no session."""
