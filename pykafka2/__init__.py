@@ -156,12 +156,24 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'pykafka2' has no attribute {name!r}")
+        raise _unknown(name)
     from importlib import import_module
 
     value = getattr(import_module(home), name)
     globals()[name] = value  # found directly from now on
     return value
+
+
+def _unknown(name: str) -> AttributeError | ImportError:
+    if name[:1] != "_":  # Python and its tools ask for many a __name__
+        from pykafka2.other_clients import INSTEAD_OF_CLASSES
+
+        if name in INSTEAD_OF_CLASSES:
+            # `from pykafka2 import Producer` would replace an AttributeError by its own words.
+            return ImportError(
+                f"pykafka2 has no {name!r}; here it is {INSTEAD_OF_CLASSES[name]}", name="pykafka2"
+            )
+    return AttributeError(f"module 'pykafka2' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -160,18 +160,19 @@ class ClientOptions(SecurityOptions):
 
 def _warn_of_ignored(options: ClientOptions, names: list[str], what: str, instead: str) -> None:
     if names:
-        _warn(
+        warn_caller(
             f"{', '.join(names)}: ignored, as security_protocol is {options.security_protocol!r} and nothing "
-            f"{what}; set security_protocol={instead!r}"
+            f"{what}; set security_protocol={instead!r}",
+            IgnoredOption,
         )
 
 
-def _warn(message: str) -> None:
-    """Of an option that is ignored, where the program makes its client: the nearest line that is not ours."""
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the program that called the client: the nearest frame outside this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "pykafka2":
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, IgnoredOption, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 O = TypeVar("O", bound=ClientOptions)  # noqa: E741
@@ -249,7 +250,7 @@ class OptionTable(Generic[O]):
         elif name in self.ignored:
             if value is not None and name not in _warned:
                 _warned.add(name)
-                _warn(f"{name} has no meaning here and is ignored: {self.ignored[name]}")
+                warn_caller(f"{name} has no meaning here and is ignored: {self.ignored[name]}", IgnoredOption)
         else:
             instead = instead_of_option(name)
             more = self._nearest(name) if instead is None else f"; {instead}"

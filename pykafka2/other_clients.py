@@ -6,6 +6,7 @@ options, and by the producer and the consumer for names of calls.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 OF_A_CONSUMER: Final = frozenset(
@@ -183,6 +184,44 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
     },
 }
 """Calls of confluent-kafka's and aiokafka's clients that have another name here or none."""
+
+
+INSTEAD_OF_ARGUMENTS: Final[dict[str, dict[str, str]]] = {
+    "close": {"unsubscribe": "leave_group=..."},
+    "commit": {
+        "asynchronous": "commit() to wait, commit_async() not to wait",
+        "message": "commit({TopicPartition(m.topic, m.partition): m.offset + 1})",
+    },
+    "committed": {"partitions": "committed(partition), or a list of them", "timeout": "timeout_ms=..."},
+    "poll": {"num_messages": "max_records=...", "timeout": "timeout_ms=..., in milliseconds"},
+    "store_offsets": {"message": "store_offsets(record)"},
+    "subscribe": {
+        "on_assign": "on_assigned=..., called as f(partitions)",
+        "on_revoke": "on_revoked=..., called as f(partitions)",
+    },
+}
+"""Arguments of confluent-kafka's calls that have another name in calls of ours."""
+
+INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
+    "AIOKafkaConsumer": "KafkaConsumer; there are no asyncio clients yet",
+    "AIOKafkaProducer": "KafkaProducer, whose deliveries can be awaited",
+    "AdminClient": "KafkaAdminClient",
+    "Consumer": "KafkaConsumer, which takes the same dict of options",
+    "DeserializingConsumer": "KafkaConsumer, with key_deserializer and value_deserializer",
+    "KafkaException": "KafkaError",
+    "Message": "ConsumerRecord, whose fields are attributes",
+    "Producer": "KafkaProducer, which takes the same dict of options",
+    "SerializingProducer": "KafkaProducer, with key_serializer and value_serializer",
+}
+"""Classes of confluent-kafka and aiokafka, and what programs import from pykafka2 instead."""
+
+
+def explain_arguments(error: TypeError, call: str, given: Iterable[str]) -> None:
+    """Add our names to Python's error about arguments that only another client's `call` has."""
+    instead = INSTEAD_OF_ARGUMENTS.get(call, {})
+    more = [f"{name} is {instead[name]}" for name in given if name in instead]
+    if more:
+        error.args = (f"{error}; here {', and '.join(more)}",)
 
 
 def instead_of_option(name: str) -> str | None:

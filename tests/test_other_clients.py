@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import warnings
 
 import pytest
 
+import pykafka2
 from pykafka2 import KafkaConsumer, KafkaProducer
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import ConfigurationError, IllegalArgument, UnknownOption
 from pykafka2.options import IgnoredOption
 from pykafka2.other_clients import (
     GUESSED,
+    INSTEAD_OF_ARGUMENTS,
     INSTEAD_OF_CALLS,
+    INSTEAD_OF_CLASSES,
     INSTEAD_OF_OPTIONS,
     OF_A_CONSUMER,
     OF_A_PRODUCER,
 )
 from pykafka2.producer.options import PRODUCER_OPTIONS
+from pykafka2.testing import KafkaCluster
 
 KNOWN = {*CONSUMER_OPTIONS.fields, *PRODUCER_OPTIONS.fields}
 
@@ -111,3 +116,71 @@ def test_calls_of_a_producer() -> None:
             producer.produce("orders", b"x")  # type: ignore[attr-defined]
         with pytest.raises(IllegalArgument, match="a topic is named by a str, not b'value'"):
             producer.send(b"value", "orders")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("Producer", "KafkaProducer"),
+        ("Consumer", "KafkaConsumer"),
+        ("AdminClient", "KafkaAdminClient"),
+        ("AIOKafkaConsumer", "KafkaConsumer"),
+        ("KafkaException", "KafkaError"),
+    ],
+)
+def test_importing_another_clients_class_names_ours(name: str, ours: str) -> None:
+    with pytest.raises(ImportError, match=f"pykafka2 has no '{name}'; here it is {ours}"):
+        exec(f"from pykafka2 import {name}")
+
+
+def test_what_to_import_instead_exists() -> None:
+    for name, instead in INSTEAD_OF_CLASSES.items():
+        assert name not in pykafka2.__all__
+        assert instead.partition(",")[0].partition(";")[0] in pykafka2.__all__
+    with pytest.raises(AttributeError, match="module 'pykafka2' has no attribute 'KafkaProduser'"):
+        _ = pykafka2.KafkaProduser  # type: ignore[attr-defined]
+
+
+def test_arguments_of_confluent_kafkas_calls_are_explained() -> None:
+    with KafkaConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}) as consumer:
+        for call, words in (
+            (lambda: consumer.subscribe(["orders"], on_assign=print), "here on_assign is on_assigned=..."),
+            (
+                lambda: consumer.subscribe(["orders"], on_revoke=print, on_assign=print),
+                "here on_revoke is on_revoked=.*, and on_assign is on_assigned=",
+            ),
+            (lambda: consumer.poll(timeout=1.0), "here timeout is timeout_ms=..., in milliseconds"),
+            (lambda: consumer.commit(message=None, asynchronous=False), r"here message is commit\(\{"),
+            (lambda: consumer.store_offsets(message=None), r"here message is store_offsets\(record\)"),
+            (lambda: consumer.subscribe(["orders"], nobody=1), "unexpected keyword argument 'nobody'$"),
+        ):
+            with pytest.raises(TypeError, match=words):
+                call()
+
+
+def test_arguments_that_are_explained_are_not_ours_and_the_calls_are() -> None:
+    for call, arguments in INSTEAD_OF_ARGUMENTS.items():
+        ours = inspect.signature(getattr(KafkaConsumer, call)).parameters
+        assert not {*arguments} & {*ours}
+
+
+@pytest.mark.parametrize("seconds", [1.0, 0.5, 0.1, 30.0])
+def test_poll_with_a_timeout_like_seconds_warns_at_the_callers_line(seconds: float) -> None:
+    cluster = KafkaCluster(brokers=1, topics=["orders"])
+    with cluster, KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        words = f"waits for {seconds:g} milliseconds.*write timeout_ms={seconds * 1000:g};"
+        with pytest.warns(UserWarning, match=words) as warned:
+            consumer.poll(seconds)
+        with pytest.warns(UserWarning, match=words):
+            consumer.poll_columns(seconds)
+        assert {one.filename for one in warned} == {__file__}
+
+
+def test_poll_with_milliseconds_does_not_warn() -> None:
+    cluster = KafkaCluster(brokers=1, topics=["orders"])
+    with warnings.catch_warnings(), cluster:
+        warnings.simplefilter("error")
+        consumer = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
+        for timeout in (0, 1, 0.0, 20, 1.2345, 100.0):
+            consumer.poll(timeout)
+        consumer.close()

@@ -10,7 +10,11 @@ from typing import Any
 from pykafka2.cluster.arguments import checked_topic, instead
 from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import INT64_MAX
+from pykafka2.options import warn_caller
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+
+MOST_SECONDS = 60
+"""A float up to here with at most one decimal looks like confluent-kafka's seconds."""
 
 
 def checked_limit(max_records: int) -> int:
@@ -43,6 +47,12 @@ def checked_timeout(timeout_ms: float) -> float:
         raise TypeError(f"timeout_ms={timeout_ms!r}: it must be a number of milliseconds, or inf")
     if not timeout_ms >= 0:
         raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
+    if type(timeout_ms) is float and 0 < timeout_ms <= MOST_SECONDS and round(timeout_ms, 1) == timeout_ms:
+        warn_caller(
+            f"poll({timeout_ms!r}) waits for {timeout_ms:g} milliseconds. If seconds were meant, write "
+            f"timeout_ms={timeout_ms * 1000:g}; if not, write an int.",
+            UserWarning,
+        )
     return timeout_ms / 1000
 
 

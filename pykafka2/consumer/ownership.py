@@ -13,6 +13,7 @@ from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 from pykafka2.consumer.reader import Reader
 from pykafka2.consumer.undelivered import Undelivered
 from pykafka2.errors import ConcurrentUse, IllegalState, KafkaError
+from pykafka2.other_clients import explain_arguments
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,6 +51,9 @@ def owned(
             if self._refusal is not None:
                 self._refuse()
             return method(self, *args, **kwargs)
+        except TypeError as error:
+            explain_arguments(error, method.__name__, kwargs)
+            raise
         finally:
             lock.release()
 
@@ -79,6 +83,9 @@ def handing_over(
                 was_in_pass = self._reader.is_in_pass
                 is_begun = True
                 records = method(self, *args, **kwargs)
+            except TypeError as error:
+                explain_arguments(error, method.__name__, kwargs)
+                raise
             finally:
                 lock.release()
             return records
