@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import ssl
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -237,3 +239,52 @@ def test_the_machines_authorities_are_trusted_unless_others_are_named(
     client = TlsContext(**({} if named is None else {named: values[named]}))  # type: ignore[arg-type]
     near, _ = make_link(server=certificates.server()).establish(client=client, server_name="localhost")
     assert near.is_open is (named is None)
+
+
+NO_TERMINAL = """
+import sys
+from pathlib import Path
+from pykafka2.errors import ConfigurationError
+from pykafka2.network.tls import TlsContext
+
+cert, key, plain = (Path(name) for name in sys.argv[1:])
+shown = Path(plain.parent, "shown.pem")
+shown.write_text(plain.read_text())
+server = TlsContext(cert_file=str(cert), key_file=str(shown), server_side=True, verify=False)
+shown.write_text(key.read_text())
+for attempt in (
+    lambda: TlsContext(cert_file=str(cert), key_file=str(key)),
+    lambda: TlsContext(cert_pem=cert.read_text(), key_pem=key.read_text()),
+    server.reload,
+):
+    try:
+        attempt()
+    except ConfigurationError:
+        print("refused")
+    else:
+        print("read from stdin")
+"""
+
+
+def test_no_password_is_asked_for_on_the_terminal(certificates: Certificates, tmp_path: Path) -> None:
+    """OpenSSL would: a service without one would read its password from standard input, or wait there."""
+    leaf = certificates.authority.issue_cert("localhost")
+    files = [tmp_path / f"{name}.pem" for name in ("cert", "key", "plain")]
+    texts = [
+        leaf.cert_chain_pems[0].bytes().decode(),
+        locked(leaf, b"secret"),
+        leaf.private_key_pem.bytes().decode(),
+    ]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", NO_TERMINAL, *map(str, files)],
+        input="secret\n" * 6,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        start_new_session=True,  # so that there is no terminal, and stdin is read instead
+    )
+    assert done.stdout.split("\n") == ["refused", "refused", "refused", ""]
+    assert "pass phrase" not in done.stderr
