@@ -111,6 +111,7 @@ class Parts:
             entropy=self._entropy,
             next_producer_id=self._next_producer_id,
             services_of=services_of,
+            queue=self.queue.put,
             gate=self._gate(),
         )
         self.requests = BrokerRequests(

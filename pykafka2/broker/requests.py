@@ -120,10 +120,15 @@ class BrokerRequests:
     def handle(self, context: RequestContext, now: float) -> None:
         """Answer one request, unless a fault has something else to say about it."""
         with self._node.lock:
-            if not self._node.is_running or context.is_answered:
+            if not self._node.is_running or (context.is_answered and context.resume is None):
                 return
             if self._node.is_paused:
                 self._queue.put_back(context)
+                return
+            if context.resume is not None:
+                # Also after its connection is gone: what was received is appended.
+                resume, context.resume = context.resume, None
+                resume(now)
                 return
             faults = self._shared.faults
             if faults.is_active and faults.intercept(self, context, now):

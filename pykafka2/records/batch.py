@@ -35,6 +35,8 @@ ATTRIBUTES_AT = 21
 MAX_TIMESTAMP_AT = 35
 PRODUCER = struct.Struct(">qhi")  # producer id, producer epoch, base sequence
 PRODUCER_AT = 43
+COUNT = struct.Struct(">i")
+COUNT_AT = 57
 MIN_LEGACY_BYTES = 14  # of a legacy message after its length: CRC, magic, attributes, two null lengths
 
 CODEC_MASK = 0x07

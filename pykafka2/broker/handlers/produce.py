@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.broker.handlers.leaders import endpoints, hint
 from pykafka2.broker.handlers.registry import handles, refuses
-from pykafka2.broker.log.validation import RecordsRejected
+from pykafka2.broker.log.record_walk import SLICE, RecordsRejected
 from pykafka2.broker.replication.delayed import ProduceResult
 from pykafka2.errors import BrokerError, UnknownTopicId, error_of
 from pykafka2.protocol.messages.produce import (
@@ -25,9 +25,10 @@ from pykafka2.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from pykafka2.records.batch import ATTRIBUTES_AT, TRANSACTIONAL_FLAG
+from pykafka2.records.batch import ATTRIBUTES_AT, COUNT, COUNT_AT, HEADER_BYTES, TRANSACTIONAL_FLAG
 
 if TYPE_CHECKING:
+    from pykafka2.broker.handlers.produce_large import Walks
     from pykafka2.broker.handlers.produce_repeats import Repeats
     from pykafka2.broker.handlers.produce_transactional import Verdicts
     from pykafka2.broker.handlers.services import Services
@@ -51,13 +52,13 @@ def handle(
         repeats = Repeats(request, context.version)
         request = repeats.request
     if not is_transactional(request):
-        return _append_and_answer(services, context, request, {}, repeats, now)
+        return _check_and_append(services, context, request, {}, repeats, now)
 
     from pykafka2.broker.handlers.produce_transactional import verify
 
     def go_on(verdicts: Verdicts, at: float) -> None:
         services.go_on_with(
-            context, lambda: _append_and_answer(services, context, request, verdicts, repeats, at)
+            context, lambda: _check_and_append(services, context, request, verdicts, repeats, at)
         )
 
     verify(services, context, request, go_on, now)
@@ -86,7 +87,7 @@ def is_transactional(request: ProduceRequest) -> bool:
     return False
 
 
-def _append_and_answer(
+def _check_and_append(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
@@ -94,7 +95,45 @@ def _append_and_answer(
     repeats: Repeats | None,
     now: float,
 ) -> ProduceResponse | None:
-    results = _append(services, context, request, verdicts, now)
+    if not _has_large_batch(request):
+        return _append_and_answer(services, context, request, verdicts, {}, repeats, now)
+
+    from pykafka2.broker.handlers.produce_large import check_in_slices
+
+    def append(walks: Walks, at: float) -> ProduceResponse | None:
+        return _append_and_answer(services, context, request, verdicts, walks, repeats, at)
+
+    batches = [
+        (_key(context, topic, data), data.records or b"")
+        for topic in request.topic_data
+        if _identify(services, context, topic) is None
+        for data in topic.partition_data
+    ]
+    return check_in_slices(services, context, batches, append, now)
+
+
+def _has_large_batch(request: ProduceRequest) -> bool:
+    """Return True if a batch's header claims more records than are checked in one piece."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None or len(records) < HEADER_BYTES:
+                continue
+            if COUNT.unpack_from(records, COUNT_AT)[0] > SLICE:
+                return True
+    return False
+
+
+def _append_and_answer(
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    verdicts: Verdicts,
+    walks: Walks,
+    repeats: Repeats | None,
+    now: float,
+) -> ProduceResponse | None:
+    results = _append(services, context, request, verdicts, walks, now)
     settled = results if repeats is None else _settled(context, repeats, results)
     if context.is_answered:
         return None  # its connection is gone; what it sent is appended all the same
@@ -121,7 +160,12 @@ def _append_and_answer(
 
 
 def _append(
-    services: Services, context: RequestContext, request: ProduceRequest, verdicts: Verdicts, now: float
+    services: Services,
+    context: RequestContext,
+    request: ProduceRequest,
+    verdicts: Verdicts,
+    walks: Walks,
+    now: float,
 ) -> dict[Key, ProduceResult]:
     """`verdicts` has a guard, or why not, for partitions that were verified."""
     results: dict[Key, ProduceResult] = {}
@@ -146,6 +190,7 @@ def _append(
                 now=now,
                 now_ms=now_ms,
                 guard=verdict,
+                walk=walks.get(key) if walks else None,
             )
     return results
 

@@ -76,6 +76,7 @@ class Services:
         entropy: Entropy,
         next_producer_id: Callable[[], int],
         services_of: Callable[[int], Services],
+        queue: Callable[[RequestContext], None],
         gate: Gate | None = None,
     ) -> None:
         self.node = node
@@ -93,6 +94,7 @@ class Services:
         self._controllers = controllers
         self._entropy = entropy
         self._services_of = services_of
+        self._queue = queue
 
     # ------------------------------------------------------------------ facts
 
@@ -122,6 +124,14 @@ class Services:
         if self.gate is None or context.caller.is_broker:
             return None
         return self.gate.asker(context, self.image.acls)
+
+    def resume_later(self, context: RequestContext, work: Callable[[float], Response | None]) -> None:
+        """Queue a request again behind those that wait; `work` continues it, called with the time.
+
+        `work` returns the response, or None if it comes later.
+        """
+        context.resume = lambda now: self.go_on_with(context, lambda: work(now))
+        self._queue(context)
 
     def any_live_broker(self) -> int:
         """Whom answers name as the controller: any live broker, since each forwards what is the

@@ -7,17 +7,14 @@ UnifiedLog.analyzeAndValidateRecords, LogValidator, then UnifiedLog.append.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-import attrs
+from typing import Final
 
 from pykafka2.broker.log.batch import parse_batch, rewritten, with_log_append_time
+from pykafka2.broker.log.batch_rules import BatchRules
+from pykafka2.broker.log.record_walk import RecordWalk, records_of
 from pykafka2.errors import (
-    BrokerError,
-    CorruptData,
     CorruptMessage,
     InvalidRecord,
-    InvalidTimestamp,
     MessageTooLarge,
     RecordListTooLarge,
     UnknownServerError,
@@ -37,36 +34,9 @@ from pykafka2.records.batch import (
 )
 from pykafka2.types import LOG_APPEND_TIME
 
-if TYPE_CHECKING:
-    from pykafka2.broker.config.configs import TopicConfig
-
 ZSTD: Final = 4
 CODEC_IDS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-CODECS_WITH_LEVELS: Final = frozenset({"gzip", "lz4", "zstd"})
 FIRST_VERSION_WITH_ZSTD: Final = 7
-NO_TIMESTAMP: Final = -1
-
-
-@attrs.define(frozen=True)
-class RecordError:
-    """Which record of a batch was refused, and why (KIP-467)."""
-
-    index: int
-    message: str
-
-
-class RecordsRejected(BrokerError):
-    """An error that names the records that caused it."""
-
-    record_errors: tuple[RecordError, ...] = ()
-
-
-class InvalidRecords(RecordsRejected, InvalidRecord):
-    """InvalidRecord that names the records."""
-
-
-class InvalidTimestamps(RecordsRejected, InvalidTimestamp):
-    """InvalidTimestamp that names the records."""
 
 
 def single_batch(records: Buffer | None, version: int) -> RecordBatch:
@@ -103,74 +73,41 @@ def _whole_batch(view: memoryview, position: int) -> tuple[memoryview | None, in
     return (view[position:end], end) if end <= len(view) else (None, position)
 
 
-@attrs.define(frozen=True)
-class BatchRules:
-    """What a topic's configuration demands of a batch, looked up once for each configuration."""
+def start_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool) -> RecordWalk | None:
+    """Return the walk that `validate` needs for this batch, so that a caller can advance it in slices.
 
-    max_bytes: int
-    segment_bytes: int
-    needs_keys: bool
-    codec: str | None
-    """None keeps what the producer chose."""
-    level: int | None
-    is_create_time: bool
-    before_ms: int
-    after_ms: int
-
-    @classmethod
-    def of(cls, config: TopicConfig) -> BatchRules:
-        codec = config.get("compression.type")
-        return cls(
-            config.get("max.message.bytes"),
-            config.get("segment.bytes"),
-            config.is_compacted,
-            None if codec == "producer" else codec,
-            config.get(f"compression.{codec}.level") if codec in CODECS_WITH_LEVELS else None,
-            config.get("message.timestamp.type") == "CreateTime",
-            config.get("message.timestamp.before.max.ms"),
-            config.get("message.timestamp.after.max.ms"),
-        )
-
-    def need_walk(self, batch: RecordBatch, now_ms: int) -> bool:
-        """Whether a rule is about the records: their keys, or times that the header leaves open.
-
-        The header names the newest of them, not the oldest.
-        """
-        if self.needs_keys:
-            return True
-        if not self.is_create_time:
-            return batch.timestamp_type == LOG_APPEND_TIME
-        return batch.max_timestamp > now_ms + self.after_ms or now_ms > self.before_ms
-
-    def wrong_time(self, batch: RecordBatch, timestamp: int, now_ms: int) -> str | None:
-        """Why a record's timestamp is refused, if it is.
-
-        A batch that is marked LogAppendTime is taken by a CreateTime topic, which clears the mark (4.3).
-        """
-        if self.is_create_time and timestamp != NO_TIMESTAMP:
-            oldest, newest = now_ms - self.before_ms, now_ms + self.after_ms
-            if oldest <= timestamp <= newest:
-                return None
-            return f"timestamp {timestamp} is outside [{oldest}, {newest}]"
-        if batch.timestamp_type == LOG_APPEND_TIME:
-            return "a producer may not mark its batch as LogAppendTime"
-        return None
-
-
-def validate(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool) -> RecordBatch:
-    """The batch as it may be appended: checked, and stamped or compressed anew where the topic says so.
-
-    Raises the typed error that the client gets: `MessageTooLarge`, `CorruptMessage`, `InvalidRecord`,
-    `InvalidTimestamp`, `RecordListTooLarge`; `UnknownServerError` for what cannot be decompressed.
+    None if no rule is about the records.  Raises what `validate` raises before it reads the records.
     """
+    check_before_records(batch, rules)
+    if strict or rules.need_walk(batch, now_ms):
+        return RecordWalk(batch, rules, now_ms)
+    return None
+
+
+def check_before_records(batch: RecordBatch, rules: BatchRules) -> None:
+    """Check the header and the checksum."""
     if batch.base_offset != 0:
         raise InvalidRecord(f"the batch's base offset is {batch.base_offset}, a producer must say 0")
     _check_size(batch, rules)
     batch.verify_crc("the batch")
     _check_header(batch)
+
+
+def validate(
+    batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool, walk: RecordWalk | None = None
+) -> RecordBatch:
+    """The batch as it may be appended: checked, and stamped or compressed anew where the topic says so.
+
+    Raises the typed error that the client gets: `MessageTooLarge`, `CorruptMessage`, `InvalidRecord`,
+    `InvalidTimestamp`, `RecordListTooLarge`; `UnknownServerError` for what cannot be decompressed.
+    `walk` is the one that `start_walk` returned, if its caller has advanced it already.
+    """
+    check_before_records(batch, rules)
     max_timestamp = batch.max_timestamp
-    if strict or rules.need_walk(batch, now_ms):
-        max_timestamp = walk_records(batch, rules, now_ms)
+    if walk is not None:
+        max_timestamp = walk.finish()
+    elif strict or rules.need_walk(batch, now_ms):
+        max_timestamp = RecordWalk(batch, rules, now_ms).finish()
     is_new_codec = rules.codec is not None and CODEC_IDS[rules.codec] != batch.codec_id
     if is_new_codec:
         batch = recompress(batch, rules)
@@ -206,46 +143,6 @@ def _check_header(batch: RecordBatch) -> None:
         raise InvalidRecord(f"base sequence {batch.base_sequence} in a batch of producer {batch.producer_id}")
     if batch.codec_id > ZSTD:
         raise UnknownServerError(f"there is no codec {batch.codec_id}")
-
-
-def walk_records(batch: RecordBatch, rules: BatchRules, now_ms: int) -> int:
-    """Look at every record: are they as many as the header says, in order, with keys, and of this time?
-
-    The largest timestamp, whatever the header says.
-    """
-    from pykafka2.records.tuple_decoder import decode_tuples
-
-    wrong: list[RecordError] = []
-    error: type[RecordsRejected] = InvalidRecords
-    largest = NO_TIMESTAMP
-    try:
-        for index, (offset, at, key, _, _) in enumerate(decode_tuples(batch, "the batch", check_crcs=False)):
-            largest = max(largest, at)
-            if offset != batch.base_offset + index:
-                wrong.append(RecordError(index, f"it has offset delta {offset - batch.base_offset}"))
-            elif rules.needs_keys and key is None:
-                wrong.append(RecordError(index, "a compacted topic cannot accept a record without key"))
-            elif (why := rules.wrong_time(batch, at, now_ms)) is not None:
-                wrong.append(RecordError(index, why))
-                error = InvalidTimestamps
-    except CorruptData as cause:
-        records_of(batch)
-        raise InvalidRecord(f"the batch's records cannot be read: {cause}") from cause
-    if wrong:
-        rejected = error(
-            f"{len(wrong)} of {batch.count} records were rejected, the first: {wrong[0].message}"
-        )
-        rejected.record_errors = tuple(wrong)
-        raise rejected
-    return largest
-
-
-def records_of(batch: RecordBatch) -> bytes:
-    """The batch's records, decompressed; `UnknownServerError` if they cannot be, as in Kafka."""
-    try:
-        return batch.records_bytes()
-    except CorruptData as error:
-        raise UnknownServerError(f"the batch cannot be decompressed: {error}") from error
 
 
 def recompress(batch: RecordBatch, rules: BatchRules) -> RecordBatch:

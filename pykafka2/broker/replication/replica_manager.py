@@ -17,7 +17,8 @@ from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.log.partition_log import Appended, EndMarker, PartitionLog
-from pykafka2.broker.log.validation import single_batch, validate
+from pykafka2.broker.log.record_walk import RecordWalk
+from pykafka2.broker.log.validation import single_batch, start_walk, validate
 from pykafka2.broker.log.verifications import VerificationGuard
 from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult, follower_key
 from pykafka2.broker.replication.fetch_session import FetchSession
@@ -180,6 +181,18 @@ class ReplicaManager:
 
     # ------------------------------------------------------------------ appending
 
+    def start_walk(self, key: Key, records: Buffer, version: int, now_ms: int) -> RecordWalk | None:
+        """Return the walk over the records that `append` will need, to be advanced in slices before it.
+
+        None where there is none: `append` then finds out by itself why a batch is refused.
+        """
+        try:
+            self.hosted.check_known(key)
+            rules = self.hosted.leader_of(key).batch_rules
+            return start_walk(single_batch(records, version), rules, now_ms, strict=self._strict)
+        except BrokerError:
+            return None
+
     def append(
         self,
         key: Key,
@@ -191,10 +204,11 @@ class ReplicaManager:
         now: float,
         now_ms: int,
         guard: VerificationGuard | None = None,
+        walk: RecordWalk | None = None,
     ) -> ProduceResult:
         """Append one partition's batch as its leader; errors come in the result.
 
-        `guard` is what a transaction's first batch was verified with.
+        `guard` is what a transaction's first batch was verified with, `walk` what `start_walk` returned.
         """
         replica = None
         try:
@@ -207,7 +221,8 @@ class ReplicaManager:
             replica = self.hosted.leader_of(key)
             if acks == ALL_REPLICAS:
                 _check_in_sync(replica)
-            batch = validate(batch, replica.batch_rules, now_ms, strict=self._strict)
+            rules = replica.batch_rules if walk is None else walk.rules
+            batch = validate(batch, rules, now_ms, strict=self._strict, walk=walk)
             appended = replica.log.append_as_leader(batch, replica.leader_epoch, guard=guard)
         except BrokerError as error:
             # Kafka says the log's start once it has looked into the batch, but not for these.

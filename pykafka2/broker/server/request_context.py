@@ -73,6 +73,7 @@ class RequestContext:
         "progress",
         "received",
         "request",
+        "resume",
         "version",
     )
 
@@ -95,6 +96,8 @@ class RequestContext:
         """Adds to the answer what authorization has refused, or takes away what is not for who asks."""
         self.closes_unanswered = False
         """Whether the connection ends where there is no answer, since a part of the request was refused."""
+        self.resume: Callable[[float], None] | None = None
+        """Continues a request that was queued again so that others could be handled in between."""
         self.on_reply: Callable[[RequestContext, Response | None], bool] | None = None
         """Sees the reply before it leaves (history, faults); False: it took the reply over."""
 
