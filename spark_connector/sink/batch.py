@@ -40,7 +40,7 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         if not options.is_transactional:
             return write_at_least_once(options, iterator, place.partition)
         if epoch is not None:
-            return write_epoch(options, epoch, iterator, place, fresh=True)
+            return write_epoch(options, epoch, iterator, place)
         return write_job(options, self._job, iterator, place)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -11,7 +11,6 @@ import os
 import random
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import attrs
@@ -23,13 +22,14 @@ from pykafka2.errors import (
     InvalidTxnState,
     KafkaError,
     KafkaTimeoutError,
+    NoBrokersAvailable,
     ProducerFenced,
     TransactionalIdNotFound,
 )
 from spark_connector import clock
-from spark_connector.options.sink_options import PER_TASK, SinkOptions
+from spark_connector.options.sink_options import SinkOptions
 from spark_connector.sink import commands, names, steps
-from spark_connector.sink.clients import end_all, kept_admin, new_producer
+from spark_connector.sink.clients import end_all, kept_admin
 from spark_connector.sink.commands import Command, Script
 from spark_connector.sink.identity import Marker
 from spark_connector.sink.ledger import Ledger
@@ -44,8 +44,6 @@ END_TIMEOUT = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 MARGIN = 5.0
 """Seconds that must be left of a transaction, or a tenth of its time-out, for the decision to commit it."""
-NEWEST_TRANSACTIONS = 2
-"""With this transaction.version an end gives the id its next epoch; older brokers take the end they know."""
 OVER = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
 """Errors of transactions that ended otherwise.  Whatever else comes may be tried again."""
 
@@ -117,15 +115,16 @@ class Cluster:
     def _find_markers(self, command: commands.FindMarkers) -> list[int]:
         return self.ledger.markers(command.batch, command.partition, command.start)
 
-    def _find_holder(self, command: commands.FindHolder) -> int | None:
+    def _find_holder(self, command: commands.FindHolder) -> commands.Attempts | None:
         return self.ledger.holder(command.offset)
 
-    def _fence_task(self, command: commands.FenceTask) -> None:
-        name = names.of_task(
-            self._options.id_prefix, self.sink, names.PER_TASK_RUN, command.partition, attempt=None
-        )
-        logger.warning("%s has been open for long behind its marker; it is aborted", name)
-        self._fence(name)
+    def _fence_tasks(self, command: commands.FenceTasks) -> None:
+        prefix = self._options.id_prefix
+        ids = [
+            names.of_task(prefix, self.sink, one.run, one.partition, one.batch, attempt=None)
+            for one in command.tasks
+        ]
+        self._fence(ids, must_succeed=True)
 
     def _find_end_of_markers(self, command: commands.FindEndOfMarkers) -> int:
         return self.ledger.end_of_markers()
@@ -148,59 +147,38 @@ class Cluster:
 
     def _abort_leftovers(self, command: commands.AbortLeftovers) -> None:
         states = ["Ongoing", "Empty"] if command.registered else ["Ongoing"]
+        ids = []
         for one in kept_admin(self._options.kafka).list_transactions(states=states):
             run = names.run_of(one.transactional_id, self._options.id_prefix, self.sink)
             if run is not None and command.concerns(run, is_open=one.state == "Ongoing"):
-                self._fence(one.transactional_id)
+                ids.append(one.transactional_id)
+        self._fence(ids)
 
-    def _find_tasks_left(self, command: commands.FindTasksLeft) -> list[OpenTransaction]:
-        if self._options.delivery != PER_TASK:
-            return []
-        admin = kept_admin(self._options.kafka)
-        partitions: dict[str, int] = {}
-        for one in admin.list_transactions(states=["Ongoing"]):
-            name = one.transactional_id
-            partition = names.partition_of(name, self._options.id_prefix, self.sink)
-            if partition is not None:
-                partitions[name] = partition
-        if not partitions:
-            return []
-        found = []
-        for name, told in admin.describe_transactions(partitions, raise_errors=False).items():
-            if told.state == "Ongoing":
-                handle = TransactionHandle(name, told.producer_id, told.producer_epoch, NEWEST_TRANSACTIONS)
-                found.append(OpenTransaction(partitions[name], handle, -1))
-        return found
+    def _fence(self, transactional_ids: Sequence[str], *, must_succeed: bool = False) -> None:
+        """Abort what is open under these ids, and let their producers send nothing more.
 
-    def _end_tasks_left(self, command: commands.EndTasksLeft) -> None:
-        handles = {one.handle.transactional_id: one.handle for one in command.transactions}
-        if not handles:
+        Unless it `must_succeed`, brokers that do not respond in time are left to abort by the transaction's
+        timeout.  An id that another producer has taken over meanwhile is fenced, too.
+        """
+        if not transactional_ids:
             return
-        self._end_all(list(handles.values()), commit=False)
-        # Brokers before 4.0 leave the producer its epoch.  An id that has another one belongs to this run.
-        told = kept_admin(self._options.kafka).describe_transactions(handles, raise_errors=False)
-        for name, one in told.items():
-            if (one.producer_id, one.producer_epoch) == (
-                handles[name].producer_id,
-                handles[name].producer_epoch,
-            ):
-                self._fence(name)
+        outcomes = kept_admin(self._options.kafka).fence_producers(
+            transactional_ids, timeout=self._max_block, raise_errors=False
+        )
+        unanswered = (KafkaTimeoutError, NoBrokersAvailable)
+        for error in outcomes.errors.values():
+            if isinstance(error, ProducerFenced) or (isinstance(error, unanswered) and not must_succeed):
+                continue
+            raise error
 
-    def _fence(self, transactional_id: str) -> None:
-        """Abort what is open, and let its producer send nothing more; otherwise its time-out does."""
-        with suppress(KafkaTimeoutError):
-            self._take_over(transactional_id)
-
-    def _take_over(self, transactional_id: str) -> None:
-        producer = new_producer(self._options.kafka, transactional_id)
-        try:
-            with suppress(ProducerFenced):  # by somebody who came after
-                producer.init_transactions()
-        finally:
-            producer.close(1)
+    @property
+    def _max_block(self) -> float:
+        """Seconds to wait for brokers, as a producer of these options does."""
+        options = {name.replace("_", "."): value for name, value in self._options.kafka.items()}
+        return float(options.get("max.block.ms", 60_000)) / 1000
 
     def _give_up(self, command: commands.GiveUp) -> None:
-        self._take_over(names.of_given_up(self._options.id_prefix, self.sink))
+        self._fence([names.of_given_up(self._options.id_prefix, self.sink)], must_succeed=True)
 
     def _find_given_up(self, command: commands.FindGivenUp) -> bool:
         name = names.of_given_up(self._options.id_prefix, self.sink)
@@ -249,12 +227,10 @@ _CARRIED_OUT: dict[type[Command], Callable[[Cluster, Any], Any]] = {
     commands.FindCommitted: Cluster._find_committed,
     commands.FindMarkers: Cluster._find_markers,
     commands.FindHolder: Cluster._find_holder,
-    commands.FenceTask: Cluster._fence_task,
+    commands.FenceTasks: Cluster._fence_tasks,
     commands.FindEndOfMarkers: Cluster._find_end_of_markers,
     commands.FindLost: Cluster._find_lost,
     commands.AbortLeftovers: Cluster._abort_leftovers,
-    commands.FindTasksLeft: Cluster._find_tasks_left,
-    commands.EndTasksLeft: Cluster._end_tasks_left,
     commands.GiveUp: Cluster._give_up,
     commands.FindGivenUp: Cluster._find_given_up,
     commands.Pause: Cluster._pause,

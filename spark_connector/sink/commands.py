@@ -21,6 +21,18 @@ class Contended(ExactlyOnceError):
 
 
 @attrs.define(frozen=True)
+class Attempts:
+    """A run's attempts at a task that commits its own transactions; they share a transactional id."""
+
+    run: int
+    batch: int
+    partition: int
+
+
+ANOTHER_SINK = Attempts(-1, -1, -1)
+
+
+@attrs.define(frozen=True)
 class ReadLedger:
     """Answer: the sink's `LedgerState`.
 
@@ -72,20 +84,22 @@ class FindMarkers:
 
 @attrs.define(frozen=True)
 class FindHolder:
-    """Answer: who keeps readers from the marker at this offset.
+    """Answer: the task whose open transaction keeps readers from the marker at this offset, as `Attempts`.
 
-    None if nobody does: what became of it can be read.  Otherwise the partition of a task of this sink that
-    has an older transaction open, or -1 for one of another sink.
+    None if the marker can be read, `ANOTHER_SINK` if the transaction is not of this sink.
     """
 
     offset: int
 
 
 @attrs.define(frozen=True)
-class FenceTask:
-    """Abort what a task that ends its transactions itself has open; it is tried again by Spark."""
+class FenceTasks:
+    """Abort what these have open, and let them neither write nor commit any more.
 
-    partition: int
+    Throws what keeps it from being known.
+    """
+
+    tasks: Sequence[Attempts]
 
 
 @attrs.define(frozen=True)
@@ -104,8 +118,6 @@ class FindLost:
 class AbortLeftovers:
     """End what is open of the sink, or about to be: of all its runs, of one, or of those before one.
 
-    Transactions of tasks that end them themselves are left alone: see FindTasksLeft.
-
     registered: also ids without anything open, whose tasks may be about to write; of the runs before one,
         those of the last.  An id that was fenced looks so, too, and is not to be fenced time after time.
     """
@@ -119,20 +131,6 @@ class AbortLeftovers:
         if self.before is not None:
             return run < self.before and (is_open or run == self.before - 1)
         return self.run in (None, run)
-
-
-@attrs.define(frozen=True)
-class FindTasksLeft:
-    """Answer: what is open of tasks that end their transactions themselves, as `OpenTransaction`s."""
-
-
-@attrs.define(frozen=True)
-class EndTasksLeft:
-    """Abort these, so that whoever had them open can go on with none: what a task sends after an abort that
-    leaves it its epoch begins another transaction, whose commit would hold a part of its rows.
-    """
-
-    transactions: Sequence[OpenTransaction]
 
 
 @attrs.define(frozen=True)
@@ -164,12 +162,10 @@ Command = (
     | FindCommitted
     | FindMarkers
     | FindHolder
-    | FenceTask
+    | FenceTasks
     | FindEndOfMarkers
     | FindLost
     | AbortLeftovers
-    | FindTasksLeft
-    | EndTasksLeft
     | GiveUp
     | FindGivenUp
     | Pause

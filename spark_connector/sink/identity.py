@@ -31,11 +31,16 @@ class TaskRows:
 
 @attrs.define(frozen=True)
 class Marker:
-    """A task's record in its own transaction.  source: digest of the batch's source offsets, if known."""
+    """A task's record in its own transaction.
+
+    source: digest of the batch's source offsets, if known.
+    run: the number of the task's run.
+    """
 
     batch: int
     task: TaskRows
     source: str | None = None
+    run: int = 0
 
 
 @attrs.define(frozen=True)

@@ -33,7 +33,7 @@ from spark_connector import connections
 from spark_connector.errors import ExactlyOnceError
 from spark_connector.options.kafka_options import redacted
 from spark_connector.sink.clients import committed_end_of, ends_of, kept_admin, kept_consumer, new_producer
-from spark_connector.sink.commands import Contended
+from spark_connector.sink.commands import ANOTHER_SINK, Attempts, Contended
 from spark_connector.sink.identity import Marker, TaskRows
 from spark_connector.sink.states import LedgerState, from_bytes, to_bytes
 
@@ -141,7 +141,8 @@ class Ledger:
 
     def send_marker(self, producer: KafkaProducer, marker: Marker) -> Any:
         """Add a task's marker to its transaction.  The delivery has its offset."""
-        value = json.dumps({"batch": marker.batch, "source": marker.source, **attrs.asdict(marker.task)})
+        fields = {"batch": marker.batch, "source": marker.source, "run": marker.run}
+        value = json.dumps({**fields, **attrs.asdict(marker.task)})
         key = self._marker_key(marker.task.partition)
         return producer.send(self._topic, value.encode(), key=key, partition=MARKERS)
 
@@ -177,10 +178,10 @@ class Ledger:
             if key == wanted and value is not None and json.loads(value)["batch"] == batch
         ]
 
-    def holder(self, offset: int) -> int | None:
-        """The task of this sink whose open transaction keeps readers from a marker; -1 of another sink's.
+    def holder(self, offset: int) -> Attempts | None:
+        """Returns the task whose open transaction keeps readers from a marker, None if it can be read.
 
-        None if nobody does.  A transaction has one marker, so where readers stop is that of the oldest one.
+        A transaction has one marker, so readers stop at the marker of the oldest one.
         """
         place = TopicPartition(self._topic, MARKERS)
         reached = committed_end_of(self._kafka, place)
@@ -188,10 +189,11 @@ class Ledger:
             return None
         own = f"{self._sink}/".encode()
         for piece in kept_consumer(self._kafka).read_range(place, reached, reached + 1):
-            for key in piece.keys:
-                if key is not None and key.startswith(own):
-                    return int(key.removeprefix(own))
-        return -1
+            for key, value in zip(piece.keys, piece.values, strict=True):
+                if key is not None and value is not None and key.startswith(own):
+                    marker = _marker(value)
+                    return Attempts(marker.run, marker.batch, marker.task.partition)
+        return ANOTHER_SINK
 
     def end_of_markers(self) -> int:
         return ends_of(self._kafka, TopicPartition(self._topic, MARKERS))[1]
@@ -288,7 +290,7 @@ class Ledger:
 def _marker(value: bytes) -> Marker:
     fields = json.loads(value)
     task = TaskRows(fields["partition"], fields["rows"], fields.get("digest"))
-    return Marker(fields["batch"], task, fields.get("source"))
+    return Marker(fields["batch"], task, fields.get("source"), fields.get("run", 0))
 
 
 def _told_by_commit(metadata: object, error: object) -> None:

@@ -1,14 +1,14 @@
-"""Transactional ids: `PREFIX/SINK/RUN/PARTITION`, with `/ATTEMPT` where attempts have ids of their own.
+"""Transactional ids: `PREFIX/SINK/RUN/PARTITION/TURN`, with `/ATTEMPT` where attempts have ids of their own.
 
-Runs are numbered, so that nothing of an earlier run can end a transaction of a later one.  Tasks that end
-their transactions themselves have `task` for the number: there a later run is meant to end what an earlier
-one left. The ledger's writers have `ledger`; a batch write that was given up is marked by `given-up`.
+Runs are numbered, so fencing the ids of an earlier run never ends a transaction of a later one.  Batches take
+turns (even, odd), so an attempt that outlives its batch does not abort the next batch's transaction.
+The ledger's writers have `ledger`; a batch write that was given up is marked by `given-up`.
 Sinks' names hold no slash.
 """
 
 from __future__ import annotations
 
-PER_TASK_RUN = "task"
+TURNS = 2
 LEDGER = "ledger"
 GIVEN_UP = "given-up"
 
@@ -18,29 +18,22 @@ def of_sink(prefix: str, sink: str) -> str:
     return f"{prefix}/{sink}/"
 
 
-def of_run(prefix: str, sink: str, run: int | str) -> str:
+def of_run(prefix: str, sink: str, run: int) -> str:
     return f"{of_sink(prefix, sink)}{run}/"
 
 
-def of_task(prefix: str, sink: str, run: int | str, partition: int, attempt: int | None) -> str:
+def of_task(prefix: str, sink: str, run: int, partition: int, batch: int, attempt: int | None) -> str:
     own = "" if attempt is None else f"/{attempt}"
-    return f"{of_run(prefix, sink, run)}{partition}{own}"
+    return f"{of_run(prefix, sink, run)}{partition}/{batch % TURNS}{own}"
 
 
 def run_of(transactional_id: str, prefix: str, sink: str) -> int | None:
-    """Of a task's id of this sink its run; None of any other id, and where tasks have `task` for it."""
+    """Returns the run of a task's id of this sink, None for any other id."""
     begin = of_sink(prefix, sink)
     if not transactional_id.startswith(begin):
         return None
     run, _, task = transactional_id.removeprefix(begin).partition("/")
     return int(run) if task and run.isdecimal() else None
-
-
-def partition_of(transactional_id: str, prefix: str, sink: str) -> int | None:
-    """The partition of a task that ends its transactions itself; None of any other id."""
-    begin = of_run(prefix, sink, PER_TASK_RUN)
-    partition = transactional_id.removeprefix(begin)
-    return int(partition) if partition != transactional_id and partition.isdecimal() else None
 
 
 def of_ledger(prefix: str, sink: str) -> str:

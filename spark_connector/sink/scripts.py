@@ -24,18 +24,18 @@ from spark_connector.errors import (
     SupersededRun,
 )
 from spark_connector.sink.commands import (
+    ANOTHER_SINK,
     AbortLeftovers,
+    Attempts,
     Contended,
-    EndTasksLeft,
     EndTransactions,
-    FenceTask,
+    FenceTasks,
     FindCommitted,
     FindEndOfMarkers,
     FindGivenUp,
     FindHolder,
     FindLost,
     FindMarkers,
-    FindTasksLeft,
     GiveUp,
     Pause,
     Reach,
@@ -130,13 +130,9 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
             if state.run == epoch.run:
                 return state
             yield Reach(Step.BEFORE_CLAIM)
-            left: list[OpenTransaction] = yield FindTasksLeft()  # none can be this run's yet
             claimed = state.claimed(epoch.run, epoch.number)
             yield WriteLedger(claimed)
-            # Not before: whoever claims in vain must not end what others of this run have begun.
             yield AbortLeftovers(before=claimed.run_number)
-            # Whoever looks for markers waits for these; an id that was taken over has another epoch.
-            yield EndTasksLeft(left)
             return claimed
         except Contended:
             continue
@@ -145,33 +141,48 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
     )
 
 
-def find_written(epoch: Epoch, partition: int, markers_from: int) -> Script[Marker | None]:
-    """The committed marker of this part of the batch, of a task that ends its transactions itself.
+def find_written(epoch: Epoch, partition: int, state: LedgerState) -> Script[Marker | None]:
+    """Returns the committed marker of this part of the batch, of a task that commits its own transaction.
 
-    Asked by whoever has taken the task's id over, so that nothing of it is open.  A task cannot be asked
-    whether it is a second attempt instead: where Spark runs a stage again, its attempts are counted anew.
+    Called after the task has taken over its transactional id and then read `state`, so no other attempt of
+    its run can commit any more.  Earlier runs have ids of their own, which are fenced here.  Fencing is one
+    request that aborts and takes the epoch: an abort by EndTxn leaves a producer its epoch before Kafka 4.0,
+    and that producer could commit its marker without the rows that were aborted.  An attempt of an earlier
+    run that registers its id only now reads the ledger afterwards and finds itself superseded.
 
-    A marker of it can be read when all older transactions are over.  Another task's is over a moment after
-    its own marker, unless it was killed just then: its next attempt may wait for the slot that this one has,
-    so it is fenced here after some looks.
+    A task cannot tell from Spark's attempt number that it is a second attempt: a stage that runs again counts
+    from 0.
     """
-    markers: list[int] = yield FindMarkers(epoch.number, partition, markers_from)
+    earlier = [Attempts(run, epoch.number, partition) for run in state.runs_before]
+    if earlier:
+        yield FenceTasks(earlier)
+    markers: list[int] = yield FindMarkers(epoch.number, partition, state.markers_from)
     if not markers:
         return None
-    looks: dict[int, int] = {}
-    while True:
-        holder: int | None = yield FindHolder(markers[-1])
-        if holder is None or holder < 0:
-            break  # of another sink's: reading waits for it, and says so
-        looks[holder] = look = looks.get(holder, 0) + 1
-        if look == MOST_ATTEMPTS:
-            yield FenceTask(holder)
-        elif look > MOST_ATTEMPTS:
-            break
-        else:
-            yield Pause(look)
+    yield from _wait_until_readable(markers[-1], state.run_number)
     found: dict[int, Marker] = yield FindCommitted(epoch.number, dict.fromkeys(markers, partition))
     return found.get(partition)
+
+
+def _wait_until_readable(marker: int, run_number: int) -> Script[None]:
+    """Wait for the open transactions before a marker, which keep its outcome from being read.
+
+    Another task's ends a moment after its own marker, unless the task was killed in between.  Its next
+    attempt may wait for the slot that this task occupies, so it is fenced here: at once if its run is over,
+    after some time otherwise.
+    """
+    looks: dict[Attempts, int] = {}
+    while True:
+        holder: Attempts | None = yield FindHolder(marker)
+        if holder is None or holder == ANOTHER_SINK:
+            return  # the read that follows waits for another sink's, and names it in its error
+        looks[holder] = look = looks.get(holder, 0) + 1
+        if look > MOST_ATTEMPTS:
+            return
+        if look == MOST_ATTEMPTS or (look == 1 and holder.run < run_number):
+            yield FenceTasks([holder])
+        else:
+            yield Pause(look)
 
 
 # ---------------------------------------------------------------------- the driver's part

@@ -60,6 +60,7 @@ class LedgerState:
     tasks: how many tasks that batch had.
     transactions: of a decided batch.
     missing: partitions that are to be written again, of phase redo.
+    batch_run: the number of the run that decided that batch.
     markers_from: where in the ledger's markers those of later batches begin.
     source: digest of the batch's source offsets; None if they are unknown.
     rows: of the batch's tasks that had any; None if a record of format 1 does not say.
@@ -76,8 +77,14 @@ class LedgerState:
     transactions: tuple[OpenTransaction, ...] = ()
     missing: tuple[int, ...] = ()
     markers_from: int = 0
+    batch_run: int = 0
     source: str | None = None
     rows: tuple[TaskRows, ...] | None = None
+
+    @property
+    def runs_before(self) -> range:
+        """Earlier runs that may have tasks at the batch after the last decided one, or at a missing part."""
+        return range(max(self.batch_run, 1), self.run_number)
 
     def claimed(self, run: str, first_batch: int) -> LedgerState:
         """Another run writes from now on."""
@@ -110,7 +117,13 @@ class LedgerState:
         return state._identified(identity)
 
     def _identified(self, identity: BatchIdentity) -> LedgerState:
-        return attrs.evolve(self, source=identity.source, tasks=identity.tasks, rows=identity.rows)
+        return attrs.evolve(
+            self,
+            batch_run=self.run_number,
+            source=identity.source,
+            tasks=identity.tasks,
+            rows=identity.rows,
+        )
 
     def _check(self, phase: Phase, batch: int) -> None:
         in_order = batch > self.batch if self.phase in (Phase.NEW, Phase.DONE) else batch == self.batch

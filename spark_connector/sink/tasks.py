@@ -39,15 +39,10 @@ def write_epoch(
     epoch: Epoch,
     batches: Iterable[pa.RecordBatch],
     place: TaskPlace,
-    *,
-    fresh: bool = False,
 ) -> Written:
     """Write a task's part of a micro-batch, unless it is there already.
 
     The transaction is left open for the driver, or with exactly_once_per_task committed here.
-
-    Args:
-        fresh: whether the same run may write a batch twice, as in foreachBatch.
 
     Raises:
         SupersededRun, CheckpointBehind: as `scripts.enter`.
@@ -59,12 +54,12 @@ def write_epoch(
     if rows is None:
         return Written(place.partition, 0, epoch.sink, epoch.run, source=epoch.source)
     cluster, checks = Cluster(options, epoch.sink), checks_of(options)
-    entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=fresh))
+    # An attempt that has outlived its batch must not register its id: a later batch may write under it.
+    entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
     if entry.is_written:
         return _drain(options, epoch, rows, place)
     is_per_task = options.delivery == PER_TASK
-    run = names.PER_TASK_RUN if is_per_task else entry.state.run_number
-    name = _id_of(options, epoch.sink, run, place)
+    name = _id_of(options, epoch.sink, entry.state.run_number, place, epoch.number)
     steps.reach(Step.BEFORE_INIT, sink=epoch.sink)
     producer = new_producer(options.kafka, name)
     try:
@@ -73,12 +68,12 @@ def write_epoch(
             entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
             if entry.is_written:
                 return _drain(options, epoch, rows, place)
-            marker = cluster.perform(scripts.find_written(epoch, place.partition, entry.state.markers_from))
+            marker = cluster.perform(scripts.find_written(epoch, place.partition, entry.state))
             if marker is not None:
                 repeated = _drain(options, epoch, rows, place)
                 check_task(marker, repeated, epoch, checks)
                 return repeated
-        return _write(options, producer, rows, place, cluster, epoch)
+        return _write(options, producer, rows, place, cluster, epoch, entry.state.run_number)
     finally:
         _close(producer)
 
@@ -95,7 +90,7 @@ def write_job(options: SinkOptions, job: str, batches: Iterable[pa.RecordBatch],
     if rows is None:
         return Written(place.partition, 0, job)
     steps.reach(Step.BEFORE_INIT, sink=job)
-    producer = new_producer(options.kafka, _id_of(options, job, 1, place))
+    producer = new_producer(options.kafka, _id_of(options, job, 1, place, 0))
     cluster = Cluster(options, job)
     try:
         producer.init_transactions()
@@ -113,6 +108,7 @@ def _write(
     place: TaskPlace,
     cluster: Cluster,
     epoch: Epoch | None,
+    run_number: int = 0,
 ) -> Written:
     """Closing the producer aborts what a failure leaves open."""
     producer.begin_transaction()
@@ -126,7 +122,7 @@ def _write(
     if epoch is not None:
         written = attrs.evolve(written, run=epoch.run, source=epoch.source)
         task = TaskRows(place.partition, tally.rows, tally.digest)
-        sent = cluster.ledger.send_marker(producer, Marker(epoch.number, task, epoch.source))
+        sent = cluster.ledger.send_marker(producer, Marker(epoch.number, task, epoch.source, run_number))
     if options.delivery == PER_TASK:
         sending.finish()
         steps.reach(Step.AFTER_FLUSH, sink=cluster.sink)
@@ -167,9 +163,9 @@ def _close(producer: KafkaProducer) -> None:
         producer.close(CLOSE_TIMEOUT)
 
 
-def _id_of(options: SinkOptions, sink: str, run: int | str, place: TaskPlace) -> str:
-    attempt = place.attempt if options.id_per_attempt and run != names.PER_TASK_RUN else None
-    return names.of_task(options.id_prefix, sink, run, place.partition, attempt)
+def _id_of(options: SinkOptions, sink: str, run: int, place: TaskPlace, batch: int) -> str:
+    attempt = place.attempt if options.id_per_attempt and options.delivery != PER_TASK else None
+    return names.of_task(options.id_prefix, sink, run, place.partition, batch, attempt)
 
 
 def _check_task_count(place: TaskPlace) -> None:

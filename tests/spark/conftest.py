@@ -42,6 +42,7 @@ NEED_PYSPARK = [
     "test_batch_ranges.py",
     "test_crashes.py",
     "test_exactly_once.py",
+    "test_fencing.py",
     "test_foreach_batch.py",
     "test_kills.py",
     "test_load.py",

@@ -26,9 +26,7 @@ def play(query: Query, *, attempt: int = 0, run: str | None = None) -> None:
 
         def task(partition: int, epoch: Epoch = epoch) -> Written:
             place = TaskPlace(partition, attempt, False)
-            return write_epoch(
-                options, epoch, batches_of(query, epoch.number, partition), place, fresh=query.fresh
-            )
+            return write_epoch(options, epoch, batches_of(query, epoch.number, partition), place)
 
         if query.fresh:
             entry = Cluster(options, query.name).perform(scripts.enter(epoch, 0, recovers=True))

@@ -180,10 +180,12 @@ def test_an_earlier_run_can_commit_nothing_once_a_later_one_has_begun(world: Wor
 def test_tasks_of_an_earlier_run_that_come_late_do_not_disturb(world: World) -> None:
     first, second = world.run(), world.run()
     first.play(0)
-    known_to_first = dict(ledger._read)
-    messages = second.write(1)
-    ledger._read.update(known_to_first)  # a process of its own, which looked before the second run began
+    messages: list[Written] = []
+    at_step["before-init"] = lambda: messages.extend(second.write(1))  # the late task has read the ledger
     late = first.write(1, only=0)
+    assert not late[0].is_repeated
+    with pytest.raises(SupersededRun):
+        first.write(1, only=1)
     second.commit(1, messages)
     abort_epoch(first.options, first.epoch(1), late)
     assert world.committed() == all_of(0, 1)
@@ -423,11 +425,11 @@ def test_what_a_killed_task_left_open_holds_up_none_that_commits_itself(world: W
     given = {"delivery": "exactly_once_per_task"}
     first, second = world.run(**given), world.run(**given)
     first.play(0)
-    name = names.of_task("pykafka2-spark", world.query, names.PER_TASK_RUN, 2, None)
+    name = names.of_task("pykafka2-spark", world.query, 1, 2, 1, None)
     with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as killed:
         killed.init_transactions()
         killed.begin_transaction()
-        Cluster(first.options, world.query).ledger.send_marker(killed, Marker(1, TaskRows(2, 2)))
+        Cluster(first.options, world.query).ledger.send_marker(killed, Marker(1, TaskRows(2, 2), run=1))
         killed.detach_transaction()
     assert world.ongoing() == [name]
     messages = [one for task in range(TASKS) for one in second.write(1, only=task)]
@@ -497,13 +499,9 @@ def test_a_task_that_outlives_its_failed_write_leaves_nothing_open(
 
 
 def test_ids_of_a_sink_are_told_from_those_of_one_whose_name_begins_alike() -> None:
-    of_ten = names.of_task("p", "q-10", 3, 1, None)
+    of_ten = names.of_task("p", "q-10", 3, 1, 0, None)
     assert names.run_of(of_ten, "p", "q-10") == 3
     assert names.run_of(of_ten, "p", "q-1") is None
-    per_task = names.of_task("p", "q-10", names.PER_TASK_RUN, 1, None)
-    assert names.partition_of(per_task, "p", "q-10") == 1
-    assert names.partition_of(per_task, "p", "q-1") is None
-    assert names.run_of(per_task, "p", "q-10") is None
     assert names.run_of(names.of_ledger("p", "q-10"), "p", "q-10") is None
 
 
@@ -624,8 +622,7 @@ def test_whoever_finishes_what_was_decided_is_given_time(partition: int, looks: 
     assert next(script) == commands.ReadLedger(fresh=False)
     assert looked() == looks
     assert isinstance(script.send(state), commands.Reach)
-    assert isinstance(script.send(None), commands.FindTasksLeft)
-    assert isinstance(script.send([]), commands.WriteLedger)
+    assert isinstance(script.send(None), commands.WriteLedger)
     assert isinstance(script.throw(commands.Contended("another was there")), commands.Pause)
 
 
@@ -651,7 +648,7 @@ def test_what_an_earlier_run_left_is_fenced_once_and_not_by_every_later_run(worl
 
 def test_a_task_of_an_earlier_run_that_is_about_to_write_writes_nothing(world: World) -> None:
     world.run().play(0)
-    name = names.of_task("pykafka2-spark", world.query, 1, 7, None)
+    name = names.of_task("pykafka2-spark", world.query, 1, 7, 1, None)
     with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as late:
         late.init_transactions()
         world.run().play(1)

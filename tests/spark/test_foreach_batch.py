@@ -131,7 +131,7 @@ def test_what_the_same_process_left_decided_is_finished(world: World, play: Play
 def test_of_a_batch_that_is_there_in_part_the_rest_is_written(world: World, play: Play) -> None:
     def lose_one(known: dict[str, Any]) -> None:
         """As its coordinator does after its time-out."""
-        name = next(one for one in world.ongoing() if one.endswith("/2"))
+        name = next(one for one in world.ongoing() if one.endswith("/2/0"))
         with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as producer:
             producer.init_transactions()
 

@@ -1,0 +1,216 @@
+"""Fencing of tasks that outlive their run or their batch: they must neither commit a part of their rows nor
+end a healthy query.
+
+Nothing here depends on threads: the late task goes on before one chosen call of the other run to the brokers.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import attrs
+import pytest
+
+from pykafka2 import KafkaAdminClient, KafkaProducer, NewTopic
+from pykafka2.errors import KafkaError
+from pykafka2.testing import KafkaCluster
+from spark_connector.errors import CheckpointBehind
+from spark_connector.options.sink_options import PER_TASK
+from spark_connector.sink import cluster, commands, ledger, names, scripts
+from spark_connector.sink.cluster import Cluster
+from spark_connector.sink.context import Epoch
+from spark_connector.sink.identity import BatchIdentity, Marker, TaskRows
+from spark_connector.sink.messages import Written
+from spark_connector.sink.states import LedgerState
+from tests.spark.test_exactly_once import TASKS, Run, World, _hooked, all_of, at_step, world
+
+__all__ = ["_hooked", "world"]  # fixtures
+
+pytestmark = pytest.mark.slow
+
+IDENTITY = BatchIdentity(None, 3, ())
+MOST_CALLS = 40
+"""More than a run makes until its first batch is done."""
+
+
+LONG = pytest.mark.long
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(0, marks=LONG), 1, pytest.param(2, marks=LONG)],
+    ids="transaction.version {}".format,
+)
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    with KafkaCluster(features={"transaction.version": request.param}) as found:
+        yield found.bootstrap_servers
+
+
+def new_world(servers: str) -> World:
+    topic = f"out-{uuid.uuid4().hex[:8]}"
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        admin.create_topics([NewTopic(topic, partitions=4)])
+        admin.wait_for_topics([topic])
+    return World(servers, topic)
+
+
+@attrs.define
+class Calls:
+    """Counts the sink's calls to brokers, and runs an action before the call number `at`."""
+
+    at: int
+    action: Callable[[], None]
+    made: int = 0
+
+    def next(self) -> None:
+        self.made += 1
+        if self.made == self.at:
+            self.action()
+
+    def counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*given: Any, **more: Any) -> Any:
+            self.next()
+            return call(*given, **more)
+
+        return counted
+
+
+@attrs.define
+class CountedAdmin:
+    admin: Any
+    calls: Calls
+
+    def __getattr__(self, name: str) -> Any:
+        return self.calls.counted(getattr(self.admin, name))
+
+
+def count(calls: Calls, patch: pytest.MonkeyPatch) -> None:
+    """Have every call that fences, ends or finds transactions counted, and every step of the ledger."""
+    kept_admin = cluster.kept_admin
+    patch.setattr(cluster, "kept_admin", lambda kafka: CountedAdmin(kept_admin(kafka), calls))
+    patch.setattr(cluster, "end_all", calls.counted(cluster.end_all))
+    for name in ("own", "write", "read", "markers", "committed_markers", "holder"):
+        patch.setattr(ledger.Ledger, name, calls.counted(getattr(ledger.Ledger, name)))
+
+
+@attrs.define
+class LateTask:
+    """The task of partition 2 in batch 1: it has sent its first row and goes on much later."""
+
+    run: Run
+    run_number: int
+    producer: KafkaProducer
+
+    @classmethod
+    def begin(cls, run: Run) -> LateTask:
+        number = run.state().run_number
+        name = names.of_task(run.options.id_prefix, run.world.query, number, 2, 1, None)
+        producer = KafkaProducer(bootstrap_servers=run.world.servers, transactional_id=name)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(run.world.topic, b"1/2/0", partition=0).result(30)
+        return cls(run, number, producer)
+
+    def go_on(self) -> None:
+        """Send the second row and the marker, and commit; each may fail."""
+        found = Cluster(self.run.options, self.run.world.query).ledger
+        with suppress(KafkaError):
+            self.producer.send(self.run.world.topic, b"1/2/1", partition=1).result(30)
+        with suppress(KafkaError):
+            found.send_marker(self.producer, Marker(1, TaskRows(2, 2), run=self.run_number)).result(30)
+        with suppress(KafkaError):
+            self.producer.commit_transaction(30)
+
+
+def play(run: Run, batch: int) -> None:
+    """As two executors with one slot: the tasks run one after the other."""
+    messages: list[Written] = [one for task in range(TASKS) for one in run.write(batch, only=task)]
+    run.commit(batch, messages)
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["claim completes", "claim is killed"])
+def test_a_late_task_never_commits_a_part_of_its_rows(
+    servers: str, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before transaction.version 2 an abort by EndTxn left the late task its epoch: it committed its marker
+    without its first row, and the new run took the partition for written."""
+    if is_killed:  # after the ledger names the new run, before anything is fenced
+        monkeypatch.setitem(cluster._CARRIED_OUT, commands.AbortLeftovers, lambda *_: None)
+    for at in range(1, MOST_CALLS):
+        world = new_world(servers)
+        first, second = world.run(delivery=PER_TASK), world.run(delivery=PER_TASK)
+        first.play(0)
+        late = LateTask.begin(first)
+        with monkeypatch.context() as patch:
+            calls = Calls(at, late.go_on)
+            count(calls, patch)
+            play(second, 1)
+        late.producer.close(1)
+        assert world.committed() == all_of(0, 1), f"the late task went on before call {at}"
+        if calls.made < at:
+            return
+    pytest.fail("the new run makes more calls than expected")
+
+
+def test_a_killed_task_of_an_earlier_run_is_fenced_at_once() -> None:
+    """One of this run may only be slow, and is given time."""
+    state = LedgerState("q").claimed("a", 0).done(0, IDENTITY, 5).claimed("b", 1)
+    script = scripts.find_written(Epoch("q", "b", 1), 1, state)
+    assert next(script) == commands.FenceTasks([commands.Attempts(1, 1, 1)])
+    assert script.send(None) == commands.FindMarkers(1, 1, 5)
+    assert script.send([7]) == commands.FindHolder(7)
+    killed = commands.Attempts(1, 1, 2)
+    assert script.send(killed) == commands.FenceTasks([killed])
+    assert script.send(None) == commands.FindHolder(7)
+    assert script.send(commands.Attempts(2, 1, 0)) == commands.Pause(1)
+
+
+def test_runs_since_the_last_decision_may_have_tasks_left() -> None:
+    state = LedgerState("q")
+    assert list(state.claimed("a", 0).runs_before) == []
+    done = state.claimed("a", 0).claimed("b", 0).done(0, IDENTITY, 0)
+    assert list(done.runs_before) == []
+    assert list(done.claimed("c", 1).claimed("d", 1).runs_before) == [2, 3]
+
+
+def test_a_late_attempt_does_not_abort_the_next_batch(world: World) -> None:
+    """Two of them have read the ledger, and register their ids when the next batch is already written."""
+    run = world.run()
+    first = run.write(0)
+    second: list[Written] = []
+
+    def go_on() -> None:
+        run.commit(0, first)
+        second.extend(run.write(1))
+
+    def go_on_both() -> None:
+        at_step["before-init"] = go_on
+        run.write(0, attempt=1, only=2)
+
+    at_step["before-init"] = go_on_both
+    run.write(0, attempt=1, only=1)
+    run.commit(1, second)
+    play(run, 2)  # its tasks abort what the late attempts left open
+    assert world.committed() == all_of(0, 1, 2)
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", PER_TASK])
+def test_an_attempt_of_an_older_batch_registers_no_id(world: World, delivery: str) -> None:
+    """In a process of its own, which read the ledger before its batch was committed."""
+    run = world.run(delivery=delivery)
+    run.play(0)
+    known = dict(ledger._read)
+    run.play(1)
+    run.play(2)
+    messages = run.write(3)
+    for task in (1, 2):
+        ledger._read.update(known)
+        at_step["before-init"] = lambda: pytest.fail("a late attempt registers its id")
+        with pytest.raises(CheckpointBehind):
+            run.write(1, attempt=1, only=task)
+        at_step.clear()
+    run.commit(3, messages)
+    assert world.committed() == all_of(0, 1, 2, 3)
