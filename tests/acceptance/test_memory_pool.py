@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
 from pykafka2 import KafkaProducer
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import BufferExhausted, KafkaError
+from pykafka2.producer.accumulator import Accumulator
+from pykafka2.producer.buffer_pool import Permit
+from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.producer.rows import a_row
 
 MEMORY_BYTES = 100_000
+PATIENCE = 10.0
+"""Seconds after which a thread counts as blocked."""
 
 
 def stopped(simulation: Simulation, **options: object) -> tuple[KafkaCluster, KafkaProducer]:
@@ -64,6 +74,54 @@ def test_who_waits_is_served_in_order_and_everything_is_given_back(simulation: S
     assert served == [0, 1, 2, 3], "however small the later ones are"
     producer.close(timeout=60)
     assert available(producer) == MEMORY_BYTES
+
+
+def test_small_append_goes_on_while_another_thread_waits_for_memory_of_the_same_partition() -> None:
+    """The lock of a partition's queue is not held while a thread waits, so records join its open batch."""
+
+    def wait_until(predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
+        while not predicate():
+            time.sleep(0.001)
+        return True
+
+    accumulator = Accumulator(
+        PRODUCER_OPTIONS.parse(None, {"batch_size": 1000, "buffer_memory": 10_000}),
+        monotonic=lambda: 0.0,
+        wait_until=wait_until,
+        wake=lambda: None,
+    )
+    queue, pool = accumulator.queue("orders", 0), accumulator.pool
+    first, second = Permit(2000), Permit(8000)
+    pool.request(first)
+    pool.request(second)
+
+    def send(value: bytes, timestamp: int) -> None:
+        row = a_row(value, timestamp=timestamp)
+        if queue.try_append(*row) is None:
+            accumulator.append_waiting(queue, *row, timeout=60)
+
+    def started(value: bytes, waiting: int, timestamp: int = 5) -> threading.Thread:
+        thread = threading.Thread(target=send, args=(value, timestamp), daemon=True)
+        thread.start()
+        while pool.waiting < waiting:
+            time.sleep(0.001)
+        return thread
+
+    opens, large = started(b"opens a batch", 1), started(b"x" * 7000, 2)
+    pool.give_back(first)  # enough for the first in line, and too little for the large record behind it
+    opens.join(PATIENCE)
+    # Without the queue's lock, and with it: the later timestamp takes more bytes in the batch.
+    small = [started(b"small", 1), started(b"much later", 1, timestamp=1_000_000)]
+    for thread in small:
+        thread.join(PATIENCE)
+    assert not opens.is_alive()
+    assert not any(thread.is_alive() for thread in small)
+    assert [batch.count for batch in queue.batches] == [3]
+    assert large.is_alive()
+    assert pool.waiting == 1
+    pool.give_back(second)
+    large.join(PATIENCE)
+    assert [batch.count for batch in queue.batches] == [3, 1]
 
 
 def test_what_was_given_up_is_given_back_as_well(simulation: Simulation) -> None:

@@ -98,3 +98,43 @@ def test_requests_stay_within_their_size_and_no_partition_starves(simulation: Si
     assert [len(times) for times in behind] == [50] * 20
     longest = [max(times) for times in behind]
     assert max(longest) < 3 * min(longest), "every partition has its turn"
+
+
+@pytest.mark.slow
+def test_no_partition_starves_over_a_thousand_drains(simulation: Simulation) -> None:
+    """A request holds three of six partitions' batches, and each partition has the next batch ready at once.
+
+    Two of the partitions have small batches, which fit where a large one does not and so could overtake.
+    """
+    partitions, rounds = 6, 1000
+    cluster = simulation.cluster(brokers=1, topics={"orders": partitions})
+    producer = simulation.producer(
+        cluster,
+        batch_size=0,
+        max_request_size=10_000,
+        buffer_memory=100_000_000,
+        max_in_flight_requests_per_connection=1,
+        delivery_timeout_ms=3_600_000,
+    )
+    producer.partitions_for("orders")
+    sizes = [3000, 3000, 3000, 3000, 100, 100]
+    for _ in range(rounds):
+        for partition, size in enumerate(sizes):
+            producer.send("orders", b"x" * size, partition=partition)
+    producer.flush(timeout=3600)
+    requests = [
+        {data.index for topic in entry.request.topic_data for data in topic.partition_data}
+        for entry in cluster.history.entries("Produce")
+    ]
+    assert len(requests) >= rounds
+    left = dict.fromkeys(range(partitions), rounds)
+    waited = dict.fromkeys(range(partitions), 0)
+    longest = dict(waited)
+    for drained in requests:
+        for partition in range(partitions):
+            is_drained = partition in drained
+            left[partition] -= is_drained
+            waited[partition] = 0 if is_drained or not left[partition] else waited[partition] + 1
+            longest[partition] = max(longest[partition], waited[partition])
+    assert set(left.values()) == {0}
+    assert max(longest.values()) < partitions, "each is first once in so many drains"

@@ -1,13 +1,15 @@
-"""Partitioners named as librdkafka's put every key where librdkafka puts it, so that mixed fleets agree."""
+"""Keys go where Java's producer and librdkafka put them, so that mixed fleets agree."""
 
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
-from pykafka2 import KafkaProducer
+from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
 
+from .bridge import Bridge, b64
 from .brokers import TIMEOUT, Cluster
 
 PARTITIONS = 7
@@ -47,3 +49,29 @@ def test_a_key_goes_where_librdkafka_sends_it(cluster: Cluster, partitioner: str
         ours = {key: delivery.result(TIMEOUT).partition for key, delivery in deliveries.items()}
     assert ours == theirs
     assert len({*ours.values()}) == PARTITIONS
+
+
+def test_keys_go_where_the_java_producer_places_them(cluster: Cluster, java: Bridge) -> None:
+    """The log is read for all three writers: where Java's records are, and where ours are."""
+    rng = random.Random("java")
+    keys = [*{rng.randbytes(rng.randrange(40)) for _ in range(400)}, *(b"order-%d" % n for n in range(100))]
+    topic = cluster.new_topic(PARTITIONS)
+    records = [{"key": b64(key), "value": b64(b"java")} for key in keys]
+    servers = cluster.bootstrap_servers
+    java("produce", [{"bootstrap_servers": servers, "topic": topic, "partition": None, "records": records}])
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        for key in keys:
+            producer.send(topic, b"send", key)
+        producer.send_many(topic, [b"send_many"] * len(keys), keys=keys)
+    placed: dict[bytes | None, dict[bytes | None, int]] = {}
+    deadline = time.monotonic() + TIMEOUT
+    with KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, number) for number in range(PARTITIONS)])
+        while sum(map(len, placed.values())) < 3 * len(keys):
+            assert time.monotonic() < deadline, {name: len(found) for name, found in placed.items()}
+            for found in consumer.poll(200).values():
+                for record in found:
+                    placed.setdefault(record.value, {})[record.key] = record.partition
+    assert {*placed} == {b"java", b"send", b"send_many"}
+    assert {*placed[b"java"].values()} == {*range(PARTITIONS)}
+    assert placed[b"send"] == placed[b"send_many"] == placed[b"java"]

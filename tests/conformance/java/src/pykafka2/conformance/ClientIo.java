@@ -41,9 +41,14 @@ final class ClientIo {
         return Bridge.JSON.booleanNode(true);
     }
 
-    /** Sends all records, waits for all, answers the offsets in the order of sending. */
+    /**
+     * Sends all records, waits for all, answers the offsets in the order of sending.  With "partition": null the
+     * producer chooses each record's partition.
+     */
     static JsonNode produce(JsonNode item) throws Exception {
         ArrayNode offsets = Bridge.JSON.arrayNode();
+        JsonNode given = item.path("partition");
+        Integer partition = given.isNull() ? null : Integer.valueOf(given.asInt(0));
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         try (KafkaProducer<byte[], byte[]> producer =
                  new KafkaProducer<>(properties(item), new ByteArraySerializer(), new ByteArraySerializer())) {
@@ -51,7 +56,7 @@ final class ClientIo {
                 JsonNode timestamp = record.path("timestamp");
                 sent.add(producer.send(new ProducerRecord<>(
                     item.get("topic").asText(),
-                    item.path("partition").asInt(0),
+                    partition,
                     timestamp.isNumber() ? timestamp.asLong() : null,
                     Bridge.bytes(record.get("key")),
                     Bridge.bytes(record.get("value")),
