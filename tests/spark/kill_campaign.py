@@ -21,7 +21,7 @@ from pykafka2 import KafkaAdminClient, NewTopic
 from tests.spark import quick_java
 from tests.spark.committed import committed
 from tests.spark.kill_clusters import Brokers
-from tests.spark.kill_damages import damage, reverse
+from tests.spark.kill_damages import damage, in_order
 from tests.spark.kill_plans import BATCHES, REFUSALS, REGROUPED, REORDERED, Outcome, Plan, is_moment
 from tests.spark.kills_program import PLAN, kill_session
 
@@ -132,10 +132,12 @@ class Campaign:
         """What became of queries that `play` goes on with, in a session that it has."""
         queries = list(queries)
         for _ in range(FEW_STARTS):
-            left = [one for one in queries if not one.is_done]
+            left = [one for one in queries if not one.is_over]
             for one in left:
+                self._damage(one)
                 one.starts += 1
                 one.failures += one.has_failed
+                (one.folder / "failed").unlink(missing_ok=True)
             if left:
                 play([told(one, self.brokers) for one in left])
         return [self.outcome(one) for one in queries]
@@ -204,7 +206,7 @@ class Campaign:
         if what and not query.next_kill and not query.is_damaged:
             damage(what, query.folder / "checkpoint", self.brokers.servers, query.ledger)
             if query.plan.changed == REORDERED:
-                reverse(query.folder / "in")
+                in_order(query.folder / "in", reverse=True)
             query.is_damaged = True
 
     def _java(self) -> str:
@@ -300,3 +302,4 @@ def _write_input(folder: Path) -> None:
     for batch in range(BATCHES):
         lines = [json.dumps({"value": f"{batch}/{row}"}) for row in range(ROWS)]
         (folder / f"{batch:03}.json").write_text("\n".join(lines))
+    in_order(folder)

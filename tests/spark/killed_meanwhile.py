@@ -1,4 +1,4 @@
-"""A start of Spark with two queries that are killed in it, while other tests run: it takes half a minute.
+"""A start of Spark with four queries that are killed in it, while other tests run: it takes half a minute.
 
 Neighbours: conftest.py has the fixtures, test_kills.py has the queries come to their ends.
 """
@@ -10,9 +10,15 @@ from pathlib import Path
 
 from tests.spark.kill_campaign import Campaign, Query
 from tests.spark.kill_clusters import Brokers
-from tests.spark.kill_plans import Plan
+from tests.spark.kill_plans import LEDGER_DELETED, REORDERED, Plan
 
-PLANS = (Plan("exactly_once", ("after-flush:4",)), Plan("exactly_once", ("between-ends:1",)))
+ONE_BATCH_BEHIND = "checkpoint -1"
+PLANS = (
+    Plan("exactly_once", ("after-flush:4",)),
+    Plan("exactly_once", ("between-ends:1",)),
+    Plan("exactly_once", ("after-done:2",), damage=ONE_BATCH_BEHIND, changed=REORDERED),
+    Plan("exactly_once", ("after-done:2",), damage=LEDGER_DELETED),
+)
 LONGEST = 600.0
 
 
