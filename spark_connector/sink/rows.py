@@ -53,37 +53,41 @@ class RowSplitter:
             _refuse("topic", columns["topic"].is_null(), "is null, and the option topic is not given")
         _check_values(columns)
         given = {argument: columns[name] for name, argument in _ARGUMENTS.items() if name in columns}
-        found = list(self._by_topic(columns, given))
-        for rows in found:
-            self._check_partitions(rows)
+        found: list[TopicRows] = []
+        for name, mask in self._topics(columns):
+            self._check_partitions(name, columns.get("partition"), mask)
+            chosen = given if mask is None else {one: column.filter(mask) for one, column in given.items()}
+            found.append(TopicRows(name, chosen))
         return found
 
     # ------------------------------------------------------------------ inside
 
-    def _by_topic(self, columns: dict[str, Any], given: dict[str, Any]) -> Iterator[TopicRows]:
+    def _topics(self, columns: dict[str, Any]) -> Iterator[tuple[str, pa.Array | None]]:
+        """Each topic with a mask of its rows; None if all rows are for it."""
         if self._topic is not None:
-            yield TopicRows(self._topic, given)
+            yield self._topic, None
             return
         encoded = columns["topic"].dictionary_encode()
         names = encoded.dictionary.to_pylist()
-        if len(names) == 1:
-            yield TopicRows(names[0], given)
-            return
         for number, name in enumerate(names):
-            mask = pc.equal(encoded.indices, number)
-            yield TopicRows(name, {argument: column.filter(mask) for argument, column in given.items()})
+            yield name, None if len(names) == 1 else pc.equal(encoded.indices, number)
 
-    def _check_partitions(self, rows: TopicRows) -> None:
-        partitions = rows.columns.get("partitions")
-        if partitions is None or partitions.null_count == len(partitions):
+    def _check_partitions(self, topic: str, partitions: pa.Array | None, mask: pa.Array | None) -> None:
+        """Raise WrongRow if one of the topic's rows names a partition that the topic does not have."""
+        if partitions is None:
             return
-        count = self._partition_count(rows.topic)
+        mine = partitions if mask is None else partitions.filter(mask)
+        if mine.null_count == len(mine):
+            return
+        count = self._partition_count(topic)
         wrong = pc.greater_equal(partitions, count)
+        if mask is not None:
+            wrong = pc.and_(wrong, mask)
         if pc.any(wrong).as_py():
             _refuse(
                 "partition",
                 wrong,
-                f"is not among the {count} partitions of topic {rows.topic!r} (rows that were read from "
+                f"is not among the {count} partitions of topic {topic!r} (rows that were read from "
                 "a topic have a column partition: leave it out, and the key decides)",
                 partitions,
             )

@@ -76,6 +76,16 @@ def test_partitions_that_cannot_be_are_refused() -> None:
         split(batch(value=pa.array(["a", "b"]), partition=pa.array([None, 3], pa.int32())), "t")
 
 
+def test_row_with_an_illegal_partition_is_counted_in_the_batch_and_not_in_its_topic() -> None:
+    rows = batch(
+        value=pa.array(["a"] * 5),
+        topic=pa.array(["x", "y", "x", "y", "x"]),
+        partition=pa.array([0, 1, 2, 3, None], pa.int32()),
+    )
+    with pytest.raises(WrongRow, match=r"row 3 of a batch: partition \(3\) is not among the 3 .*'y'"):
+        split(rows)
+
+
 def test_times_before_1970_are_refused() -> None:
     times = pa.array([datetime.datetime(1969, 12, 31, tzinfo=datetime.UTC)], TIMESTAMP)
     with pytest.raises(WrongRow, match=r"timestamp .* before 1970"):
