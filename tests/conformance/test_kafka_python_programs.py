@@ -256,3 +256,76 @@ def test_wrong_calls_raise_what_is_documented(
     producer.close()
     with pytest.raises(errors.IllegalStateError):
         producer.send(topic, b"v")
+
+
+def test_modules_of_names_are_imported_alike(
+    library: Any, cluster: Cluster, producer_of: Callable[..., Any]
+) -> None:
+    structs = importlib.import_module(f"{library.__name__}.structs")
+    partitioner = importlib.import_module(f"{library.__name__}.partitioner")
+    topic = cluster.new_topic(partitions=7)
+    keys = [b"foo", b"bar", b"\xff\x00"]
+    placed = [partitioner.murmur2(key) % 2**31 % 7 for key in keys]
+    for given in (partitioner.DefaultPartitioner(), partitioner.StickyPartitioner()):
+        producer = producer_of(partitioner=given)
+        sent = [producer.send(topic, key=key, value=b"v") for key in keys]
+        assert [one.get(timeout=30).partition for one in sent] == placed
+    consumer = library.KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers)
+    places = [structs.TopicPartition(topic, number) for number in range(7)]
+    assert sum(consumer.end_offsets(places).values()) == 2 * len(keys)
+    consumer.close()
+
+
+def test_records_unpack_as_tuples(library: Any, cluster: Cluster, producer_of: Callable[..., Any]) -> None:
+    topic = cluster.new_topic()
+    producer = producer_of()
+    for number in range(2):
+        producer.send(topic, b"value", key=b"%d" % number, headers=[("name", b"12")])
+    producer.flush()
+    for number, record in enumerate(read(library, cluster, topic, 2)):
+        assert len(record) == 13
+        where = record[:2]
+        assert where == (topic, 0)
+        _, _, _, offset, _, _, key, value, headers, _, key_size, value_size, header_size = record
+        assert (offset, key, value, headers) == (number, b"%d" % number, b"value", [("name", b"12")])
+        assert (key_size, value_size, header_size) == (1, 5, 6)
+
+
+def test_only_committed_records_are_read(
+    library: Any, cluster: Cluster, producer_of: Callable[..., Any]
+) -> None:
+    topic = cluster.new_topic()
+    producer = producer_of(transactional_id=f"levels-{library.__name__}-{topic}")
+    producer.init_transactions()
+    for value, ends in ((b"no", producer.abort_transaction), (b"yes", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.send(topic, value).get(timeout=30)
+        ends()
+    level = library.IsolationLevel
+    committed = read(library, cluster, topic, 1, isolation_level=level.READ_COMMITTED)
+    assert [record.value for record in committed] == [b"yes"]
+    every = read(library, cluster, topic, 2, isolation_level=level.READ_UNCOMMITTED)
+    assert [record.value for record in every] == [b"no", b"yes"]
+
+
+def test_failures_are_handled_by_their_kind(
+    library: Any, cluster: Cluster, producer_of: Callable[..., Any], errors: Any
+) -> None:
+    """What may pass is tried again; what a broker refuses is logged with its traceback by an errback."""
+    too_large = cluster.new_topic(max_message_bytes="1000")
+    failures: list[Any] = []
+
+    def on_failure(error: Exception) -> None:
+        logging.getLogger("program").error("I am an errback", exc_info=error)
+        failures.append(error)
+
+    producer = producer_of()
+    producer.send(too_large, b"x" * 10_000).add_callback(print).add_errback(on_failure)
+    with suppress(errors.KafkaError):
+        producer.flush()
+    (error,) = failures
+    assert isinstance(error, errors.BrokerResponseError)
+    assert not isinstance(error, errors.RetriableError)
+    assert not isinstance(error, errors.NodeNotReadyError)
+    assert errors.for_code(6) is errors.NotLeaderForPartitionError
+    assert issubclass(errors.NotLeaderForPartitionError, errors.RetriableError)
