@@ -13,7 +13,7 @@ import attrs
 
 from pykafka2.errors import ConfigurationError
 from spark_connector.options import kafka_options
-from spark_connector.options.fields import flag, one_of, option, whole_number
+from spark_connector.options.fields import flag, milliseconds, number_of_bytes, one_of, option, whole_number
 
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE = "exactly_once"
@@ -27,6 +27,9 @@ SHORTEST_TRANSACTION_MS = 10_000
 """Less than this is over before a micro-batch is; whoever asks for it will lose batches again and again."""
 TRANSACTION_MS = 900_000
 """What brokers allow by default (transaction.max.timeout.ms)."""
+
+SMALLEST_SEGMENT = 1 << 20
+"""Bytes that Kafka 4.0 and later require of segment.bytes."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -65,6 +68,38 @@ class SinkOptions:
         "a topic's name",
         "Where deliveries of exactly once keep what they decided; made with two partitions if it is not "
         "there.",
+    )
+    ledger_replication_factor: int | None = option(
+        "ledgerReplicationFactor",
+        None,
+        whole_number(1),
+        "a whole number from 1",
+        "Replicas of a ledger that the sink creates.",
+        shown="3, or the number of brokers if there are fewer",
+    )
+    ledger_min_insync_replicas: int | None = option(
+        "ledgerMinInsyncReplicas",
+        None,
+        whole_number(1),
+        "a whole number from 1, at most the number of replicas",
+        "min.insync.replicas of a ledger that the sink creates.",
+        shown="one less than the replicas, at least 1",
+    )
+    ledger_segment_bytes: int = option(
+        "ledgerSegmentBytes",
+        16 << 20,
+        number_of_bytes,
+        "a number of bytes, such as '16m', from 1 MiB",
+        "segment.bytes of a ledger that the sink creates: the last segment is never compacted.",
+        shown="16m",
+    )
+    ledger_segment_ms: int = option(
+        "ledgerSegmentMs",
+        3_600_000,
+        milliseconds,
+        "a time such as '1h'",
+        "segment.ms of a ledger that the sink creates: the last segment is never compacted.",
+        shown="1h",
     )
     replay_check: str = option(
         "replayCheck",
@@ -134,6 +169,17 @@ def checked(options: SinkOptions) -> SinkOptions:
 
     Raises ConfigurationError for a time-out that is too short, or one where there are no transactions.
     """
+    replicas, in_sync = options.ledger_replication_factor, options.ledger_min_insync_replicas
+    if replicas is not None and in_sync is not None and in_sync > replicas:
+        raise ConfigurationError(
+            f"ledgerMinInsyncReplicas={in_sync} is above ledgerReplicationFactor={replicas}, so the ledger "
+            f"could never be written; set it to {max(1, replicas - 1)}"
+        )
+    if options.ledger_segment_bytes < SMALLEST_SEGMENT:
+        raise ConfigurationError(
+            f"ledgerSegmentBytes={options.ledger_segment_bytes} is below {SMALLEST_SEGMENT}, the least that "
+            "brokers accept; raise it"
+        )
     name = "transaction.timeout.ms"
     given = options.kafka.get(name)
     if not options.is_transactional:

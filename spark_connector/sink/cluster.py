@@ -33,6 +33,7 @@ from spark_connector.sink.clients import end_all, kept_admin
 from spark_connector.sink.commands import Command, Script
 from spark_connector.sink.identity import Marker
 from spark_connector.sink.ledger import Ledger
+from spark_connector.sink.ledger_topic import TopicSettings
 from spark_connector.sink.messages import OpenTransaction
 from spark_connector.sink.states import LedgerState
 
@@ -59,7 +60,11 @@ class Cluster:
     def ledger(self) -> Ledger:
         options = self._options
         return Ledger(
-            options.kafka, options.ledger_topic, self.sink, names.of_ledger(options.id_prefix, self.sink)
+            options.kafka,
+            options.ledger_topic,
+            self.sink,
+            names.of_ledger(options.id_prefix, self.sink),
+            TopicSettings.of(options),
         )
 
     def perform(self, script: Script[R]) -> R:

@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 
-from pykafka2 import Columns, KafkaProducer, NewTopic, TopicPartition
+from pykafka2 import Columns, KafkaProducer, TopicPartition
 from pykafka2.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -28,6 +28,7 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     ProducerFenced,
     TopicAlreadyExists,
+    UnknownTopicOrPartition,
 )
 from spark_connector import connections
 from spark_connector.errors import ExactlyOnceError
@@ -35,12 +36,14 @@ from spark_connector.options.kafka_options import redacted
 from spark_connector.sink.clients import committed_end_of, ends_of, kept_admin, kept_consumer, new_producer
 from spark_connector.sink.commands import ANOTHER_SINK, Attempts, Contended
 from spark_connector.sink.identity import Marker, TaskRows
+from spark_connector.sink.ledger_topic import PARTITIONS, TopicSettings
 from spark_connector.sink.states import LedgerState, from_bytes, to_bytes
 
 logger = logging.getLogger(__name__)
 
 DECISIONS, MARKERS = 0, 1
-PARTITIONS = 2
+FIRST_WINDOW, WINDOW_GROWTH = 256, 4
+"""Offsets that are read from the end of the decisions at first, and the factor for each further piece."""
 OWNER_TIMEOUT_MS = "30000"
 """How long a decision that was begun by a process that died may keep others waiting."""
 CREATION_TIMEOUT = 30.0
@@ -77,6 +80,7 @@ class Ledger:
     _topic: str
     _sink: str
     _owner_id: str
+    _settings: TopicSettings = attrs.field(factory=TopicSettings)
 
     # ------------------------------------------------------------------ decisions
 
@@ -86,16 +90,41 @@ class Ledger:
         if known is not None and not fresh:
             return known[1]
         self.ensure()
-        start, state = known if known is not None else (0, LedgerState(self._sink))
-        wanted = self._sink.encode()
-        end = start
-        for reached, keys, values in self._pieces(DECISIONS, start):
-            end = reached
-            for key, value in zip(keys, values, strict=True):
+        try:
+            found = self._read_new(known)
+        except UnknownTopicOrPartition:  # deleted since this process saw it
+            _there.discard(self._topic_of_brokers)
+            self.ensure()
+            found = self._read_new(None)
+        _read[self._place] = found
+        return found[1]
+
+    def _read_new(self, known: tuple[int, LedgerState] | None) -> tuple[int, LedgerState]:
+        """The end of the decisions and the last one of this sink, searched from the end.
+
+        The first read of an active query takes the same time however long the ledger is.
+        """
+        first, end = ends_of(self._kafka, TopicPartition(self._topic, DECISIONS))
+        if known is None or known[0] > end:  # the topic was made anew
+            known = first, LedgerState(self._sink)
+        start, state = max(first, known[0]), known[1]
+        upper, width = end, FIRST_WINDOW
+        while upper > start:
+            lower = max(start, upper - width)
+            record = self._last_decision(lower, upper)
+            if record is not None:
+                return end, from_bytes(record)
+            upper, width = lower, width * WINDOW_GROWTH
+        return end, state
+
+    def _last_decision(self, start: int, end: int) -> bytes | None:
+        """Transactions that are open are waited for: what they hold might be of this sink."""
+        wanted, found = self._sink.encode(), None
+        for piece in self._committed(DECISIONS, start, end):
+            for key, value in zip(piece.keys, piece.values, strict=True):
                 if key == wanted and value is not None:
-                    state = from_bytes(value)
-        _read[self._place] = end, state
-        return state
+                    found = value
+        return found
 
     def own(self, run: str | None, *, fresh: bool = False) -> LedgerState:
         """Take over, which ends what others had begun, and read.
@@ -207,14 +236,13 @@ class Ledger:
             ExactlyOnceError: it has one partition.
             KafkaError: it is not there, and cannot be made.
         """
-        known = (self._kafka.get("bootstrap.servers", ""), self._topic)
-        if known in _there:
+        if self._topic_of_brokers in _there:
             return
         admin = kept_admin(self._kafka)
         described = admin.describe_topics([self._topic], raise_errors=False)
         if self._topic in described.errors:
-            new = NewTopic(self._topic, partitions=PARTITIONS, configs={"cleanup.policy": "compact"})
-            made = admin.create_topics([new], raise_errors=False)
+            brokers = len(admin.describe_cluster().nodes)
+            made = admin.create_topics([self._settings.new_topic(self._topic, brokers)], raise_errors=False)
             error = made.errors.get(self._topic)
             if error is not None and not isinstance(error, TopicAlreadyExists):
                 error.add_note(
@@ -227,9 +255,13 @@ class Ledger:
         count = len(described[self._topic].partitions)
         if count < PARTITIONS:
             raise ExactlyOnceError(f"ledgerTopic={self._topic} has {count} partition, and needs {PARTITIONS}")
-        _there.add(known)
+        _there.add(self._topic_of_brokers)
 
     # ------------------------------------------------------------------ inside
+
+    @property
+    def _topic_of_brokers(self) -> tuple[str, str]:
+        return (self._kafka.get("bootstrap.servers", ""), self._topic)
 
     @property
     def _place(self) -> tuple[str, ...]:
@@ -246,6 +278,9 @@ class Ledger:
         }
 
     def _take_over(self) -> Owner:
+        """Once a run and process: read anew, as the topic may have been deleted or made anew since."""
+        _there.discard(self._topic_of_brokers)
+        _read.pop(self._place, None)
         self.ensure()
         options = {**self._kafka, "transaction.timeout.ms": OWNER_TIMEOUT_MS}
         producer = new_producer(options, self._owner_id)
@@ -260,17 +295,6 @@ class Ledger:
         except BaseException:
             producer.close(1)
             raise
-
-    def _pieces(self, partition: int, start: int) -> Iterator[tuple[int, list[Any], list[Any]]]:
-        """Offsets to go on from, keys and values of all that is committed up to the end as it is now.
-
-        Transactions that are open in between are waited for: what is behind them might be ours.
-        """
-        first, end = ends_of(self._kafka, TopicPartition(self._topic, partition))
-        start = max(start, first)
-        for piece in self._committed(partition, start, end):
-            yield piece.last_offset + 1, piece.keys, piece.values
-        yield max(start, end), [], []
 
     def _committed(self, partition: int, start: int, end: int) -> Iterator[Columns]:
         place = TopicPartition(self._topic, partition)

@@ -6,6 +6,7 @@ import attrs
 import pyarrow as pa
 import pytest
 
+from pykafka2 import KafkaAdminClient, NewTopic
 from spark_connector.errors import CheckpointBehind, LedgerBehind, PartlyCommitted
 from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
 from spark_connector.sink.context import TaskPlace
@@ -144,6 +145,23 @@ def test_empty_ledger_of_a_query_with_batches_raises_ledger_behind(world: World,
         with pytest.raises(LedgerBehind):
             play(world.run(delivery=delivery), batch, [[], []])
     assert world.committed() == {}
+
+
+@both_deliveries
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_ledger_that_was_deleted_raises_ledger_behind_in_a_process_that_knew_it(
+    world: World, delivery: str, made_anew: bool
+) -> None:
+    world.run(delivery=delivery).play(0)
+    world.run(delivery=delivery).play(1)
+    with KafkaAdminClient(bootstrap_servers=world.servers) as admin:
+        admin.delete_topics([f"ledger-{world.query}"])
+        if made_anew:
+            admin.create_topics([NewTopic(f"ledger-{world.query}", partitions=2)])
+    for only in (0, 1):
+        with pytest.raises(LedgerBehind, match="at batch 2, but the ledger has no batch"):
+            world.run(delivery=delivery).write(2, only=only)
+    assert world.committed() == all_of(0, 1)
 
 
 @both_deliveries

@@ -1,0 +1,141 @@
+"""Spark with a checkpoint that was rolled back, or whose ledger is lost: the query ends with an error."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2 import KafkaAdminClient, KafkaProducer
+from pykafka2.testing import ClusterApi
+from tests.spark.committed import committed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+ROLLBACK_CONF = "spark.sql.streaming.checkpointLocation"
+
+
+@attrs.define
+class Copy:
+    """A query that copies a topic to another one."""
+
+    spark: SparkSession
+    cluster: ClusterApi
+    folder: Path
+    delivery: str
+    sees_offsets: bool
+    """Whether the sink is told where the checkpoint is."""
+    name: str = attrs.field(factory=lambda: f"copy{uuid.uuid4().hex[:8]}")
+    sent: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        for topic in (self.name, self.output):
+            self.cluster.create_topic(topic, partitions=2)
+
+    @property
+    def output(self) -> str:
+        return f"{self.name}-out"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / self.name
+
+    def send(self, count: int) -> None:
+        values = [b"%d" % number for number in range(self.sent, self.sent + count)]
+        self.sent += count
+        with KafkaProducer(bootstrap_servers=self.cluster.bootstrap_servers) as producer:
+            producer.send_many(self.name, values, partitions=[0, 1] * (count // 2)).result(30)
+
+    def start(self) -> StreamingQuery:
+        """Run to the end of the topic, in one micro-batch."""
+        servers = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
+        read = self.spark.readStream.format("pykafka2").options(**servers, subscribe=self.name)
+        writer = read.option("startingOffsets", "earliest").load().select("value").writeStream
+        writer = writer.format("pykafka2").queryName(self.name).options(**servers, topic=self.output)
+        writer = writer.option("delivery", self.delivery).option("ledgerTopic", f"{self.name}-ledger")
+        if self.sees_offsets:
+            writer = writer.option("checkpointLocation", str(self.checkpoint))
+        return writer.trigger(availableNow=True).start()
+
+    def roll_back(self, batches: int, of: Path) -> None:
+        """Put back a copy of the checkpoint, without the last batches."""
+        shutil.rmtree(self.checkpoint)
+        shutil.copytree(of, self.checkpoint)
+        numbers = sorted(int(one.name) for one in (of / "offsets").iterdir() if one.name.isdecimal())
+        for number in numbers[-batches:]:
+            for log in ("offsets", "commits"):
+                (self.checkpoint / log / str(number)).unlink(missing_ok=True)
+                (self.checkpoint / log / f".{number}.crc").unlink(missing_ok=True)
+
+    def lose_ledger(self) -> None:
+        with KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers) as admin:
+            admin.delete_topics([f"{self.name}-ledger"])
+
+    def written(self) -> Counter[str]:
+        return committed(self.cluster.bootstrap_servers, self.output)
+
+
+def all_of(count: int) -> Counter[str]:
+    return Counter(str(number) for number in range(count))
+
+
+def finish(*queries: StreamingQuery) -> list[str]:
+    """Wait for the queries; their errors."""
+    errors = []
+    for query in queries:
+        try:
+            assert query.awaitTermination(120)
+            errors.append("")
+        except Exception as error:
+            errors.append(str(error))
+    return errors
+
+
+def test_checkpoint_rolled_back_by_one_or_two_batches_ends_the_query_and_loses_nothing(
+    spark: SparkSession, spark_kafka: ClusterApi, tmp_path: Path
+) -> None:
+    before = spark.conf.get(ROLLBACK_CONF, None)
+    spark.conf.set(ROLLBACK_CONF, str(tmp_path))
+    try:
+        copies = [
+            Copy(spark, spark_kafka, tmp_path, "exactly_once", sees_offsets=True),
+            Copy(spark, spark_kafka, tmp_path, "exactly_once_per_task", sees_offsets=False),
+        ]
+        for count in (20, 10):
+            for copy in copies:
+                copy.send(count)
+            assert finish(*[copy.start() for copy in copies]) == ["", ""]
+        good = [Path(shutil.copytree(copy.checkpoint, tmp_path / f"good-{copy.name}")) for copy in copies]
+        for copy in copies:
+            copy.send(14)
+        for batches, words in {
+            1: ["other source offsets", "task 0 had 5 rows and has 12 rows now"],
+            2: ["is older than batch", "is older than batch"],
+        }.items():
+            for copy, folder in zip(copies, good, strict=True):
+                copy.roll_back(batches, folder)
+            errors = finish(*[copy.start() for copy in copies])
+            for error, word in zip(errors, words, strict=True):
+                assert "CheckpointBehind" in error
+                assert word in error
+            assert [copy.written() for copy in copies] == [all_of(30), all_of(30)]
+
+        for copy, folder in zip(copies, good, strict=True):  # as the errors say
+            shutil.rmtree(copy.checkpoint)
+            shutil.copytree(folder, copy.checkpoint)
+        copies[1].lose_ledger()
+        fine, lost = finish(*[copy.start() for copy in copies])
+        assert fine == ""
+        assert "LedgerBehind" in lost
+        assert [copy.written() for copy in copies] == [all_of(44), all_of(30)]
+    finally:
+        if before is None:
+            spark.conf.unset(ROLLBACK_CONF)
+        else:
+            spark.conf.set(ROLLBACK_CONF, before)
