@@ -48,6 +48,7 @@ NEED_PYSPARK = [
     "test_kills.py",
     "test_ledger_topic.py",
     "test_load.py",
+    "test_many_tasks.py",
     "test_per_task.py",
     "test_progress.py",
     "test_replays.py",
