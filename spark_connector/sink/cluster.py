@@ -92,6 +92,9 @@ class Cluster:
     def _write(self, command: commands.WriteLedger) -> None:
         self.ledger.write(command.state)
 
+    def _find_run(self, command: commands.FindRun) -> bool:
+        return self.ledger.has_run(command.run)
+
     def _end(self, command: commands.EndTransactions) -> dict[int, KafkaError]:
         """One after the other only where a test looks on."""
         by_handle = {one.handle: one.partition for one in command.transactions}
@@ -228,6 +231,7 @@ def _why_lost(described: Any, one: OpenTransaction, now: float) -> str:
 _CARRIED_OUT: dict[type[Command], Callable[[Cluster, Any], Any]] = {
     commands.ReadLedger: Cluster._read,
     commands.WriteLedger: Cluster._write,
+    commands.FindRun: Cluster._find_run,
     commands.EndTransactions: Cluster._end,
     commands.FindCommitted: Cluster._find_committed,
     commands.FindMarkers: Cluster._find_markers,

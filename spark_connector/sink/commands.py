@@ -55,6 +55,13 @@ class WriteLedger:
 
 
 @attrs.define(frozen=True)
+class FindRun:
+    """Answer: whether this run has ever claimed the sink."""
+
+    run: str
+
+
+@attrs.define(frozen=True)
 class EndTransactions:
     """Answer: by partition, why a transaction is over otherwise.  Throws what keeps it from being known."""
 
@@ -158,6 +165,7 @@ class Reach:
 Command = (
     ReadLedger
     | WriteLedger
+    | FindRun
     | EndTransactions
     | FindCommitted
     | FindMarkers

@@ -150,6 +150,14 @@ class Ledger:
             raise Contended(f"{self._owner_id} was given up by this process meanwhile")
         try:
             with owner.producer.transaction():
+                if state.run != owner.state.run and state.run is not None:
+                    owner.producer.send(
+                        self._topic,
+                        str(state.run_number).encode(),
+                        key=self._run_key(state.run),
+                        partition=DECISIONS,
+                        on_delivery=_told_by_commit,
+                    )
                 owner.producer.send(
                     self._topic,
                     to_bytes(state),
@@ -165,6 +173,15 @@ class Ledger:
                 raise Contended(f"{self._owner_id} belongs to another process now") from error
             raise
         owner.state = state
+
+    def has_run(self, run: str) -> bool:
+        """Returns whether this run has ever claimed the sink; reads all decisions of the ledger.
+
+        Each claim leaves a record with a key of its own, which compaction keeps.
+        """
+        wanted = self._run_key(run)
+        first, end = ends_of(self._kafka, TopicPartition(self._topic, DECISIONS))
+        return any(wanted in piece.keys for piece in self._committed(DECISIONS, first, end))
 
     # ------------------------------------------------------------------ markers
 
@@ -306,6 +323,9 @@ class Ledger:
                 "query has to wait until they end; give queries that shall not wait for each other ledgers "
                 "of their own"
             ) from error
+
+    def _run_key(self, run: str) -> bytes:
+        return f"{self._sink}/{run}".encode()
 
     def _marker_key(self, partition: int) -> bytes:
         return f"{self._sink}/{partition}".encode()

@@ -36,6 +36,7 @@ from spark_connector.sink.commands import (
     FindHolder,
     FindLost,
     FindMarkers,
+    FindRun,
     GiveUp,
     Pause,
     Reach,
@@ -120,7 +121,9 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
             state = yield ReadLedger(owned=True, run=epoch.run)
             if state.run == epoch.run and state.phase is not Phase.DECIDED:
                 return state
-            if epoch.run in state.past_runs:
+            if epoch.run in state.past_runs or (
+                state.run != epoch.run and state.has_older_runs and (yield FindRun(epoch.run))
+            ):
                 raise SupersededRun(
                     f"a later run of {epoch.sink!r} has begun; this one ({epoch.run}) can commit nothing more"
                 )

@@ -32,7 +32,7 @@ FORMAT = 2
 PLAIN_BYTES = 16_384
 """Longer records are compressed: 10,000 tasks fit into the megabyte that brokers allow by default."""
 MOST_PAST_RUNS = 50
-"""Names of earlier runs that are remembered, so that what is left of them is told that it is over."""
+"""Earlier runs that the state names.  Older ones are looked up in the ledger, once per start of a query."""
 
 
 class Phase(Enum):
@@ -80,6 +80,11 @@ class LedgerState:
     batch_run: int = 0
     source: str | None = None
     rows: tuple[TaskRows, ...] | None = None
+
+    @property
+    def has_older_runs(self) -> bool:
+        """Whether there were more runs than `past_runs` names; the ledger has a record of each."""
+        return self.run_number - 1 > len(self.past_runs)
 
     @property
     def runs_before(self) -> range:

@@ -17,9 +17,9 @@ import pytest
 from pykafka2 import KafkaAdminClient, KafkaProducer, NewTopic
 from pykafka2.errors import KafkaError
 from pykafka2.testing import KafkaCluster
-from spark_connector.errors import CheckpointBehind
+from spark_connector.errors import CheckpointBehind, SupersededRun
 from spark_connector.options.sink_options import PER_TASK
-from spark_connector.sink import cluster, commands, ledger, names, scripts
+from spark_connector.sink import cluster, commands, ledger, names, scripts, states
 from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch
 from spark_connector.sink.identity import BatchIdentity, Marker, TaskRows
@@ -131,14 +131,8 @@ def play(run: Run, batch: int) -> None:
     run.commit(batch, messages)
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["claim completes", "claim is killed"])
-def test_a_late_task_never_commits_a_part_of_its_rows(
-    servers: str, is_killed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before transaction.version 2 an abort by EndTxn left the late task its epoch: it committed its marker
-    without its first row, and the new run took the partition for written."""
-    if is_killed:  # after the ledger names the new run, before anything is fenced
-        monkeypatch.setitem(cluster._CARRIED_OUT, commands.AbortLeftovers, lambda *_: None)
+def interleave(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Play a run beside a late task of the run before, which goes on before each of its calls in turn."""
     for at in range(1, MOST_CALLS):
         world = new_world(servers)
         first, second = world.run(delivery=PER_TASK), world.run(delivery=PER_TASK)
@@ -153,6 +147,17 @@ def test_a_late_task_never_commits_a_part_of_its_rows(
         if calls.made < at:
             return
     pytest.fail("the new run makes more calls than expected")
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["claim completes", "claim is killed"])
+def test_a_late_task_never_commits_a_part_of_its_rows(
+    servers: str, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before transaction.version 2 an abort by EndTxn left the late task its epoch: it committed its marker
+    without its first row, and the new run took the partition for written."""
+    if is_killed:  # after the ledger names the new run, before anything is fenced
+        monkeypatch.setitem(cluster._CARRIED_OUT, commands.AbortLeftovers, lambda *_: None)
+    interleave(servers, monkeypatch)
 
 
 def test_a_killed_task_of_an_earlier_run_is_fenced_at_once() -> None:
@@ -214,3 +219,23 @@ def test_an_attempt_of_an_older_batch_registers_no_id(world: World, delivery: st
         at_step.clear()
     run.commit(3, messages)
     assert world.committed() == all_of(0, 1, 2, 3)
+
+
+def test_a_run_of_long_ago_supersedes_no_later_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state names the last runs only.  Of two sinks in one ledger, each has its own runs."""
+    monkeypatch.setattr(states, "MOST_PAST_RUNS", 2)
+    runs = [world.run() for _ in range(6)]
+    for run in runs[:5]:
+        run.play(0)
+    assert runs[0].name not in runs[4].state().past_runs
+    messages = runs[4].write(1)
+    for old in runs[:2]:
+        ledger._read.clear()  # a new process
+        with pytest.raises(SupersededRun, match="can commit nothing more"):
+            old.write(1)
+    other = World(world.servers, world.topic).run(ledgerTopic=runs[0].options.ledger_topic)
+    other.name = runs[0].name
+    other.play(0)
+    runs[4].commit(1, messages)
+    runs[5].play(2)
+    assert world.committed() == all_of(0, 1, 2) + all_of(0)
