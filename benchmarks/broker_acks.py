@@ -1,6 +1,7 @@
 """What acks=all costs on one connection: muted until answered, or pipelined.
 
     python -m benchmarks.broker_acks [--quick] [--seconds 1.2] [--rounds 2] [--pairs 7] [--plot FILE]
+    python -m benchmarks.broker_acks --remedy [--driver confluent-kafka]
 
 One topic, one partition, replication 2, records of 10 KB; acks=-1, acks=1 and a single replica; a connection
 that is muted until its request is answered (serial, as in Apache Kafka) and one that is not (pipelined); 5,
@@ -116,11 +117,33 @@ def several_producers(runner: Runner, driver: str, rtt: float) -> None:
         )
 
 
+SERIAL_CLIENTS = 8
+"""Clients of the remedy that the proposal rejects."""
+
+
+def rejected_remedy(runner: Runner, driver: str, rounds: int) -> None:
+    """Eight serial acks=all clients against one with acks=1, and a pipelined one, by turns in one run."""
+    eight = f"acks=-1, serial, {SERIAL_CLIENTS} clients"
+    sides = {
+        "acks=-1, serial": Setting(driver, "serial"),
+        eight: Setting(driver, "serial", producers=SERIAL_CLIENTS),
+        "acks=-1, pipelined, 200 in flight": Setting(driver, "pipelined", in_flight=200),
+        "acks=1, serial": Setting(driver, "serial", acks=1),
+    }
+    played = runner.side_by_side([*sides.values()], rounds)
+    print(f"\n{driver}, round trip 1 ms, one partition: several clients instead, {rounds} rounds, medians")
+    for name, setting in sides.items():
+        rate = statistics.median(one[setting] for one in played)
+        over = [one[setting] / max(one[sides["acks=1, serial"]], 1e-9) for one in played]
+        print(f"  {name:<36}{rate:>8.1f} MB/s {statistics.median(over):>7.2f} x acks=1", flush=True)
+
+
 def more_runs(runner: Runner, drivers: list[str]) -> None:
     """Producers, partitions, leaders, replicas, idempotence; depth of each run."""
     for driver in drivers:
         for rtt in (0.0, 0.001):
             several_producers(runner, driver, rtt)
+        rejected_remedy(runner, driver, 3)
         print(f"\n{driver}, acks=-1, round trip 1 ms: shape of the topic, and idempotence")
         print(
             f"{'partitions':>11}{'leaders':>8}{'replicas':>9}{'idempotent':>11}"
@@ -191,6 +214,9 @@ def main() -> int:
     parser.add_argument(
         "--pairs", type=int, default=7, help="rounds of the targets; 0: none (default %(default)s)"
     )
+    parser.add_argument(
+        "--remedy", action="store_true", help="only eight serial clients against acks=1 and pipelining"
+    )
     parser.add_argument("--quick", action="store_true", help="the tables at 1 ms only")
     parser.add_argument("--plot", type=Path, help="write a plot here (png or svg)")
     arguments = parser.parse_args()
@@ -199,6 +225,11 @@ def main() -> int:
     depths = arguments.in_flight or ([5, 200] if arguments.quick else [5, 200, 2000])
     runner = Runner(arguments.seconds, arguments.rounds)
     print(f"{machine()}; records of 10 KB, one a request")
+    if arguments.remedy:
+        for driver in drivers:
+            rejected_remedy(runner, driver, max(1, arguments.pairs))
+        print(f"\nload average at the end {os.getloadavg()[0]:.1f}")
+        return 0
     tables(runner, drivers, rtts, depths)
     missed = 0
     if arguments.pairs:

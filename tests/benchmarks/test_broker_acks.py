@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.acks_clients import queued
-from benchmarks.broker_acks import Runner, Setting
+from benchmarks.broker_acks import Runner, Setting, rejected_remedy
 
 
 @pytest.fixture(autouse=True)
@@ -45,3 +45,16 @@ def test_a_hundred_at_once_and_leaders_where_they_are_wanted() -> None:
     assert len(times) == 20
     # One broker led all four partitions, so it saw every produce; each carried up to four of them.
     assert 5 <= told["requests"] <= 21
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_the_rejected_remedy_has_its_four_rows_from_one_run(capsys: pytest.CaptureFixture[str]) -> None:
+    rejected_remedy(Runner(seconds=0.1, rounds=1), "pykafka2", 1)
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.endswith("x acks=1")]
+    assert [row.split(" MB/s")[0].rsplit(maxsplit=1)[0].strip() for row in rows] == [
+        "acks=-1, serial",
+        "acks=-1, serial, 8 clients",
+        "acks=-1, pipelined, 200 in flight",
+        "acks=1, serial",
+    ]
