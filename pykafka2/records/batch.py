@@ -156,7 +156,7 @@ class RecordBatch:
 
     @property
     def has_producer_id(self) -> bool:
-        return self.producer_id != NO_PRODUCER_ID
+        return self.producer_id > NO_PRODUCER_ID  # any negative id is none, as in Kafka
 
     def verify_crc(self, where: str = "batch") -> None:
         """Compare the checksum with the bytes.

@@ -52,10 +52,6 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
 """Topics by name, with their configurations."""
 
 
-OPAQUE: Final = ("too few records", "too many records", "damaged gzip kept as it is")
-"""What only log.validate=strict sees: the header is in order, the records are not."""
-
-
 @attrs.define(frozen=True)
 class Case:
     """One request: its answer is `code`, and the indices of the records that are named as wrong."""

@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from pykafka2.testing import KafkaCluster
+from tests.broker.forged_batches import APACHE, answers
 from tests.broker.produce_cases import Case, ask, cases, create_topics, judged, stored
 from tests.testing.wire import Wire
 
@@ -52,3 +53,7 @@ def test_both_brokers_judge_alike(ours: Wire, theirs: Wire, name: str) -> None:
     got = outcome(ours, case, now)
     assert got == outcome(theirs, case, now)
     assert got[0][:2] == (case.code, case.wrong)  # type: ignore[index]
+
+
+def test_forged_batches_get_the_recorded_codes_from_apache_kafka(theirs: Wire) -> None:
+    assert answers(theirs, "forged-") == APACHE

@@ -103,11 +103,15 @@ class ProducerStates:
         self.check_transaction(batch)
 
     def check_epoch(self, batch: RecordBatch) -> None:
-        """Raise `InvalidProducerEpoch` for an epoch that is over."""
+        """Raise `InvalidProducerEpoch` for an epoch that is over, or below -1 (no epoch)."""
         state = self._states.get(batch.producer_id)
-        if state is not None and batch.producer_epoch < state.epoch:
-            who = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
-            raise InvalidProducerEpoch(f"{who} was replaced by epoch {state.epoch}")
+        current = NO_EPOCH if state is None else state.epoch
+        if batch.producer_epoch >= current:
+            return
+        who = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
+        if state is None:
+            raise InvalidProducerEpoch(f"{who}: the epoch is below -1")
+        raise InvalidProducerEpoch(f"{who} was replaced by epoch {current}")
 
     def _check_sequence(self, batch: RecordBatch, state: ProducerState) -> None:
         who = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"

@@ -58,6 +58,7 @@ class RecordWalk:
         self._largest = NO_TIMESTAMP
         self._errors: list[RecordError] = []
         self._error_count = 0
+        self._is_out_of_order = False
         self._kind: type[RecordsRejected] = InvalidRecords
         self._failure: BrokerError | None = None
         self._records: Iterator[RecordTuple] | None = None
@@ -87,6 +88,9 @@ class RecordWalk:
             )
             rejected.record_errors = tuple(self._errors)
             raise rejected
+        if self._is_out_of_order:
+            # Kafka tries to compress the records anew and fails inside.
+            raise UnknownServerError("the offset deltas of the compressed records are not ascending by one")
         return self._largest
 
     def _check(self, limit: int) -> int:
@@ -98,13 +102,16 @@ class RecordWalk:
         for offset, at, key, _, _ in islice(self._records, limit):
             if at > largest:
                 largest = at
-            if offset != base_offset + index:
-                self._refuse(index, f"it has offset delta {offset - base_offset}")
-            elif needs_keys and key is None:
+            if needs_keys and key is None:
                 self._refuse(index, "a compacted topic cannot accept a record without key")
             elif (why := rules.wrong_time(batch, at, now_ms)) is not None:
                 self._refuse(index, why)
                 self._kind = InvalidTimestamps
+            elif offset != base_offset + index:
+                if batch.codec_id:
+                    self._is_out_of_order = True
+                else:
+                    self._refuse(index, f"it has offset delta {offset - base_offset}")
             index += 1
         checked, self._next, self._largest = index - self._next, index, largest
         return checked
