@@ -297,6 +297,10 @@ class UnknownTopicOrPartition(BrokerError, InvalidMetadataError):
     code = 3
 
 
+class UnknownUntilTimeout(UnknownTopicOrPartition, KafkaTimeoutError):
+    """No such topic or partition was found before the call's timeout (default_api_timeout_ms) ended."""
+
+
 class InvalidFetchSize(BrokerError):
     """A fetch size is not a positive number."""
 

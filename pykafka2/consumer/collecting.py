@@ -168,7 +168,7 @@ class Collector:
         for partition in self._buffer.partitions():
             assigned = self._subscription.assigned.get(partition)
             if assigned is None:
-                self._buffer.discard(partition)
+                self._buffer.discard([partition])
             elif assigned.is_readable:
                 this.served.append(partition)
                 yield partition, assigned

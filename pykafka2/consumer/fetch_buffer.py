@@ -145,14 +145,16 @@ class FetchBuffer:
                     del queues[partition]
             self._tell_of_room()
 
-    def discard(self, partition: TopicPartition) -> None:
-        """Take away all of a partition: it is read from elsewhere, or by nobody, from now on."""
-        queues = self._queues
+    def discard(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take away all of these partitions: they are read from elsewhere, or by nobody, from now on."""
+        queues, resets = self._queues, self._resets
         with self._lock:
-            if partition in queues:
-                self.size_bytes -= queues[partition].size_bytes
-                del queues[partition]
-            self._resets.pop(partition, None)
+            for partition in partitions:
+                if partition in queues:
+                    self.size_bytes -= queues[partition].size_bytes
+                    del queues[partition]
+                if partition in resets:
+                    del resets[partition]
             self._tell_of_room()
 
     def _tell_of_room(self) -> None:

@@ -64,6 +64,8 @@ class Progress:
         """When the next look is due."""
         self._still: dict[TopicPartition, _Standstill] = {}
         self._positions: dict[TopicPartition, int] = {}
+        self._cut_off: dict[int, bool] = {}
+        """By leader, whether it could not answer at the last look."""
         self.is_reading = False
         """Whether any position was another one at the last look than at the one before, or records were
         handed over that are to come again."""
@@ -94,6 +96,7 @@ class Progress:
         self._positions, self.is_peeked_at = positions, False
         before, self._still = self._still, {}
         to_rediscover = []
+        self._cut_off = {}
         for partition, assigned in self._subscription.assigned.items():
             if not self._should_advance(partition, assigned, now):
                 continue
@@ -131,11 +134,19 @@ class Progress:
 
     def _is_outage(self, partition: TopicPartition, now: float) -> bool:
         """Whether there is nobody who could answer."""
-        cluster = self._cluster
-        info = cluster.metadata.leader_of(*partition)
-        if info is None or not cluster.nodes.has_connection or cluster.metadata.last_error is not None:
+        info = self._cluster.metadata.leader_of(*partition)
+        if info is None:
             return True
-        link = cluster.nodes.known_link(info.leader)
+        cut_off = self._cut_off.get(info.leader)
+        if cut_off is None:  # once a look for each leader, as there may be 100,000 partitions
+            cut_off = self._cut_off[info.leader] = self._is_cut_off(info.leader, now)
+        return cut_off
+
+    def _is_cut_off(self, leader: int, now: float) -> bool:
+        cluster = self._cluster
+        if not cluster.nodes.has_connection or cluster.metadata.last_error is not None:
+            return True
+        link = cluster.nodes.known_link(leader)
         return link is not None and (link.has_failed or link.is_backing_off or link.throttled_for(now) > 0)
 
     def _words(self, partition: TopicPartition, one: _Standstill) -> str:

@@ -45,8 +45,9 @@ class QueryCalls(Owned):
         """The first offset of each partition, assigned or not.
 
         Raises:
-            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: not all were to be had within
-                `timeout_ms` (default_api_timeout_ms by default).
+            KafkaTimeoutError, NoBrokersAvailable: not all were answered within `timeout_ms`
+                (default_api_timeout_ms by default, not request_timeout_ms).  If a topic or partition
+                does not exist, the KafkaTimeoutError is an UnknownTopicOrPartition, too.
         """
         return self._queries.ends(
             checked_partitions(partitions), EARLIEST_TIMESTAMP, self._seconds(timeout_ms)

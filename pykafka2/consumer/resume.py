@@ -66,8 +66,13 @@ class Resume:
         Raises what the coordinator refuses for good; the next call asks again.
         """
         self._take_answer()
-        left = [one for one in partitions if one not in self._subscription.positions]
-        unknown = {one: self._generation(one) for one in left if not self._is_without(one)}
+        subscription = self._subscription
+        left = [one for one in partitions if one not in subscription.positions]
+        without = [one for one in left if self._is_without(one)] if self._without else []
+        known, assigned = frozenset(without), subscription.assigned
+        unknown = {
+            one: assigned[one].generation if one in assigned else -1 for one in left if one not in known
+        }
         if unknown and self._answer is not None and unknown != self._asked:
             # An open transaction, say, keeps one partition's answer waiting: the others' is not to.
             self._answer.cancel()
@@ -75,7 +80,7 @@ class Resume:
         if unknown and self._answer is None and self._clock.monotonic() >= self._not_before:
             self._asked, self._words = unknown, self._committed.words
             self._answer = self._committed.start(list(unknown))
-        return [one for one in left if self._is_without(one)]
+        return without
 
     def _take_answer(self) -> None:
         answer, asked = self._answer, self._asked

@@ -54,8 +54,8 @@ class Steering:
         subscription, buffer, fetcher = self._subscription, self._buffer, self._fetcher
         unsent, unsent_pauses = sorted(subscription.unsent), sorted(subscription.unsent_pauses)
         commands: list[Callable[[], None]] = []
+        buffer.discard(unsent)
         for partition in unsent:
-            buffer.discard(partition)
             assigned = subscription.assigned.get(partition)
             position = subscription.positions.get(partition)
             if assigned is None:
@@ -70,9 +70,13 @@ class Steering:
                 )
         paused = subscription.paused()
         # What is read anew may have been paused when it was given up, of which nobody has told yet.
-        for partition in sorted({*unsent_pauses, *unsent} & subscription.assigned.keys()):
-            act = fetcher.pause if partition in paused else fetcher.resume
-            commands.append(partial(act, (partition,)))
+        changed = sorted({*unsent_pauses, *unsent} & subscription.assigned.keys())
+        to_pause = [partition for partition in changed if partition in paused]
+        to_resume = [partition for partition in changed if partition not in paused]
+        if to_pause:
+            commands.append(partial(fetcher.pause, to_pause))
+        if to_resume:
+            commands.append(partial(fetcher.resume, to_resume))
 
         def obey(now: float) -> None:
             for command in commands:

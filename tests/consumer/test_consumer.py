@@ -553,6 +553,23 @@ def test_offsets_of_what_does_not_exist_are_refused_in_time(
     assert cluster.now - before < 7
 
 
+@pytest.mark.parametrize("missing", [TopicPartition("nowhere", 0), TopicPartition("orders", 9)])
+@pytest.mark.parametrize("call", ["beginning_offsets", "end_offsets", "offsets_for_times"])
+def test_offsets_of_a_known_and_a_missing_partition_end_with_a_timeout_after_default_api_timeout_ms(
+    cluster: LogCluster, call: str, missing: TopicPartition
+) -> None:
+    """As in Java and kafka-python; with 60 seconds by default, whatever request_timeout_ms says."""
+    cluster.append("orders", 0, b"a")
+    with cluster.consumer(default_api_timeout_ms=7000, request_timeout_ms=1000) as consumer:
+        before = cluster.now
+        with pytest.raises(KafkaTimeoutError) as caught:
+            getattr(consumer, call)(dict.fromkeys([ORDERS_0, missing], 0))
+        assert 7 <= cluster.now - before < 8.5
+        assert isinstance(caught.value, UnknownTopicOrPartition), "programs may tell it from other timeouts"
+        assert ("nowhere" if missing.topic == "nowhere" else "no partition 9") in str(caught.value)
+        assert consumer.end_offsets([ORDERS_0]) == {ORDERS_0: 1}
+
+
 def test_the_topics_and_their_partitions(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     assert consumer.topics() == {"orders", "bills"}
     assert consumer.partitions_for_topic("orders") == {0, 1, 2}

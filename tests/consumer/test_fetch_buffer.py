@@ -67,7 +67,7 @@ class BufferMachine(RuleBasedStateMachine):
 
     @rule(partition=st.sampled_from(PARTITIONS))
     def discard(self, partition: TopicPartition) -> None:
-        self.buffer.discard(partition)
+        self.buffer.discard([partition])
         self.model.pop(partition, None)
 
     @rule(partition=st.sampled_from(PARTITIONS))
@@ -80,8 +80,8 @@ class BufferMachine(RuleBasedStateMachine):
     def room_is_told_once(self, partition: TopicPartition) -> None:
         self.buffer.ask_for_room()
         before = self.rooms
-        self.buffer.discard(partition)
-        self.buffer.discard(partition)
+        self.buffer.discard([partition])
+        self.buffer.discard([partition])
         self.model.pop(partition, None)
         assert self.rooms == before + 1
 
@@ -152,7 +152,7 @@ def interrupted(at: int) -> int:
         buffer.put(data(partition, 10))
 
     def handle() -> None:
-        buffer.discard(PARTITIONS[1])
+        buffer.discard([PARTITIONS[1]])
         buffer.drop(buffer.items(PARTITIONS[0]))
         buffer.put(data(PARTITIONS[1], 30))
 
@@ -167,7 +167,7 @@ def interrupted(at: int) -> int:
     try:
         buffer.serve_last(PARTITIONS[0])
         buffer.drop([item for partition in PARTITIONS for item in buffer.items(partition)])
-        buffer.discard(PARTITIONS[1])
+        buffer.discard([PARTITIONS[1]])
     finally:
         sys.setprofile(None)
     left = [item for partition in buffer.partitions() for item in buffer.items(partition)]
