@@ -170,6 +170,51 @@ def test_a_topic_that_nobody_uses_is_forgotten(cluster: ScriptedCluster, client:
     assert asked(cluster)[-1] == ["bills"], "nor is it asked for"
 
 
+def test_topics_that_nobody_uses_are_forgotten_together(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    for name in ("old-1", "old-2", "used-1", "used-2"):
+        cluster.add_topic(name, [0])
+        client.wait_for_topic(name, 10)
+    cluster.runtime.run_for(200)
+    for name in ("used-1", "used-2"):
+        client.wait_for_topic(name, 10)
+    cluster.runtime.run_for(150)
+    assert set(client.metadata.snapshot.topics) == {"used-1", "used-2"}
+
+
+def test_every_partition_without_a_leader_is_waited_for(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    """Each is the last of its topic, and elected at another time."""
+    for name in ("late-1", "late-2"):
+        cluster.add_topic(name, [0, -1])
+    for name in ("orders", "late-1", "late-2"):
+        client.wait_for_topic(name, 10)
+    for name in ("late-2", "late-1"):
+        cluster.runtime.run_for(3)
+        assert client.metadata.leader_of(name, 1) is None
+        cluster.move_leader(name, 1, 2)
+        cluster.runtime.run_for(3)
+        info = client.metadata.leader_of(name, 1)
+        assert info is not None
+        assert info.leader == 2
+
+
+def test_moved_leaders_of_several_topics_are_each_reported(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    events: list[object] = []
+    client.wait_for_topic("bills", 10)
+    client.wait_for_topic("orders", 10)
+    client.event_sink.subscribe(events.append)
+    for topic, partition in (("orders", 0), ("orders", 2), ("bills", 0)):
+        cluster.move_leader(topic, partition, 0)
+    client.wait_for_metadata(client.metadata.version, 10)
+    moved = {(one.topic, one.partition) for one in events if isinstance(one, LeaderChanged)}
+    assert moved == {("orders", 0), ("orders", 2), ("bills", 0)}
+
+
 def test_a_pinned_topic_is_never_forgotten(cluster: ScriptedCluster, client: ClusterClient) -> None:
     client.metadata.pin_topics({"orders"})
     client.wait_for_metadata(0, 10)

@@ -12,6 +12,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.link import LEGAL_MOVES, LinkState, NodeLink, Purpose
 from pykafka2.driver.pollable import (
     GROUP,
+    TRANSACTION,
     AnyNode,
     Destination,
     Send,
@@ -457,11 +458,12 @@ def test_closing_fails_what_waits_and_what_is_in_flight(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: Hold())
-    in_flight, waiting = Sent(client, ToNode(1)), Sent(client, ToNode(77))
+    in_flight = [Sent(client, ToNode(1)) for _ in range(2)]
+    waiting = [Sent(client, ToNode(node_id)) for node_id in (77, 78)]
     cluster.runtime.run_for(1)
     assert client.close()
-    assert isinstance(in_flight.error, ClientClosed)
-    assert isinstance(waiting.error, ClientClosed)
+    assert [type(one.error) for one in in_flight + waiting] == [ClientClosed] * 4
+    assert {one.outcomes for one in in_flight + waiting} == {1}
     with pytest.raises(ClientClosed):
         client.request(BEAT, timeout=1)
     with pytest.raises(ClientClosed):
@@ -534,6 +536,64 @@ def test_a_lookup_is_cleared_however_it_ends(
     second = Sent(client, GROUP_G)
     cluster.runtime.run_for(3)
     assert second.response is not None
+
+
+def test_a_refused_lookup_fails_every_request_of_its_key_and_no_other(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    def find(request: FindCoordinatorRequest, broker: ScriptedBroker) -> Answer:
+        (key,) = request.coordinator_keys
+        refused = key == "g"
+        told = Coordinator(
+            key=key, node_id=-1 if refused else 1, host="broker-1", port=9092, error_code=30 if refused else 0
+        )
+        return FindCoordinatorResponse(coordinators=[told])
+
+    cluster.on(FindCoordinatorRequest, find)
+    cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: HeartbeatResponse())
+    elsewhere = Sent(client, ToNode(77), timeout=30)
+    refused = [Sent(client, GROUP_G) for _ in range(3)]
+    others = [Sent(client, ToCoordinator(GROUP, "h")) for _ in range(2)]
+    cluster.runtime.run_for(3)
+    assert [type(one.error) for one in refused] == [GroupAuthorizationFailed] * 3
+    assert all(one.response is not None for one in others)
+    assert elsewhere.outcomes == 0
+
+
+def test_requests_to_several_unknown_nodes_each_end_at_their_own_timeout(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    late, early = Sent(client, ToNode(77), timeout=5), Sent(client, ToNode(78), timeout=2)
+    cluster.runtime.run_for(2.1)
+    assert isinstance(early.error, KafkaTimeoutError | RequestTimeout)
+    assert late.error is None
+    cluster.runtime.run_for(3)
+    assert isinstance(late.error, KafkaTimeoutError | RequestTimeout)
+
+
+def test_every_coordinator_of_a_lost_broker_is_looked_up_again(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
+    """Two groups and a transaction on one broker (KAFKA-13840)."""
+    node = [1]
+
+    def find(request: FindCoordinatorRequest, broker: ScriptedBroker) -> Answer:
+        (key,) = request.coordinator_keys
+        told = Coordinator(key=key, node_id=node[0], host=f"broker-{node[0]}", port=9092)
+        return FindCoordinatorResponse(coordinators=[told])
+
+    cluster.on(FindCoordinatorRequest, find)
+    keys = [GROUP_G, ToCoordinator(GROUP, "h"), ToCoordinator(TRANSACTION, "g")]
+    for to in keys:
+        Sent(client, to)
+    cluster.runtime.run_for(1)
+    node[0] = 2
+    cluster.brokers[1].stop()
+    cluster.runtime.run_for(1)
+    sent = [Sent(client, to) for to in keys]
+    cluster.runtime.run_for(3)
+    assert [one.send.sent_to for one in sent if one.response is not None] == [2, 2, 2]
+    assert len(cluster.requests(FindCoordinatorRequest)) == 6
 
 
 def test_a_lost_coordinator_is_looked_up_again(cluster: ScriptedCluster, client: ClusterClient) -> None:

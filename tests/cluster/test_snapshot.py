@@ -298,3 +298,56 @@ def test_a_broker_that_tells_no_id_tells_of_the_same_topic() -> None:
     info = without.partition("orders", 0)
     assert info is not None
     assert (info.leader, info.leader_epoch) == (1, 5)
+
+
+# ---------------------------------------------------------------------- several topics and partitions
+
+
+def leaders(snapshot: ClusterSnapshot) -> dict[tuple[str, int], int]:
+    return {
+        (name, one.partition): one.leader
+        for name, of in snapshot.topics.items()
+        for one in of.partitions.values()
+    }
+
+
+def test_hints_at_leaders_of_several_partitions_leave_all_others_as_they_are() -> None:
+    snapshot = known(
+        topic("orders", partition(0, 1, 5), partition(1, 1, 5), partition(2, 1, 5)),
+        topic("bills", partition(0, 1, 5), topic_id=ID_B),
+    )
+    endpoints = [Node(7, "h7", 9092), Node(8, "h8", 9092)]
+    snapshot = with_leader(snapshot, "orders", 0, 8, 6, endpoints)
+    snapshot = with_leader(snapshot, "orders", 2, 7, 6)
+    assert leaders(snapshot) == {("orders", 0): 8, ("orders", 1): 1, ("orders", 2): 7, ("bills", 0): 1}
+    told = topic("orders", partition(0, 1, 5), partition(1, 1, 5), partition(2, 1, 5))
+    older = answer(told, brokers=9)
+    for _ in range(BELIEVED_AFTER - 1):
+        snapshot = merge_answer(snapshot, older, {"bills"})
+        assert [leaders(snapshot)["orders", number] for number in (0, 2)] == [8, 7], (
+            "both hints are remembered"
+        )
+    snapshot = merge_answer(snapshot, older, {"bills"})
+    assert leaders(snapshot) == {("orders", 0): 1, ("orders", 1): 1, ("orders", 2): 1, ("bills", 0): 1}
+
+
+def test_every_topic_that_a_list_of_all_leaves_out_is_unknown_in_the_end() -> None:
+    ids = {name: bytes([number] * 16) for number, name in enumerate("abcd", start=1)}
+    snapshot = known(*(topic(name, partition(0, 1, 5), topic_id=one) for name, one in ids.items()))
+    rest = answer(
+        topic("b", partition(0, 1, 6), topic_id=ids["b"]), topic("d", partition(0, 1, 5), topic_id=ids["d"])
+    )
+    for _ in range(BELIEVED_AFTER):
+        snapshot = merge_answer(snapshot, rest, set(ids), names_all=True)
+    unknown = {
+        name for name, one in snapshot.topics.items() if one.error_code == UnknownTopicOrPartition.code
+    }
+    assert unknown == {"a", "c"}
+    assert snapshot.names_by_id.keys() >= {ids["b"], ids["d"]}
+
+
+def test_topics_without_ids_have_no_names_by_id() -> None:
+    """Brokers before 2.8 tell none."""
+    snapshot = known(*(topic(name, partition(0, 1, 5), topic_id=ZERO_UUID) for name in "ab"))
+    assert snapshot.names_by_id == {}
+    assert set(without_topics(snapshot, {"a", "c"}).topics) == {"b"}
