@@ -135,3 +135,13 @@ def test_without_an_authorizer_it_is_said(simulation: Simulation) -> None:
         outcomes = admin.create_acls([READ], raise_errors=False)
         assert isinstance(outcomes.errors[READ], errors.SecurityDisabled)
         assert isinstance(admin.delete_acls([READ], raise_errors=False).errors[READ], errors.SecurityDisabled)
+
+
+def test_every_refused_rule_is_named_and_every_other_is_made(admin: KafkaAdminClient) -> None:
+    nameless = [attrs.evolve(READ, principal=name) for name in ("ann", "bob")]
+    outcomes = admin.create_acls([nameless[0], READ, nameless[1], GROUP], raise_errors=False)
+    assert list(outcomes.errors) == nameless
+    assert set(admin.describe_acls()) == {READ, GROUP}
+    with pytest.raises(errors.IllegalArgument, match="host=None"):
+        admin.delete_acls([READ, attrs.evolve(GROUP, host=None)])  # type: ignore[arg-type]
+    assert set(admin.describe_acls()) == {READ, GROUP}

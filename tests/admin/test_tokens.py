@@ -158,3 +158,20 @@ def test_its_secret_is_in_no_text(admin_of: Admin, caplog: pytest.LogCaptureFixt
     assert "hmac='[hidden]'" in repr(token)
     for secret in (token.password, repr(token.hmac), token.hmac.hex()):
         assert secret not in repr(token) + caplog.text
+
+
+def test_every_renewer_of_every_token_is_described(admin_of: Admin) -> None:
+    ann, bob = admin_of("ann"), admin_of("bob")
+    renewers = ["User:bob", "User:eve"]
+    tokens = [ann.create_delegation_token(renewers=renewers) for _ in range(2)]
+    tokens.append(bob.create_delegation_token())
+    for token in tokens[:2]:
+        assert token.renewers == tuple(renewers)
+    described = bob.describe_delegation_tokens()
+    assert {one.token_id: set(one.renewers) for one in described} == {
+        tokens[0].token_id: set(renewers),
+        tokens[1].token_id: set(renewers),
+        tokens[2].token_id: set(),
+    }
+    owned = bob.describe_delegation_tokens(["User:nobody", "User:ann"])
+    assert {one.token_id for one in owned} >= {one.token_id for one in tokens[:2]}

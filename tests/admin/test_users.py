@@ -166,3 +166,26 @@ def test_passwords_and_salts_are_in_no_text(
     for text in (repr(salted), repr(ANN), str(failed.value), repr(failed.value.outcomes), caplog.text):
         assert CANARY not in text
     assert "[hidden]" in repr(salted)
+
+
+def test_every_mechanism_of_every_user_is_described(admin: KafkaAdminClient) -> None:
+    both = {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 5000}
+    for mechanism, iterations in both.items():
+        for user in ("ann", "bob"):
+            admin.upsert_scram_user(user, CANARY, mechanism=mechanism, iterations=iterations)
+    nobody = ["nobody-1", "nobody-2"]
+    assert admin.describe_scram_users() == {"ann": both, "bob": both}
+    assert admin.describe_scram_users(["ann", *nobody, "bob"]) == {
+        "ann": both,
+        "bob": both,
+        "nobody-1": {},
+        "nobody-2": {},
+    }
+
+
+def test_an_argument_that_follows_a_deletion_is_checked_too(admin: KafkaAdminClient) -> None:
+    admin.alter_user_scram_credentials([ANN])
+    wrong = UserScramCredentialUpsertion("bob", "", "SCRAM-SHA-256", 4096)
+    with pytest.raises(errors.IllegalArgument, match="password of user 'bob'"):
+        admin.alter_user_scram_credentials([UserScramCredentialDeletion("ann", "SCRAM-SHA-256"), wrong])
+    assert list(admin.describe_scram_users()) == ["ann"]
