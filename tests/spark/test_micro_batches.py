@@ -225,6 +225,21 @@ def test_a_partition_that_is_not_there_is_named(kafka_cluster: KafkaCluster) -> 
         query.begin()
 
 
+def test_every_topic_and_partition_that_is_not_there_is_named(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.create_topic("u", partitions=1)
+    for given, names in (
+        ({"subscribe": "t,missing-1,missing-2"}, ["topic 'missing-1'", "topic 'missing-2'"]),
+        (
+            {"assign": '{"t": [0, 8, 9], "u": [0, 7], "gone": [0]}'},
+            ["'t' has no partition 8", "'t' has no partition 9", "'u' has no partition 7", "topic 'gone'"],
+        ),
+    ):
+        with stream(kafka_cluster, **given) as query, pytest.raises(UnknownTopicOrPartition) as refused:
+            query.begin()
+        assert [name for name in names if name not in str(refused.value)] == []
+        assert str(refused.value).count(";") == len(names) - 1
+
+
 def test_only_assigned_partitions_are_read(kafka_cluster: KafkaCluster) -> None:
     with stream(kafka_cluster, assign='{"t": [1]}') as query:
         assert query.begin() == {T1: 0}
