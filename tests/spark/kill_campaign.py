@@ -22,7 +22,7 @@ from tests.spark import quick_java
 from tests.spark.committed import committed
 from tests.spark.kill_clusters import Brokers
 from tests.spark.kill_damages import damage, in_order
-from tests.spark.kill_plans import BATCHES, REFUSALS, REGROUPED, REORDERED, Outcome, Plan, is_moment
+from tests.spark.kill_plans import BATCHES, REFUSED_WITH, REGROUPED, REORDERED, Outcome, Plan, is_moment
 from tests.spark.kills_program import PLAN, kill_session
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ START_TIMEOUT = 600.0
 MOST_STARTS = 8
 """A query that has not come to its end by then is given up."""
 FEW_STARTS = 3
-AT_ONCE = 4
+AT_ONCE = 8
 """So many queries are killed in one start: starting Spark is what takes the time."""
 LOOK_EVERY = 0.05
 
@@ -68,10 +68,11 @@ class Query:
 
     @property
     def refusal(self) -> str:
-        """The error's name if the query ended with one that names a violated condition."""
-        text = (self.folder / "failed").read_text() if self.has_failed else ""
-        found = [name for name in REFUSALS if f"{name}:" in text]
-        return found[0] if found else ""
+        """The error's name if the query ended with the one that names the condition violated by its plan."""
+        if not (self.is_damaged and self.has_failed):
+            return ""
+        name = REFUSED_WITH[self.plan.damage]
+        return name if f"{name}:" in (self.folder / "failed").read_text() else ""
 
     @property
     def is_over(self) -> bool:

@@ -34,13 +34,10 @@ LEDGER_DELETED = "ledger deleted"
 REGROUPED, REORDERED = "regrouped", "reordered"
 """A batch takes two files of the input and not one; the files come in another order."""
 REFUSED_WITH = {
-    **dict.fromkeys((*ROLLED_BACK_BY, OFFSETS_LOST), ("CheckpointBehind",)),
-    LEDGER_DELETED: ("LedgerBehind",),
+    **dict.fromkeys((*ROLLED_BACK_BY, OFFSETS_LOST), "CheckpointBehind"),
+    LEDGER_DELETED: "LedgerBehind",
 }
-"""The errors that name the violated condition."""
-BROKER_TOO_OLD = "TransactionsTooOld"
-"""The error of exactly_once_per_task on brokers before 4.0."""
-REFUSALS = (*dict.fromkeys(name for names in REFUSED_WITH.values() for name in names), BROKER_TOO_OLD)
+"""The error that names the violated condition."""
 
 
 @attrs.frozen
@@ -72,12 +69,13 @@ PARTS = (
     Part(APACHE, "exactly_once_per_task", 0, 1, ALL_DAMAGES),
     Part(APACHE, "at_least_once", 0, 1),
     Part(OLDEST, "exactly_once", 1, 2, ALL_DAMAGES),
-    Part(OLDEST, "exactly_once_per_task", 1, 1),
+    Part(OLDEST, "exactly_once_per_task", 1, 1, ALL_DAMAGES),
     Part(BUNDLED_SECURED, "exactly_once", 1, 2, ALL_DAMAGES),
     Part(BUNDLED_SECURED, "exactly_once_per_task", 1, 1),
     Part(APACHE_SECURED, "exactly_once", 1, 2, ALL_DAMAGES),
     Part(APACHE_SECURED, "exactly_once_per_task", 1, 1),
-    Part(OLDEST_SECURED, "exactly_once", 1, 1),
+    Part(OLDEST_SECURED, "exactly_once", 1, 2, ALL_DAMAGES),
+    Part(OLDEST_SECURED, "exactly_once_per_task", 1, 1),
 )
 
 

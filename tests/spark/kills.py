@@ -21,12 +21,22 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.spark.kill_campaign import AT_ONCE, Campaign, class_archive
 from tests.spark.kill_clusters import running
-from tests.spark.kill_plans import CLUSTERS, HEADING, STEPS, Plan, all_plans, record, recorded, summary
+from tests.spark.kill_plans import (
+    CLUSTERS,
+    HEADING,
+    STEPS,
+    Outcome,
+    Plan,
+    all_plans,
+    record,
+    recorded,
+    summary,
+)
 
 FEW = 8
 """So many queries are not worth an archive of classes."""
@@ -67,22 +77,31 @@ def wanted(given: argparse.Namespace) -> list[Plan]:
 
 def main(arguments: Sequence[str]) -> int:
     given = parse(arguments)
-    deadline = time.monotonic() + given.seconds
-    plans, outcomes = wanted(given), recorded(given.resume)
+    outcomes = recorded(given.resume)
     print(HEADING, flush=True)
-    for name in dict.fromkeys(plan.cluster for plan in plans):
-        of_cluster = [plan for plan in plans if plan.cluster == name]
-        if time.monotonic() > deadline:
-            break
-        with running(name) as brokers, tempfile.TemporaryDirectory(prefix="kills-") as folder:
-            archive = class_archive(brokers, Path(folder)) if len(of_cluster) > FEW else None
-            campaign = Campaign(brokers, Path(folder), archive, given.at_once)
-            for one in campaign.play(of_cluster, lambda: time.monotonic() > deadline):
-                outcomes.append(one)
-                record(given.resume, one)
-                print(one, flush=True)
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+        for one in played(given, wanted(given), Path(folder)):
+            outcomes.append(one)
+            record(given.resume, one)
+            print(one, flush=True)
     print(*summary(outcomes), sep="\n")
     return 0 if all(one.is_good for one in outcomes) else 1
+
+
+def played(given: argparse.Namespace, plans: Sequence[Plan], folder: Path) -> Iterator[Outcome]:
+    """Play the plans of each cluster in turn.  All of them share one archive of classes."""
+    deadline = time.monotonic() + given.seconds
+    archive: Path | None = None
+    for name in dict.fromkeys(plan.cluster for plan in plans):
+        if time.monotonic() > deadline:
+            return
+        with running(name) as brokers:
+            (folder / name).mkdir()
+            if archive is None and len(plans) > FEW:
+                archive = class_archive(brokers, folder / name)
+            campaign = Campaign(brokers, folder / name, archive, given.at_once)
+            of_cluster = [plan for plan in plans if plan.cluster == name]
+            yield from campaign.play(of_cluster, lambda: time.monotonic() > deadline)
 
 
 if __name__ == "__main__":
