@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from pykafka2 import KafkaConsumer, TopicPartition
+from pykafka2.consumer.truncation import log_truncated
 from pykafka2.errors import LogTruncated
 from pykafka2.protocol.messages.fetch import EpochEndOffset, FetchPartition, FetchRequest, PartitionData
 from pykafka2.records.batch import RecordBatch, stamp
@@ -195,3 +196,16 @@ def test_columns_before_damage_are_not_taken_for_cut(cluster: EpochCluster) -> N
             found += [offset for one in consumer.poll_columns(600).values() for offset in one.offsets]
         assert found == [0, 1, 2, 3]
         assert consumer.position(ORDERS_0) == 5
+
+
+@pytest.mark.parametrize(
+    ("end_epoch", "end_offset", "expected_offset", "expected_epoch"),
+    [(2, 7, 7, 2), (3, 7, 7, 3), (4, 7, 7, -1), (2, 90, 10, 2), (-1, 7, 7, -1)],
+)
+def test_truncated_log_is_read_on_with_no_epoch_newer_than_the_last_record(
+    end_epoch: int, end_offset: int, expected_offset: int, expected_epoch: int
+) -> None:
+    """The epoch of the last record itself is as good as an older one."""
+    end = EpochEndOffset(epoch=end_epoch, end_offset=end_offset)
+    error = log_truncated(TopicPartition("orders", 0), 10, 3, end)
+    assert (error.offset, error.leader_epoch) == (expected_offset, expected_epoch)
