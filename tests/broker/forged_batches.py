@@ -22,8 +22,10 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 RECORD: Final = b"\x10\x00\x00\x00\x01\x04ab\x00"
 """One record: length 8, attributes, timestamp delta 0, offset delta 0, null key, value "ab", no headers."""
-READER: Final = "taken by Kafka, although no consumer can read the record"
-FAILS_INSIDE: Final = "Kafka fails with an exception of Java's; INVALID_RECORD is what its likes get"
+READER: Final = "taken by Kafka; pykafka2's decoder refuses the record (other consumers were not tried)"
+FAILS_INSIDE: Final = (
+    "UNKNOWN_SERVER_ERROR in Kafka, whose cause was not looked up; its likes get INVALID_RECORD"
+)
 TRAILING: Final = "bytes behind the compressed records: the codecs' libraries refuse them"
 DIFFERENT: Final[dict[str, tuple[int, str]]] = {
     "length 2147483647": (87, FAILS_INSIDE),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SLICE: Final = 2_000
 """Records that are checked in one piece, in some 3 ms."""
 MAX_RECORD_ERRORS: Final = 1_000
-"""Records that an answer names; Kafka names all of them, in an answer of 100 MB if need be."""
+"""Records that an answer names; Kafka names all of them."""
 
 
 @attrs.define(frozen=True)
@@ -89,7 +89,7 @@ class RecordWalk:
             rejected.record_errors = tuple(self._errors)
             raise rejected
         if self._is_out_of_order:
-            # Kafka tries to compress the records anew and fails inside.
+            # The code that Kafka 4.3.1 responds with.
             raise UnknownServerError("the offset deltas of the compressed records are not ascending by one")
         return self._largest
 
