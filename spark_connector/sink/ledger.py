@@ -30,7 +30,7 @@ from pykafka2.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from spark_connector import connections
+from spark_connector import clock, connections
 from spark_connector.errors import ExactlyOnceError
 from spark_connector.options.kafka_options import redacted
 from spark_connector.sink.clients import committed_end_of, ends_of, kept_admin, kept_consumer, new_producer
@@ -44,8 +44,11 @@ logger = logging.getLogger(__name__)
 DECISIONS, MARKERS = 0, 1
 FIRST_WINDOW, WINDOW_GROWTH = 256, 4
 """Offsets that are read from the end of the decisions at first, and the factor for each further piece."""
-OWNER_TIMEOUT_MS = "30000"
-"""How long a decision that was begun by a process that died may keep others waiting."""
+OWNER_TIMEOUT_MS = "10000"
+"""When brokers abort a decision whose process died, if no other query does so before."""
+DECISION_LOOKS = 20
+DECISION_PAUSE = 0.25
+"""Seconds between looks at another query's open decision; after the last look it is aborted."""
 CREATION_TIMEOUT = 30.0
 
 FENCED = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
@@ -107,6 +110,7 @@ class Ledger:
         first, end = ends_of(self._kafka, TopicPartition(self._topic, DECISIONS))
         if known is None or known[0] > end:  # the topic was made anew
             known = first, LedgerState(self._sink)
+        self._abort_open_decisions(end)
         start, state = max(first, known[0]), known[1]
         upper, width = end, FIRST_WINDOW
         while upper > start:
@@ -116,6 +120,33 @@ class Ledger:
                 return end, from_bytes(record)
             upper, width = lower, width * WINDOW_GROWTH
         return end, state
+
+    def _abort_open_decisions(self, end: int) -> None:
+        """Abort decisions of other sinks that stay open before `end`, as of drivers that were killed.
+
+        A decision is one write, so it is open for milliseconds.  A driver that is alive finds itself fenced
+        and decides again.  The read that follows waits for what cannot be aborted here.
+        """
+        place = TopicPartition(self._topic, DECISIONS)
+        looks: dict[int, int] = {}
+        while (reached := committed_end_of(self._kafka, place)) < end:
+            looks[reached] = looks.get(reached, 0) + 1
+            if looks[reached] <= DECISION_LOOKS:
+                clock.sleep(DECISION_PAUSE)
+                continue
+            sinks = {
+                key.decode().partition("/")[0]
+                for piece in kept_consumer(self._kafka).read_range(place, reached, reached + 1)
+                for key in piece.keys
+                if key is not None
+            }
+            if looks[reached] > DECISION_LOOKS + 1 or not sinks or self._sink in sinks:
+                return
+            logger.warning("ledgerTopic=%s: aborting the open decision of %s", self._topic, sinks)
+            prefix = self._owner_id.removesuffix(f"{self._sink}/ledger")
+            kept_admin(self._kafka).fence_producers(
+                [f"{prefix}{sink}/ledger" for sink in sinks], raise_errors=False
+            )
 
     def _last_decision(self, start: int, end: int) -> bytes | None:
         """Transactions that are open are waited for: what they hold might be of this sink."""

@@ -239,3 +239,31 @@ def test_a_run_of_long_ago_supersedes_no_later_one(world: World, monkeypatch: py
     runs[4].commit(1, messages)
     runs[5].play(2)
     assert world.committed() == all_of(0, 1, 2) + all_of(0)
+
+
+def test_decisions_that_two_killed_drivers_left_open_hold_up_no_other_query(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a ledger that three queries share.  The other queries go on afterwards, too."""
+    monkeypatch.setattr(ledger, "DECISION_LOOKS", 3)
+    run = world.run()
+    run.play(0)
+    others = [World(world.servers, world.topic) for _ in range(2)]
+    theirs = [other.run(ledgerTopic=run.options.ledger_topic) for other in others]
+    for other in theirs:
+        other.play(0)
+        name = names.of_ledger(run.options.id_prefix, other.world.query)
+        with KafkaProducer(
+            bootstrap_servers=world.servers, transactional_id=name, transaction_timeout_ms=600_000
+        ) as killed:
+            killed.init_transactions()
+            killed.begin_transaction()
+            killed.send(run.options.ledger_topic, b"{}", key=other.world.query.encode(), partition=0).result(
+                30
+            )
+            killed.detach_transaction()
+    run.play(1)
+    assert [other.ongoing() for other in others] == [[], []]
+    for other in theirs:
+        other.play(1)
+    assert world.committed() == all_of(0, 1) + all_of(0, 1) + all_of(0, 1)
