@@ -287,10 +287,13 @@ class FetchedData:
 
     def _take_part(self, part: ColumnPart, position: int, into: Columns, end: int | None) -> int:
         self._part = None  # an error or a Ctrl-C ends it
-        part.step(into)
+        try:
+            part.step(into)
+        finally:
+            if end is not None:
+                into.end_before(end)
         position = max(position, part.next_offset)
         if end is not None:
-            into.end_before(end)
             position = min(position, end)
         if not part.is_done and position != end:
             self._part = part

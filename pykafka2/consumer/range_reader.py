@@ -110,14 +110,14 @@ class RangeReader:
                     self._pause(asked_at + FRUITLESS_GAP - clock.monotonic())
                     asked_at, under_way = clock.monotonic(), self._ask(position)
                     continue
-                is_unfinished = True
-                while is_unfinished:
+                is_all_read = False
+                while not is_all_read:  # a large batch takes several steps, and others may follow it
                     position, columns, error = self._decode(data, position)
                     if columns:
                         yield columns
                     if error is not None:
                         raise error
-                    is_unfinished = data.is_unfinished
+                    is_all_read = position >= min(next_offset, self._end)
                 position, waited_since = next_offset, clock.monotonic()
         finally:
             under_way.cancel()

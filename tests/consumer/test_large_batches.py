@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pykafka2.compression import codec
 from pykafka2.consumer.fetched import FetchedData
-from pykafka2.errors import KafkaError
+from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.protocol.messages.fetch import AbortedTransaction
 from pykafka2.records.columns import Columns
 from pykafka2.records.encoder import BatchBuilder
@@ -141,6 +141,35 @@ def test_columns_of_a_large_batch_come_in_parts(many: bytes) -> None:
         pieces = list(consumer.read_range(ORDERS_0, 100, MANY - 100))
     assert [offset for piece in pieces for offset in piece.offsets] == list(range(100, MANY - 100))
     assert max(map(len, pieces)) <= MANY / 2
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 322), (5, 321), (150, 210), (209, 211), (161, 322)])
+def test_read_range_returns_the_batches_behind_a_large_one_of_the_same_fetch(
+    monkeypatch: pytest.MonkeyPatch, start: int, end: int
+) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    log, values = cluster.log("orders"), [b"%d" % number for number in range(322)]
+    for first, last in ((0, 10), (10, 160), (160, 161), (161, 210), (210, 320), (320, 322)):
+        log.batches.append(large_batch(values[first:last], first))
+        log.end = last
+    set_steps(monkeypatch, 40, 50)
+    with cluster.consumer() as consumer:
+        pieces = list(consumer.read_range(ORDERS_0, start, end))
+    found = [row for piece in pieces for row in zip(piece.offsets, piece.values, strict=True)]
+    assert found == [(offset, values[offset]) for offset in range(start, end)]
+
+
+def test_damage_in_a_large_batch_adds_no_records_behind_the_end_of_the_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batch = bytearray(large_batch([b"%03d" % number for number in range(100)]))
+    batch[batch.index(b"035") - 1] = 0x7F  # the length of a value
+    set_steps(monkeypatch, 40, 50)
+    data, columns, position = FetchedData(ORDERS_0, 0, 0, memoryview(bytes(batch))), Columns(), 0
+    with pytest.raises(CorruptData):
+        while True:
+            position = data.take_columns(position, 1000, columns, False, end=30)
+    assert list(columns.offsets) == list(range(30))
 
 
 # ------------------------------------------------------------------------- slices are as good as the whole
