@@ -23,7 +23,7 @@ ROOT_PAGES = {
 }
 """Files of the repository's root, and the pages of the site that show them."""
 
-LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]+)\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -34,7 +34,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Turn links between files of the repository into links between pages."""
+    """Turn links between files of the repository, images included, into links between pages."""
     place = PurePosixPath(page.file.src_uri)
     in_repository = {shown: source for source, shown in ROOT_PAGES.items()}.get(str(place), f"docs/{place}")
 
@@ -47,7 +47,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         if _is_shown(files, normpath(str(place.parent / target))):
             return link[0]  # pages know each other by their place on the site already
         if _is_shown(files, shown):
-            return f"[{link['text']}]({relpath(shown, str(place.parent))}{anchor})"
+            return f"{link['image']}[{link['text']}]({relpath(shown, str(place.parent))}{anchor})"
         if not (ROOT / wanted).exists():
             return link[0]  # MkDocs will say that it leads nowhere
         return f"{link['text']} (`{wanted}`)" if link["text"] != wanted else f"`{wanted}`"

@@ -13,7 +13,7 @@ from pykafka2.option_fields import INT64_MAX
 from pykafka2.options import warn_caller
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
-MOST_SECONDS = 60
+MOST_SECONDS = 10
 """A float up to here with at most one decimal looks like confluent-kafka's seconds."""
 
 

@@ -92,10 +92,14 @@ class Ledger:
         known = _read.get(self._place)
         if known is not None and not fresh:
             return known[1]
+        if (
+            known is not None
+        ):  # it may have been deleted since, which a lookup of offsets takes a minute to say
+            _there.discard(self._topic_of_brokers)
         self.ensure()
         try:
             found = self._read_new(known)
-        except UnknownTopicOrPartition:  # deleted since this process saw it
+        except UnknownTopicOrPartition:  # deleted just now
             _there.discard(self._topic_of_brokers)
             self.ensure()
             found = self._read_new(None)

@@ -63,7 +63,7 @@ class OurMember:
         )
 
     def poll(self, seconds: float) -> list[bytes]:
-        polled = self._consumer.poll(timeout_ms=seconds * 1000)
+        polled = self._consumer.poll(timeout_ms=round(seconds * 1000))
         return [record.value for records in polled.values() for record in records]
 
     def owned(self) -> set[int]:

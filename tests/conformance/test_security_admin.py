@@ -6,7 +6,7 @@ their distances, ids and HMACs by their lengths.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -117,6 +117,11 @@ def scram_users(talk: Talk) -> None:
     talk.note("the short forms", lambda: admin.delete_scram_user("carl"))
 
 
+def in_order(tokens: Iterable[DelegationToken]) -> list[DelegationToken]:
+    """Apache Kafka's answers have the order of the tokens' ids, which are drawn."""
+    return sorted(tokens, key=lambda one: (one.owner, one.max_time_ms - one.issue_time_ms))
+
+
 def delegation_tokens(talk: Talk) -> None:
     ann, eve = talk.admin(), talk.admin(RESTRICTED_USER)
     create = {
@@ -130,9 +135,9 @@ def delegation_tokens(talk: Talk) -> None:
     made = {label: talk.note(label, call) for label, call in create.items()}
     own, others = made["own"], made["for another"]
     eventually(lambda: len(ann.describe_delegation_tokens()) == 3)
-    talk.note("all that one may see", ann.describe_delegation_tokens)
-    talk.note("another's view", eve.describe_delegation_tokens)
-    talk.note("of one owner", lambda: ann.describe_delegation_tokens([f"User:{RESTRICTED_USER}"]))
+    talk.note("all that one may see", lambda: in_order(ann.describe_delegation_tokens()))
+    talk.note("another's view", lambda: in_order(eve.describe_delegation_tokens()))
+    talk.note("of one owner", lambda: in_order(ann.describe_delegation_tokens([f"User:{RESTRICTED_USER}"])))
     talk.note("of nobody", lambda: ann.describe_delegation_tokens(["User:nobody"]))
 
     def left(label: str, token: DelegationToken, call: Callable[[], int | None]) -> None:

@@ -128,7 +128,7 @@ def test_a_fetch_under_way_when_room_is_made_leaves_no_gap() -> None:
         for round_number in range(40):
             paused = [one for one in ORDERS if one.partition != round_number % 4]
             consumer.pause(*paused)
-            for partition, offsets in read(consumer, 2, 0.4).items():
+            for partition, offsets in read(consumer, 2, 0.35).items():
                 first.setdefault(partition, []).extend(offsets)
             cluster.runtime.run_for(0.0005)
             consumer.resume(*paused)

@@ -39,7 +39,7 @@ def error_name(error: type[BrokerError]) -> str:
         raise ConfigurationError(
             f"no broker answers with {what}: say a class of pykafka2.errors, such as NotLeaderOrFollower"
         )
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", error.__name__).upper()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", _class_of_code(error).__name__).upper()
 
 
 def error_class(name: str) -> type[BrokerError]:
@@ -47,8 +47,15 @@ def error_class(name: str) -> type[BrokerError]:
     known: dict[str, type[BrokerError]] = {}
     for error in vars(errors).values():
         if isinstance(error, type) and issubclass(error, BrokerError) and error.code is not None:
-            for word in (error_name(error), error.__name__, str(error.code)):
-                known[word] = error
+            answered = _class_of_code(error)
+            for word in (error_name(answered), answered.__name__, str(answered.code)):
+                known[word] = answered
     if name not in known:
         raise ConfigurationError(f"no error is called {name!r}{nearest(name, known)}")
     return known[name]
+
+
+def _class_of_code(error: type[BrokerError]) -> type[BrokerError]:
+    """The class that stands for a code on the wire; clients raise subclasses, such as UnknownUntilTimeout."""
+    known = errors.for_code(error.code) if error.code else error
+    return known if known.code == error.code else error
