@@ -33,7 +33,7 @@ class ExactlyOnceError(SparkConnectorError):
 
 
 class SupersededRun(ExactlyOnceError):
-    """Another run of the same query has begun; this one can commit nothing any more."""
+    """A later run of the query has begun, or a later batch of this run; what is late can commit nothing."""
 
 
 class CheckpointBehind(ExactlyOnceError):

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from spark_connector.offsets import from_spark
+from spark_connector.offsets import from_spark, to_spark
 
 LOCATION = "checkpointlocation"
 OFFSETS = "offsets"
@@ -52,19 +52,18 @@ def planned_batch(options: Mapping[str, str]) -> PlannedBatch | None:
         lines = (folder / OFFSETS / str(number)).read_bytes().splitlines()
     except (OSError, ValueError):
         return None
-    sources = lines[HEADER_LINES:]
-    if not sources or not all(map(_is_of_kafka, sources)):
+    sources = [_of_kafka(line) for line in lines[HEADER_LINES:]]
+    if not sources or None in sources:
         return None
-    offsets = b"\n".join(sources)
-    return PlannedBatch(number, hashlib.blake2b(offsets, digest_size=8).hexdigest())
+    return PlannedBatch(number, hashlib.blake2b(json.dumps(sources).encode(), digest_size=8).hexdigest())
 
 
-def _is_of_kafka(offsets: bytes) -> bool:
-    """Whether they have the form {"topic": {"0": 23}}."""
+def _of_kafka(offsets: bytes) -> dict[str, dict[str, int]] | None:
+    """Offsets of the form {"topic": {"0": 23}}, in one order; None for any others."""
     try:
-        return bool(from_spark(json.loads(offsets)))
+        return to_spark(from_spark(json.loads(offsets))) or None
     except (ValueError, AttributeError):
-        return False
+        return None
 
 
 def _local(location: str) -> Path | None:

@@ -105,13 +105,14 @@ def kept_consumer(kafka: Mapping[str, str]) -> KafkaConsumer:
     return connections.consumer({**shared_options(kafka), "isolation.level": "read_uncommitted"})
 
 
-def ends_of(kafka: Mapping[str, str], partition: TopicPartition) -> tuple[int, int]:
+def ends_of(
+    kafka: Mapping[str, str], partition: TopicPartition, timeout_ms: float | None = None
+) -> tuple[int, int]:
     """The first offset of a partition, and the one behind its last record.  Any thread."""
     consumer = kept_consumer(kafka)
     with _asking:
-        return consumer.beginning_offsets([partition])[partition], consumer.end_offsets([partition])[
-            partition
-        ]
+        first = consumer.beginning_offsets([partition], timeout_ms)[partition]
+        return first, consumer.end_offsets([partition], timeout_ms)[partition]
 
 
 def committed_end_of(kafka: Mapping[str, str], partition: TopicPartition) -> int:

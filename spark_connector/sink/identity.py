@@ -14,6 +14,8 @@ import attrs
 
 from spark_connector.sink.messages import Written
 
+DIGEST_MASK = (1 << 64) - 1
+"""Digests are sums of 64 bits."""
 OTHER_SOURCE = "it was read from other source offsets"
 
 
@@ -91,6 +93,26 @@ class BatchIdentity:
         if self.tasks != replayed.tasks:
             return f"it had {self.tasks} tasks and has {replayed.tasks} now"
         return None
+
+    def has_same_rows(self, replayed: BatchIdentity) -> bool:
+        """Whether both are known to have the same rows, in whatever tasks.
+
+        A digest is a sum over rows, so the sum over all tasks does not depend on the split.
+        """
+        if _total(task.rows for task in self.rows) != _total(task.rows for task in replayed.rows):
+            return False
+        if self.source is not None and replayed.source is not None:
+            return self.source == replayed.source
+        digests = [[task.digest for task in one.rows] for one in (self, replayed)]
+        if any(None in of_tasks for of_tasks in digests):
+            return False
+        before, now = (_total(digest or 0 for digest in of_tasks) for of_tasks in digests)
+        return before == now
+
+
+def _total(numbers: Iterable[int]) -> int:
+    """As digests are added up."""
+    return sum(numbers) & DIGEST_MASK
 
 
 def is_other_source(before: str | None, now: str | None) -> bool:

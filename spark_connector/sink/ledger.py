@@ -26,6 +26,7 @@ from pykafka2.errors import (
     InvalidTxnState,
     KafkaError,
     KafkaTimeoutError,
+    NoBrokersAvailable,
     ProducerFenced,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -50,6 +51,8 @@ DECISION_LOOKS = 20
 DECISION_PAUSE = 0.25
 """Seconds between looks at another query's open decision; after the last look it is aborted."""
 CREATION_TIMEOUT = 30.0
+DELETED_AFTER_MS = 5_000
+"""How long a ledger that was there can be missing before the sink checks whether it was deleted."""
 
 FENCED = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
 """How a transaction fails that somebody else has aborted by taking over."""
@@ -92,18 +95,8 @@ class Ledger:
         known = _read.get(self._place)
         if known is not None and not fresh:
             return known[1]
-        if (
-            known is not None
-        ):  # it may have been deleted since, which a lookup of offsets takes a minute to say
-            _there.discard(self._topic_of_brokers)
         self.ensure()
-        try:
-            found = self._read_new(known)
-        except UnknownTopicOrPartition:  # deleted just now
-            _there.discard(self._topic_of_brokers)
-            self.ensure()
-            found = self._read_new(None)
-        _read[self._place] = found
+        _read[self._place] = found = self._read_new(known)
         return found[1]
 
     def _read_new(self, known: tuple[int, LedgerState] | None) -> tuple[int, LedgerState]:
@@ -111,7 +104,7 @@ class Ledger:
 
         The first read of an active query takes the same time however long the ledger is.
         """
-        first, end = ends_of(self._kafka, TopicPartition(self._topic, DECISIONS))
+        first, end = self._ends_of_decisions()
         if known is None or known[0] > end:  # the topic was made anew
             known = first, LedgerState(self._sink)
         self._abort_open_decisions(end)
@@ -124,6 +117,15 @@ class Ledger:
                 return end, from_bytes(record)
             upper, width = lower, width * WINDOW_GROWTH
         return end, state
+
+    def _ends_of_decisions(self) -> tuple[int, int]:
+        place = TopicPartition(self._topic, DECISIONS)
+        try:
+            return ends_of(self._kafka, place, DELETED_AFTER_MS)
+        except (UnknownTopicOrPartition, KafkaTimeoutError, NoBrokersAvailable):
+            _there.discard(self._topic_of_brokers)  # perhaps deleted since this process saw it
+            self.ensure()
+            return ends_of(self._kafka, place)
 
     def _abort_open_decisions(self, end: int) -> None:
         """Abort decisions of other sinks that stay open before `end`, as of drivers that were killed.

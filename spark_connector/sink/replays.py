@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from spark_connector.errors import CheckpointBehind, LedgerBehind
+from spark_connector.errors import CheckpointBehind, LedgerBehind, SupersededRun
 from spark_connector.options.sink_options import CHECK_NONE, SinkOptions
 from spark_connector.sink.context import Epoch
 from spark_connector.sink.identity import OTHER_SOURCE, BatchIdentity, Marker, is_other_source
@@ -37,6 +37,18 @@ STRICT = Checks()
 
 def checks_of(options: SinkOptions) -> Checks:
     return Checks(options.replay_check != CHECK_NONE, options.fail_on_ledger_loss)
+
+
+def check_not_late(state: LedgerState, epoch: Epoch) -> None:
+    """Raises SupersededRun if this run itself has decided a later batch, so that this attempt is late.
+
+    The numbers of a run's batches rise, so its checkpoint cannot be behind what the run has decided.
+    """
+    if state.run == epoch.run and state.batch_run == state.run_number and epoch.number < state.batch:
+        raise SupersededRun(
+            f"batch {epoch.number} of {epoch.sink!r} is over, as this run has decided batch {state.batch}: "
+            "this attempt of a task is late and writes nothing"
+        )
 
 
 def check_not_behind(state: LedgerState, epoch: Epoch) -> None:
@@ -75,8 +87,11 @@ def check_batch(state: LedgerState, epoch: Epoch, messages: Sequence[Written], c
     """Raises CheckpointBehind if a batch that the ledger has is not the one that these tasks had."""
     if state.rows is None:
         return  # of format 1
-    found = BatchIdentity(state.source, state.tasks, state.rows).difference(BatchIdentity.of(messages))
-    if found:
+    before, now = BatchIdentity(state.source, state.tasks, state.rows), BatchIdentity.of(messages)
+    found = before.difference(now)
+    if found and state.phase is not Phase.REDO and before.has_same_rows(now):
+        logger.info("replayed batch %d of %r is split into other tasks: %s", epoch.number, epoch.sink, found)
+    elif found:
         _differs(epoch, found, checks)
 
 

@@ -53,6 +53,7 @@ from spark_connector.sink.replays import (
     check_batch,
     check_ledger,
     check_not_behind,
+    check_not_late,
     check_source,
 )
 from spark_connector.sink.states import LedgerState, Phase
@@ -85,13 +86,15 @@ def enter(
         fresh: whether the batch may have been decided by the same run, as in foreachBatch.
 
     Raises:
-        SupersededRun: a later run has begun.
+        SupersededRun: a later run has begun, or a later batch of this run.
         CheckpointBehind: later batches are committed, or this one from other source offsets.
         LedgerBehind: the ledger lacks earlier batches.
     """
     state: LedgerState = yield ReadLedger(fresh=fresh or recovers)
     if state.run != epoch.run or (recovers and state.phase is Phase.DECIDED):
-        state = yield from _claim(epoch, 0 if recovers else partition)
+        state = yield from _claim(epoch, 0 if recovers else partition, checks)
+    if not recovers:  # in foreachBatch several starts of a query can share a run
+        check_not_late(state, epoch)
     check_not_behind(state, epoch)
     if fresh or recovers or state.first_batch == epoch.number:  # later in a run, an older state will do
         check_ledger(state, epoch, checks)
@@ -103,11 +106,13 @@ def enter(
     return Entry(state, is_written=is_known)
 
 
-def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
+def _claim(epoch: Epoch, partition: int, checks: Checks) -> Script[LedgerState]:
     """Take the sink over from an earlier run: finish what that had decided, then abort the rest.
 
     All tasks of a run's first batch come here at once; the first one is let go first.  The others only look
     for some seconds: who takes over has whoever is finishing what was decided begin anew.
+
+    A run whose checkpoint is behind claims nothing: the last run may be alive and healthy.
     """
     looks = min(2 * partition, MOST_LOOKS)
     for _ in range(MOST_ATTEMPTS):
@@ -132,6 +137,9 @@ def _claim(epoch: Epoch, partition: int) -> Script[LedgerState]:
                 state = yield from _finish(state)
             if state.run == epoch.run:
                 return state
+            check_not_behind(state, epoch)
+            if state.batch == epoch.number:
+                check_source(state, epoch, checks)
             yield Reach(Step.BEFORE_CLAIM)
             claimed = state.claimed(epoch.run, epoch.number)
             yield WriteLedger(claimed)
@@ -196,53 +204,44 @@ def commit(
 ) -> Script[None]:
     """Decide that the batch is committed, and end its tasks' transactions.
 
+    Another query can fence this driver at any write that stays open for long, also after the decision.  The
+    ledger is then read again, and a decided batch is finished again.
+
     Raises:
         CheckpointBehind: the ledger has another batch under this number; nothing was committed.
-        SupersededRun: a later run has begun; nothing was committed.
+        SupersededRun: a later run has begun; it has finished the batch if this run had decided it.
         NotCommitted: a transaction is lost, or about to be; nothing was committed.
         PartlyCommitted: a transaction was lost after the decision; the next run writes its partition again.
     """
     transactions = _transactions(messages)
     if not transactions and not any(one.is_repeated for one in messages):
         yield from enter(epoch, 0, checks, fresh=True)  # no task has done so
+    is_decided = False  # by this call
     for _ in range(MOST_ATTEMPTS):
-        state: LedgerState = yield ReadLedger(owned=True, run=epoch.run, fresh=False)
-        _check_run(state, epoch)
-        if state.batch == epoch.number and state.phase in (Phase.DONE, Phase.DECIDED):
-            if transactions:
+        try:
+            state: LedgerState = yield ReadLedger(owned=True, run=epoch.run, fresh=False)
+            _check_run(state, epoch)
+            is_decided = is_decided or _is_decision(state, epoch, transactions)
+            is_known = state.batch == epoch.number and state.phase in (Phase.DONE, Phase.DECIDED)
+            if is_known and transactions and not is_decided:
                 raise ExactlyOnceError(
                     f"batch {epoch.number} of {epoch.sink!r} was decided already, but tasks have written it "
                     "again"
                 )
+            if not is_known and not is_decided:
+                state = yield from _decide(state, epoch, messages, checks)
+                is_decided = state.phase is Phase.DECIDED
             if state.phase is Phase.DECIDED:
-                _raise_if_missing((yield from _finish(state)))
-            check_batch(state, epoch, messages, checks)
-            return
-        if state.phase is Phase.REDO:
-            _check_redo(state, epoch, messages, [one.partition for one in transactions])
-            check_batch(state, epoch, messages, checks)
-        yield from _check_not_lost(epoch, transactions)
-        yield Reach(Step.BEFORE_DECIDED)
-        identity = BatchIdentity.of(messages)
-        if not transactions:
-            decided = state.done(epoch.number, identity, state.markers_from)
-        else:
-            decided = state.decided(epoch.number, identity, transactions)
-        try:
-            yield WriteLedger(decided)
+                state = yield from _finish(state)
         except Contended:
             continue
-        if not transactions:
-            return
-        yield Reach(Step.AFTER_DECIDED)
-        state = yield from _finish(decided)
-        if id_per_attempt:
+        if is_decided and id_per_attempt:
             yield AbortLeftovers(state.run_number, registered=False)
         _raise_if_missing(state)
+        if is_known and not is_decided:
+            check_batch(state, epoch, messages, checks)
         return
-    raise NotCommitted(
-        f"others kept coming in between; batch {epoch.number} of {epoch.sink!r} is not committed"
-    )
+    raise _contended_to_the_end(epoch, is_decided=is_decided)
 
 
 def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = STRICT) -> Script[None]:
@@ -253,24 +252,25 @@ def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = 
     if not any(one.rows or one.is_repeated for one in messages):
         yield from enter(epoch, 0, checks, fresh=True)  # no task has done so
     for _ in range(MOST_ATTEMPTS):
-        state: LedgerState = yield ReadLedger(owned=True, run=epoch.run, fresh=False)
-        _check_run(state, epoch)
-        if state.batch == epoch.number and state.phase is Phase.DONE:
-            check_batch(state, epoch, messages, checks)
-            return
-        if state.phase is Phase.REDO:
-            _check_redo(state, epoch, messages, state.missing)
-            check_batch(state, epoch, messages, checks)
-        markers_from: int = yield FindEndOfMarkers()
-        yield Reach(Step.BEFORE_DONE)
         try:
+            state: LedgerState = yield ReadLedger(owned=True, run=epoch.run, fresh=False)
+            _check_run(state, epoch)
+            if state.batch == epoch.number and state.phase is Phase.DONE:
+                check_batch(state, epoch, messages, checks)
+                return
+            if state.phase is Phase.REDO:
+                _check_redo(state, epoch, messages, state.missing)
+                check_batch(state, epoch, messages, checks)
+            markers_from: int = yield FindEndOfMarkers()
+            yield Reach(Step.BEFORE_DONE)
             yield WriteLedger(state.done(epoch.number, BatchIdentity.of(messages), markers_from))
         except Contended:
             continue
         yield Reach(Step.AFTER_DONE)
         return
-    raise NotCommitted(
-        f"others kept coming in between; the ledger does not have batch {epoch.number} as done"
+    raise ExactlyOnceError(
+        f"the tasks of batch {epoch.number} of {epoch.sink!r} have committed, but other processes took the "
+        f"ledger over {MOST_ATTEMPTS} times before it recorded that; the next start of the query records it"
     )
 
 
@@ -356,6 +356,41 @@ def _give_up_after_all() -> Script[None]:
 # ---------------------------------------------------------------------- steps of these
 
 
+def _decide(
+    state: LedgerState, epoch: Epoch, messages: Sequence[Written], checks: Checks
+) -> Script[LedgerState]:
+    """Record the decision; a batch without transactions is done at once.  Returns what was written."""
+    transactions = _transactions(messages)
+    if state.phase is Phase.REDO:
+        _check_redo(state, epoch, messages, [one.partition for one in transactions])
+        check_batch(state, epoch, messages, checks)
+    yield from _check_not_lost(epoch, transactions)
+    yield Reach(Step.BEFORE_DECIDED)
+    identity = BatchIdentity.of(messages)
+    if not transactions:
+        done = state.done(epoch.number, identity, state.markers_from)
+        yield WriteLedger(done)
+        return done
+    decided = state.decided(epoch.number, identity, transactions)
+    yield WriteLedger(decided)
+    yield Reach(Step.AFTER_DECIDED)
+    return decided
+
+
+def _is_decision(state: LedgerState, epoch: Epoch, transactions: Sequence[OpenTransaction]) -> bool:
+    """Whether the ledger has decided these transactions: a fenced write can have reached it after all."""
+    return bool(transactions) and state.batch == epoch.number and state.transactions == transactions
+
+
+def _contended_to_the_end(epoch: Epoch, *, is_decided: bool) -> ExactlyOnceError:
+    text = f"other processes took the ledger of {epoch.sink!r} over {MOST_ATTEMPTS} times"
+    if is_decided:
+        return ExactlyOnceError(
+            f"{text}; batch {epoch.number} is decided, and the next start of the query commits it"
+        )
+    return NotCommitted(f"{text}; batch {epoch.number} is not committed")
+
+
 def _finish(state: LedgerState) -> Script[LedgerState]:
     """Commit what is decided; the state that was written.  As often as one likes."""
     lost: dict[int, KafkaError] = yield EndTransactions(state.transactions, commit=True)
@@ -373,9 +408,14 @@ def _finish(state: LedgerState) -> Script[LedgerState]:
 
 def _check_run(state: LedgerState, epoch: Epoch) -> None:
     if state.run != epoch.run:
+        # A later run finishes what this one had decided, so the ledger has the batch then.
+        became = (
+            "is in the ledger"
+            if state.batch >= epoch.number
+            else f"of this one ({epoch.run}) is not committed"
+        )
         raise SupersededRun(
-            f"a later run of {epoch.sink!r} has begun ({state.run}); batch {epoch.number} of this one "
-            f"({epoch.run}) is not committed"
+            f"a later run of {epoch.sink!r} has begun ({state.run}); batch {epoch.number} {became}"
         )
 
 

@@ -13,11 +13,12 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from spark_connector.sink.identity import DIGEST_MASK
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 COLUMNS = ("key", "value")
-_MASK = (1 << 64) - 1
 _FACTORS = tuple(np.uint64(one) for one in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93))
 _NULL = np.uint64(0x165667B19E3779F9)
 _SHIFT = np.uint64(32)
@@ -34,7 +35,7 @@ class Tally:
     def add(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         if self._with_digest and batch.num_rows:
-            self.digest = ((self.digest or 0) + _digest_of(batch)) & _MASK
+            self.digest = ((self.digest or 0) + _digest_of(batch)) & DIGEST_MASK
 
 
 def _digest_of(batch: pa.RecordBatch) -> int:

@@ -23,6 +23,7 @@ from spark_connector.sink.identity import Marker, TaskRows
 from spark_connector.sink.messages import OpenTransaction, Written
 from spark_connector.sink.replays import check_task, checks_of
 from spark_connector.sink.sending import Sending
+from spark_connector.sink.states import LedgerState
 from spark_connector.sink.steps import Step
 from spark_connector.sink.tally import Tally
 
@@ -57,7 +58,7 @@ def write_epoch(
     # An attempt that has outlived its batch must not register its id: a later batch may write under it.
     entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
     if entry.is_written:
-        return _drain(options, epoch, rows, place)
+        return _drain(options, epoch, rows, place, entry.state.source)
     is_per_task = options.delivery == PER_TASK
     name = _id_of(options, epoch.sink, entry.state.run_number, place, epoch.number)
     steps.reach(Step.BEFORE_INIT, sink=epoch.sink)
@@ -67,13 +68,13 @@ def write_epoch(
         if is_per_task:
             entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
             if entry.is_written:
-                return _drain(options, epoch, rows, place)
+                return _drain(options, epoch, rows, place, entry.state.source)
             marker = cluster.perform(scripts.find_written(epoch, place.partition, entry.state))
             if marker is not None:
-                repeated = _drain(options, epoch, rows, place)
+                repeated = _drain(options, epoch, rows, place, marker.source)
                 check_task(marker, repeated, epoch, checks)
                 return repeated
-        return _write(options, producer, rows, place, cluster, epoch, entry.state.run_number)
+        return _write(options, producer, rows, place, cluster, epoch, entry.state)
     finally:
         _close(producer)
 
@@ -108,11 +109,13 @@ def _write(
     place: TaskPlace,
     cluster: Cluster,
     epoch: Epoch | None,
-    run_number: int = 0,
+    state: LedgerState | None = None,
 ) -> Written:
     """Closing the producer aborts what a failure leaves open."""
     producer.begin_transaction()
-    sending, tally = Sending(producer, options.topic), _tally(options, epoch)
+    is_redo = epoch is not None and state is not None and state.batch == epoch.number
+    earlier = [state.source] if is_redo and state is not None else []
+    sending, tally = Sending(producer, options.topic), _tally(options, epoch, *earlier)
     for batch in batches:
         tally.add(batch)
         sending.send(batch)
@@ -122,7 +125,8 @@ def _write(
     if epoch is not None:
         written = attrs.evolve(written, run=epoch.run, source=epoch.source)
         task = TaskRows(place.partition, tally.rows, tally.digest)
-        sent = cluster.ledger.send_marker(producer, Marker(epoch.number, task, epoch.source, run_number))
+        marker = Marker(epoch.number, task, epoch.source, state.run_number if state is not None else 0)
+        sent = cluster.ledger.send_marker(producer, marker)
     if options.delivery == PER_TASK:
         sending.finish()
         steps.reach(Step.AFTER_FLUSH, sink=cluster.sink)
@@ -135,10 +139,14 @@ def _write(
 
 
 def _drain(
-    options: SinkOptions, epoch: Epoch, batches: Iterable[pa.RecordBatch], place: TaskPlace
+    options: SinkOptions,
+    epoch: Epoch,
+    batches: Iterable[pa.RecordBatch],
+    place: TaskPlace,
+    earlier_source: str | None,
 ) -> Written:
     """Read the rows and write none: aggregations before the sink keep their state only if all are read."""
-    tally = _tally(options, epoch)
+    tally = _tally(options, epoch, earlier_source)
     for batch in batches:
         tally.add(batch)
     return Written(
@@ -152,9 +160,13 @@ def _drain(
     )
 
 
-def _tally(options: SinkOptions, epoch: Epoch | None) -> Tally:
-    """Digests cost about 0.2 µs for each key and value, so they are computed only if nothing else will do."""
-    return Tally(epoch is not None and epoch.source is None and options.replay_check == CHECK_ROWS)
+def _tally(options: SinkOptions, epoch: Epoch | None, *earlier_sources: str | None) -> Tally:
+    """Digests cost about 0.2 µs for each key and value, so they are computed only if nothing else will do.
+
+    earlier_sources: of the batch as the ledger has it, which has digests if its source offsets are unknown.
+    """
+    is_unknown = epoch is not None and None in (epoch.source, *earlier_sources)
+    return Tally(is_unknown and options.replay_check == CHECK_ROWS)
 
 
 def _close(producer: KafkaProducer) -> None:

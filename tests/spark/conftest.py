@@ -41,6 +41,7 @@ after one micro-batch.  test_plain_stream.py is for all."""
 NEED_PYSPARK = [
     "test_batch_identity.py",
     "test_batch_ranges.py",
+    "test_contention.py",
     "test_crashes.py",
     "test_exactly_once.py",
     "test_fencing.py",

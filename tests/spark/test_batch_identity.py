@@ -91,6 +91,27 @@ def test_difference_of_two_batches(before: BatchIdentity, now: BatchIdentity, di
     assert found is None if difference is None else difference in str(found)
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "is_same"),
+    [
+        (identity("s", 2, 3), identity("s", 5), True),
+        (identity("s", 2, 3), identity("s", 4), False),
+        (identity("s", 2, 3), identity("t", 5), False),
+        (identity("s", 2, 3), identity(None, 5), False),
+        (identity(None, 2, 3, digest=(1 << 64) - 1), identity(None, 5, digest=(1 << 64) - 2), True),
+        (identity(None, 2, 3, digest=1), identity(None, 5, digest=3), False),
+        (identity(None, 2, 3, digest=0), identity(None, 5), False),
+        (identity(None, 2, 3), identity(None, 5), False),
+        (identity(None, 0, 0), identity(None, 0), True),
+    ],
+)
+def test_batches_of_another_split_have_the_same_rows_if_offsets_or_digests_prove_it(
+    before: BatchIdentity, now: BatchIdentity, is_same: bool
+) -> None:
+    assert before.has_same_rows(now) is is_same
+    assert now.has_same_rows(before) is is_same
+
+
 def test_source_offsets_are_those_of_the_newest_batch_in_the_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     folder.mkdir()
@@ -109,6 +130,23 @@ def test_source_offsets_are_those_of_the_newest_batch_in_the_checkpoint(tmp_path
     other = planned_batch(given)
     assert isinstance(other, PlannedBatch)
     assert other.digest != found.digest
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        '{"u":{"10":7,"2":5},"t":{"0":20}}\n{"v":{"0":1}}',
+        '{"t": {"0": 20}, "u": {"2": 5, "10": 7}}\n{"v": {"0": 1}}',
+    ],
+)
+def test_source_offsets_are_equal_in_whatever_order_and_spacing(tmp_path: Path, again: str) -> None:
+    """Spark's own connector and this one share checkpoints, and write their JSON in other ways."""
+    (tmp_path / "offsets").mkdir()
+    found = []
+    for offsets in ('{"t":{"0":20},"u":{"2":5,"10":7}}\n{"v":{"0":1}}', again):
+        (tmp_path / "offsets/3").write_text('v1\n{"batchTimestampMs":1}\n' + offsets)
+        found.append(planned_batch({"checkpointLocation": str(tmp_path)}))
+    assert found[0] == found[1] is not None
 
 
 @pytest.mark.parametrize("location", ["hdfs://host/q", "s3a://bucket/q", "/nowhere/at/all", ""])

@@ -21,11 +21,12 @@ from spark_connector.errors import CheckpointBehind, SupersededRun
 from spark_connector.options.sink_options import PER_TASK
 from spark_connector.sink import cluster, commands, ledger, names, scripts, states
 from spark_connector.sink.cluster import Cluster
-from spark_connector.sink.context import Epoch
+from spark_connector.sink.context import Epoch, TaskPlace
 from spark_connector.sink.identity import BatchIdentity, Marker, TaskRows
 from spark_connector.sink.messages import Written
 from spark_connector.sink.states import LedgerState
-from tests.spark.test_exactly_once import TASKS, Run, World, _hooked, all_of, at_step, world
+from spark_connector.sink.tasks import write_epoch
+from tests.spark.test_exactly_once import TASKS, Run, World, _hooked, all_of, at_step, rows, world
 
 __all__ = ["_hooked", "world"]  # fixtures
 
@@ -214,11 +215,56 @@ def test_an_attempt_of_an_older_batch_registers_no_id(world: World, delivery: st
     for task in (1, 2):
         ledger._read.update(known)
         at_step["before-init"] = lambda: pytest.fail("a late attempt registers its id")
-        with pytest.raises(CheckpointBehind):
+        with pytest.raises(SupersededRun, match=r"batch 1 .* is over, .* decided batch 2: .* late"):
             run.write(1, attempt=1, only=task)
         at_step.clear()
     run.commit(3, messages)
     assert world.committed() == all_of(0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", PER_TASK])
+def test_late_attempt_that_has_registered_its_id_is_told_that_it_is_late(world: World, delivery: str) -> None:
+    """With exactly_once the batch is not over for it until it commits, so only its transaction is aborted."""
+    run = world.run(delivery=delivery)
+    run.play(0)
+    first = run.write(1, only=0)
+
+    def go_on() -> None:
+        run.commit(1, [*first, *run.write(1, only=1), *run.write(1, only=2)])
+        run.play(2)
+
+    at_step["before-init"] = go_on
+    if delivery == PER_TASK:
+        with pytest.raises(SupersededRun, match="late"):
+            run.write(1, attempt=1, only=0)
+    else:
+        run.write(1, attempt=1, only=0)
+    run.play(3)
+    assert world.committed() == all_of(0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", PER_TASK])
+def test_run_whose_checkpoint_is_behind_does_not_supersede_a_live_run(world: World, delivery: str) -> None:
+    """Somebody starts an old copy beside the healthy query: the copy is refused, by each of its tasks."""
+    live, copy, copy_by_one = (world.run(delivery=delivery) for _ in range(3))
+    for batch in (0, 1):
+        live.commit(batch, of_source(live, batch, "good"))
+    for task in (0, 1):
+        with pytest.raises(CheckpointBehind, match=r"batch 0 .* is older than batch 1"):
+            copy.write(0, only=task)
+    with pytest.raises(CheckpointBehind, match="other source offsets"):
+        of_source(copy_by_one, 1, "other")
+    live.play(2)
+    assert live.state().run_number == 1
+    assert world.committed() == all_of(0, 1, 2)
+
+
+def of_source(run: Run, batch: int, source: str) -> list[Written]:
+    """Write a batch whose source offsets are known."""
+    epoch = attrs.evolve(run.epoch(batch), source=source)
+    return [
+        write_epoch(run.options, epoch, rows(batch, task), TaskPlace(task, 0, False)) for task in range(TASKS)
+    ]
 
 
 def test_a_run_of_long_ago_supersedes_no_later_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

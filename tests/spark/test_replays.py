@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from contextlib import nullcontext
+
 import attrs
 import pyarrow as pa
 import pytest
 
-from pykafka2 import KafkaAdminClient, NewTopic
+from pykafka2 import KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
 from spark_connector.errors import CheckpointBehind, LedgerBehind, PartlyCommitted
 from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
+from spark_connector.sink import ledger
+from spark_connector.sink.clients import ends_of
 from spark_connector.sink.context import TaskPlace
 from spark_connector.sink.messages import Written
 from spark_connector.sink.replays import STRICT, check_batch, check_ledger
+from spark_connector.sink.states import LedgerState, Phase
 from spark_connector.sink.stream import abort_epoch
 from spark_connector.sink.tasks import write_epoch
 from tests.spark.test_exactly_once import Run, World, _hooked, all_of, at_step, world
@@ -23,12 +30,12 @@ pytestmark = pytest.mark.slow
 both_deliveries = pytest.mark.parametrize("delivery", [EXACTLY_ONCE, PER_TASK])
 
 
-def write(run: Run, batch: int, values: list[list[str]]) -> list[Written]:
-    """Write a batch of these values, a list for each task."""
+def write(run: Run, batch: int, values: list[list[str]], source: str | None = None) -> list[Written]:
+    """Write a batch of these values, a list for each task.  source: digest of the source offsets."""
     return [
         write_epoch(
             run.options,
-            run.epoch(batch),
+            attrs.evolve(run.epoch(batch), source=source),
             [pa.record_batch({"value": pa.array(own, pa.string())})],
             TaskPlace(task, 0, False),
         )
@@ -36,8 +43,8 @@ def write(run: Run, batch: int, values: list[list[str]]) -> list[Written]:
     ]
 
 
-def play(run: Run, batch: int, values: list[list[str]]) -> None:
-    run.commit(batch, write(run, batch, values))
+def play(run: Run, batch: int, values: list[list[str]], source: str | None = None) -> None:
+    run.commit(batch, write(run, batch, values, source))
 
 
 @both_deliveries
@@ -70,16 +77,91 @@ def test_replayed_batch_with_the_same_rows_in_another_order_counts_as_written(
 @both_deliveries
 @pytest.mark.parametrize(
     "values",
-    [[["a"], []], [[], []], [["a"], ["b"], ["c"]], [["a"], ["b"], []], [["a", "b"]]],
-    ids=["a task without rows", "no rows", "one task more", "an empty task more", "one task less"],
+    [[["a"], []], [[], []], [["a"], ["b"], ["c"]], [["a", "c"]], [["b"], ["c"]]],
+    ids=["a task without rows", "no rows", "one task more", "one task less", "other tasks"],
 )
-def test_replayed_batch_split_in_another_way_raises_checkpoint_behind(
+def test_replayed_batch_with_other_rows_in_other_tasks_raises_checkpoint_behind(
     world: World, delivery: str, values: list[list[str]]
 ) -> None:
     play(world.run(delivery=delivery), 0, [["a"], ["b"]])
     with pytest.raises(CheckpointBehind):
         play(world.run(delivery=delivery), 0, values)
     assert set(world.committed()) == {"a", "b"}
+
+
+SPLITS = {
+    "an empty task more": [["a"], ["b", "c"], []],
+    "one task": [["a", "b", "c"]],
+    "tasks swapped": [["b", "c"], ["a"]],
+}
+
+
+@both_deliveries
+@pytest.mark.parametrize("source", [None, "offsets"], ids=["digests", "source offsets"])
+@pytest.mark.parametrize("values", SPLITS.values(), ids=SPLITS)
+def test_replayed_batch_with_the_same_rows_in_other_tasks_counts_as_written(
+    world: World, delivery: str, source: str | None, values: list[list[str]]
+) -> None:
+    """A restart with another minPartitions, or another number of cores or shuffle partitions."""
+    play(world.run(delivery=delivery), 0, [["a"], ["b", "c"]], source)
+    again = world.run(delivery=delivery)
+    play(again, 0, values, source)
+    play(again, 1, [["d"], ["e"]], source)
+    assert world.committed() == dict.fromkeys("abcde", 1)
+
+
+@both_deliveries
+def test_split_in_another_way_needs_more_proof_than_counts(world: World, delivery: str) -> None:
+    play(world.run(delivery=delivery, replayCheck="counts"), 0, [["a"], ["b", "c"]])
+    with pytest.raises(CheckpointBehind, match="task 0 had 1 row and has 3 rows now"):
+        play(world.run(delivery=delivery, replayCheck="counts"), 0, [["a", "b", "c"]])
+
+
+@both_deliveries
+def test_rows_are_compared_if_only_the_replay_knows_its_source_offsets(world: World, delivery: str) -> None:
+    """The option checkpointLocation came with the restart."""
+    play(world.run(delivery=delivery), 0, [["a"], ["b"]])
+    with pytest.raises(CheckpointBehind, match=r"task 1 .* other keys or values"):
+        play(world.run(delivery=delivery), 0, [["a"], ["c"]], "offsets")
+    play(world.run(delivery=delivery), 0, [["a"], ["b"]], "offsets")
+    assert set(world.committed()) == {"a", "b"}
+
+
+def test_rows_of_a_marker_are_compared_if_only_the_replay_knows_its_source_offsets(world: World) -> None:
+    """exactly_once_per_task: the first run was killed before the driver noted the batch as done."""
+    write(world.run(delivery=PER_TASK), 0, [["a"]])
+    with pytest.raises(CheckpointBehind, match=r"task 0 .* other keys or values"):
+        write(world.run(delivery=PER_TASK), 0, [["b"]], "offsets")
+
+
+def test_rewritten_rows_are_compared_if_only_the_replay_knows_its_source_offsets(world: World) -> None:
+    run = world.run()
+    messages = write(run, 0, [["a"], ["b"]])
+    at_step["after-decided"] = lambda: world.take_over(messages[1])
+    with pytest.raises(PartlyCommitted):
+        run.commit(0, messages)
+    again = world.run()
+    messages = write(again, 0, [["a"], ["c"]], "offsets")
+    with pytest.raises(CheckpointBehind, match=r"task 1 .* other keys or values"):
+        again.commit(0, messages)
+    abort_epoch(again.options, again.epoch(0), messages)  # as Spark does then
+    play(world.run(), 0, [["a"], ["b"]], "offsets")
+    assert set(world.committed()) == {"a", "b"}
+
+
+def test_missing_part_of_a_batch_must_be_split_as_before(world: World) -> None:
+    """The same rows, of which task 1 has another part now."""
+    run = world.run()
+    messages = write(run, 0, [["a"], ["b", "c"]])
+    at_step["after-decided"] = lambda: world.take_over(messages[1])
+    with pytest.raises(PartlyCommitted):
+        run.commit(0, messages)
+    again = world.run()
+    messages = write(again, 0, [["a", "b"], ["c"]])
+    with pytest.raises(CheckpointBehind, match="task 0 had 1 row and has 2 rows now"):
+        again.commit(0, messages)
+    abort_epoch(again.options, again.epoch(0), messages)  # as Spark does then
+    assert set(world.committed()) == {"a"}
 
 
 @both_deliveries
@@ -150,10 +232,19 @@ def test_empty_ledger_of_a_query_with_batches_raises_ledger_behind(world: World,
 @both_deliveries
 @pytest.mark.parametrize("made_anew", [False, True])
 def test_ledger_that_was_deleted_raises_ledger_behind_in_a_process_that_knew_it(
-    world: World, delivery: str, made_anew: bool
+    world: World, delivery: str, made_anew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The sink does not wait for the topic to come back until kafka.default.api.timeout.ms."""
+    monkeypatch.setattr(ledger, "DELETED_AFTER_MS", 300)
+    timeouts: list[float | None] = []
+
+    def recorded(kafka: Mapping[str, str], place: TopicPartition, timeout_ms: float | None = None) -> object:
+        timeouts.append(timeout_ms)
+        return ends_of(kafka, place, timeout_ms)
+
     world.run(delivery=delivery).play(0)
     world.run(delivery=delivery).play(1)
+    monkeypatch.setattr(ledger, "ends_of", recorded)
     with KafkaAdminClient(bootstrap_servers=world.servers) as admin:
         admin.delete_topics([f"ledger-{world.query}"])
         if made_anew:
@@ -161,6 +252,8 @@ def test_ledger_that_was_deleted_raises_ledger_behind_in_a_process_that_knew_it(
     for only in (0, 1):
         with pytest.raises(LedgerBehind, match="at batch 2, but the ledger has no batch"):
             world.run(delivery=delivery).write(2, only=only)
+    assert timeouts[0] == 300
+    assert (None in timeouts) is not made_anew  # the sink has just created the ledger itself
     assert world.committed() == all_of(0, 1)
 
 
@@ -189,3 +282,55 @@ def test_gaps_in_a_ledger_of_format_1_are_accepted(world: World) -> None:
     check_batch(before, run.epoch(0), [], STRICT)
     with pytest.raises(LedgerBehind):
         check_ledger(run.state(), run.epoch(7), STRICT)
+
+
+def format_1(state: LedgerState) -> bytes:
+    """A record as it was before batches had an identity."""
+    fields = attrs.asdict(state)
+    for name in ("source", "rows", "batch_run"):
+        del fields[name]
+    return json.dumps({"format": 1, **fields, "phase": state.phase.value}).encode()
+
+
+@both_deliveries
+@pytest.mark.parametrize(
+    "next_batch", [0, 1, 9], ids=["replays", "goes on", "goes on after batches without rows"]
+)
+def test_query_goes_on_with_a_ledger_of_format_1(world: World, delivery: str, next_batch: int) -> None:
+    first = world.run(delivery=delivery)
+    first.play(0)
+    before = first.state()
+    with KafkaProducer(bootstrap_servers=world.servers) as producer:
+        producer.send(
+            first.options.ledger_topic, format_1(before), key=world.query.encode(), partition=0
+        ).result(30)
+    ledger._read.clear()
+    again = world.run(delivery=delivery)
+    again.play(next_batch)
+    assert world.committed() == all_of(*{0, next_batch})
+    state = again.state()
+    assert (state.run_number, state.batch, state.phase) == (2, next_batch, Phase.DONE)
+    later = world.run(delivery=delivery)  # format 2, with the same rows known or unknown
+    later.play(next_batch)
+    with pytest.raises(LedgerBehind) if next_batch else nullcontext():
+        world.run(delivery=delivery).play(next_batch + 2)
+
+
+def test_query_finishes_a_decision_of_format_1(world: World) -> None:
+    run = world.run()
+    messages = run.write(0)
+
+    def write_as_format_1() -> None:
+        with KafkaProducer(bootstrap_servers=world.servers) as producer:
+            record = format_1(run.state())
+            producer.send(run.options.ledger_topic, record, key=world.query.encode(), partition=0).result(30)
+        raise KeyboardInterrupt
+
+    at_step["after-decided"] = write_as_format_1
+    with pytest.raises(KeyboardInterrupt):
+        run.commit(0, messages)
+    ledger._read.clear()
+    again = world.run()
+    assert all(one.is_repeated for one in again.write(0))
+    again.play(1)
+    assert world.committed() == all_of(0, 1)
