@@ -47,9 +47,10 @@ FIRST_WINDOW, WINDOW_GROWTH = 256, 4
 """Offsets that are read from the end of the decisions at first, and the factor for each further piece."""
 OWNER_TIMEOUT_MS = "10000"
 """When brokers abort a decision whose process died, if no other query does so before."""
-DECISION_LOOKS = 20
-DECISION_PAUSE = 0.25
-"""Seconds between looks at another query's open decision; after the last look it is aborted."""
+DECISION_LOOKS = 24
+FIRST_DECISION_PAUSE, LONGEST_DECISION_PAUSE = 0.01, 0.25
+"""Seconds between looks at another query's open decision; each pause is twice the one before.  After the last
+look, some five seconds in all, the decision is aborted."""
 CREATION_TIMEOUT = 30.0
 DELETED_AFTER_MS = 5_000
 """How long a ledger that was there can be missing before the sink checks whether it was deleted."""
@@ -138,7 +139,7 @@ class Ledger:
         while (reached := committed_end_of(self._kafka, place)) < end:
             looks[reached] = looks.get(reached, 0) + 1
             if looks[reached] <= DECISION_LOOKS:
-                clock.sleep(DECISION_PAUSE)
+                clock.sleep(_pause_after(looks[reached]))
                 continue
             sinks = {
                 key.decode().partition("/")[0]
@@ -372,6 +373,10 @@ def _marker(value: bytes) -> Marker:
     fields = json.loads(value)
     task = TaskRows(fields["partition"], fields["rows"], fields.get("digest"))
     return Marker(fields["batch"], task, fields.get("source"), fields.get("run", 0))
+
+
+def _pause_after(look: int) -> float:
+    return min(FIRST_DECISION_PAUSE * 2.0 ** (look - 1), LONGEST_DECISION_PAUSE)
 
 
 def _told_by_commit(metadata: object, error: object) -> None:

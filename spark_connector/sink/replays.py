@@ -42,9 +42,9 @@ def checks_of(options: SinkOptions) -> Checks:
 def check_not_late(state: LedgerState, epoch: Epoch) -> None:
     """Raises SupersededRun if this run itself has decided a later batch, so that this attempt is late.
 
-    The numbers of a run's batches rise, so its checkpoint cannot be behind what the run has decided.
+    A run whose checkpoint is behind claims nothing, and the numbers of a run's batches rise.
     """
-    if state.run == epoch.run and state.batch_run == state.run_number and epoch.number < state.batch:
+    if state.run == epoch.run and epoch.number < state.batch:
         raise SupersededRun(
             f"batch {epoch.number} of {epoch.sink!r} is over, as this run has decided batch {state.batch}: "
             "this attempt of a task is late and writes nothing"
@@ -106,10 +106,9 @@ def check_task(marker: Marker, written: Written, epoch: Epoch, checks: Checks) -
 def _differs(epoch: Epoch, difference: str, checks: Checks) -> None:
     text = (
         f"batch {epoch.number} of {epoch.sink!r} is not the batch that was committed under this number: "
-        f"{difference}.  The checkpoint is an earlier copy or lost its last entry, or the batch is split "
-        "into other tasks.  Restore the newest checkpoint and the earlier settings, or begin with a new "
-        "checkpoint; if the query computes other rows each time, as with rand(), set replayCheck=counts or "
-        "none"
+        f"{difference}.  The checkpoint is an earlier copy or lost its last entry, or query or source "
+        "give other rows now.  Restore the newest checkpoint, or begin with a new one; if you know that the "
+        "batch is the same, set replayCheck=counts (the values differ) or, for one start, replayCheck=none"
     )
     if checks.replayed_batch:
         raise CheckpointBehind(text)

@@ -13,9 +13,10 @@ from pykafka2 import KafkaProducer, TransactionHandle
 from pykafka2.errors import ConfigurationError
 from spark_connector.errors import ExactlyOnceError
 from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
+from spark_connector.sink import context
 from spark_connector.sink.checkpoint import PlannedBatch, planned_batch
 from spark_connector.sink.cluster import Cluster
-from spark_connector.sink.context import TaskPlace
+from spark_connector.sink.context import Epoch, TaskPlace
 from spark_connector.sink.identity import BatchIdentity, Marker, TaskRows
 from spark_connector.sink.messages import OpenTransaction, Written
 from spark_connector.sink.states import LedgerState, Phase, from_bytes, to_bytes
@@ -147,6 +148,27 @@ def test_source_offsets_are_equal_in_whatever_order_and_spacing(tmp_path: Path, 
         (tmp_path / "offsets/3").write_text('v1\n{"batchTimestampMs":1}\n' + offsets)
         found.append(planned_batch({"checkpointLocation": str(tmp_path)}))
     assert found[0] == found[1] is not None
+
+
+@attrs.define
+class Task:
+    """Of Spark's TaskContext what the sink reads."""
+
+    properties: dict[str, str]
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self.properties.get(name)
+
+
+def test_source_offsets_count_only_for_the_batch_that_they_were_planned_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log of offsets can be behind, as with asynchronous progress tracking."""
+    properties = {context.QUERY_ID: "q", context.BATCH_ID: "7", context.RUN_ID: "run"}
+    monkeypatch.setattr(context, "_context", lambda: Task(properties))
+    assert context.stream_epoch(PlannedBatch(7, "offsets")) == Epoch("q", "run", 7, "offsets")
+    for planned in (PlannedBatch(6, "offsets"), PlannedBatch(8, "offsets"), None):
+        assert context.stream_epoch(planned) == Epoch("q", "run", 7)
 
 
 @pytest.mark.parametrize("location", ["hdfs://host/q", "s3a://bucket/q", "/nowhere/at/all", ""])

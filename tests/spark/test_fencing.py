@@ -99,29 +99,31 @@ def count(calls: Calls, patch: pytest.MonkeyPatch) -> None:
 
 @attrs.define
 class LateTask:
-    """The task of partition 2 in batch 1: it has sent its first row and goes on much later."""
+    """A task of batch 1: it has sent its first row and goes on much later."""
 
     run: Run
     run_number: int
     producer: KafkaProducer
+    partition: int
 
     @classmethod
-    def begin(cls, run: Run) -> LateTask:
+    def begin(cls, run: Run, partition: int = 2) -> LateTask:
         number = run.state().run_number
-        name = names.of_task(run.options.id_prefix, run.world.query, number, 2, 1, None)
+        name = names.of_task(run.options.id_prefix, run.world.query, number, partition, 1, None)
         producer = KafkaProducer(bootstrap_servers=run.world.servers, transactional_id=name)
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(run.world.topic, b"1/2/0", partition=0).result(30)
-        return cls(run, number, producer)
+        producer.send(run.world.topic, f"1/{partition}/0".encode(), partition=0).result(30)
+        return cls(run, number, producer, partition)
 
     def go_on(self) -> None:
         """Send the second row and the marker, and commit; each may fail."""
         found = Cluster(self.run.options, self.run.world.query).ledger
         with suppress(KafkaError):
-            self.producer.send(self.run.world.topic, b"1/2/1", partition=1).result(30)
+            self.producer.send(self.run.world.topic, f"1/{self.partition}/1".encode(), partition=1).result(30)
+        marker = Marker(1, TaskRows(self.partition, 2), run=self.run_number)
         with suppress(KafkaError):
-            found.send_marker(self.producer, Marker(1, TaskRows(2, 2), run=self.run_number)).result(30)
+            found.send_marker(self.producer, marker).result(30)
         with suppress(KafkaError):
             self.producer.commit_transaction(30)
 
@@ -159,6 +161,27 @@ def test_a_late_task_never_commits_a_part_of_its_rows(
     if is_killed:  # after the ledger names the new run, before anything is fenced
         monkeypatch.setitem(cluster._CARRIED_OUT, commands.AbortLeftovers, lambda *_: None)
     interleave(servers, monkeypatch)
+
+
+def test_tasks_of_two_earlier_runs_are_fenced_in_every_partition(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claims were killed before they fenced anything, so each task fences those of its partition."""
+    monkeypatch.setitem(cluster._CARRIED_OUT, commands.AbortLeftovers, lambda *_: None)
+    runs = [world.run(delivery=PER_TASK) for _ in range(3)]
+    runs[0].play(0)
+    late = []
+    for run in runs[:2]:
+        Cluster(run.options, world.query).perform(scripts.enter(run.epoch(1), 0))
+        late += [LateTask.begin(run, partition) for partition in range(TASKS)]
+    assert len(world.ongoing()) == len(late)
+    messages = runs[2].write(1)
+    assert world.ongoing() == []
+    for task in late:
+        task.go_on()
+        task.producer.close(1)
+    runs[2].commit(1, messages)
+    assert world.committed() == all_of(0, 1)
 
 
 def test_a_killed_task_of_an_earlier_run_is_fenced_at_once() -> None:
@@ -285,6 +308,12 @@ def test_a_run_of_long_ago_supersedes_no_later_one(world: World, monkeypatch: py
     runs[4].commit(1, messages)
     runs[5].play(2)
     assert world.committed() == all_of(0, 1, 2) + all_of(0)
+
+
+def test_open_decision_of_another_query_is_aborted_after_five_seconds_and_a_short_one_costs_little() -> None:
+    pauses = [ledger._pause_after(look) for look in range(1, ledger.DECISION_LOOKS + 1)]
+    assert pauses[:2] == [0.01, 0.02]
+    assert 5 <= sum(pauses) < 5.5
 
 
 def test_decisions_that_two_killed_drivers_left_open_hold_up_no_other_query(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
+from pykafka2.testing import ClusterApi
 from spark_connector.errors import CheckpointBehind, LedgerBehind, PartlyCommitted
 from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
 from spark_connector.sink import ledger
@@ -171,6 +172,29 @@ def test_rows_in_the_replay_of_a_batch_without_rows_raise_checkpoint_behind(
     play(world.run(delivery=delivery), 0, [[], []])
     with pytest.raises(CheckpointBehind):
         play(world.run(delivery=delivery), 0, [["a"], []])
+
+
+@both_deliveries
+def test_replayed_batch_without_rows_counts_as_written(world: World, delivery: str) -> None:
+    for _ in range(2):
+        play(world.run(delivery=delivery), 0, [[], []])
+    play(world.run(delivery=delivery), 0, [[]])
+    play(world.run(delivery=delivery), 1, [["a"], []])
+    assert world.committed() == {"a": 1}
+
+
+@both_deliveries
+def test_changed_topic_applies_to_the_first_batch_that_is_not_committed(
+    world: World, delivery: str, spark_kafka: ClusterApi
+) -> None:
+    play(world.run(delivery=delivery), 0, [["a"], ["b"]])
+    spark_kafka.create_topic(f"{world.topic}-new", partitions=2)
+    moved = World(world.servers, f"{world.topic}-new", world.query)
+    again = moved.run(delivery=delivery)
+    play(again, 0, [["a"], ["b"]])
+    play(again, 1, [["c"], []])
+    assert world.committed() == {"a": 1, "b": 1}
+    assert moved.committed() == {"c": 1}
 
 
 def test_replayed_task_whose_marker_has_another_row_count_raises_checkpoint_behind(world: World) -> None:
