@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaProducer
 from pykafka2.testing import ClusterApi
@@ -52,10 +54,10 @@ class Copy:
         with KafkaProducer(bootstrap_servers=self.cluster.bootstrap_servers) as producer:
             producer.send_many(self.name, values, partitions=[0, 1] * (count // 2)).result(30)
 
-    def start(self) -> StreamingQuery:
-        """Run to the end of the topic, in one micro-batch."""
+    def start(self, **more: str) -> StreamingQuery:
+        """Run to the end of the topic, in one micro-batch.  more: options of the source."""
         servers = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
-        read = self.spark.readStream.format("pykafka2").options(**servers, subscribe=self.name)
+        read = self.spark.readStream.format("pykafka2").options(**servers, subscribe=self.name, **more)
         writer = read.option("startingOffsets", "earliest").load().select("value").writeStream
         writer = writer.format("pykafka2").queryName(self.name).options(**servers, topic=self.output)
         writer = writer.option("delivery", self.delivery).option("ledgerTopic", f"{self.name}-ledger")
@@ -72,6 +74,13 @@ class Copy:
             for log in ("offsets", "commits"):
                 (self.checkpoint / log / str(number)).unlink(missing_ok=True)
                 (self.checkpoint / log / f".{number}.crc").unlink(missing_ok=True)
+
+    def forget_commit(self) -> None:
+        """Leave what a kill leaves just before Spark notes the last batch."""
+        commits = self.checkpoint / "commits"
+        last = max(int(one.name) for one in commits.iterdir() if one.name.isdecimal())
+        (commits / str(last)).unlink()
+        (commits / f".{last}.crc").unlink(missing_ok=True)
 
     def lose_ledger(self) -> None:
         with KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers) as admin:
@@ -97,45 +106,67 @@ def finish(*queries: StreamingQuery) -> list[str]:
     return errors
 
 
-def test_checkpoint_rolled_back_by_one_or_two_batches_ends_the_query_and_loses_nothing(
-    spark: SparkSession, spark_kafka: ClusterApi, tmp_path: Path
-) -> None:
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    """Where the checkpoints are; from the session's configuration, for sinks that are not told."""
     before = spark.conf.get(ROLLBACK_CONF, None)
     spark.conf.set(ROLLBACK_CONF, str(tmp_path))
-    try:
-        copies = [
-            Copy(spark, spark_kafka, tmp_path, "exactly_once", sees_offsets=True),
-            Copy(spark, spark_kafka, tmp_path, "exactly_once_per_task", sees_offsets=False),
-        ]
-        for count in (20, 10):
-            for copy in copies:
-                copy.send(count)
-            assert finish(*[copy.start() for copy in copies]) == ["", ""]
-        good = [Path(shutil.copytree(copy.checkpoint, tmp_path / f"good-{copy.name}")) for copy in copies]
-        for copy in copies:
-            copy.send(14)
-        for batches, words in {
-            1: ["other source offsets", "task 0 had 5 rows and has 12 rows now"],
-            2: ["is older than batch", "is older than batch"],
-        }.items():
-            for copy, folder in zip(copies, good, strict=True):
-                copy.roll_back(batches, folder)
-            errors = finish(*[copy.start() for copy in copies])
-            for error, word in zip(errors, words, strict=True):
-                assert "CheckpointBehind" in error
-                assert word in error
-            assert [copy.written() for copy in copies] == [all_of(30), all_of(30)]
+    yield tmp_path
+    if before is None:
+        spark.conf.unset(ROLLBACK_CONF)
+    else:
+        spark.conf.set(ROLLBACK_CONF, before)
 
-        for copy, folder in zip(copies, good, strict=True):  # as the errors say
-            shutil.rmtree(copy.checkpoint)
-            shutil.copytree(folder, copy.checkpoint)
-        copies[1].lose_ledger()
-        fine, lost = finish(*[copy.start() for copy in copies])
-        assert fine == ""
-        assert "LedgerBehind" in lost
-        assert [copy.written() for copy in copies] == [all_of(44), all_of(30)]
-    finally:
-        if before is None:
-            spark.conf.unset(ROLLBACK_CONF)
-        else:
-            spark.conf.set(ROLLBACK_CONF, before)
+
+def two_copies(spark: SparkSession, cluster: ClusterApi, folder: Path) -> list[Copy]:
+    return [
+        Copy(spark, cluster, folder, "exactly_once", sees_offsets=True),
+        Copy(spark, cluster, folder, "exactly_once_per_task", sees_offsets=False),
+    ]
+
+
+def test_checkpoint_rolled_back_by_one_or_two_batches_ends_the_query_and_loses_nothing(
+    spark: SparkSession, spark_kafka: ClusterApi, folder: Path
+) -> None:
+    copies = two_copies(spark, spark_kafka, folder)
+    for count in (20, 10):
+        for copy in copies:
+            copy.send(count)
+        assert finish(*[copy.start() for copy in copies]) == ["", ""]
+    good = [Path(shutil.copytree(copy.checkpoint, folder / f"good-{copy.name}")) for copy in copies]
+    for copy in copies:
+        copy.send(14)
+    for batches, words in {
+        1: ["other source offsets", "task 0 had 5 rows and has 12 rows now"],
+        2: ["is older than batch", "is older than batch"],
+    }.items():
+        for copy, backup in zip(copies, good, strict=True):
+            copy.roll_back(batches, backup)
+        errors = finish(*[copy.start() for copy in copies])
+        for error, word in zip(errors, words, strict=True):
+            assert "CheckpointBehind" in error
+            assert word in error
+        assert [copy.written() for copy in copies] == [all_of(30), all_of(30)]
+
+    for copy, backup in zip(copies, good, strict=True):  # as the errors say
+        shutil.rmtree(copy.checkpoint)
+        shutil.copytree(backup, copy.checkpoint)
+    copies[1].lose_ledger()
+    fine, lost = finish(*[copy.start() for copy in copies])
+    assert fine == ""
+    assert "LedgerBehind" in lost
+    assert [copy.written() for copy in copies] == [all_of(44), all_of(30)]
+
+
+@pytest.mark.long
+def test_batch_that_spark_did_not_note_is_replayed_in_other_tasks_without_an_error(
+    spark: SparkSession, spark_kafka: ClusterApi, folder: Path
+) -> None:
+    copies = two_copies(spark, spark_kafka, folder)
+    for count, more in ((20, {}), (10, {"minPartitions": "6"}), (4, {"minPartitions": "3"})):
+        for copy in copies:
+            copy.send(count)
+            if more:
+                copy.forget_commit()
+        assert finish(*[copy.start(**more) for copy in copies]) == ["", ""]
+    assert [copy.written() for copy in copies] == [all_of(34), all_of(34)]
