@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from pykafka2 import KafkaProducer
+from spark_connector.sink import steps
 from spark_connector.sink.clients import discard, kept_producer
 from spark_connector.sink.messages import Written
 from spark_connector.sink.rows import RowSplitter
+from spark_connector.sink.steps import Step
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,4 +71,5 @@ def write_at_least_once(options: SinkOptions, batches: Iterable[pa.RecordBatch],
     except BaseException:
         discard(producer)
         raise
+    steps.reach(Step.AFTER_FLUSH, topic=options.topic)
     return Written(partition, sending.rows)

@@ -165,10 +165,15 @@ def test_damage_in_a_large_batch_adds_no_records_behind_the_end_of_the_range(
     batch = bytearray(large_batch([b"%03d" % number for number in range(100)]))
     batch[batch.index(b"035") - 1] = 0x7F  # the length of a value
     set_steps(monkeypatch, 40, 50)
-    data, columns, position = FetchedData(ORDERS_0, 0, 0, memoryview(bytes(batch))), Columns(), 0
-    with pytest.raises(CorruptData):
+    data, columns = FetchedData(ORDERS_0, 0, 0, memoryview(bytes(batch))), Columns()
+
+    def take_all() -> None:
+        position = 0
         while True:
             position = data.take_columns(position, 1000, columns, False, end=30)
+
+    with pytest.raises(CorruptData):
+        take_all()
     assert list(columns.offsets) == list(range(30))
 
 

@@ -1,4 +1,4 @@
-"""A start of Spark with four queries that are killed in it, while other tests run: it takes half a minute.
+"""A start of Spark with six queries that are killed in it, while other tests run: it takes half a minute.
 
 Neighbours: conftest.py has the fixtures, test_kills.py has the queries come to their ends.
 """
@@ -16,6 +16,8 @@ ONE_BATCH_BEHIND = "checkpoint -1"
 PLANS = (
     Plan("exactly_once", ("after-flush:4",)),
     Plan("exactly_once", ("between-ends:1",)),
+    Plan("exactly_once_per_task", ("after-flush:4",)),
+    Plan("at_least_once", ("after-flush:4",)),
     Plan("exactly_once", ("after-done:2",), damage=ONE_BATCH_BEHIND, changed=REORDERED),
     Plan("exactly_once", ("after-done:2",), damage=LEDGER_DELETED),
 )

@@ -37,7 +37,7 @@ def on_step(step: str, known: dict[str, Any]) -> None:
     """
     for query in planned():
         wanted, _, number = query["kill"].partition(":")
-        if step == wanted and known.get("sink") == _id_of(query):
+        if step == wanted and _is_of(query, known):
             if _count(Path(query["folder"]), step) == int(number):
                 (Path(query["folder"]) / "frozen").touch()
                 time.sleep(LONGEST_STAY)
@@ -49,6 +49,13 @@ def on_step(step: str, known: dict[str, Any]) -> None:
 def planned() -> list[dict[str, str]]:
     found: list[dict[str, str]] = json.loads(Path(os.environ[PLAN]).read_text())
     return found
+
+
+def _is_of(query: dict[str, str], known: dict[str, Any]) -> bool:
+    """Whether a step was reached by this query; delivery=at_least_once knows the topic alone."""
+    if "topic" in known:
+        return bool(known["topic"] == query["topic"])
+    return bool(known.get("sink") == _id_of(query))
 
 
 def _id_of(query: dict[str, str]) -> str:
