@@ -152,7 +152,9 @@ def interleave(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.fail("the new run makes more calls than expected")
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["claim completes", "claim is killed"])
+@pytest.mark.parametrize(
+    "is_killed", [pytest.param(False, marks=LONG), True], ids=["claim completes", "claim is killed"]
+)
 def test_a_late_task_never_commits_a_part_of_its_rows(
     servers: str, is_killed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

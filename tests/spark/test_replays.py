@@ -98,8 +98,11 @@ SPLITS = {
 
 
 @both_deliveries
-@pytest.mark.parametrize("source", [None, "offsets"], ids=["digests", "source offsets"])
-@pytest.mark.parametrize("values", SPLITS.values(), ids=SPLITS)
+@pytest.mark.parametrize(
+    ("source", "values"),
+    [*((None, values) for values in SPLITS.values()), ("offsets", SPLITS["one task"])],
+    ids=[*SPLITS, "one task, with source offsets"],
+)
 def test_replayed_batch_with_the_same_rows_in_other_tasks_counts_as_written(
     world: World, delivery: str, source: str | None, values: list[list[str]]
 ) -> None:
@@ -317,9 +320,7 @@ def format_1(state: LedgerState) -> bytes:
 
 
 @both_deliveries
-@pytest.mark.parametrize(
-    "next_batch", [0, 1, 9], ids=["replays", "goes on", "goes on after batches without rows"]
-)
+@pytest.mark.parametrize("next_batch", [0, 9], ids=["replays", "goes on after batches without rows"])
 def test_query_goes_on_with_a_ledger_of_format_1(world: World, delivery: str, next_batch: int) -> None:
     first = world.run(delivery=delivery)
     first.play(0)
