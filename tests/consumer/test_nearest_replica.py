@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaConsumer, TopicPartition
+from pykafka2.errors import CorruptMessage
 from pykafka2.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -99,6 +100,18 @@ def test_an_error_of_the_follower_sends_the_reader_to_the_leader(error: int) -> 
         assert len(cluster.requests(FetchRequest)) - asked < 220, "ten a second and broker at most"
         cluster.follower_error = 0
         assert values(consumer, 2) == [b"0"]
+
+
+def test_corrupt_copy_of_a_follower_is_raised_once_and_the_leader_is_read_next() -> None:
+    cluster = RackCluster()
+    cluster.append("orders", 0, b"0")
+    cluster.follower_error = CorruptMessage.code or 0
+    with cluster.consumer("orders", client_rack="r1") as consumer:
+        with pytest.raises(CorruptMessage, match="orders-0 at offset 0"):
+            values(consumer, 4)
+        cluster.brokers[0].on(FetchRequest, cluster.fetch)
+        consumer.seek(ORDERS_0, 0)
+        assert values(consumer, 4) == [b"0"]
 
 
 def test_a_follower_that_dies_is_left() -> None:

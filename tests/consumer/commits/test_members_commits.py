@@ -273,6 +273,65 @@ def test_commits_keep_a_member_whose_heartbeats_are_not_heard(
         consumer.commit()
 
 
+def test_last_commit_that_ctrl_c_kept_from_being_sent_is_sent_by_the_next_poll(
+    simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = member(simulation, cluster, enable_auto_commit=True, auto_commit_interval_ms=600_000)
+    found: list[Found] = [read_some(first, 6), []]
+    begin, strikes = Committer.commit_before_rebalance, [KeyboardInterrupt()]
+
+    def interrupted(self: Committer, *arguments: Any) -> Completion[None] | None:
+        if strikes:
+            raise strikes.pop()
+        return begin(self, *arguments)
+
+    monkeypatch.setattr(Committer, "commit_before_rebalance", interrupted)
+    second = member(simulation, cluster)
+    with pytest.raises(KeyboardInterrupt):
+        take_turns([second, first], found[::-1], 100)
+    take_turns([first, second], found, 100)
+    assert sorted(found[0] + found[1]) == [(one, offset) for one in ORDERS for offset in range(10)]
+
+
+def test_unanswered_last_commit_holds_up_a_rebalance_for_its_own_time_only(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """Requests behind it on its connection wait for its answer."""
+    first = member(simulation, cluster, enable_auto_commit=True, max_poll_interval_ms=20_000)
+    found: list[Found] = [read_some(first, 3), []]
+    cluster.controls.rule(api="OffsetCommit", then="swallow", times=1)
+    began_at = simulation.now
+    second = member(simulation, cluster)
+    while not len(first.assignment()) == len(second.assignment()) == 1:
+        take_turns([first, second], found, 1)
+    assert simulation.now - began_at < 15
+
+
+def test_evicted_member_that_unsubscribes_attempts_no_commit(
+    simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    members = [
+        member(
+            simulation,
+            cluster,
+            enable_auto_commit=True,
+            auto_commit_interval_ms=600_000,
+            max_poll_interval_ms=20_000,
+        )
+        for _ in range(2)
+    ]
+    take_turns(members, [[], []], 60)
+    simulation.run_for(30)
+    caplog.clear()
+    cluster.history.clear()
+    for consumer in members:
+        consumer.unsubscribe()
+        consumer.assign([FIRST])
+        consumer.poll(200)
+    assert "the last commit" not in caplog.text
+    assert not cluster.history.requests(OffsetCommitRequest)
+
+
 # ------------------------------------------------------------------ known bugs of other clients
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import pytest
 
 from pykafka2 import OffsetAndMetadata
-from pykafka2.protocol.messages.committed_offsets import OffsetFetchRequest
+from pykafka2.errors import KafkaTimeoutError, TopicAuthorizationFailed, UnstableOffsetCommit
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.registry import API_KEYS
+from tests.cluster.scripted import Later, ScriptedBroker
 from tests.consumer.commits.scripted_coordinator import (
     FIND_COORDINATOR,
     OFFSET_COMMIT,
@@ -61,3 +67,31 @@ def test_brokers_are_upgraded_while_the_consumer_runs() -> None:
         consumer.commit()
     assert cluster.offsets[ORDERS[0]].committed_offset == 8
     assert len(cluster.requests(FindCoordinatorRequest)) == 2
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_of_two_partitions_errors_the_one_that_does_not_pass_is_raised(refused: int) -> None:
+    cluster = OldCluster({FIND_COORDINATOR: (0, 3), OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 7)})
+
+    def tell(request: OffsetFetchRequest, broker: ScriptedBroker) -> OffsetFetchResponse:
+        told = cluster.tell(request, broker)
+        for one in told.topics[0].partitions:
+            error = TopicAuthorizationFailed if one.partition_index == refused else UnstableOffsetCommit
+            one.error_code = error.code or 0
+        return told
+
+    cluster.on(OffsetFetchRequest, tell)
+    with cluster.reader() as consumer, pytest.raises(TopicAuthorizationFailed, match=f"orders-{refused}"):
+        consumer.poll(5000)
+
+
+def test_commit_leaves_while_one_that_timed_out_is_not_answered() -> None:
+    cluster = OldCluster({FIND_COORDINATOR: (0, 3), OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 7)})
+    cluster.on(
+        OffsetCommitRequest, lambda request, broker: Later(3.0, lambda: cluster.commit(request, broker))
+    )
+    with cluster.reader() as consumer:
+        for offset in (5, 6):
+            with pytest.raises(KafkaTimeoutError):
+                consumer.commit({ORDERS[0]: offset}, timeout_ms=500)
+        assert len(cluster.requests(OffsetCommitRequest)) == 2
