@@ -210,7 +210,7 @@ class Committer:
         """The application goes to other partitions: what was handed over of these is committed on the way,
         where that is done automatically."""
         offsets = self.handed_over(partitions) if self._options.enable_auto_commit else {}
-        if offsets and self._standing.obstacle is None:
+        if offsets:
             self._begin_to_tell(offsets, self._options.request_timeout, _on_last_commit)
 
     def commit_before_rebalance(

@@ -186,9 +186,11 @@ def test_an_assignment_waits_for_topics_that_the_metadata_does_not_name_yet(simu
     member = group.member("a", ["orders"])
     group.settle()
     group.cluster.controls.delay(MetadataRequest, 2.0)
+    group.cluster.history.clear()
     member.consumer.subscribe(["orders", "bills"], listener=member)
     group.turn_until(lambda: member.health()["state"] == "reconciling", 1)
     group.turn(1)
+    assert [one.topic_partitions for one in beats(group, member) if one.topic_partitions is not None] == []
     assert member.health()["state"] == "reconciling"
     assert "as soon as their topics are known" in member.consumer.explain()
     assert reconciliation(member).waits_for == 1
