@@ -46,3 +46,9 @@ def add_partitions(cluster: ClusterApi, topic: str, total: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for done in admin.create_partitions([NewPartitions(topic, total)]).values():
         done.result(10)
+
+
+def groups(cluster: ClusterApi) -> list[str]:
+    """Every group that the brokers know."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    return [one.group_id for one in admin.list_consumer_groups().result(10).valid]

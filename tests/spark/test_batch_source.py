@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from pykafka2 import KafkaProducer
 from pykafka2.testing import ClusterApi
-from tests.spark.kafka_data import send
+from tests.spark.kafka_data import groups, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,5 +163,4 @@ def test_what_is_wrong_is_said_before_any_task(
 def test_no_group_is_left(spark: SparkSession, spark_kafka: ClusterApi, options: dict[str, str]) -> None:
     send(spark_kafka, options["subscribe"], [5])
     assert read(spark, options, groupIdPrefix="mine").count() == 5
-    admin = AdminClient({"bootstrap.servers": spark_kafka.bootstrap_servers})
-    assert admin.list_consumer_groups().result(10).valid == []
+    assert groups(spark_kafka) == []

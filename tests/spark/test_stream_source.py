@@ -10,7 +10,7 @@ import pytest
 
 from pykafka2.testing import ClusterApi
 from spark_connector import OffsetsBehindLatest, OffsetsBehindLatestListener, QueryLag, query_lag
-from tests.spark.kafka_data import send
+from tests.spark.kafka_data import groups, send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,3 +169,14 @@ def test_listener_reports_offsets_behind_latest_after_each_micro_batch(
     ]
     assert run.lastProgress is not None
     assert query_lag(run.lastProgress) == lags[-1]
+
+
+def test_two_streams_leave_no_group(
+    spark: SparkSession, spark_kafka: ClusterApi, options: dict[str, str], tmp_path: Path
+) -> None:
+    send(spark_kafka, options["subscribe"], [5, 5])
+    for name in ("first", "second"):
+        query = Query(spark, {**options, "groupIdPrefix": name}, tmp_path / name)
+        query.run(startingOffsets="earliest")
+        assert query.rows() == every(5, 5)
+    assert groups(spark_kafka) == []

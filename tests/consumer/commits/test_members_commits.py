@@ -254,23 +254,27 @@ def test_a_commit_while_the_group_rebalances_is_taken_or_says_so(
     assert committed(cluster) == at(10, 10)
 
 
-@pytest.mark.gate
 @pytest.mark.slow
-def test_commits_keep_a_member_whose_heartbeats_are_not_heard(
-    simulation: Simulation, cluster: KafkaCluster
+@pytest.mark.parametrize("session_timeout", [10, pytest.param(45, id="45 s, the default")])
+def test_commits_alone_keep_two_members_whose_heartbeats_are_blocked(
+    simulation: Simulation, cluster: KafkaCluster, session_timeout: int
 ) -> None:
-    consumer = member(simulation, cluster, session_timeout_ms=10_000)
-    read_some(consumer, 2)
-    cluster.controls.fail_next(HeartbeatRequest, CoordinatorLoadInProgress, times=10_000)
+    options = {"session_timeout_ms": session_timeout * 1000, "max_poll_interval_ms": 3_600_000}
+    members = [member(simulation, cluster, **options) for _ in range(2)]
+    take_turns(members, [[], []], 30)
+    generations = {one.group_metadata().generation_id for one in members}
+    cluster.controls.fail_next(HeartbeatRequest, CoordinatorLoadInProgress, times=100_000)
     for _ in range(8):
-        simulation.run_for(5)
-        consumer.commit()
-    assert len(cluster.group(GROUP).members) == 1
-    assert consumer.group_metadata().generation_id == 1
-    simulation.run_for(11)
+        simulation.run_for(session_timeout / 2)
+        for consumer in members:
+            consumer.commit()
+    assert len(cluster.group(GROUP).members) == 2
+    assert {one.group_metadata().generation_id for one in members} == generations
+    simulation.run_for(session_timeout + 1)
     assert not cluster.group(GROUP).members
-    with pytest.raises(CommitFailed):
-        consumer.commit()
+    for consumer in members:
+        with pytest.raises(CommitFailed):
+            consumer.commit()
 
 
 def test_last_commit_that_ctrl_c_kept_from_being_sent_is_sent_by_the_next_poll(
