@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Producer
 
+from pykafka2 import KafkaAdminClient
 from pykafka2.protocol.messages.users import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from pykafka2.testing import KafkaCluster, Listener
 from tests.testing.wire import Wire
@@ -22,6 +26,14 @@ KNOWN = {
     },
 }
 """What is answered otherwise on purpose, and why."""
+
+TOKEN_SECONDS = 3
+LOGIN = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_username": SASL_USER,
+    "sasl_password": SASL_PASSWORD,
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +78,57 @@ def test_who_authenticates_is_answered_as_by_apache(theirs: RealKafka, ours: Kaf
     differing = [(theirs, ours) for theirs, ours in zip(*notes, strict=True) if theirs != ours]
     shown = "\n".join(f"Apache: {theirs}\nours:   {ours}" for theirs, ours in differing)
     assert {one[0][0] for one in differing} == KNOWN.get(name, {}).keys(), shown
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_tokens_renewed_within_a_second_are_refused_as_by_apache_and_nothing_is_lost(
+    theirs: RealKafka, ours: KafkaCluster
+) -> None:
+    """librdkafka's 0142 with sessions of 6 s and tokens of 3 s: a broker authenticates again at most
+    once a second (KIP-368), and librdkafka comes earlier with what is left of a token."""
+    addresses = {"theirs": theirs.sasl_addresses[0], "ours": ours.bootstrap_servers_of("SASL_PLAINTEXT")}
+    played: dict[tuple[str, int], Played] = {}
+    threads = []
+    for name, address in addresses.items():
+        with KafkaAdminClient(bootstrap_servers=address, **LOGIN) as admin:
+            admin.create_topics(["renewed"])
+        for number in range(2):
+            played[name, number] = one = Played()
+            threads.append(threading.Thread(target=one.play, args=(address, TOKEN_SECONDS)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in played.values():
+        assert one.delivered == one.sent > 0
+        assert any("not valid in current SASL state" in error for error in one.errors), one.errors
+
+
+class Played:
+    """What came of a producer of librdkafka's whose tokens last for so many seconds."""
+
+    def __init__(self) -> None:
+        self.sent = self.delivered = 0
+        self.errors: list[str] = []
+
+    def play(self, address: str, seconds: int) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "OAUTHBEARER",
+                "enable.sasl.oauthbearer.unsecure.jwt": "true",
+                "sasl.oauthbearer.config": f"principal={SASL_USER} lifeSeconds={seconds}",
+                "error_cb": lambda error: self.errors.append(str(error)),
+            }
+        )
+        ends_at = time.monotonic() + 2.5 * seconds
+        while time.monotonic() < ends_at:
+            producer.produce("renewed", b"x", on_delivery=self.on_delivery)
+            self.sent += 1
+            producer.poll(0.01)
+        producer.flush(30)
+
+    def on_delivery(self, error: object, message: object) -> None:
+        self.delivered += error is None
