@@ -56,6 +56,7 @@ NEED_PYSPARK = [
     "test_sink_options.py",
     "test_sink_rows.py",
     "test_sink_sending.py",
+    "test_stream_source.py",
     "test_two_of_each.py",
     *NEED_LIMITS,
 ]
