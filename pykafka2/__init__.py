@@ -30,15 +30,15 @@ if TYPE_CHECKING:
         RebalanceProtocol,
     )
     from pykafka2.consumer.consumer import KafkaConsumer
+    from pykafka2.consumer.group.listeners import ConsumerRebalanceListener
     from pykafka2.consumer.interceptors import ConsumerInterceptor
-    from pykafka2.consumer.listeners import ConsumerRebalanceListener
     from pykafka2.errors import KafkaError
-    from pykafka2.producer.bulk_delivery import BulkDelivery
-    from pykafka2.producer.delivery import Delivery
+    from pykafka2.producer.bulk.delivery import BulkDelivery
+    from pykafka2.producer.delivery.delivery import Delivery
     from pykafka2.producer.interceptors import ProducerInterceptor, ProducerRecord
-    from pykafka2.producer.partitioners import ClusterView, Partitioner
+    from pykafka2.producer.partitioning.partitioners import ClusterView, Partitioner
     from pykafka2.producer.producer import KafkaProducer
-    from pykafka2.producer.transaction_handle import TransactionHandle, end_transaction, end_transactions
+    from pykafka2.producer.transactions.handle import TransactionHandle, end_transaction, end_transactions
     from pykafka2.records.columns import Columns
     from pykafka2.serializers import DefaultSerializer, Deserializer, JsonSerializer, Serializer
     from pykafka2.types import (
@@ -63,19 +63,19 @@ _HOMES = {
     "LastAssignment": "pykafka2.consumer.assignors.assignor",
     "MemberSubscription": "pykafka2.consumer.assignors.assignor",
     "RebalanceProtocol": "pykafka2.consumer.assignors.assignor",
-    "BulkDelivery": "pykafka2.producer.bulk_delivery",
-    "ClusterView": "pykafka2.producer.partitioners",
+    "BulkDelivery": "pykafka2.producer.bulk.delivery",
+    "ClusterView": "pykafka2.producer.partitioning.partitioners",
     "DefaultSerializer": "pykafka2.serializers",
-    "Delivery": "pykafka2.producer.delivery",
+    "Delivery": "pykafka2.producer.delivery.delivery",
     "Deserializer": "pykafka2.serializers",
     "JsonSerializer": "pykafka2.serializers",
-    "Partitioner": "pykafka2.producer.partitioners",
+    "Partitioner": "pykafka2.producer.partitioning.partitioners",
     "ProducerInterceptor": "pykafka2.producer.interceptors",
     "ProducerRecord": "pykafka2.producer.interceptors",
     "Serializer": "pykafka2.serializers",
     "KafkaAdminClient": "pykafka2.admin.admin",
     "ConsumerInterceptor": "pykafka2.consumer.interceptors",
-    "ConsumerRebalanceListener": "pykafka2.consumer.listeners",
+    "ConsumerRebalanceListener": "pykafka2.consumer.group.listeners",
     "KafkaConsumer": "pykafka2.consumer.consumer",
     "KafkaError": "pykafka2.errors",
     "KafkaProducer": "pykafka2.producer.producer",
@@ -98,9 +98,9 @@ _HOMES = {
     "RecordMetadata": "pykafka2.types",
     "SubscriptionPattern": "pykafka2.types",
     "TopicPartition": "pykafka2.types",
-    "TransactionHandle": "pykafka2.producer.transaction_handle",
-    "end_transaction": "pykafka2.producer.transaction_handle",
-    "end_transactions": "pykafka2.producer.transaction_handle",
+    "TransactionHandle": "pykafka2.producer.transactions.handle",
+    "end_transaction": "pykafka2.producer.transactions.handle",
+    "end_transactions": "pykafka2.producer.transactions.handle",
 }
 
 __version__ = "0.1.0"

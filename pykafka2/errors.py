@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pykafka2.foreign_text import shown
+from pykafka2.text import shown
 
 
 class KafkaError(Exception):

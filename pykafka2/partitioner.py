@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykafka2.producer.murmur2 import murmur2
-from pykafka2.producer.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
+from pykafka2.producer.partitioning.murmur2 import murmur2
+from pykafka2.producer.partitioning.partitioners import DefaultPartitioner, Partitioner, StickyPartitioner
 
 __all__ = ["DefaultPartitioner", "Partitioner", "StickyPartitioner", "murmur2"]

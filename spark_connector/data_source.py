@@ -70,13 +70,13 @@ class KafkaDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _check_packages()
-        from spark_connector.sink.batch import batch_writer
+        from spark_connector.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         _check_packages()
-        from spark_connector.sink.stream import stream_writer
+        from spark_connector.sink.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

@@ -26,7 +26,7 @@ SECURITY_SHOWN_BY = {
     "sasl_password": (CHOSEN, SPELLINGS),
     "sasl_username": (CHOSEN, SPELLINGS),
     "security_protocol": (
-        "tests/producer/test_producer_on_sockets.py",
+        "tests/producer/test_on_sockets.py",
         "test_tls_delivers_and_plaintext_to_a_tls_port_is_said",
     ),
     "ssl_ca_pem": (TLS, "test_certificates_may_be_given_as_text"),

@@ -10,8 +10,8 @@ import pytest
 
 from pykafka2 import BadRecord, KafkaConsumer, KafkaProducer
 from pykafka2.errors import SerializationError
-from pykafka2.foreign_text import LONGEST_ERROR, brief
 from pykafka2.testing import Simulation
+from pykafka2.text import LONGEST_ERROR, brief
 from tests.consumer.logs import LogCluster
 
 BINARY = b"\xff" * 100_000

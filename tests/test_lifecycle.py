@@ -161,7 +161,7 @@ class TestAProducer:
         assert not is_alive()
 
     def test_dropping_it_sends_what_it_holds(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("pykafka2.producer.closing.DROP_TIMEOUT", 10)  # for machines with other work
+        monkeypatch.setattr("pykafka2.producer.shutdown.DROP_TIMEOUT", 10)  # for machines with other work
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
             producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
             pending = producers[0].send("orders", b"v")
@@ -177,7 +177,7 @@ class TestAProducer:
         """Nobody else ends it: the connections and the thread were there as long as the process."""
         unraisable: list[Any] = []
         monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
-        monkeypatch.setattr("pykafka2.producer.closing.DROP_TIMEOUT", 10)
+        monkeypatch.setattr("pykafka2.producer.shutdown.DROP_TIMEOUT", 10)
 
         def on_delivery(metadata: object, error: object) -> None:
             raise asked_for
@@ -201,7 +201,7 @@ class TestAProducer:
     def test_dropping_it_fails_what_somebody_still_waits_for(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pykafka2.producer.closing.DROP_TIMEOUT", 0.05)
+        monkeypatch.setattr("pykafka2.producer.shutdown.DROP_TIMEOUT", 0.05)
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
             cluster.controls.hold("Produce")
             producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
@@ -226,7 +226,7 @@ class TestAProducer:
                 with queue.lock:  # as the garbage collector may, wherever it strikes
                     producers.clear()
 
-            monkeypatch.setattr("pykafka2.producer.closing.DROP_TIMEOUT", 10)  # for machines with other work
+            monkeypatch.setattr("pykafka2.producer.shutdown.DROP_TIMEOUT", 10)  # for machines with other work
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ResourceWarning)
                 driver.call_soon(collect)
@@ -237,7 +237,7 @@ class TestAProducer:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It waited there for the broker, and its record, which was written after that, was told failed."""
-        monkeypatch.setattr("pykafka2.producer.closing.DROP_TIMEOUT", 10)
+        monkeypatch.setattr("pykafka2.producer.shutdown.DROP_TIMEOUT", 10)
         select = SocketSelector.select
         took: list[float] = []
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:

@@ -15,7 +15,7 @@ from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig
 from pykafka2.errors import ConfigurationError, UnknownOption
 from pykafka2.options import ClientOptions, IgnoredOption, OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS, Acks, PartitionerName, ProducerConfig, ProducerOptions
-from pykafka2.producer.partitioners import JAVA_CLASSES, STRATEGIES
+from pykafka2.producer.partitioning.partitioners import JAVA_CLASSES, STRATEGIES
 from pykafka2.security_options import SaslMechanism, TlsVersion
 
 CLIENT_OPTIONS = OptionTable(ClientOptions)

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from pykafka2.errors import CorruptResponse, KafkaError
-from pykafka2.foreign_text import shown
+from pykafka2.text import shown
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

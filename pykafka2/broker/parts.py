@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pykafka2.broker.base.image import ALL_BROKERS, BROKER_RESOURCE, ClusterImage, TopicImage
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.coordinators.hosting import Coordinators
-from pykafka2.broker.entrances import Entrances
 from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, ClientApis
 from pykafka2.broker.handlers.services import Gate, Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
+from pykafka2.broker.listener_setup import Entrances
 from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.node import Node
 from pykafka2.broker.producer_ids import ProducerIds

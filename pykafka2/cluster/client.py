@@ -34,11 +34,11 @@ from pykafka2.errors import (
     RequestTimeout,
 )
 from pykafka2.logs import ClientLogger, install_last_resort
-from pykafka2.network.telling import tell_each
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.run_all import tell_each
 from pykafka2.types import Node
 
 if TYPE_CHECKING:

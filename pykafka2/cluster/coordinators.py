@@ -16,7 +16,7 @@ import attrs
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
-from pykafka2.cluster.answers import checked_node
+from pykafka2.cluster.validation import checked_node
 from pykafka2.driver.pollable import GROUP, NOTHING, AnyNode, PollResult, Send, ToCoordinator
 from pykafka2.errors import CorruptResponse, KafkaError, UnsupportedVersion, error_of
 from pykafka2.events import EventSink, LookupEnded, LookupStarted

@@ -14,7 +14,7 @@ from typing import Any
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
-from pykafka2.cluster.port_doubts import PortDoubts
+from pykafka2.cluster.port_diagnosis import PortDoubts
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import Send
 from pykafka2.driver.runtime import Outcome
@@ -29,11 +29,11 @@ from pykafka2.errors import (
 )
 from pykafka2.logs import ClientLogger
 from pykafka2.network.connection import Connection, ConnectionOptions
+from pykafka2.network.connection_setup import OnWorkDone
 from pykafka2.network.endpoint import Endpoint
-from pykafka2.network.probing import VERDICTS
+from pykafka2.network.port_probes import VERDICTS
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Lane, Offload
-from pykafka2.network.setting_up import OnWorkDone
 from pykafka2.network.transport import SocketOptions, TlsWrapper
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest

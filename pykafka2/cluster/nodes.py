@@ -28,9 +28,9 @@ from pykafka2.errors import (
     UnsupportedSaslMechanism,
     UnsupportedVersion,
 )
-from pykafka2.network.telling import tell_each
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.struct import Request
+from pykafka2.run_all import tell_each
 from pykafka2.types import Node
 
 HOPELESS_ERRORS = (

@@ -19,8 +19,8 @@ from pykafka2.cluster.metadata import Metadata
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import NOTHING, Destination, PollResult, Send
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError
-from pykafka2.network.telling import tell_each
 from pykafka2.protocol.struct import Request
+from pykafka2.run_all import tell_each
 
 Check = Callable[[Any], KafkaError | None]
 TimedOut = Callable[[str, float, KafkaError | None], KafkaError]

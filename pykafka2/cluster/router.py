@@ -28,8 +28,8 @@ from pykafka2.driver.pollable import (
     ToNode,
 )
 from pykafka2.errors import ClientClosed, ClientFailed, KafkaError, KafkaTimeoutError
-from pykafka2.network.telling import tell_each
 from pykafka2.options import ClientOptions
+from pykafka2.run_all import tell_each
 
 
 @attrs.define(eq=False)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
-from pykafka2.cluster.answers import HIGHEST_EPOCH, believable_nodes, checked_metadata
+from pykafka2.cluster.validation import HIGHEST_EPOCH, believable_nodes, checked_metadata
 from pykafka2.errors import BrokerError, TopicAuthorizationFailed, UnknownTopicOrPartition, error_of
 from pykafka2.protocol.messages.metadata import (
     MetadataResponse,

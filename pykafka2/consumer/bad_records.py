@@ -1,7 +1,7 @@
 """What happens to records that cannot be read: `on_bad_record`.
 
-Caller's thread, inside poll().  Records that a deserializer refuses are met in deserializing.py, batches that
-are damaged in problems.py; both ask here.
+Caller's thread, inside poll().  Records that a deserializer refuses are met in poll/collector.py, batches
+that are damaged in poll/errors.py; both ask here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pykafka2.errors import SerializationError
-from pykafka2.foreign_text import brief
 from pykafka2.option_fields import NOT_AWAITED, Because, is_async
+from pykafka2.text import brief
 from pykafka2.types import BadRecord, TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -1,44 +1,51 @@
 """`KafkaConsumer`: what applications call.  Everything here runs on the thread of the one who calls.
 
-One thread at a time: a second one gets `ConcurrentUse` at once (ownership.py).  Behind it: reader.py (poll),
-subscription.py (what is read), fetcher.py and positions.py (the IO thread's part), fetch_buffer.py between
-the two.  The calls are in reading_calls.py, subscription_calls.py, position_calls.py, query_calls.py and
-commit_calls.py; here is how a consumer begins and ends.
+One thread at a time: a second one gets `ConcurrentUse` at once (calls/single_thread.py).  Behind it:
+poll/poller.py (poll), state/subscription.py (what is read), fetch/fetcher.py and fetch/offset_lookups.py (the
+IO thread's part), fetch/buffer.py between the two.  The calls are in calls/poll.py, calls/subscribe.py,
+calls/seek.py, consumer.py and calls/commit.py; here is how a consumer begins and ends.
+
+The calls of `KafkaConsumer` that only ask: about offsets, about topics, about the consumer itself.
+
+Callers' threads; what is asked of brokers goes through fetch/offset_lookups.py.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
+from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.call_arguments import (
+from pykafka2.consumer.calls.arguments import (
     checked_close,
+    checked_time,
+    checked_timeout,
     split_topics,
+    time_in_doubt,
 )
-from pykafka2.consumer.commit_calls import CommitCalls
-from pykafka2.consumer.fetch_buffer import FetchBuffer
-from pykafka2.consumer.fetcher import Fetcher
-from pykafka2.consumer.graver import graver
-from pykafka2.consumer.group_parts import GroupParts
+from pykafka2.consumer.calls.commit import CommitCalls
+from pykafka2.consumer.calls.poll import ReadingCalls, SliceLength
+from pykafka2.consumer.calls.single_thread import Owned, owned
+from pykafka2.consumer.calls.subscribe import SubscriptionCalls
+from pykafka2.consumer.fetch.buffer import FetchBuffer
+from pykafka2.consumer.fetch.fetcher import Fetcher
+from pykafka2.consumer.fetch.offset_lookups import OffsetLookups, OffsetQueries
+from pykafka2.consumer.group.group import Group
 from pykafka2.consumer.inspection import Inspection
 from pykafka2.consumer.interceptors import Interceptors
-from pykafka2.consumer.offset_queries import OffsetQueries
 from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, ConsumerOptions
-from pykafka2.consumer.positions import OffsetLookups
-from pykafka2.consumer.query_calls import QueryCalls
-from pykafka2.consumer.reader import Reader
-from pykafka2.consumer.reading_calls import ReadingCalls
-from pykafka2.consumer.slices import SliceLength
-from pykafka2.consumer.steering import Steering
-from pykafka2.consumer.subscription import Subscription
-from pykafka2.consumer.subscription_calls import SubscriptionCalls
-from pykafka2.consumer.undelivered import Undelivered
+from pykafka2.consumer.poll.poller import Poller
+from pykafka2.consumer.poll.position_control import PositionControl
+from pykafka2.consumer.reset_policy import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pykafka2.consumer.state.iteration_queue import IterationQueue
+from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.errors import (
     ClientClosed,
     ClientFailed,
@@ -47,10 +54,137 @@ from pykafka2.errors import (
     KafkaError,
 )
 from pykafka2.other_clients import no_such_attribute
-from pykafka2.types import K, TopicPartition, V
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.run_all import graver
+from pykafka2.types import K, OffsetAndTimestamp, TopicPartition, V
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
+
+
+logger = logging.getLogger(__name__)
+
+
+class QueryCalls(Owned):
+    """Mixed into the consumer."""
+
+    _options: ConsumerOptions
+    _cluster: ClusterClient
+    _fetcher: Fetcher
+    _queries: OffsetQueries
+    _inspection: Inspection
+
+    # ------------------------------------------------------------------ offsets
+
+    @owned
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition, assigned or not.
+
+        Raises:
+            KafkaTimeoutError, NoBrokersAvailable: not all were answered within `timeout_ms`
+                (default_api_timeout_ms by default, not request_timeout_ms).  If a topic or partition
+                does not exist, the KafkaTimeoutError is an UnknownTopicOrPartition, too.
+        """
+        return self._queries.ends(
+            checked_partitions(partitions), EARLIEST_TIMESTAMP, self._seconds(timeout_ms)
+        )
+
+    @owned
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record that may be read: the high watermark, or with read_committed the
+        last stable offset.  Raises as `beginning_offsets`."""
+        return self._queries.ends(checked_partitions(partitions), LATEST_TIMESTAMP, self._seconds(timeout_ms))
+
+    @owned
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """For each partition the first record at or after a time (milliseconds since the epoch), or None.
+
+        Of a time that must be seconds or microseconds a warning is logged.  Raises as `beginning_offsets`.
+        """
+        if not isinstance(timestamps, Mapping):
+            raise TypeError(f"times are given as {{TopicPartition: milliseconds}}, not {timestamps!r}")
+        given = {checked_partition(partition): time_ms for partition, time_ms in timestamps.items()}
+        wanted = {partition: checked_time(partition, time_ms) for partition, time_ms in given.items()}
+        odd = time_in_doubt(wanted.values())
+        if odd is not None:
+            logger.warning(
+                "offsets_for_times() takes milliseconds since the epoch, and %d of them are the year %d",
+                odd,
+                1970 + odd // 31_556_952_000,
+            )
+        return self._queries.at_times(wanted, self._seconds(timeout_ms))
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """The end of the partition as of its last fetch, without asking the broker; None before the first."""
+        return self._fetcher.table.high_watermarks.get(partition)
+
+    # ------------------------------------------------------------------ the cluster
+
+    @owned
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """The topic's partition numbers; None if there is no such topic.
+
+        Raises:
+            NoBrokersAvailable, KafkaTimeoutError: no answer within default_api_timeout_ms.
+            TopicAuthorizationFailed, InvalidTopicException: the brokers refuse.
+        """
+        return self._queries.partition_numbers(checked_topic(topic), self._options.default_api_timeout)
+
+    @owned
+    def topics(self) -> set[str]:
+        """The names of all topics that may be seen; Kafka's own ones only with exclude_internal_topics=False.
+
+        Raises:
+            NoBrokersAvailable, KafkaTimeoutError: no answer within default_api_timeout_ms.
+        """
+        answer = self._cluster.request(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        is_hidden = self._options.exclude_internal_topics
+        return {
+            topic.name
+            for topic in answer.topics
+            if topic.name is not None and not topic.error_code and not (topic.is_internal and is_hidden)
+        }
+
+    @owned
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Connect to the cluster now, not with the first call that needs them; again only with `refresh`.
+
+        Raises:
+            NoBrokersAvailable, KafkaTimeoutError, TlsError: not within `timeout_ms` (default_api_timeout_ms).
+        """
+        if not refresh and self._cluster.metadata.version:
+            return
+        self._cluster.bootstrap(self._seconds(timeout_ms))
+
+    def bootstrap_connected(self) -> bool:
+        """True while any broker is connected."""
+        return self._cluster.nodes.has_connection
+
+    def metrics(self, raw: bool = False) -> dict[str, float]:
+        """Totals since the start and current values, as plain numbers; any thread.  `raw` changes nothing."""
+        return self._inspection.metrics()
+
+    def health(self) -> dict[str, Any]:
+        """What the consumer is doing, as data for a monitor; any thread.
+
+        `state` (open, failed, closed), `connected`, `group` (None without one), `partitions` by name with
+        position, end, trouble and for how long each stands still, ages in seconds of the metadata.
+        """
+        return self._inspection.health()
+
+    def explain(self) -> str:
+        """What the consumer is waiting for, in words; any thread."""
+        return self._inspection.explain()
+
+    def _seconds(self, timeout_ms: float | None) -> float:
+        return self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
+
 
 # Seconds that a program's end may take for saying that a member leaves.
 LAST_WORDS = 1.0
@@ -89,7 +223,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         self._options = parsed = CONSUMER_OPTIONS.parse(config, options)
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
-        self._undelivered = Undelivered()
+        self._iteration_queue = IterationQueue()
         self._kept_as_of = 0
         self._to_rewind: frozenset[TopicPartition] = frozenset()
         """Partitions whose records are just being taken out of `_undelivered`, to be read again."""
@@ -101,15 +235,17 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
             self._lookups = OffsetLookups(cluster, parsed.isolation)
             self._fetcher = Fetcher(parsed, cluster, self._buffer, self._lookups)
             self._group = group = self._new_group(parsed, cluster)
-            self._steering = Steering(self._subscription, self._buffer, self._fetcher, cluster.driver)
-            self._reader = Reader(
+            self._position_control = PositionControl(
+                self._subscription, self._buffer, self._fetcher, cluster.driver
+            )
+            self._poller = Poller(
                 parsed,
                 cluster,
                 self._subscription,
                 self._buffer,
                 self._fetcher,
                 self._lookups,
-                self._steering,
+                self._position_control,
                 self._interceptors,
                 resume=group.resume if group is not None else None,
                 poll_tasks=(group.rebalance, group.committer) if group is not None else (),
@@ -121,8 +257,8 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
                 self._subscription,
                 self._buffer,
                 self._fetcher,
-                self._reader.bad_records,
-                self._reader.progress,
+                self._poller.bad_records,
+                self._poller.progress,
                 group,
             )
             cluster.add(self._lookups, self._fetcher)
@@ -176,7 +312,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
                 raise
             finally:
                 self._refusal = ClientClosed("the consumer is closed; make a new one")
-                self._undelivered.clear()
+                self._iteration_queue.clear()
                 self._cluster.close(max(deadline - self._cluster.driver.clock.monotonic(), 0.1))
                 self._tracked.end()
                 self._interceptors.close()
@@ -207,7 +343,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
         self._refusal = error
-        self._undelivered.clear()
+        self._iteration_queue.clear()
         self._lock = threading.RLock()  # its holder may be a thread that exists in the parent only
         self._cluster.driver.abandon(error)
 
@@ -220,9 +356,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
 
     # ------------------------------------------------------------------ inside
 
-    def _leave_group(
-        self, group: GroupParts, deadline: float, leave_group: bool | None, autocommit: bool
-    ) -> None:
+    def _leave_group(self, group: Group, deadline: float, leave_group: bool | None, autocommit: bool) -> None:
         clock = self._cluster.driver.clock
         failed: BaseException | None = None
         try:
@@ -238,14 +372,14 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         if failed is not None:
             raise failed
 
-    def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> GroupParts | None:
+    def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> Group | None:
         if options.group_id is None:
             return None
-        return GroupParts.build(
+        return Group.build(
             options,
             cluster,
             self._subscription,
-            self._undelivered,
+            self._iteration_queue,
             self._interceptors,
             self._fetcher.table.is_of_old_topic,
         )

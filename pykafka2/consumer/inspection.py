@@ -1,6 +1,12 @@
 """What a consumer shows of itself: metrics, health as data, and in words what it waits for.
 
 Any thread; reads what the two threads write, without locks, so the numbers are not taken at one instant.
+
+What a consumer with a group shows of it: as data for `health()`, in words for `explain()`.
+
+Any thread; reads what the two threads write, without locks.
+
+How a member of a KIP-848 group stands, in words for `explain()`.  Pure.
 """
 
 from __future__ import annotations
@@ -8,13 +14,18 @@ from __future__ import annotations
 from typing import Any
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.metadata import Metadata
 from pykafka2.consumer.bad_records import BadRecords
-from pykafka2.consumer.fetch_buffer import FetchBuffer
-from pykafka2.consumer.fetcher import Fetcher
-from pykafka2.consumer.group_inspection import group_health, group_words
-from pykafka2.consumer.group_parts import GroupParts
-from pykafka2.consumer.progress import Progress
-from pykafka2.consumer.subscription import Subscription
+from pykafka2.consumer.fetch.buffer import FetchBuffer
+from pykafka2.consumer.fetch.fetcher import Fetcher
+from pykafka2.consumer.group.classic.membership import Membership
+from pykafka2.consumer.group.classic.states import MemberState as ClassicState
+from pykafka2.consumer.group.group import Group
+from pykafka2.consumer.group.kip848.states import MemberState as ConsumerState
+from pykafka2.consumer.options import CLASSIC, CONSUMER
+from pykafka2.consumer.poll.stall_detector import StallDetector
+from pykafka2.consumer.state.subscription import Hold, Mode, Subscription
+from pykafka2.text import named
 
 
 class Inspection:
@@ -27,15 +38,15 @@ class Inspection:
         buffer: FetchBuffer,
         fetcher: Fetcher,
         bad_records: BadRecords,
-        progress: Progress,
-        group: GroupParts | None = None,
+        progress: StallDetector,
+        group: Group | None = None,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
         self._buffer = buffer
         self._fetcher = fetcher
         self._bad_records = bad_records
-        self._progress = progress
+        self._stall_detector = progress
         self._group = group
 
     def metrics(self) -> dict[str, float]:
@@ -59,7 +70,7 @@ class Inspection:
         cluster, metadata = self._cluster, self._cluster.metadata
         now = cluster.driver.clock.monotonic()
         state = "closed" if cluster.is_closed else "open"
-        still = self._progress.standing_still()
+        still = self._stall_detector.standing_still()
         return {
             "state": "failed" if cluster.driver.failure is not None else state,
             "failure": None if cluster.driver.failure is None else repr(cluster.driver.failure),
@@ -137,3 +148,150 @@ def _words(partition: dict[str, Any]) -> str:
     if position >= end:
         return f"is read to its end, offset {end}"
     return f"is being fetched at offset {position}; it ends at {end}"
+
+
+MOST_NAMED = 5
+"""Members that a sentence names; of more it says how many there are."""
+
+
+def group_health(group: Group, metadata: Metadata, now: float) -> dict[str, Any]:
+    """How the consumer stands with its group; ages are seconds, None for what never happened."""
+    member, standing, commits = group.membership, group.standing, group.commits
+    coordinator = None if member.coordinator is None else metadata.node(member.coordinator)
+    return {
+        "id": standing.group_id,
+        "protocol": CLASSIC if isinstance(member, Membership) else CONSUMER,
+        "state": member.state.value,
+        "state_age": now - member.state_since,
+        "member_id": standing.identity.member_id,
+        "generation": standing.identity.generation_id,
+        "leading": member.is_leading,
+        "leader_id": member.leader_id,
+        "other_members": [*member.others],
+        "coordinator": member.coordinator,
+        "coordinator_address": None if coordinator is None else f"{coordinator.host}:{coordinator.port}",
+        "coordinator_error": None if member.coordinator_error is None else str(member.coordinator_error),
+        "because": member.because,
+        "last_poll_age": member.polls.gap(now),
+        "last_heartbeat_age": _age(member.heartbeat.answered_at, now),
+        "last_commit_age": _age(commits.last_written_at, now),
+        "last_commit_error": None if commits.last_error is None else str(commits.last_error),
+        "committed_offsets_awaited": {
+            str(one): group.resume.why_unknown(one) for one in group.resume.waits_for
+        },
+        "unfinished_rebalances": member.unfinished_rebalances,
+        "failure": None if member.failure is None else str(member.failure),
+    }
+
+
+def group_words(health: dict[str, Any], subscription: Subscription) -> list[str]:
+    """The same in sentences, as far as it is worth saying."""
+    group, state = f"group {health['id']!r}", health["state"]
+    lines = []
+    if subscription.mode is Mode.TOPICS:
+        in_words = state_in_words if health["protocol"] == CONSUMER else _state_in_words
+        lines.append(in_words(group, state, health))
+    elif subscription.mode is Mode.NONE:
+        lines.append("No partition is assigned; subscribe() or assign(), then poll().")
+    if health["failure"]:
+        lines.append(f"{health['failure']}.")
+    if health["coordinator"] is None and subscription.mode is not Mode.NONE:
+        why = health["coordinator_error"]
+        failed = f"the last look-up failed ({why}), and " if why else ""
+        lines.append(
+            f"The coordinator of {group} is not known; {failed}it is looked up when something is to be said."
+        )
+    if health["unfinished_rebalances"]:
+        lines.append(f"{health['unfinished_rebalances']} rebalances in a row did not come to an end.")
+    if health["last_commit_error"]:
+        lines.append(f"The last commit failed: {health['last_commit_error']}")
+    lines += [f"{one} waits: {why}." for one, why in health["committed_offsets_awaited"].items()]
+    revoking = subscription.held(Hold.REVOKING)
+    if revoking:
+        lines.append(f"{named(revoking)}: given back when their last commit is over.")
+    return lines
+
+
+def _state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
+    because = f": {health['because']}" if health["because"] else ""
+    if state == ClassicState.STABLE.value:
+        role = "leads" if health["leading"] else "is a member of"
+        heard = health["last_heartbeat_age"]
+        return (
+            f"The consumer {role} {group} in generation {health['generation']}; its last heartbeat was "
+            f"answered {heard:.1f} s ago, its last poll was {health['last_poll_age']:.1f} s ago."
+        )
+    if state == ClassicState.JOINING.value:
+        return f"The consumer joins {group}{because} and has waited {_for_the_join(health)}."
+    if state == ClassicState.SYNCING.value:
+        if health["leader_id"] == health["member_id"]:
+            age = f"{health['state_age']:.1f} s"
+            return f"The consumer leads {group} and has been assigning partitions for {age}."
+        return (
+            f"The consumer has waited {health['state_age']:.1f} s for member {health['leader_id']!r}, the "
+            f"leader of {group}, to assign partitions."
+        )
+    if state == ClassicState.MUST_JOIN.value:
+        return f"{group} rebalances{because}; the next poll() takes part.".replace("group", "Group", 1)
+    if state == ClassicState.FENCED.value:
+        return f"Another consumer has taken this one's place in {group}; close it."
+    return f"The consumer is no member of {group}{because}; poll() joins it."
+
+
+def _for_the_join(health: dict[str, Any]) -> str:
+    """What a joining member waits for; a member that led the group before knows the others."""
+    waits = f"{health['state_age']:.1f} s for {coordinator_in_words(health)}"
+    others = health["other_members"]
+    if health["coordinator"] is None:
+        return waits
+    waits += ", which answers when the other members have joined"
+    if not others:
+        return f"{waits} (it alone knows them)"
+    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    names = ", ".join(map(repr, others[:MOST_NAMED]))
+    return f"{waits}; in generation {health['generation']} these were {names}{more}"
+
+
+def _age(at: float, now: float) -> float | None:
+    return now - at if at > 0 else None
+
+
+def coordinator_in_words(health: dict[str, Any]) -> str:
+    """Names the coordinator's broker, if it is known."""
+    if health["coordinator"] is None:
+        return "its coordinator to be found"
+    at = f" at {health['coordinator_address']}" if health["coordinator_address"] else ""
+    return f"the coordinator, broker {health['coordinator']}{at}"
+
+
+def state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
+    """A sentence of what `health()` has of the group."""
+    because = f": {health['because']}" if health["because"] else ""
+    age, coordinator = f"{health['state_age']:.1f} s", coordinator_in_words(health)
+    words = {
+        ConsumerState.UNSUBSCRIBED: f"The consumer is no member of {group}{because}; poll() joins it.",
+        ConsumerState.JOINING: (
+            f"The consumer joins {group} and has waited {age} for {coordinator}: its first heartbeat is not "
+            "answered yet."
+        ),
+        ConsumerState.RECONCILING: (
+            f"The coordinator of {group} has assigned something else at epoch {health['generation']}; poll() "
+            "gives back and takes on partitions, as soon as their topics are known."
+        ),
+        ConsumerState.ACKNOWLEDGING: (
+            f"The consumer owns what was assigned to it in {group}, and has waited {age} for {coordinator}, "
+            "to acknowledge it."
+        ),
+        ConsumerState.FENCED: f"The consumer is out of {group}{because}; poll() joins again.",
+        ConsumerState.STALE: f"The consumer has left {group}{because}; poll() joins again.",
+        ConsumerState.LEAVING: f"The consumer leaves {group}, and has waited {age} for {coordinator}.",
+        ConsumerState.FATAL: f"The coordinator of {group} refuses this consumer; subscribe() tries again.",
+    }
+    found = words.get(ConsumerState(state))
+    if found is not None:
+        return found
+    heard, polled = health["last_heartbeat_age"], health["last_poll_age"]
+    return (
+        f"The consumer is a member of {group} at epoch {health['generation']}; its last heartbeat was "
+        f"answered {heard:.1f} s ago, its last poll was {polled:.1f} s ago."
+    )

@@ -1,4 +1,5 @@
-"""Where reading begins when no position is known: `auto_offset_reset`.  Pure; for options.py and reader.py.
+"""Where reading begins when no position is known: `auto_offset_reset`.  Pure; for options.py and
+poll/poller.py.
 
 Source: KIP-1106 for by_duration; durations are written as in ISO 8601, read as java.time.Duration reads them.
 """
@@ -9,8 +10,13 @@ import re
 from datetime import timedelta
 from typing import Any
 
-from pykafka2.consumer.positions import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykafka2.option_fields import Because
+
+LATEST_TIMESTAMP = -1
+
+
+EARLIEST_TIMESTAMP = -2
+
 
 EARLIEST = "earliest"
 LATEST = "latest"

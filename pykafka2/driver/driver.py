@@ -23,8 +23,8 @@ from pykafka2.errors import ClientClosed, ClientFailed, ForkedClientError, Illeg
 from pykafka2.events import EventSink
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.script import Lane
-from pykafka2.network.telling import tell_each
 from pykafka2.network.transport import Ready, SocketOptions, TlsWrapper
+from pykafka2.run_all import tell_each
 
 T = TypeVar("T")
 Command = Callable[[float], None]

@@ -29,16 +29,16 @@ from pykafka2.errors import (
 from pykafka2.events import EventSink, RequestAnswered, RequestSent, StateMoved
 from pykafka2.logs import ClientLogger
 from pykafka2.network.api_versions import ApiVersions
+from pykafka2.network.connection_setup import Offloader, SettingUp
 from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameReader
 from pykafka2.network.handshake import Agreement, handshake, reauthenticate
 from pykafka2.network.in_flight import InFlight, InFlightWindow, OnFailure, OnResponse
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Call, Script
-from pykafka2.network.setting_up import Offloader, SettingUp
-from pykafka2.network.telling import tell_each
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.struct import Request
+from pykafka2.run_all import tell_each
 
 LONGEST_THROTTLE = 60.0
 """Seconds that a broker is left alone at most, whatever throttle_time_ms says: an answer may be wrong."""

@@ -19,12 +19,12 @@ from pykafka2.errors import (
     UnsupportedVersion,
     error_of,
 )
-from pykafka2.foreign_text import shown
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Offload, Script, call
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from pykafka2.text import shown
 
 SOFTWARE_NAME = "pykafka2"
 SOFTWARE_VERSION = "0.1.0"

@@ -12,8 +12,8 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import KafkaError
-from pykafka2.foreign_text import brief
-from pykafka2.producer.delivery import OnDelivery
+from pykafka2.producer.delivery.delivery import OnDelivery
+from pykafka2.text import brief
 from pykafka2.types import GivenHeaders, RecordMetadata
 
 logger = logging.getLogger(__name__)

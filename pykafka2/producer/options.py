@@ -31,7 +31,7 @@ from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # comes with every type checker; knows defaults
 
-    from pykafka2.producer.partitioners import Partitioner
+    from pykafka2.producer.partitioning.partitioners import Partitioner
 
     K = TypeVar("K", default=Buffer, contravariant=True)
     V = TypeVar("V", default=Buffer, contravariant=True)

@@ -1,8 +1,8 @@
 """`KafkaProducer`: what applications call.  Everything here runs on callers' threads.
 
 `send` is the hot path: flat, with local names; what can wait or fail goes through a slower method.  Behind
-it: routes.py (which queue), accumulator.py (the batches), sender.py (the IO thread's part), delivery.py (the
-outcomes).
+it: partitioning/route_table.py (which queue), accumulator/accumulator.py (the batches), sending/sender.py
+(the IO thread's part), delivery/delivery.py (the outcomes).
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from pykafka2.errors import (
     KafkaError,
     SerializationError,
 )
-from pykafka2.foreign_text import brief
 from pykafka2.metrics import Metrics
 from pykafka2.other_clients import no_such_attribute
-from pykafka2.producer.accumulator import Accumulator, admit_always
+from pykafka2.producer.accumulator.accumulator import Accumulator, admit_always
+from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
+from pykafka2.producer.accumulator.partition_queue import NS_PER_MS, PartitionQueue, note_open
 from pykafka2.producer.arguments import (
     NO_TIMESTAMP_FROM,
     checked_headers,
@@ -37,31 +39,29 @@ from pykafka2.producer.arguments import (
     encoded_headers,
     refuse,
 )
-from pykafka2.producer.batch import ProducerBatch
-from pykafka2.producer.batch_sizes import SMALLEST_RECORD_BYTES
-from pykafka2.producer.bulk import BulkSender
-from pykafka2.producer.bulk_delivery import BulkDelivery, OnBatch
-from pykafka2.producer.bulk_input import ArrowData, BulkArguments
-from pykafka2.producer.bulk_reader import BulkReader
-from pykafka2.producer.closing import Closing
-from pykafka2.producer.delivery import Delivery, OnDelivery
-from pykafka2.producer.inspection import Inspection
+from pykafka2.producer.bulk.columns import ArrowData, BulkArguments
+from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
+from pykafka2.producer.bulk.rows import BulkReader
+from pykafka2.producer.bulk.sender import BulkSender
+from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
+from pykafka2.producer.inspection import MEASURED, RATES, SHARED_TOTALS, TOTALS, Inspection
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord, fields_of
-from pykafka2.producer.metric_table import MEASURED, RATES, SHARED_TOTALS, TOTALS
-from pykafka2.producer.open_batches import NS_PER_MS, note_open
 from pykafka2.producer.options import PRODUCER_OPTIONS, K, ProducerConfig, V
-from pykafka2.producer.partition_queue import PartitionQueue
-from pykafka2.producer.partitioners import strategy_of
-from pykafka2.producer.route import Route
-from pykafka2.producer.routes import Routes
-from pykafka2.producer.sender import Sender
-from pykafka2.producer.sticky import NodeDelays, StickyChoice
-from pykafka2.producer.transaction_calls import TransactionCalls
-from pykafka2.producer.transaction_parts import transactional_parts
-from pykafka2.producer.transaction_state import Call, TransactionStatus
-from pykafka2.producer.transactions import TransactionalCalls
+from pykafka2.producer.partitioning.partitioners import strategy_of
+from pykafka2.producer.partitioning.route_table import Routes
+from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
+from pykafka2.producer.partitioning.topic_route import Route
+from pykafka2.producer.sending.sender import Sender
+from pykafka2.producer.shutdown import Shutdown
+from pykafka2.producer.transactions.state import Call, TransactionStatus
+from pykafka2.producer.transactions.transactions import (
+    TransactionalCalls,
+    TransactionCalls,
+    transactional_parts,
+)
 from pykafka2.records.encoder import NO_HEADERS, SHORT, Row, load_codec
 from pykafka2.serializers import Buffer, SerializeFunction, SupportsSerialize, ToBytes, serialize_function
+from pykafka2.text import brief
 from pykafka2.types import (
     GivenHeaders,
     Headers,
@@ -249,7 +249,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         )
         driver.on_failed(self._sender.on_loop_failed)
         client.add(self._sender, *([] if manager is None else [manager]))
-        self._closing = Closing(
+        self._closing = Shutdown(
             client,
             self._accumulator,
             self._sender,
@@ -304,7 +304,8 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             TypeError: the topic is not a str.
         """
         # Hot, and so without any call that it can do without; benchmarks/produce_smoke.py shows its cost.
-        # First the short ways of plain records, and of those with a key, which open_batches.py is about.
+        # First the short ways of plain records, and of those with a key, which accumulator/partition_queue.py
+        # is about.
         open_batches = self._open_batches
         if (
             open_batches is not None

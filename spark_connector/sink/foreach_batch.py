@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.errors import ConfigurationError
 from spark_connector.options.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
-from spark_connector.sink import scripts
-from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch
-from spark_connector.sink.reading import sink_options
-from spark_connector.sink.replays import checks_of
-from spark_connector.sink.schema import check_schema
-from spark_connector.sink.states import Phase
+from spark_connector.sink.exactly_once import protocol as scripts
+from spark_connector.sink.exactly_once.ledger_state import Phase
+from spark_connector.sink.exactly_once.replays import checks_of
+from spark_connector.sink.exactly_once.runner import Cluster
+from spark_connector.sink.preflight import check_schema, sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

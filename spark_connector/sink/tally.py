@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from spark_connector.sink.identity import DIGEST_MASK
+from spark_connector.sink.exactly_once.identity import DIGEST_MASK
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -12,8 +12,8 @@ import pytest
 from pykafka2 import KafkaProducer
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import BufferExhausted, KafkaError
-from pykafka2.producer.accumulator import Accumulator
-from pykafka2.producer.buffer_pool import Permit
+from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.accumulator.buffer_pool import Permit
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.producer.rows import a_row

@@ -106,7 +106,7 @@ def test_only_the_allowed_modules_use_what_is_restricted() -> None:
     ],
 )
 def test_the_lint_sees_a_planted_violation(planted: str) -> None:
-    assert violations("pykafka2.producer.sender", planted)
+    assert violations("pykafka2.producer.sending.sender", planted)
 
 
 def test_who_may_use_what_is_restricted_does() -> None:

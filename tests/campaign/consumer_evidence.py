@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from pykafka2.broker.base.image import NO_LEADER
-from pykafka2.consumer.assignors.wire import read_assignment
+from pykafka2.consumer.assignors.wire_format import read_assignment
 from pykafka2.testing.simulation.scheduler import START
 from pykafka2.testing.simulation.world import GROUP_ID
 from pykafka2.testing.views.groups import coordinator_partition

@@ -15,7 +15,7 @@ from pykafka2.errors import DeliveryTimeout, KafkaError
 from pykafka2.testing.simulation.history import FAILED, OPEN, UNKNOWN, Sent
 
 if TYPE_CHECKING:
-    from pykafka2.producer.bulk_delivery import BulkDelivery
+    from pykafka2.producer.bulk.delivery import BulkDelivery
     from pykafka2.producer.producer import KafkaProducer
 
 MOST_LIVES = 4

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.producer.sequences import next_sequence
+from pykafka2.producer.idempotence import next_sequence
 from pykafka2.records.batch import RecordBatch
 from pykafka2.testing.simulation.checkers import Checker
 from pykafka2.testing.simulation.history import FAILED, OK, Sent

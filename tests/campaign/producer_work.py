@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.errors import DeliveryTimeout, IncompleteSend, KafkaError, KafkaTimeoutError
-from pykafka2.producer.delivery import OnDelivery
+from pykafka2.producer.delivery.delivery import OnDelivery
 from pykafka2.testing.simulation.history import FAILED, OK, OPEN, Sent
 from pykafka2.types import RecordMetadata
 from tests.campaign.producer_lives import Bulk, Life, outcome_of

@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from pykafka2.errors import KafkaError, KafkaTimeoutError, ProducerFenced, TransactionFailed
-from pykafka2.producer.transaction_handle import end_transaction
+from pykafka2.producer.transactions.handle import end_transaction
 from pykafka2.testing.simulation.problems import InvariantViolated
 from pykafka2.testing.simulation.world import World
 from pykafka2.types import OffsetAndMetadata, TopicPartition

@@ -10,7 +10,7 @@ import pytest
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.nodes import MOST_HINTS
-from pykafka2.cluster.port_doubts import PortDoubts
+from pykafka2.cluster.port_diagnosis import PortDoubts
 from pykafka2.driver.pollable import ToNode
 from pykafka2.errors import Disconnected, KafkaError, RequestTimeout
 from pykafka2.network.endpoint import Endpoint

@@ -9,10 +9,10 @@ import pytest
 
 from pykafka2 import KafkaProducer, errors
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.cluster.port_doubts import MOST_DOUBTS, PortDoubts
+from pykafka2.cluster.port_diagnosis import MOST_DOUBTS, PortDoubts
 from pykafka2.errors import Disconnected, IllegalSaslState, TlsInterrupted, TlsNotSpoken
 from pykafka2.network.endpoint import Endpoint
-from pykafka2.network.probing import ask_for_mechanisms, ask_without_tls
+from pykafka2.network.port_probes import ask_for_mechanisms, ask_without_tls
 from pykafka2.network.transport import SocketOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.cluster import answers
+from pykafka2.cluster import validation as answers
 from pykafka2.cluster.snapshot import (
     BELIEVED_AFTER,
     ClusterSnapshot,

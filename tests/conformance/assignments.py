@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pykafka2.consumer.assignors.assignor import Assignment, Assignor
-from pykafka2.consumer.assignors.lookup import BUILT_IN
-from pykafka2.consumer.assignors.wire import read_assignment, subscription_bytes
+from pykafka2.consumer.assignors.registry import BUILT_IN
+from pykafka2.consumer.assignors.wire_format import read_assignment, subscription_bytes
 from tests.consumer.assignors.stories import Question, compact, play
 from tests.consumer.assignors.test_golden import GOLDEN_FILE, SHAPES, STORIES, kept
 

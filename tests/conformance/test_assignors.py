@@ -11,10 +11,10 @@ import attrs
 import pytest
 
 from pykafka2.consumer.assignors.assignor import MemberSubscription
-from pykafka2.consumer.assignors.lookup import BUILT_IN
+from pykafka2.consumer.assignors.registry import BUILT_IN
 from tests.consumer.assignors.stories import Answers, Question, Shape, compact, play
 from tests.consumer.assignors.test_golden import GOLDEN_FILE
-from tests.consumer.assignors.test_promises import cluster_of, counts_of
+from tests.consumer.assignors.test_invariants import cluster_of, counts_of
 
 from .assignments import ask_java, golden
 from .bridge import Bridge

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaProducer
-from pykafka2.producer.murmur2 import murmur2, positive
+from pykafka2.producer.partitioning.murmur2 import murmur2, positive
 
 from .brokers import TIMEOUT, Cluster
 

@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2 import errors
 from pykafka2.admin.options import ADMIN_OPTIONS
-from pykafka2.consumer.assignors.lookup import read_assignors
+from pykafka2.consumer.assignors.registry import read_assignors
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.option_fields import Option
 from pykafka2.options import OptionTable

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from pykafka2 import serializers
-from pykafka2.producer.murmur2 import murmur2, positive
+from pykafka2.producer.partitioning.murmur2 import murmur2, positive
 
 from .bridge import Bridge, b64, unb64
 

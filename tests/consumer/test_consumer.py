@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pykafka2.consumer.consumer import KafkaConsumer
-from pykafka2.consumer.fetched import FetchedData
+from pykafka2.consumer.fetch.fetched_data import FetchedData
 from pykafka2.errors import (
     ClientClosed,
     ConcurrentUse,

@@ -9,7 +9,7 @@ from datetime import timedelta
 import attrs
 import pytest
 
-from pykafka2.consumer.assignors.lookup import BUILT_IN
+from pykafka2.consumer.assignors.registry import BUILT_IN
 from pykafka2.consumer.options import (
     CONSUMER_OPTIONS,
     AssignorName,

@@ -24,9 +24,9 @@ ROOT = Path(__file__).parents[2]
 
 HERE = "tests/consumer/test_options_act.py"
 CONSUMER = "tests/consumer/test_consumer.py"
-FAILURES = "tests/consumer/test_failures.py"
-MEMBER = "tests/consumer/groups/test_member_options.py"
-AUTOMATIC = "tests/consumer/commits/test_automatic_commits.py"
+FAILURES = "tests/consumer/poll/test_read_errors.py"
+MEMBER = "tests/consumer/group/test_member_options.py"
+AUTOMATIC = "tests/consumer/commit/test_automatic_commits.py"
 TCP = "tests/network/test_tcp.py"
 ROUTER = "tests/cluster/test_router.py"
 REBOOTSTRAP = (ROUTER, "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses")
@@ -41,20 +41,20 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
     "client_id": (HERE, "test_client_id"),
     "client_rack": (
-        "tests/consumer/test_nearest_replica.py",
+        "tests/consumer/fetch/test_nearest_replica.py",
         "test_the_follower_is_read_until_the_leader_is_to_be_asked_again",
     ),
     "connections_max_idle_ms": (HERE, "test_connections_max_idle_ms"),
     "consumer_timeout_ms": (CONSUMER, "test_iteration_hands_out_one_by_one_and_ends_when_nothing_comes"),
     "default_api_timeout_ms": (HERE, "test_default_api_timeout_ms"),
     "default_offset_commit_callback": (
-        "tests/consumer/commits/test_async_commits.py",
+        "tests/consumer/commit/test_async_commits.py",
         "test_a_default_callback_may_be_given",
     ),
     "enable_auto_commit": (AUTOMATIC, "test_switched_off_nothing_is_committed"),
     "enable_auto_offset_store": (AUTOMATIC, "test_only_marks_are_committed"),
     "enable_incremental_fetch_sessions": (
-        "tests/consumer/test_fetch_sessions.py",
+        "tests/consumer/fetch/test_fetch_sessions.py",
         "test_sessions_may_be_switched_off",
     ),
     "exclude_internal_topics": (HERE, "test_exclude_internal_topics"),
@@ -62,24 +62,24 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "fetch_max_wait_ms": (HERE, "test_fetch_min_bytes_and_fetch_max_wait_ms"),
     "fetch_min_bytes": (HERE, "test_fetch_min_bytes_and_fetch_max_wait_ms"),
     "group_id": (
-        "tests/consumer/groups/test_members.py",
+        "tests/consumer/group/classic/test_members.py",
         "test_members_share_the_partitions_as_they_come_and_go",
     ),
     "group_instance_id": (
-        "tests/consumer/groups/test_cooperative.py",
+        "tests/consumer/group/classic/test_cooperative_rebalance.py",
         "test_a_static_member_restarts_without_a_rebalance",
     ),
     "group_protocol": (
-        "tests/consumer/kip848/test_members.py",
+        "tests/consumer/group/kip848/test_members.py",
         "test_a_new_member_asks_in_this_order",
     ),
     "group_remote_assignor": (
-        "tests/consumer/kip848/test_members.py",
+        "tests/consumer/group/kip848/test_members.py",
         "test_the_assignor_is_the_brokers_and_chosen_by_name",
     ),
     "heartbeat_interval_ms": (MEMBER, "test_heartbeats_come_as_often_as_they_are_asked_for"),
     "interceptors": (
-        "tests/consumer/test_interceptors.py",
+        "tests/consumer/poll/test_interceptors.py",
         "test_they_see_every_record_and_say_which_go_on",
     ),
     "isolation_level": (FAILURES, "test_read_committed_hides_what_was_aborted"),
@@ -87,7 +87,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "max_decompressed_bytes": (FAILURES, "test_a_batch_that_decompresses_to_more_than_allowed_is_refused"),
     "max_partition_fetch_bytes": (HERE, "test_max_partition_fetch_bytes"),
     "max_poll_interval_ms": (
-        "tests/consumer/groups/test_members.py",
+        "tests/consumer/group/classic/test_members.py",
         "test_who_does_not_poll_for_too_long_leaves_and_hears_how_long_it_was",
     ),
     "max_poll_records": (CONSUMER, "test_max_poll_records_makes_many_polls_of_one_fetch"),
@@ -95,7 +95,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "metadata_recovery_rebootstrap_trigger_ms": REBOOTSTRAP,
     "metadata_recovery_strategy": REBOOTSTRAP,
     "on_bad_record": (
-        "tests/consumer/test_bad_records.py",
+        "tests/consumer/poll/test_bad_records.py",
         "test_skip_passes_over_what_a_deserializer_refuses_and_says_so",
     ),
     "partition_assignment_strategy": (MEMBER, "test_what_a_member_says_of_itself"),

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pykafka2.consumer.group_options import GROUPS_ONLY, OF_CLASSIC_GROUPS
-from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.consumer.options import CONSUMER_OPTIONS, GROUPS_ONLY, OF_CLASSIC_GROUPS
 from pykafka2.option_fields import Option
 from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.producer.partitioners import STRATEGIES
+from pykafka2.producer.partitioning.partitioners import STRATEGIES
 from tests.docs.option_pages import PAGES, REFERENCE
 
 

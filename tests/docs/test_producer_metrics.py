@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from pykafka2 import KafkaProducer
-from pykafka2.producer.metric_table import texts
+from pykafka2.producer.inspection import texts
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "producer-metrics.md").read_text(encoding="utf-8")

@@ -14,8 +14,8 @@ from typing import Any
 
 import attrs
 
-from pykafka2.consumer.assignors.wire import read_assignment, read_subscription
-from pykafka2.consumer.fetched import FetchedData
+from pykafka2.consumer.assignors.wire_format import read_assignment, read_subscription
+from pykafka2.consumer.fetch.fetched_data import FetchedData
 from pykafka2.errors import (
     CorruptData,
     CorruptMessage,

@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2 import OffsetAndMetadata
 from pykafka2.consumer.assignors.assignor import Assignment
-from pykafka2.consumer.assignors.wire import assignment_bytes
+from pykafka2.consumer.assignors.wire_format import assignment_bytes
 from pykafka2.errors import BrokerError, GroupAuthorizationFailed, KafkaError, UnknownTopicOrPartition
 from pykafka2.protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatResponseAssignment,

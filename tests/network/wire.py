@@ -11,9 +11,9 @@ import attrs
 from pykafka2.errors import KafkaError
 from pykafka2.events import Event, EventSink
 from pykafka2.network.connection import Connection, ConnectionOptions
+from pykafka2.network.connection_setup import Offloader
 from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES
 from pykafka2.network.sasl.mechanism import SaslMechanism
-from pykafka2.network.setting_up import Offloader
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import decode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

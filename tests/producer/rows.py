@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pykafka2.compression import codec
-from pykafka2.producer.batch import ProducerBatch
-from pykafka2.producer.batch_sizes import SMALLEST_RECORD_BYTES, BatchPlan
-from pykafka2.producer.buffer_pool import Permit
-from pykafka2.producer.delivery import Delivery, OnDelivery
-from pykafka2.producer.partition_queue import delivery_of
+from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES, BatchPlan
+from pykafka2.producer.accumulator.buffer_pool import Permit
+from pykafka2.producer.accumulator.partition_queue import delivery_of
+from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
 from pykafka2.records.encoder import NO_HEADERS, Row
 
 PLAN = BatchPlan(codec("none"), None, 16384)

@@ -10,7 +10,7 @@ import pytest
 
 from pykafka2 import KafkaProducer
 from pykafka2.errors import ConfigurationError, IllegalArgument
-from pykafka2.producer.key_hashes import KeyHashes
+from pykafka2.producer.partitioning.key_hashes import KeyHashes
 from pykafka2.testing import KafkaCluster, Simulation
 
 

@@ -16,7 +16,7 @@ from pykafka2.errors import (
     ProducerFenced,
     UnknownProducerId,
 )
-from pykafka2.producer.identity_policy import (
+from pykafka2.producer.idempotence import (
     LAST_EPOCH,
     NOBODY,
     IdempotentPolicy,

@@ -26,9 +26,9 @@ from tests.shown_options import SECURITY_SHOWN_BY
 ROOT = Path(__file__).parents[2]
 
 HERE = "tests/producer/test_options_act.py"
-IN_TIME = "tests/producer/test_producer_in_virtual_time.py"
-STICKY = "tests/producer/test_sticky.py"
-NAMED = "tests/producer/test_partitioners.py"
+IN_TIME = "tests/producer/test_producer.py"
+STICKY = "tests/producer/partitioning/test_sticky.py"
+NAMED = "tests/producer/partitioning/test_partitioners.py"
 ROUTER = "tests/cluster/test_router.py"
 
 SHOWN_BY: dict[str, tuple[str, str]] = {
@@ -38,7 +38,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_the_bootstrap_goes_on_in_the_background"),
     "buffer_memory": (IN_TIME, "test_a_full_buffer_raises_after_max_block_ms_and_loses_no_memory"),
     "bulk_batch_size": (
-        "tests/producer/test_send_many.py",
+        "tests/producer/bulk/test_send_many.py",
         "test_a_column_goes_in_batches_of_bulk_batch_size",
     ),
     "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),

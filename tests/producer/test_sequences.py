@@ -5,15 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.producer.batch import NO_SEQUENCE, ProducerBatch
-from pykafka2.producer.identity_policy import (
+from pykafka2.producer.accumulator.batch import NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.idempotence import (
     LAST_EPOCH,
     NOBODY,
     IdempotentPolicy,
     Identity,
     IdentityPolicy,
+    Sequences,
+    next_sequence,
 )
-from pykafka2.producer.sequences import Sequences, next_sequence
 from tests.producer.rows import a_batch as open_batch
 from tests.producer.rows import appended
 

@@ -20,12 +20,12 @@ import pytest
 from pykafka2 import KafkaProducer
 from pykafka2.errors import IllegalState
 from pykafka2.metrics import Metrics
-from pykafka2.producer.accumulator import Accumulator
-from pykafka2.producer.batch import ProducerBatch
-from pykafka2.producer.buffer_pool import BufferPool, Permit
-from pykafka2.producer.fields import rows_of
+from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.options import PRODUCER_OPTIONS
-from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.records.rows import rows_of
 from pykafka2.testing import KafkaCluster
 from tests.driver.interleave import at_every_line, at_line
 from tests.producer.rows import a_row

@@ -15,22 +15,20 @@ import pytest
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.coordinators import Coordinators
-from pykafka2.consumer import group_leader
-from pykafka2.consumer.assignors.assignor import Assignment
-from pykafka2.consumer.assignors.leading import group_assignment
-from pykafka2.consumer.commits import Commits
-from pykafka2.consumer.committed import CommittedOffsets
-from pykafka2.consumer.committer import Committer
+from pykafka2.consumer.assignors.assignor import Assignment, group_assignment
+from pykafka2.consumer.commit.commit_queue import Commit, CommitQueue, Offsets
+from pykafka2.consumer.commit.committer import Committer
+from pykafka2.consumer.commit.offset_fetch import CommittedOffsets
+from pykafka2.consumer.commit.start_positions import StartPositions
 from pykafka2.consumer.consumer import KafkaConsumer
-from pykafka2.consumer.goodbyes import Goodbyes
-from pykafka2.consumer.group_leader import GroupLeader
-from pykafka2.consumer.handover import Handover
-from pykafka2.consumer.membership import Membership
-from pykafka2.consumer.pending_commit import Commit, Offsets
-from pykafka2.consumer.poll_clock import PollClock
-from pykafka2.consumer.rebalance import Rebalance
-from pykafka2.consumer.resume import Resume
-from pykafka2.consumer.undelivered import Undelivered
+from pykafka2.consumer.group.classic import leader as group_leader
+from pykafka2.consumer.group.classic.leader import GroupLeader
+from pykafka2.consumer.group.classic.membership import Membership
+from pykafka2.consumer.group.classic.rebalance import Rebalance
+from pykafka2.consumer.group.leave import LeaveRequests
+from pykafka2.consumer.group.owned_partitions import OwnedPartitions
+from pykafka2.consumer.state.iteration_queue import IterationQueue
+from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.driver.pollable import PollResult
 from pykafka2.errors import KafkaError
 from pykafka2.testing.simulation.world import World
@@ -61,15 +59,15 @@ def eager_members_keep_what_they_have(world: World, patch: pytest.MonkeyPatch) -
 def nobody_is_told_of_losses(world: World, patch: pytest.MonkeyPatch) -> None:
     """What is lost goes without a word to the listener."""
 
-    def go_silently(self: Handover, because: str) -> None:
+    def go_silently(self: OwnedPartitions, because: str) -> None:
         self._forget(list(self._subscription.assigned))
 
-    patch.setattr(Handover, "lose", go_silently)
+    patch.setattr(OwnedPartitions, "lose", go_silently)
 
 
 def commits_run_ahead_of_iteration(world: World, patch: pytest.MonkeyPatch) -> None:
     """What was polled counts as handed over, although iteration has not come to it (KAFKA-2942's kind)."""
-    patch.setattr(Undelivered, "places", lambda self: {})
+    patch.setattr(IterationQueue, "places", lambda self: {})
 
 
 def commits_are_made_as_polls_return(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -82,7 +80,7 @@ def commits_are_made_as_polls_return(world: World, patch: pytest.MonkeyPatch) ->
 
 def groups_positions_are_not_asked_for(world: World, patch: pytest.MonkeyPatch) -> None:
     """Every partition is read where auto_offset_reset says."""
-    patch.setattr(Resume, "without_commit", lambda self, partitions: list(partitions))
+    patch.setattr(StartPositions, "without_commit", lambda self, partitions: list(partitions))
 
 
 def failed_questions_count_as_no_commit(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -107,11 +105,11 @@ def failed_questions_count_as_no_commit(world: World, patch: pytest.MonkeyPatch)
 def refused_commits_count_as_written(world: World, patch: pytest.MonkeyPatch) -> None:
     """What a coordinator could not write is told as written."""
 
-    def believe(self: Commits, commit: Commit, error: KafkaError, now: float) -> None:
+    def believe(self: CommitQueue, commit: Commit, error: KafkaError, now: float) -> None:
         commit.send = None
         self._succeed(commit)
 
-    patch.setattr(Commits, "_on_error", believe)
+    patch.setattr(CommitQueue, "_on_error", believe)
 
 
 def commits_are_now_and_then_old(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -189,11 +187,11 @@ def goodbyes_are_not_said(world: World, patch: pytest.MonkeyPatch) -> None:
     """Members leave without a word, so the others wait for their sessions to end."""
 
     def say_nothing(
-        self: Goodbyes, member_id: str, reason: str, done: Callable[[None], None], **how: Any
+        self: LeaveRequests, member_id: str, reason: str, done: Callable[[None], None], **how: Any
     ) -> None:
         done(None)
 
-    patch.setattr(Goodbyes, "say", say_nothing)
+    patch.setattr(LeaveRequests, "say", say_nothing)
 
 
 def leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -203,12 +201,12 @@ def leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None
 
 def rewinding_goes_one_too_far(world: World, patch: pytest.MonkeyPatch) -> None:
     """What iteration had not handed out when a rebalance came is left out."""
-    first_offsets = Undelivered.first_offsets
+    first_offsets = IterationQueue.first_offsets
 
-    def forget(self: Undelivered, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def forget(self: IterationQueue, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {one: offset + 1 for one, offset in first_offsets(self, partitions).items()}
 
-    patch.setattr(Undelivered, "first_offsets", forget)
+    patch.setattr(IterationQueue, "first_offsets", forget)
 
 
 def closing_takes_its_time(world: World, patch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from pykafka2.broker.replication.log_manager import LogManager
 from pykafka2.broker.replication.reading import FetchItem
 from pykafka2.broker.replication.replica import Replica
 from pykafka2.errors import KafkaStorageError
-from pykafka2.producer.delivery import Delivery
-from pykafka2.producer.partition_queue import PartitionQueue
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.producer.producer import KafkaProducer
 from pykafka2.records.batch import RecordBatch
 from pykafka2.records.encoder import Row

@@ -18,13 +18,13 @@ from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.replication.replica_reader import ReplicaReader
-from pykafka2.consumer.fetched import FetchedData
+from pykafka2.consumer.fetch.fetched_data import FetchedData
 from pykafka2.errors import BufferExhausted
-from pykafka2.producer import batch as batch_module
-from pykafka2.producer.batch import ProducerBatch
-from pykafka2.producer.delivery import Delivery
+from pykafka2.producer.accumulator import batch as batch_module
+from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.producer.delivery.delivery import Delivery
+from pykafka2.producer.idempotence import Sequences
 from pykafka2.producer.producer import KafkaProducer
-from pykafka2.producer.sequences import Sequences
 from pykafka2.testing.simulation.world import World
 
 Mutant = Callable[[World, pytest.MonkeyPatch], None]

@@ -19,14 +19,13 @@ from pykafka2.errors import (
     NotLeaderOrFollower,
     RequestTimedOut,
 )
-from pykafka2.producer import batch as batch_module
-from pykafka2.producer.accumulator import Accumulator
-from pykafka2.producer.batch import NO_SEQUENCE, ProducerBatch
-from pykafka2.producer.closing import Closing
-from pykafka2.producer.identity_policy import IdempotentPolicy, IdentityPolicy, Verdict
-from pykafka2.producer.outcomes import Outcomes
-from pykafka2.producer.sender import Sender
-from pykafka2.producer.sequences import Sequences
+from pykafka2.producer.accumulator import batch as batch_module
+from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.accumulator.batch import NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.idempotence import IdempotentPolicy, IdentityPolicy, Sequences, Verdict
+from pykafka2.producer.sending.results import Outcomes
+from pykafka2.producer.sending.sender import Sender
+from pykafka2.producer.shutdown import Shutdown
 from pykafka2.testing.simulation.world import World
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP
 
@@ -229,8 +228,8 @@ def expired_batches_keep_their_memory(world: World, patch: pytest.MonkeyPatch) -
 
 def flush_takes_no_timeout(world: World, patch: pytest.MonkeyPatch) -> None:
     """`flush(timeout)` waits for everything."""
-    flush = Closing.flush
-    patch.setattr(Closing, "flush", lambda self, timeout=None: flush(self, None))
+    flush = Shutdown.flush
+    patch.setattr(Shutdown, "flush", lambda self, timeout=None: flush(self, None))
 
 
 def send_waits_for_ever(world: World, patch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from pykafka2.errors import TransactionFailed
 from pykafka2.network.script import Script
-from pykafka2.producer.transaction_calls import TransactionCalls
-from pykafka2.producer.transaction_manager import TransactionManager
-from pykafka2.producer.transaction_requests import Step
-from pykafka2.producer.transaction_steps import TransactionSteps
+from pykafka2.producer.transactions.manager import TransactionManager
+from pykafka2.producer.transactions.requests import Step
+from pykafka2.producer.transactions.steps import TransactionSteps
+from pykafka2.producer.transactions.transactions import TransactionCalls
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 

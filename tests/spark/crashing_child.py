@@ -7,13 +7,13 @@ import uuid
 import pyarrow as pa
 
 from spark_connector import connections
-from spark_connector.sink import scripts
-from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch, TaskPlace
-from spark_connector.sink.messages import Written
-from spark_connector.sink.reading import sink_options
-from spark_connector.sink.stream import abort_epoch, commit_epoch
-from spark_connector.sink.tasks import write_epoch
+from spark_connector.sink.exactly_once import protocol as scripts
+from spark_connector.sink.exactly_once.messages import Written
+from spark_connector.sink.exactly_once.runner import Cluster
+from spark_connector.sink.preflight import sink_options
+from spark_connector.sink.task import write_epoch
+from spark_connector.sink.writers import abort_epoch, commit_epoch
 from tests.spark.crashing import Query, pool
 
 

@@ -14,11 +14,13 @@ from pykafka2 import TransactionHandle
 from pykafka2.errors import ProducerFenced
 from spark_connector.errors import ExactlyOnceError, NotCommitted, PartlyCommitted, SupersededRun
 from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
-from spark_connector.sink import commands, ledger, names, scripts
 from spark_connector.sink.context import Epoch
-from spark_connector.sink.identity import BatchIdentity
-from spark_connector.sink.messages import OpenTransaction, Written
-from spark_connector.sink.states import LedgerState, Phase
+from spark_connector.sink.exactly_once import commands, ledger
+from spark_connector.sink.exactly_once import protocol as scripts
+from spark_connector.sink.exactly_once import transactional_ids as names
+from spark_connector.sink.exactly_once.identity import BatchIdentity
+from spark_connector.sink.exactly_once.ledger_state import LedgerState, Phase
+from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
 from tests.spark.test_exactly_once import Run, World, _hooked, all_of, at_step, world
 
 __all__ = ["_hooked", "world"]  # fixtures

@@ -28,15 +28,24 @@ from spark_connector.errors import (
     WrongRow,
 )
 from spark_connector.options.sink_options import SinkOptions
-from spark_connector.sink import commands, ledger, names, scripts
-from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch, TaskPlace
-from spark_connector.sink.identity import BatchIdentity, Marker, TaskRows
-from spark_connector.sink.messages import Written
-from spark_connector.sink.reading import sink_options
-from spark_connector.sink.states import FOLLOWS, MOST_PAST_RUNS, LedgerState, Phase, from_bytes, to_bytes
-from spark_connector.sink.stream import abort_epoch, commit_epoch
-from spark_connector.sink.tasks import write_epoch, write_job
+from spark_connector.sink.exactly_once import commands, ledger
+from spark_connector.sink.exactly_once import protocol as scripts
+from spark_connector.sink.exactly_once import transactional_ids as names
+from spark_connector.sink.exactly_once.identity import BatchIdentity, Marker, TaskRows
+from spark_connector.sink.exactly_once.ledger_state import (
+    FOLLOWS,
+    MOST_PAST_RUNS,
+    LedgerState,
+    Phase,
+    from_bytes,
+    to_bytes,
+)
+from spark_connector.sink.exactly_once.messages import Written
+from spark_connector.sink.exactly_once.runner import Cluster
+from spark_connector.sink.preflight import sink_options
+from spark_connector.sink.task import write_epoch, write_job
+from spark_connector.sink.writers import abort_epoch, commit_epoch
 from tests.spark.committed import committed
 
 pytestmark = pytest.mark.slow

@@ -19,13 +19,17 @@ from pykafka2.errors import KafkaError
 from pykafka2.testing import KafkaCluster
 from spark_connector.errors import CheckpointBehind, SupersededRun
 from spark_connector.options.sink_options import PER_TASK
-from spark_connector.sink import cluster, commands, ledger, names, scripts, states
-from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import Epoch, TaskPlace
-from spark_connector.sink.identity import BatchIdentity, Marker, TaskRows
-from spark_connector.sink.messages import Written
-from spark_connector.sink.states import LedgerState
-from spark_connector.sink.tasks import write_epoch
+from spark_connector.sink.exactly_once import commands, ledger
+from spark_connector.sink.exactly_once import ledger_state as states
+from spark_connector.sink.exactly_once import protocol as scripts
+from spark_connector.sink.exactly_once import runner as cluster
+from spark_connector.sink.exactly_once import transactional_ids as names
+from spark_connector.sink.exactly_once.identity import BatchIdentity, Marker, TaskRows
+from spark_connector.sink.exactly_once.ledger_state import LedgerState
+from spark_connector.sink.exactly_once.messages import Written
+from spark_connector.sink.exactly_once.runner import Cluster
+from spark_connector.sink.task import write_epoch
 from tests.spark.test_exactly_once import TASKS, Run, World, _hooked, all_of, at_step, rows, world
 
 __all__ = ["_hooked", "world"]  # fixtures

@@ -13,7 +13,7 @@ from pykafka2 import KafkaProducer
 from pykafka2.testing import ClusterApi
 from spark_connector import connections, exactly_once_batches
 from spark_connector.errors import CheckpointBehind, PartlyCommitted, SupersededRun, WrongSchema
-from spark_connector.sink import batch as batch_module
+from spark_connector.sink import writers as batch_module
 from spark_connector.sink.context import TaskPlace
 from spark_connector.sink.foreach_batch import ExactlyOnceBatches
 from tests.spark.test_exactly_once import TASKS, World, all_of, rows

@@ -7,11 +7,11 @@ import pytest
 from pykafka2 import KafkaAdminClient, KafkaConsumer
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster
-from spark_connector.sink import ledger as ledger_module
-from spark_connector.sink.cluster import Cluster
-from spark_connector.sink.identity import BatchIdentity
-from spark_connector.sink.ledger_topic import TopicSettings
-from spark_connector.sink.states import LedgerState
+from spark_connector.sink.exactly_once import ledger as ledger_module
+from spark_connector.sink.exactly_once.identity import BatchIdentity
+from spark_connector.sink.exactly_once.ledger_state import LedgerState
+from spark_connector.sink.exactly_once.ledger_topic import TopicSettings
+from spark_connector.sink.exactly_once.runner import Cluster
 from tests.spark.test_exactly_once import World, _hooked, world
 
 __all__ = ["_hooked", "world"]  # fixtures

@@ -14,8 +14,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pykafka2.errors import NoBrokersAvailable, UnknownOption
 from pykafka2.testing import KafkaCluster
 from spark_connector import KafkaDataSource
-from spark_connector.sink import checks
-from spark_connector.sink.reading import sink_options
+from spark_connector.sink import preflight as checks
+from spark_connector.sink.preflight import sink_options
 from spark_connector.source.schema import spark_schema
 
 VALUE = StructType([StructField("value", BinaryType())])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_connector.sink import ledger as ledger_module
-from spark_connector.sink.cluster import Cluster
-from spark_connector.sink.states import Phase
-from spark_connector.sink.tasks import MOST_TASKS
+from spark_connector.sink.exactly_once import ledger as ledger_module
+from spark_connector.sink.exactly_once.ledger_state import Phase
+from spark_connector.sink.exactly_once.runner import Cluster
+from spark_connector.sink.task import MOST_TASKS
 from tests.spark.test_batch_identity import decided
 from tests.spark.test_exactly_once import World, _hooked, world
 

@@ -11,13 +11,15 @@ from pykafka2.errors import KafkaTimeoutError, NoBrokersAvailable
 from pykafka2.testing import ClusterApi
 from spark_connector.errors import ExactlyOnceError, PartlyCommitted
 from spark_connector.options.sink_options import PER_TASK
-from spark_connector.sink import commands, names, scripts
-from spark_connector.sink.cluster import Cluster
 from spark_connector.sink.context import TaskPlace
-from spark_connector.sink.identity import Marker, TaskRows
-from spark_connector.sink.messages import OpenTransaction, Written
-from spark_connector.sink.states import LedgerState
-from spark_connector.sink.tasks import write_epoch
+from spark_connector.sink.exactly_once import commands
+from spark_connector.sink.exactly_once import protocol as scripts
+from spark_connector.sink.exactly_once import transactional_ids as names
+from spark_connector.sink.exactly_once.identity import Marker, TaskRows
+from spark_connector.sink.exactly_once.ledger_state import LedgerState
+from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
+from spark_connector.sink.exactly_once.runner import Cluster
+from spark_connector.sink.task import write_epoch
 from tests.spark.test_exactly_once import Run, World, _hooked, all_of, at_step, rows, world
 
 __all__ = ["_hooked", "world"]  # fixtures

@@ -14,14 +14,14 @@ from pykafka2 import KafkaAdminClient, KafkaProducer, NewTopic, TopicPartition
 from pykafka2.testing import ClusterApi
 from spark_connector.errors import CheckpointBehind, LedgerBehind, PartlyCommitted
 from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
-from spark_connector.sink import ledger
 from spark_connector.sink.clients import ends_of
 from spark_connector.sink.context import TaskPlace
-from spark_connector.sink.messages import Written
-from spark_connector.sink.replays import STRICT, check_batch, check_ledger
-from spark_connector.sink.states import LedgerState, Phase
-from spark_connector.sink.stream import abort_epoch
-from spark_connector.sink.tasks import write_epoch
+from spark_connector.sink.exactly_once import ledger
+from spark_connector.sink.exactly_once.ledger_state import LedgerState, Phase
+from spark_connector.sink.exactly_once.messages import Written
+from spark_connector.sink.exactly_once.replays import STRICT, check_batch, check_ledger
+from spark_connector.sink.task import write_epoch
+from spark_connector.sink.writers import abort_epoch
 from tests.spark.test_exactly_once import Run, World, _hooked, all_of, at_step, world
 
 __all__ = ["_hooked", "world"]  # fixtures

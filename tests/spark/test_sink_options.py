@@ -25,9 +25,8 @@ from pykafka2.errors import ConfigurationError, UnknownOption
 from spark_connector import WrongSchema, exactly_once_batches
 from spark_connector.options.sink_options import TRANSACTION_MS
 from spark_connector.sink.clients import OF_PRODUCERS, shared_options
-from spark_connector.sink.cluster import Cluster
-from spark_connector.sink.reading import sink_options
-from spark_connector.sink.schema import check_schema
+from spark_connector.sink.exactly_once.runner import Cluster
+from spark_connector.sink.preflight import check_schema, sink_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 HEADERS = "headers array<struct<key:string,value:binary>>"

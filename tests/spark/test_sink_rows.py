@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_connector.errors import WrongRow
-from spark_connector.sink.rows import RowSplitter
+from spark_connector.sink.sending import RowSplitter
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

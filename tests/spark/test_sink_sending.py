@@ -14,8 +14,8 @@ from pykafka2.testing import KafkaCluster, Topic
 from spark_connector import connections
 from spark_connector.errors import WrongRow
 from spark_connector.options.sink_options import SinkOptions
-from spark_connector.sink import checks
-from spark_connector.sink.reading import sink_options
+from spark_connector.sink import preflight as checks
+from spark_connector.sink.preflight import sink_options
 from spark_connector.sink.sending import write_at_least_once
 from tests.spark.committed import committed
 

@@ -12,11 +12,13 @@ from pykafka2 import KafkaProducer, TransactionHandle
 from pykafka2.errors import KafkaError, ProducerFenced
 from spark_connector.errors import ExactlyOnceError, NotCommitted, PartlyCommitted, SupersededRun
 from spark_connector.options.sink_options import PER_TASK
-from spark_connector.sink import batch as batch_module
-from spark_connector.sink import commands, ledger, names, scripts
+from spark_connector.sink import writers as batch_module
 from spark_connector.sink.context import TaskPlace
-from spark_connector.sink.messages import OpenTransaction, Written
-from spark_connector.sink.reading import sink_options
+from spark_connector.sink.exactly_once import commands, ledger
+from spark_connector.sink.exactly_once import protocol as scripts
+from spark_connector.sink.exactly_once import transactional_ids as names
+from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
+from spark_connector.sink.preflight import sink_options
 from tests.spark.test_exactly_once import TASKS, World, _hooked, all_of, at_step, rows, world
 
 __all__ = ["_hooked", "world"]  # fixtures

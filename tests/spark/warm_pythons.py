@@ -41,8 +41,8 @@ IMPORTED = (
     "pyspark.sql.worker.write_into_data_source",
     "pyspark.worker",
     "pyspark_pykafka2",
-    "spark_connector.sink.batch",
-    "spark_connector.sink.stream",
+    "spark_connector.sink.writers",
+    "spark_connector.sink.writers",
     "spark_connector.source.batch",
     "spark_connector.source.stream",
 )

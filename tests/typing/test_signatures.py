@@ -23,7 +23,7 @@ from pykafka2 import (
 from pykafka2.broker.broker import Broker
 from pykafka2.broker.faults.throttle import ThrottleRule
 from pykafka2.broker.server.request_metrics import ApiMetrics, Histogram, RequestMetrics
-from pykafka2.consumer.undelivered import Undelivered
+from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.testing.remote.cluster import BrokerView, ProcessCluster
 from pykafka2.testing.remote.http_client import AdminClient
 from pykafka2.testing.remote.http_port import AdminPort
@@ -99,5 +99,5 @@ def test_every_public_name_of_the_broker_says_what_it_promises(cls: type) -> Non
 
 def test_the_check_sees_what_is_missing() -> None:
     """A class or a name that says nothing is found out."""
-    assert "__len__" not in public(Undelivered)
+    assert "__len__" not in public(IterationQueue)
     assert silent(type("Mute", (), {"name": lambda self: None})) == ["", "name"]

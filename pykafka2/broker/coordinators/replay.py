@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 
-from pykafka2.broker.coordinators.groups.refusals import refusal
+from pykafka2.broker.coordinators.refusals import refusal
 from pykafka2.errors import BrokerError, CorruptData, IllegalState
 from pykafka2.protocol.messages import consumer_group_records as consumer
 from pykafka2.protocol.messages import group_records as group

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from pykafka2.broker.coordinators.groups.refusals import append_error_code
+from pykafka2.broker.coordinators.refusals import append_error_code
 from pykafka2.broker.coordinators.replay import (
     Caller,
     Deferred,

@@ -67,7 +67,7 @@ def _may_describe(asker: Asker, topic: str) -> bool:
 
 
 def refuse(request: Request[Any], version: int, code: int) -> Response:
-    from pykafka2.broker.coordinators.groups.refusals import refusal
+    from pykafka2.broker.coordinators.refusals import refusal
 
     return refusal(request, version, code)
 

@@ -72,7 +72,7 @@ def handle_describe_producers(
 
 
 def refuse(request: Request[Any], version: int, code: int) -> Response:
-    from pykafka2.broker.coordinators.groups.refusals import refusal
+    from pykafka2.broker.coordinators.refusals import refusal
 
     return refusal(request, version, code)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pykafka2.broker.coordinators.groups.refusals import refusal
+from pykafka2.broker.coordinators.refusals import refusal
 from pykafka2.broker.coordinators.routing import OFFSETS_TOPIC, partition_for
 from pykafka2.broker.coordinators.transactions.verification import TransactionSupport, for_offsets
 from pykafka2.broker.coordinators.transactions.verifier import Codes, Guards, VerificationRequest

@@ -15,7 +15,7 @@ import attrs
 from pykafka2.broker.base.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from pykafka2.broker.config.keys import nearest
 from pykafka2.errors import ConfigurationError
-from pykafka2.foreign_text import printable, shown
+from pykafka2.text import printable, shown
 
 MAX_EVENTS = 10_000
 # How many different ones are noted, of connections that were closed and of rights that were missing.

@@ -20,9 +20,9 @@ from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.server.context_parts import HistoryEntry
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import ConfigurationError
-from pykafka2.foreign_text import shown
 from pykafka2.protocol.registry import API_KEYS
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.text import shown
 
 if TYPE_CHECKING:
     from typing import Unpack

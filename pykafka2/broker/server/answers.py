@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import BrokerError, IllegalState, KafkaError, UnknownServerError
-from pykafka2.foreign_text import printable
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.text import printable
 
 logger = logging.getLogger(__name__)
 

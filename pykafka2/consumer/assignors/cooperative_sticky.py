@@ -20,8 +20,7 @@ from pykafka2.consumer.assignors.assignor import (
     MemberSubscription,
     RebalanceProtocol,
 )
-from pykafka2.consumer.assignors.claims import Claim, owners
-from pykafka2.consumer.assignors.sticky_division import divide_calmly
+from pykafka2.consumer.assignors.sticky_algorithm import Claim, divide_calmly, owners
 from pykafka2.types import TopicPartition
 
 _GENERATION_BYTES = 4

@@ -1,8 +1,9 @@
 """The assignor "sticky": balanced, and nothing moves in vain, as Kafka's StickyAssignor.
 
 Members give up everything before a rebalance, and tell in their user data what they were assigned last; most
-of that comes back to them.  sticky_same.py and sticky_mixed.py divide the partitions, claims.py says whose
-claims count; cooperative_sticky.py is the same for members that keep what they own.
+of that comes back to them.  sticky_algorithm.py and sticky_algorithm.py divide the partitions,
+sticky_algorithm.py says whose claims count; cooperative_sticky.py is the same for members that keep what they
+own.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from pykafka2.consumer.assignors.assignor import (
     LastAssignment,
     MemberSubscription,
 )
-from pykafka2.consumer.assignors.claims import Claim, owners
-from pykafka2.consumer.assignors.sticky_division import divide
+from pykafka2.consumer.assignors.sticky_algorithm import Claim, divide, owners
 from pykafka2.errors import CorruptData
 from pykafka2.protocol.fields import Int32, String, field
 from pykafka2.protocol.struct import Data, Struct

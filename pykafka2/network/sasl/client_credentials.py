@@ -18,10 +18,10 @@ from typing import Any
 import attrs
 
 from pykafka2.errors import ConfigurationError, SaslAuthenticationFailed
-from pykafka2.foreign_text import shown
 from pykafka2.network.sasl.http_in_time import Deadline, handlers
 from pykafka2.network.sasl.oauth_token import Token, expiry_of
 from pykafka2.option_fields import hidden
+from pykafka2.text import shown
 
 MAX_ANSWER_BYTES = 1 << 20
 CHECK = "check client id, client secret and scope"

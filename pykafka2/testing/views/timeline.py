@@ -16,11 +16,11 @@ from pykafka2.broker.faults.request_parts import partitions_of
 from pykafka2.broker.observed.event_log import ClusterEvent
 from pykafka2.broker.observed.history import Entry
 from pykafka2.errors import for_code
-from pykafka2.foreign_text import shown
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.struct import Struct
 from pykafka2.testing.running import Running
 from pykafka2.testing.views.metrics import ClusterMetrics, metrics_of
+from pykafka2.text import shown
 
 MAX_NAMED = 4
 # How many partitions that change at the same time get a line each: a broker that goes takes hundreds along.

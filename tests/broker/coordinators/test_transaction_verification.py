@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2 import errors
-from pykafka2.broker.coordinators.groups.refusals import refusal
+from pykafka2.broker.coordinators.refusals import refusal
 from pykafka2.broker.coordinators.replay import Producer
 from pykafka2.broker.coordinators.transactions.verification import (
     TransactionSupport,

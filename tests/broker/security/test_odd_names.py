@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2.foreign_text import MOST_CHARACTERS, shown
 from pykafka2.protocol.messages.group import HeartbeatRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
+from pykafka2.text import MOST_CHARACTERS, shown
 from tests.testing.wire import Wire
 
 from .wires import raw_frame

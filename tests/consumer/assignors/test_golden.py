@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from pykafka2.consumer.assignors.lookup import BUILT_IN
+from pykafka2.consumer.assignors.registry import BUILT_IN
 from tests.consumer.assignors.groups import a_cluster
 from tests.consumer.assignors.stories import Question, Shape, compact, play
 

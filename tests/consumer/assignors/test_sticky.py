@@ -6,10 +6,9 @@ import attrs
 import pytest
 
 from pykafka2.consumer.assignors.assignor import LastAssignment, MemberSubscription
-from pykafka2.consumer.assignors.claims import Claim, owners
 from pykafka2.consumer.assignors.cooperative_sticky import CooperativeStickyAssignor
 from pykafka2.consumer.assignors.sticky import StickyAssignor, read_claim
-from pykafka2.consumer.assignors.sticky_division import divide_calmly
+from pykafka2.consumer.assignors.sticky_algorithm import Claim, divide_calmly, owners
 from tests.consumer.assignors.groups import a_cluster, partitions, reading, told
 
 STICKY = StickyAssignor()

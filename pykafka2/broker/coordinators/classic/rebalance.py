@@ -16,8 +16,9 @@ from pykafka2.broker.coordinators.classic.state import (
     GroupState,
     joined_members,
 )
-from pykafka2.broker.coordinators.groups.refusals import append_error_code, join_error
+from pykafka2.broker.coordinators.groups.refusals import join_error
 from pykafka2.broker.coordinators.groups.settings import GroupSettings
+from pykafka2.broker.coordinators.refusals import append_error_code
 from pykafka2.broker.coordinators.replay import Deferred, Result
 from pykafka2.broker.coordinators.timers import Timers
 from pykafka2.errors import (

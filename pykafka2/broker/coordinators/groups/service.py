@@ -9,10 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pykafka2.broker.coordinators.groups.offset_requests import missing_partitions
-from pykafka2.broker.coordinators.groups.refusals import (
-    FIRST_OFFSET_FETCH_WITH_GROUPS,
-    refusal,
-)
+from pykafka2.broker.coordinators.groups.refusals import FIRST_OFFSET_FETCH_WITH_GROUPS
 from pykafka2.broker.coordinators.groups.settings import (
     GroupConfigs,
     GroupSettings,
@@ -20,6 +17,7 @@ from pykafka2.broker.coordinators.groups.settings import (
     no_group_configs,
 )
 from pykafka2.broker.coordinators.groups.shard import GroupShard
+from pykafka2.broker.coordinators.refusals import refusal
 from pykafka2.broker.coordinators.replay import (
     Caller,
     Deferred,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 
 from pykafka2.broker.coordinators.consumer.patterns import compile_pattern
-from pykafka2.broker.coordinators.groups.refusals import described_transaction_error
+from pykafka2.broker.coordinators.transactions.refusals import described_transaction_error
 from pykafka2.broker.coordinators.transactions.state import Transaction, TransactionState
 from pykafka2.errors import InvalidRequest, TransactionalIdNotFound
 from pykafka2.protocol.messages.transaction_admin import (

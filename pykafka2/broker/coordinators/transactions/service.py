@@ -11,9 +11,6 @@ from typing import Any
 
 import attrs
 
-from pykafka2.broker.coordinators.groups.refusals import (
-    FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS,
-)
 from pykafka2.broker.coordinators.groups.settings import (
     Topics,
     TransactionSettings,
@@ -26,6 +23,7 @@ from pykafka2.broker.coordinators.replay import (
 from pykafka2.broker.coordinators.routing import partition_for
 from pykafka2.broker.coordinators.runtime import ShardLog
 from pykafka2.broker.coordinators.service import CoordinatorService, Split
+from pykafka2.broker.coordinators.transactions.refusals import FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS
 from pykafka2.broker.coordinators.transactions.shard import TransactionShard
 from pykafka2.protocol.messages import (
     transaction,

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from math import floor
 from typing import Any, Final, cast
 
-from pykafka2.broker.coordinators.groups.refusals import partition_results
 from pykafka2.broker.coordinators.groups.settings import Topics, TransactionSettings
 from pykafka2.broker.coordinators.replay import (
     TRANSACTION_RECORDS,
@@ -43,6 +42,7 @@ from pykafka2.broker.coordinators.transactions.producers import (
     new_transaction,
 )
 from pykafka2.broker.coordinators.transactions.queries import describe, list_transactions
+from pykafka2.broker.coordinators.transactions.refusals import partition_results
 from pykafka2.broker.coordinators.transactions.state import (
     EPOCH_BUMP,
     Partition,

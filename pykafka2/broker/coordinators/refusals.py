@@ -1,0 +1,62 @@
+"""How a coordinator refuses a request as a whole: the same error in every place of the response that has one.
+
+Pure.  groups/refusals.py and transactions/refusals.py register one function for each kind of request, which
+`refusal` calls.  `append_error_code` says what a failed append means to the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from pykafka2 import errors
+from pykafka2.protocol.messages import committed_offsets as offsets
+from pykafka2.protocol.messages import transaction
+from pykafka2.protocol.struct import Request, Response
+
+R = TypeVar("R", bound=Request[Any])
+
+_REFUSERS: dict[type[Any], Callable[[Any, int, int], Response]] = {}
+
+
+def refusal(request: Request[Any], version: int, code: int) -> Response:
+    """The answer to `request` in `version` that says `code` wherever it can say an error."""
+    return _REFUSERS[type(request)](request, version, code)
+
+
+def append_error_code(request: Request[Any], code: int) -> int:
+    """What a client is told when its records could not be appended or were not committed in time."""
+    if code in _COORDINATOR_IS_IN_TROUBLE:
+        return errors.CoordinatorNotAvailable.code
+    if code in _COORDINATOR_MOVED:
+        return errors.NotCoordinator.code
+    if code in _TOO_LARGE:
+        is_commit = isinstance(request, offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest)
+        return errors.InvalidCommitOffsetSize.code if is_commit else errors.UnknownServerError.code
+    return code
+
+
+_COORDINATOR_IS_IN_TROUBLE: Final = frozenset(
+    {
+        errors.UnknownTopicOrPartition.code,
+        errors.NotEnoughReplicas.code,
+        errors.NotEnoughReplicasAfterAppend.code,
+        errors.RequestTimedOut.code,
+    }
+)
+_COORDINATOR_MOVED: Final = frozenset({errors.NotLeaderOrFollower.code, errors.KafkaStorageError.code})
+_TOO_LARGE: Final = frozenset(
+    {errors.MessageTooLarge.code, errors.RecordListTooLarge.code, errors.InvalidFetchSize.code}
+)
+
+
+def refuses(
+    request: type[R],
+) -> Callable[[Callable[[R, int, int], Response]], Callable[[R, int, int], Response]]:
+    """Register a function that writes the refusal of a kind of request."""
+
+    def register(function: Callable[[R, int, int], Response]) -> Callable[[R, int, int], Response]:
+        _REFUSERS[request] = function
+        return function
+
+    return register

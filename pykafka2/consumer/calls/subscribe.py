@@ -1,0 +1,233 @@
+"""The calls of `KafkaConsumer` about what is read: topics shared out by a group, or partitions of one's own.
+
+Callers' threads; what a group gives and takes is group/classic/rebalance.py's work, inside poll().
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.cluster.arguments import checked_partitions, checked_topic
+from pykafka2.consumer.calls.single_thread import Owned, owned
+from pykafka2.consumer.group.listeners import Told, listeners_of
+from pykafka2.consumer.options import CONSUMER
+from pykafka2.consumer.state.subscription import Mode, topic_pattern
+from pykafka2.errors import ConfigurationError, IllegalArgument, IllegalState
+from pykafka2.types import SubscriptionPattern, TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+    from pykafka2.consumer.group.group import Group
+    from pykafka2.consumer.options import ConsumerOptions
+    from pykafka2.consumer.poll.position_control import PositionControl
+    from pykafka2.consumer.state.iteration_queue import IterationQueue
+    from pykafka2.consumer.state.subscription import Subscription
+
+# What unsubscribe() takes at most to commit and to say good-bye.
+LEAVE_TIMEOUT = 5.0
+
+
+class SubscriptionCalls(Owned):
+    """Mixed into the consumer."""
+
+    _options: ConsumerOptions
+    _cluster: ClusterClient
+    _subscription: Subscription
+    _iteration_queue: IterationQueue
+    _position_control: PositionControl
+    _group: Group | None
+
+    @owned
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: Any = None,
+        *,
+        on_assigned: Told | None = None,
+        on_revoked: Told | None = None,
+        on_lost: Told | None = None,
+    ) -> None:
+        """Read these topics from now on, partitions added later included.
+
+        With a group_id its members share the partitions: `poll` joins the group, and takes on or gives back
+        partitions when it rebalances.  Without, all partitions are read.  Replaces an earlier subscription
+        and its listener; partitions that stay keep their positions.  No topics: as `unsubscribe`.
+
+        Args:
+            topics: names.
+            pattern: instead of names: a regular expression, matched from the beginning of the name
+                (`re.match`); topics that come later are found with the metadata, metadata_max_age_ms at most
+                after they were made.  A `SubscriptionPattern` is resolved by the brokers, for members of a
+                group with group_protocol='consumer': in RE2's syntax, of whole names.
+            listener: an object with `on_partitions_assigned(partitions)`, `on_partitions_revoked(partitions)`
+                and `on_partitions_lost(partitions)`, see `ConsumerRebalanceListener`.
+            on_assigned: a function of the partitions, instead of a listener.
+            on_revoked: likewise.
+            on_lost: likewise; without it losses go to `on_revoked`.
+
+        Raises:
+            IllegalState: partitions are assigned by `assign`, or topics and a pattern are given.
+            ConfigurationError: a listener without a group_id: nothing would ever be told to it; or a
+                `SubscriptionPattern` without group_protocol='consumer'.
+            IllegalArgument: a topic that is not in a list, a bad pattern, or what is no listener.
+        """
+        names = _checked_names(topics)
+        if pattern is not None and names:
+            raise IllegalState("subscribe() takes topics or a pattern, and not both")
+        listeners = listeners_of(listener, on_assigned, on_revoked, on_lost)
+        if self._group is None and (listener or on_assigned or on_revoked or on_lost):
+            raise ConfigurationError(
+                "subscribe(): listeners are told what a group gives and takes; give group_id"
+            )
+        is_remote = isinstance(pattern, SubscriptionPattern)
+        if isinstance(pattern, SubscriptionPattern):
+            self._check_remote_pattern(pattern)
+            self._subscription.subscribe_to_remote_pattern(pattern.pattern)
+        elif pattern is not None:
+            named = topic_pattern(pattern, hides_internal=self._options.exclude_internal_topics)
+            self._subscription.subscribe_to_pattern(named)
+            self._subscription.match(self._cluster.metadata.snapshot)
+        elif names:
+            self._subscription.subscribe(names)
+        else:
+            self.unsubscribe()
+            return
+        self._cluster.metadata.want_all_topics(pattern is not None and not is_remote)
+        if self._group is not None:
+            self._group.rebalance.subscribed(listeners)
+        else:
+            topics_now = self._subscription.topics
+            self._release([p for p in self._subscription.assigned if p.topic not in topics_now])
+
+    @owned
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; those that stay keep their positions.  No group is joined.
+
+        Of those that go what was handed over is committed, without waiting, where that is automatic.  No
+        partitions: as `unsubscribe`.
+
+        Raises:
+            IllegalState: topics are subscribed to.
+        """
+        wanted = checked_partitions(partitions)
+        if wanted:
+            self._assign(wanted)
+        else:
+            self.unsubscribe()
+
+    def _assign(self, wanted: list[TopicPartition]) -> None:
+        if self._group is not None and self._subscription.mode is Mode.PARTITIONS:
+            stays = frozenset(wanted)
+            self._group.committer.leave([one for one in self._subscription.assigned if one not in stays])
+        change = self._subscription.assign(wanted)
+        self._iteration_queue.forget(change.removed)
+        self._position_control.send_changes()
+
+    @owned
+    def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions besides those that are assigned; of what is read already nothing changes.
+
+        Raises:
+            IllegalState: topics are subscribed to.
+        """
+        wanted = checked_partitions(partitions)
+        self._assign(list(dict.fromkeys([*self._subscription.assigned, *wanted])))
+
+    @owned
+    def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more, and the others on; as with `assign`, what was handed over is committed.
+
+        Raises:
+            IllegalState: topics are subscribed to, or one of these is not assigned: then all stay.
+        """
+        going = dict.fromkeys(checked_partitions(partitions))
+        if self._subscription.mode is not Mode.TOPICS:
+            for partition in going:
+                self._subscription.find(partition)
+        self._assign([one for one in self._subscription.assigned if one not in going])
+
+    @owned
+    def unsubscribe(self) -> None:
+        """Read nothing any more, whether subscribed or assigned; positions are forgotten.
+
+        A member of a group commits what was handed over (where that is automatic), tells its listener, and
+        leaves the group; it waits 5 s at most for the brokers to take note.
+        """
+        reason = "the consumer unsubscribed"
+        try:
+            if self._group is not None:
+                self._group.rebalance.end(reason, LEAVE_TIMEOUT, commit=True)
+        except BaseException as error:
+            if self._group is not None and not isinstance(error, Exception):
+                self._group.rebalance.leave_in_haste(reason)
+            raise
+        finally:
+            self._cluster.metadata.want_all_topics(False)
+            if self._group is not None:
+                self._group.committer.leave(list(self._subscription.assigned))
+            removed = self._subscription.unsubscribe().removed
+            self._iteration_queue.forget(removed)
+            self._position_control.send_changes()
+
+    @owned
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions being read; after `subscribe` they are known once `poll` has met the brokers."""
+        return set(self._subscription.assigned)
+
+    @owned
+    def subscription(self) -> set[str]:
+        """The topics subscribed to, those that a pattern names among them; empty after `assign`."""
+        return set(self._subscription.topics)
+
+    @owned
+    def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
+        """Have this member join its group again with the next `poll`, which may have the group rebalance.
+
+        The coordinator does so if the member is the leader, or tells its assignor something new (KIP-568).
+
+        Raises:
+            IllegalState: no topics are subscribed to, there is no group_id, or group_protocol='consumer',
+                where the coordinator decides by itself.
+        """
+        if self._group is None:
+            raise IllegalState(
+                "enforce_rebalance() is for members of a group: give group_id, and subscribe()"
+            )
+        self._group.rebalance.enforce(reason)
+
+    # ------------------------------------------------------------------ inside
+
+    def _check_remote_pattern(self, pattern: SubscriptionPattern) -> None:
+        if self._options.group_protocol != CONSUMER or self._group is None:
+            raise ConfigurationError(
+                f"subscribe(): pattern={pattern!r} is resolved by the coordinator of a group with "
+                "group_protocol='consumer'; give that and group_id, or pattern=re.compile(...)"
+            )
+        if not isinstance(pattern.pattern, str) or not pattern.pattern:
+            raise IllegalArgument(f"subscribe(): pattern={pattern!r} needs a text of at least one character")
+
+    def _release(self, partitions: list[TopicPartition]) -> None:
+        """A new subscription leaves these out."""
+        self._subscription.give_back(partitions)
+        self._iteration_queue.forget(partitions)
+        self._position_control.send_changes()
+
+
+def _checked_names(topics: object) -> list[str]:
+    """The topics of a list, a set or the like.  A name alone would be taken apart into its characters."""
+    if topics is None:
+        return []
+    if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
+        meant = f"write subscribe([{topics!r}])" if isinstance(topics, str) else "such as ['orders']"
+        meant = f"write subscribe(pattern={topics!r})" if isinstance(topics, re.Pattern) else meant
+        raise IllegalArgument(f"subscribe(): topics={topics!r}, but it takes a list of names: {meant}")
+    names = [checked_topic(name) for name in topics]
+    for name in names:
+        if name.startswith("^"):  # never legal in a name: confluent-kafka's sign of a pattern
+            raise IllegalArgument(
+                f"subscribe(): {name!r} is no topic's name; for a pattern write subscribe(pattern={name!r})"
+            )
+    return names

@@ -1,0 +1,195 @@
+"""What the fetcher keeps of each broker: its session, the fetch under way, and when it may be asked again.
+
+Driver's thread, within fetcher.py.
+
+A fetch session: a broker remembers what it is asked for, so a fetch names only what has changed (KIP-227).
+
+Driver's thread; one for each broker that the fetcher asks.  A session begins with a full fetch; when anything
+goes wrong (the broker has dropped it, an answer is lost) the next fetch is a full one again.
+
+| epoch | the fetch names | the answer names |
+|---|---|---|
+| 0, perhaps with the id of a session to be ended | all partitions | all, and the new session's id |
+| 1, 2, … | what is new or changed, and what is not wanted any more | partitions with news |
+| -1 | all partitions | all; no session is made |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.consumer.fetch.partitions import Flight
+from pykafka2.errors import FetchSessionIdNotFound
+from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from pykafka2.protocol.primitives import ZERO_UUID
+
+
+class FetchNodes:
+    """Brokers by their ids."""
+
+    def __init__(self, *, sessions_are_wanted: bool, new_backoff: Callable[[], Backoff]) -> None:
+        self._sessions_are_wanted = sessions_are_wanted
+        self._new_backoff = new_backoff
+        self.in_flight: dict[int, Flight] = {}
+        self._turns: dict[int, int] = {}
+        self._sessions: dict[int, FetchSession] = {}
+        self._backoffs: dict[int, Backoff] = {}
+        self._not_before: dict[int, float] = {}
+
+    def session(self, node_id: int) -> FetchSession:
+        session = self._sessions.get(node_id)
+        if session is None:
+            session = self._sessions[node_id] = FetchSession(is_wanted=self._sessions_are_wanted)
+        return session
+
+    def not_before(self, node_id: int) -> float:
+        """When it may be asked again."""
+        return self._not_before.get(node_id, -FOREVER)
+
+    def next_turn(self, node_id: int, count: int) -> int:
+        """Which of `count` partitions comes first this time: a broker fills its answer in the order asked."""
+        turn = self._turns.get(node_id, 0) % count
+        self._turns[node_id] = turn + 1
+        return turn
+
+    def has_landed(self, flight: Flight) -> bool:
+        """True for the answer that is waited for; not so where the broker was given up meanwhile."""
+        if self.in_flight.get(flight.node_id) is not flight:
+            return False
+        del self.in_flight[flight.node_id]
+        return True
+
+    def answered(self, node_id: int) -> None:
+        """It is there and well."""
+        self._backoffs.pop(node_id, None)
+
+    def failed(self, node_id: int, now: float) -> None:
+        """Leave it alone for a while, longer each time."""
+        backoff = self._backoffs.get(node_id)
+        if backoff is None:
+            backoff = self._backoffs[node_id] = self._new_backoff()
+        self._not_before[node_id] = now + backoff.next()
+
+    def brought_nothing(self, flight: Flight) -> None:
+        self._not_before[flight.node_id] = flight.not_again_before
+
+    def forget(self, node_id: int) -> None:
+        """Begin anew with it, as if it was met just now."""
+        self.in_flight.pop(node_id, None)
+        self._sessions.pop(node_id, None)
+        self._backoffs.pop(node_id, None)
+        self._not_before.pop(node_id, None)
+
+
+NO_SESSION = 0
+FULL = 0
+SESSIONLESS = -1
+LAST_EPOCH = 2**31 - 1
+
+SessionKey = tuple[str, bytes, int]
+"""Topic, topic id, partition: a topic that was made anew is another one."""
+
+
+class FetchSession:
+    """What one broker remembers, as far as this side knows."""
+
+    def __init__(self, *, is_wanted: bool) -> None:
+        self._is_wanted = is_wanted
+        self._id = NO_SESSION
+        self._epoch = FULL if is_wanted else SESSIONLESS
+        self._has_ids = False
+        self._known: dict[SessionKey, FetchPartition] = {}
+
+    @property
+    def is_incremental(self) -> bool:
+        """Whether the next fetch, or the one under way, names only what has changed."""
+        return self._epoch > FULL
+
+    def fill(
+        self,
+        request: FetchRequest,
+        wanted: dict[SessionKey, FetchPartition],
+        *,
+        has_ids: bool,
+        changed: dict[SessionKey, FetchPartition] | None = None,
+    ) -> None:
+        """Have the request name what is wanted, as far as the broker does not know it already.
+
+        `changed` says what is new in it, where `wanted` is the very dictionary of the last time.
+        """
+        if not has_ids:  # where names alone count, a topic stays the same though its id is heard of
+            wanted = {(topic, ZERO_UUID, number): one for (topic, _, number), one in wanted.items()}
+        named: Iterable[tuple[SessionKey, FetchPartition]] = wanted.items()
+        if self.is_incremental and has_ids == self._has_ids and changed is not None and wanted is self._known:
+            named = changed.items()
+        elif self.is_incremental and has_ids == self._has_ids:
+            known = self._known
+            # What has not changed is the same object, as a rule.
+            news = [
+                (key, one)
+                for key, one in wanted.items()
+                if (before := known.get(key)) is not one and before != one
+            ]
+            forgotten = [] if known.keys() <= wanted.keys() else [key for key in known if key not in wanted]
+            if forgotten and _is_any_made_anew(forgotten, news):
+                self._epoch = FULL
+            else:
+                named = news
+                request.forgotten_topics_data = _forgotten(forgotten) if forgotten else []
+        elif self.is_incremental:
+            self._epoch = FULL
+        request.topics = _by_topic(named)
+        self._known, self._has_ids = wanted, has_ids
+        request.session_id, request.session_epoch = self._id, self._epoch
+
+    def on_answer(self, session_id: int) -> None:
+        """A good answer to the last request: 0 if the broker made no session."""
+        if self._epoch == SESSIONLESS:
+            return
+        if session_id == NO_SESSION:
+            self._id, self._epoch = NO_SESSION, FULL
+        elif self._epoch == FULL:
+            self._id, self._epoch = session_id, 1
+        else:
+            self._epoch = self._epoch + 1 if self._epoch < LAST_EPOCH else 1
+
+    def on_failure(self, error: Exception) -> None:
+        """No good answer: nobody knows what the broker remembers."""
+        if isinstance(error, FetchSessionIdNotFound):
+            self._id = NO_SESSION
+        if self._is_wanted:
+            self._epoch = FULL
+
+
+def _by_topic(named: Iterable[tuple[SessionKey, FetchPartition]]) -> list[FetchTopic]:
+    by_topic: dict[tuple[str, bytes], list[FetchPartition]] = {}
+    for (topic, topic_id, _), one in named:
+        by_topic.setdefault((topic, topic_id), []).append(one)
+    return [
+        FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+        for (topic, topic_id), partitions in by_topic.items()
+    ]
+
+
+def _is_any_made_anew(
+    forgotten: Iterable[SessionKey], changed: Iterable[tuple[SessionKey, FetchPartition]]
+) -> bool:
+    """Whether a topic is to be read by another id than it was.
+
+    A broker that takes names alone lets go what is forgotten after it has taken in what is named: what is
+    both, by its name, would be read no more.
+    """
+    gone = {(topic, number) for topic, _, number in forgotten}
+    return bool(gone) and any((topic, number) in gone for (topic, _, number), _ in changed)
+
+
+def _forgotten(keys: Iterable[SessionKey]) -> list[ForgottenTopic]:
+    by_topic: dict[tuple[str, bytes], list[int]] = {}
+    for topic, topic_id, number in keys:
+        by_topic.setdefault((topic, topic_id), []).append(number)
+    return [
+        ForgottenTopic(topic=topic, topic_id=topic_id, partitions=numbers)
+        for (topic, topic_id), numbers in by_topic.items()
+    ]

@@ -1,0 +1,164 @@
+"""Where fetched data waits for the application: the one object that both threads of a consumer touch.
+
+The driver's thread puts, the caller's thread looks and takes away; every method takes the object's own lock
+for a few operations and nothing else.  Data is decoded outside, by the caller.
+
+A signal strikes the caller's thread after a call, never between statements without one: what belongs together
+is changed by such statements, and by one call at their end.  So a Ctrl-C leaves all as it should be, and a
+handler that calls the consumer finds it so; the lock lets it in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from pykafka2.consumer.fetch.fetched_data import FetchedData, Problem
+from pykafka2.types import TopicPartition
+
+Item = FetchedData | Problem
+
+
+@attrs.define(eq=False)
+class _Queue:
+    """What waits of one partition."""
+
+    items: deque[Item] = attrs.Factory(deque)
+    size_bytes: int = 0
+
+
+class FetchBuffer:
+    """Queues of fetched data by partition, with their bytes counted.
+
+    `on_room` is called, on the caller's thread and under the lock, when data was taken away after
+    `ask_for_room`: it must take no lock itself.
+    """
+
+    def __init__(self, on_room: Callable[[], None]) -> None:
+        self._lock = threading.RLock()
+        self._queues: OrderedDict[TopicPartition, _Queue] = OrderedDict()
+        self._resets: dict[TopicPartition, tuple[int, int]] = {}
+        self._on_room = on_room
+        self._room_wanted = False
+        self.size_bytes = 0
+        self.taken_bytes = 0
+        """Bytes that the application has read, ever."""
+        self.arrivals = 0
+        """Grows with every put: what a waiting poll() looks at, without the lock."""
+
+    # ------------------------------------------------------------------ the driver's thread
+
+    def put(self, item: Item) -> None:
+        with self._lock:
+            queue = self._queues.get(item.partition)
+            if queue is None:
+                queue = self._queues[item.partition] = _Queue()
+            queue.items.append(item)
+            queue.size_bytes += item.size_bytes
+            self.size_bytes += item.size_bytes
+            self.arrivals += 1
+
+    def put_reset(self, partition: TopicPartition, generation: int, offset: int) -> None:
+        """The position that a reset has found."""
+        with self._lock:
+            self._resets[partition] = (generation, offset)
+            self.arrivals += 1
+
+    def bytes_of(self, partition: TopicPartition) -> int:
+        queue = self._queues.get(partition)
+        return 0 if queue is None else queue.size_bytes
+
+    def put_back(self, partition: TopicPartition) -> list[Item]:
+        """Take away all of a partition, to be fetched again; a reset that was found stays.
+
+        The caller's thread may be reading it already (it was paused, and resumed a moment ago): then it meets
+        these records a second time behind its position, and passes over them.
+        """
+        with self._lock:
+            queue = self._queues.pop(partition, None)
+            if queue is None:
+                return []
+            self.size_bytes -= queue.size_bytes
+            return list(queue.items)
+
+    def ask_for_room(self) -> None:
+        """Have `on_room` called when data is next taken away."""
+        with self._lock:
+            self._room_wanted = True
+
+    # ------------------------------------------------------------------ the caller's thread
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is neither data nor a problem.  Without the lock."""
+        return not self._queues
+
+    def resets(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Generation and offset of each reset that has ended and was not dropped."""
+        if not self._resets:
+            return {}
+        with self._lock:
+            return dict(self._resets)
+
+    def drop_resets(self, resets: dict[TopicPartition, tuple[int, int]]) -> None:
+        """These are taken over."""
+        with self._lock:
+            for partition, reset in resets.items():
+                if self._resets.get(partition) == reset:
+                    del self._resets[partition]
+
+    def partitions(self) -> list[TopicPartition]:
+        """Partitions with something waiting, the one served longest ago first."""
+        with self._lock:
+            return list(self._queues)
+
+    def items(self, partition: TopicPartition) -> list[Item]:
+        with self._lock:
+            queue = self._queues.get(partition)
+            return [] if queue is None else list(queue.items)
+
+    def serve_last(self, partition: TopicPartition) -> None:
+        """It was this partition's turn: the others come first next time."""
+        with self._lock:
+            if partition in self._queues:
+                self._queues.move_to_end(partition)  # one call: there is no moment without it
+
+    def drop(self, items: Iterable[Item]) -> None:
+        """Take these away, which stand at the head of their queues."""
+        queues = self._queues
+        with self._lock:
+            for item in items:
+                partition = item.partition
+                if partition not in queues:
+                    continue
+                queue = queues[partition]
+                if queue.items and queue.items[0] is item:
+                    size_bytes = item.size_bytes
+                    self.taken_bytes += size_bytes
+                    self.size_bytes -= size_bytes
+                    queue.size_bytes -= size_bytes
+                    queue.items.popleft()
+                if partition in queues and not queues[partition].items:
+                    del queues[partition]
+            self._tell_of_room()
+
+    def discard(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take away all of these partitions: they are read from elsewhere, or by nobody, from now on."""
+        queues, resets = self._queues, self._resets
+        with self._lock:
+            for partition in partitions:
+                if partition in queues:
+                    self.size_bytes -= queues[partition].size_bytes
+                    del queues[partition]
+                if partition in resets:
+                    del resets[partition]
+            self._tell_of_room()
+
+    def _tell_of_room(self) -> None:
+        """Under the lock, so that who asks for room again is not forgotten; `on_room` takes none."""
+        if self._room_wanted:
+            self._on_room()
+            self._room_wanted = False

@@ -1,0 +1,305 @@
+"""Fetches ahead of the application: one fetch in flight per broker, within a budget of bytes.
+
+Owned by the driver's thread, which polls it; the consumer speaks to it by commands, it answers through the
+fetch buffer.  Each partition has its own place in the log here, ahead of the application's position; a
+generation, drawn anew at each seek or assignment, tells what belongs to which.  Its parts: partitions.py
+(partitions), brokers.py (brokers), requests.py (what they are asked), responses.py (what they
+say), resets.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.fetch.brokers import FetchNodes
+from pykafka2.consumer.fetch.buffer import FetchBuffer
+from pykafka2.consumer.fetch.offset_lookups import OffsetLookups
+from pykafka2.consumer.fetch.partitions import NOT_FOR_LONG, FetchState, FetchTable, Flight, Groups
+from pykafka2.consumer.fetch.requests import FetchRequests
+from pykafka2.consumer.fetch.resets import PositionResets
+from pykafka2.consumer.fetch.responses import FetchAnswers
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.driver.pollable import PollResult, Send, ToNode
+from pykafka2.errors import (
+    FetchSessionIdNotFound,
+    FetchSessionTopicIdError,
+    InconsistentTopicId,
+    InvalidFetchSessionEpoch,
+    KafkaError,
+    NoOffsetForPartition,
+    UnknownServerError,
+    error_of,
+)
+from pykafka2.protocol.messages.fetch import FetchResponse
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.types import PartitionInfo, TopicPartition
+
+# Topic ids instead of names (KIP-516); a cluster too old to name ids in its metadata is spoken to in names.
+FIRST_VERSION_WITH_IDS = 13
+# After these errors of an incremental fetch a full one is due, at once.
+SESSION_ERRORS = (
+    FetchSessionIdNotFound,
+    InvalidFetchSessionEpoch,
+    FetchSessionTopicIdError,
+    InconsistentTopicId,
+)
+
+
+class Fetcher:
+    """Keeps the fetch buffer filled (a `Pollable`)."""
+
+    def __init__(
+        self, options: ConsumerOptions, cluster: ClusterClient, buffer: FetchBuffer, lookups: OffsetLookups
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._metadata = cluster.metadata
+        self._buffer = buffer
+        self.table = FetchTable(options, cluster, buffer)
+        """Where each partition stands."""
+        self._answers = FetchAnswers(options, cluster, buffer, self.table)
+        self._resets = PositionResets(lookups, buffer, self.table)
+        self._paused: set[TopicPartition] = set()
+        self._groups = Groups()
+        self._nodes = FetchNodes(
+            sessions_are_wanted=options.enable_incremental_fetch_sessions, new_backoff=self.table.new_backoff
+        )
+        self._requests = FetchRequests(options, cluster.metadata, buffer, self.table, self._nodes)
+        self.fetches = 0
+
+    # ------------------------------------------------------------------ commands
+
+    def begin(
+        self,
+        partition: TopicPartition,
+        generation: int,
+        offset: int,
+        epoch: int = -1,
+        origin: int | None = None,
+    ) -> None:
+        """See `FetchTable.begin`."""
+        self._resets.give_up(partition)
+        self.table.begin(partition, generation, offset, epoch, origin)
+
+    def reset(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
+        """Find the offset at this time, tell the buffer, and begin there."""
+        self._resets.begin(partition, generation, timestamp)
+
+    def end(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching these partitions."""
+        for partition in partitions:
+            self._paused.discard(partition)
+            self.table.forget(partition)
+            self._resets.forget(partition)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self._paused.update(partitions)
+        self.table.changes += 1
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._paused.difference_update(partitions)
+        self.table.changes += 1
+
+    def rediscover(self, partition: TopicPartition) -> None:
+        """Begin anew with the brokers that this partition may be read from, as if they were met just now."""
+        info, state = self._metadata.partition(*partition), self.table.states.get(partition)
+        self._metadata.request_update()
+        for node_id in {info.leader if info else -1, state.replica if state else -1}:
+            self._nodes.forget(node_id)
+
+    # ------------------------------------------------------------------ the driver's turn
+
+    def poll(self, now: float) -> PollResult:
+        result = PollResult.idle()
+        if not self.table.states:
+            return result
+        by_node = self._idle_by_leader(now, result)
+        if not by_node:
+            return result
+        room = self._room()
+        wanted_room = self._options.queued_max_bytes // 2
+        if room < wanted_room:
+            self._put_back_paused(wanted_room - room)
+            self._buffer.ask_for_room()
+            # The application may have made room between the two: then nobody would wake us.
+            room = self._room()
+            if room <= 0:
+                return result
+        is_short = room < wanted_room
+        share = max(room // max(len(by_node) + len(self._nodes.in_flight), 1), 1)
+        for node_id, states in by_node.items():
+            send = self._fetch(node_id, states, share, is_short, now)
+            if send is not None:
+                result.sends.append(send)
+        return result
+
+    def _room(self) -> int:
+        return self._options.queued_max_bytes - self._buffer.size_bytes
+
+    def _put_back_paused(self, wanted_bytes: int) -> None:
+        """Give up data of paused partitions, the largest first: it is fetched again when they are resumed."""
+        size_of = self._buffer.bytes_of
+        held = [
+            partition for partition in self._paused if partition in self.table.states and size_of(partition)
+        ]
+        for partition in sorted(sorted(held), key=size_of, reverse=True):
+            if wanted_bytes <= 0:
+                return
+            wanted_bytes -= size_of(partition)
+            state = self.table.states[partition]
+            mine = [one for one in self._buffer.put_back(partition) if one.generation == state.generation]
+            if mine:
+                # An answer under way was asked for behind this place, and will be dropped.
+                state.offset, state.epoch = mine[0].offset, -1
+                state.is_stopped = False
+                self.table.changes += 1
+
+    def _idle_by_leader(self, now: float, result: PollResult) -> dict[int, list[FetchState]]:
+        """What could be fetched now, by leaders that have no fetch in flight and can be reached."""
+        groups, in_flight = self._groups, self._nodes.in_flight
+        if groups.as_of != self.table.changes or groups.snapshot is not self._metadata.snapshot:
+            groups = self._groups = self._group_by_leader(now, result)
+        return {
+            node_id: states
+            for node_id, states in groups.by_node.items()
+            if node_id not in in_flight and self._is_free(node_id, now, result)
+        }
+
+    def _group_by_leader(self, now: float, result: PollResult) -> Groups:
+        """What could be fetched now.  It stays so until the table or the metadata change, unless something in
+        it is a matter of time."""
+        snapshot, paused = self._metadata.snapshot, self._paused
+        groups = Groups(self.table.changes, snapshot)
+        self.table.moved.clear()  # all are named by who is given other lists
+        by_node, topics, nodes = groups.by_node, snapshot.topics, snapshot.nodes
+        for state in self.table.states.values():
+            if state.is_stopped or state.partition in paused:
+                continue
+            if now < state.not_before:
+                groups.as_of = NOT_FOR_LONG
+                result.wake_at = min(result.wake_at, state.not_before)
+                continue
+            topic, number = state.partition
+            known = topics.get(topic)
+            info = known.partitions.get(number) if known is not None else None
+            if known is None or info is None or info.leader not in nodes:
+                groups.as_of = NOT_FOR_LONG
+                self._seek_leader(state, now, result)
+            elif known.topic_id != state.topic_id and ZERO_UUID not in (known.topic_id, state.topic_id):
+                self._stop_at_new_topic(state)
+            elif state.replica < 0:
+                by_node.setdefault(info.leader, []).append(state)
+            else:
+                groups.as_of = NOT_FOR_LONG
+                by_node.setdefault(self._node_for(state, info, now), []).append(state)
+        return groups
+
+    def _node_for(self, state: FetchState, info: PartitionInfo, now: float) -> int:
+        """The follower that the leader named, while that can be reached; else the leader."""
+        if (
+            now >= state.replica_until
+            or self._metadata.node(state.replica) is None
+            or self._cluster.router.connection_failed_recently(state.replica)
+        ):
+            state.leave_replica()
+            return info.leader
+        return state.replica
+
+    def _stop_at_new_topic(self, state: FetchState) -> None:
+        error = NoOffsetForPartition(
+            f"{state.partition}: the topic was deleted and made anew, so offset {state.offset} of the old "
+            "one means nothing in it"
+        )
+        self.table.made_anew.add(state.partition)
+        self.table.stop(state, error, is_new_topic=True)
+
+    def _seek_leader(self, state: FetchState, now: float, result: PollResult) -> None:
+        if self._metadata.topic(state.partition.topic) is not None:
+            self._metadata.request_update()
+            state.not_before = now + state.backoff.next()
+            result.wake_at = min(result.wake_at, state.not_before)
+
+    def _is_free(self, node_id: int, now: float, result: PollResult) -> bool:
+        not_before = self._nodes.not_before(node_id)
+        if now < not_before:
+            result.wake_at = min(result.wake_at, not_before)
+            return False
+        return self._cluster.router.is_ready(node_id, now)
+
+    # ------------------------------------------------------------------ one fetch
+
+    def _fetch(
+        self, node_id: int, states: list[FetchState], share: int, is_short: bool, now: float
+    ) -> Send[FetchResponse] | None:
+        made = self._requests.make(node_id, states, share, is_short, now)
+        if made is None:
+            return None
+        request, flight = made
+        self._nodes.in_flight[node_id] = flight
+        self.fetches += 1
+        return Send(
+            request,
+            ToNode(node_id),
+            partial(self._on_response, flight),
+            partial(self._on_failure, flight),
+            timeout=self._options.request_timeout + flight.max_wait,
+            max_version=None if flight.has_ids else FIRST_VERSION_WITH_IDS - 1,
+        )
+
+    def _on_response(self, flight: Flight, response: FetchResponse, now: float) -> None:
+        if not self._nodes.has_landed(flight):
+            return
+        session = self._nodes.session(flight.node_id)
+        if response.error_code:
+            error = error_of(response.error_code)
+            session.on_failure(error)
+            if not (flight.is_incremental and isinstance(error, SESSION_ERRORS)):
+                self._on_node_error(flight, error, now)
+            elif error.refresh_metadata:
+                self._metadata.request_update(error)
+            return
+        session.on_answer(response.session_id)
+        self._nodes.answered(flight.node_id)
+        is_fruitful = False
+        for topic in response.responses:
+            name = topic.topic or flight.names.get(topic.topic_id, "")
+            for told in topic.partitions:
+                state, offset = flight.asked.get((name, told.partition_index), (None, 0))
+                if state is None:
+                    continue
+                if self.table.states.get(state.partition) is not state or state.offset != offset:
+                    is_fruitful = True  # it is to be read from elsewhere by now, and need not wait
+                    continue
+                self._answers.take_in(state, offset, told, response.node_endpoints, now)
+                is_fruitful = is_fruitful or state.offset > offset
+        if is_fruitful:
+            # Who polls goes on with this while the next fetch is written.
+            self._cluster.driver.tell_waiters()
+        else:
+            self._nodes.brought_nothing(flight)
+
+    def _on_failure(self, flight: Flight, error: KafkaError, now: float) -> None:
+        if not self._nodes.has_landed(flight):
+            return
+        self._nodes.session(flight.node_id).on_failure(error)
+        for state, _ in flight.asked.values():
+            if state.replica == flight.node_id:
+                state.leave_replica()
+                self.table.changes += 1
+        self._on_node_error(flight, error, now)
+
+    def _on_node_error(self, flight: Flight, error: KafkaError, now: float) -> None:
+        states = [
+            state for state, _ in flight.asked.values() if self.table.states.get(state.partition) is state
+        ]
+        if error.retriable or isinstance(error, UnknownServerError):  # as where it is said of a partition
+            if error.refresh_metadata:
+                self._metadata.request_update(error)
+            self._nodes.failed(flight.node_id, now)
+            for state in states:
+                self.table.troubles[state.partition] = f"node {flight.node_id}: {error}"
+            return
+        for state in states:
+            self.table.stop(state, error)

@@ -1,0 +1,78 @@
+"""The heartbeats of a member of a classic group: what is sent, and what the coordinator's answers come to.
+
+Owned by membership.py, on the driver's thread, which decides what an answer means; when the next one is due
+is group/heartbeat_timer.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pykafka2.backoff import Backoff
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.group.heartbeat_timer import Heartbeat
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.state.group_identity import GroupIdentity
+from pykafka2.driver.pollable import Send, ToCoordinator
+from pykafka2.errors import KafkaError, error_of
+from pykafka2.logs import ClientLogger
+from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+
+OnBeat = Callable[[GroupIdentity, KafkaError | None, float], None]
+"""Who has sent it, None or the error that was answered or met, and the time."""
+
+
+class Heartbeats:
+    """Sends one member's heartbeats; `timing` is asked first whether one is due."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        cluster: ClusterClient,
+        to: ToCoordinator,
+        backoff: Backoff,
+        on_beat: OnBeat,
+    ) -> None:
+        self.timing = Heartbeat(options.heartbeat_interval, options.session_timeout, backoff)
+        self._options = options
+        self._coordinators = cluster.coordinators
+        self._to = to
+        self._on_beat = on_beat
+        self._log = ClientLogger(__name__, options.client_id)
+
+    def next(self, identity: GroupIdentity, now: float) -> Send[HeartbeatResponse]:
+        """The one that is due."""
+        self._warn_of_silence(now)
+        self.timing.on_sent(now)
+        request = HeartbeatRequest(
+            group_id=self._to.key,
+            generation_id=identity.generation_id,
+            member_id=identity.member_id,
+            group_instance_id=identity.group_instance_id,
+        )
+
+        def answered(response: HeartbeatResponse, now: float) -> None:
+            error = error_of(response.error_code) if response.error_code else None
+            if error is not None and error.refresh_coordinator:
+                self._coordinators.forget_answerer(send)
+            self._on_beat(identity, error, now)
+
+        send: Send[HeartbeatResponse] = Send(
+            request,
+            self._to,
+            answered,
+            lambda error, then: self._on_beat(identity, error, then),
+            timeout=min(self._options.request_timeout, self.timing.timeout),
+        )
+        return send
+
+    def _warn_of_silence(self, now: float) -> None:
+        timing = self.timing
+        if timing.is_session_over(now) and not timing.is_warned:
+            timing.is_warned = True
+            self._log.warning(
+                "no heartbeat of group %r was answered for %.1f s, longer than session_timeout_ms; the "
+                "coordinator may have given this member up",
+                self._to.key,
+                now - timing.answered_at,
+            )

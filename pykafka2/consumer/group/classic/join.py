@@ -1,0 +1,445 @@
+"""What a member and its coordinator say to each other, step by step: entering a group, and leaving it.
+
+Scripts (network/script.py) run by membership.py on the driver's thread.  What heals by itself is asked again
+with back-off inside the script; whatever else the coordinator says is raised, in words that name the setting.
+
+One join after another: the exchange with the coordinator, the pauses between, how many came to no end.
+
+Owned by membership.py, on the driver's thread; what is said to the coordinator is a script in join.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.assignors.assignor import Assignment
+from pykafka2.consumer.assignors.wire_format import PROTOCOL_TYPE, read_assignment
+from pykafka2.consumer.group.leave import LEAVE_ATTEMPTS, LeaveRequests
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.driver.pollable import Destination, PollResult, ToCoordinator, ToNode
+from pykafka2.driver.runtime import Outcome
+from pykafka2.driver.script_runner import ScriptRunner, call_to, forget_coordinator
+from pykafka2.errors import (
+    BrokerError,
+    FencedInstanceId,
+    GroupAuthorizationFailed,
+    GroupMaxSizeReached,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    KafkaError,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+    UnsupportedVersion,
+    error_of,
+)
+from pykafka2.logs import ClientLogger
+from pykafka2.network.script import Lane, Script, wait
+from pykafka2.protocol.messages.group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+
+# As in the Java client: the coordinator answers a join when the rebalance times out, or a moment later.
+ANSWER_LAPSE = 5.0
+MAX_REASON_CHARS = 255
+FIRST_VERSION_WITH_MEMBERS = 3
+
+Way = Callable[[], Destination | None]
+Lead = Callable[[JoinGroupResponse], Script[list[SyncGroupRequestAssignment]]]
+
+
+@attrs.define(frozen=True)
+class JoinWish:
+    """What a member wants when it joins: made on the caller's thread, as assignors are asked for it."""
+
+    topics: frozenset[str]
+    subscriptions: tuple[tuple[str, bytes], ...]
+    """Of each assignor offered, the best first: its name, and what the member tells it."""
+    reason: str = ""
+
+
+@attrs.define(frozen=True)
+class Assigned:
+    """What the group's leader has given to this member."""
+
+    assignor: str
+    generation: int
+    assignment: Assignment
+
+
+class Watcher(Protocol):
+    """Who is told how far a join has come."""
+
+    def on_member_id(self, member_id: str) -> None: ...
+
+    def on_joined(self, response: JoinGroupResponse) -> None: ...
+
+    def on_forgotten(self) -> None: ...
+
+
+def join_group(
+    options: ConsumerOptions,
+    wish: JoinWish,
+    member_id: str,
+    first_wait: float,
+    backoff: Backoff,
+    watcher: Watcher,
+    lead: Lead,
+) -> Script[Assigned]:
+    """Join and synchronise: ends with an assignment, or raises why there is none.
+
+    `RebalanceInProgress`, raised after `on_joined`: the group has begun to rebalance anew.
+    """
+    if first_wait > 0:
+        yield from wait(first_wait)
+    while True:
+        joined = yield from _join(options, wish, member_id, backoff, watcher)
+        watcher.on_joined(joined)
+        is_leading = joined.leader == joined.member_id
+        assignments = (yield from lead(joined)) if is_leading else []
+        data = yield from _synchronise(options, joined, assignments, backoff)
+        if data is not None:
+            return Assigned(joined.protocol_name or "", joined.generation_id, read_assignment(data))
+        member_id = joined.member_id
+        watcher.on_forgotten()
+
+
+def _join(
+    options: ConsumerOptions, wish: JoinWish, member_id: str, backoff: Backoff, watcher: Watcher
+) -> Script[JoinGroupResponse]:
+    while True:
+        request = JoinGroupRequest(
+            group_id=options.group_id or "",
+            session_timeout_ms=int(options.session_timeout * 1000),
+            rebalance_timeout_ms=int(options.max_poll_interval * 1000),
+            member_id=member_id,
+            group_instance_id=options.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=data) for name, data in wish.subscriptions
+            ],
+            reason=wish.reason[:MAX_REASON_CHARS],
+        )
+        try:
+            response = yield from call_to(request, timeout=_timeout(options))
+        except KafkaError as failure:
+            if not failure.retriable:
+                raise explained(failure, options) from failure
+            yield from wait(backoff.next())
+            continue
+        if not response.error_code:
+            backoff.reset()
+            return response
+        error = error_of(response.error_code)
+        if isinstance(error, MemberIdRequired):
+            # The id is given before the member counts, so that a lost answer leaves nobody behind (KIP-394).
+            was_given_one, member_id = bool(member_id), response.member_id
+            watcher.on_member_id(member_id)
+            if was_given_one or not member_id:
+                yield from wait(backoff.next())  # it has forgotten the one it gave
+            continue
+        yield from _wait_or_raise(error, options, backoff, and_retry=RebalanceInProgress)
+
+
+def _synchronise(
+    options: ConsumerOptions,
+    joined: JoinGroupResponse,
+    assignments: list[SyncGroupRequestAssignment],
+    backoff: Backoff,
+) -> Script[bytes | None]:
+    """The assignment; None where another coordinator has taken over, who has not heard of the generation.
+
+    A generation is written down only when its leader has assigned.  So the member is still in the one before,
+    with what it owned, and joins again, as in the Java client.  Not so a static one, which is kept in groups
+    that went on without it.
+    """
+    # Asked again under the same generation: if the group has gone on meanwhile, the answer says so.
+    may_be_another = False
+    while True:
+        request = SyncGroupRequest(
+            group_id=options.group_id or "",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=options.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=assignments,
+        )
+        try:
+            response = yield from call_to(request, timeout=_timeout(options))
+        except KafkaError as failure:
+            if not failure.retriable:
+                raise explained(failure, options) from failure
+            may_be_another = options.group_instance_id is None
+            yield from wait(backoff.next())
+            continue
+        if not response.error_code:
+            backoff.reset()
+            return bytes(response.assignment)
+        error = error_of(response.error_code)
+        if may_be_another and isinstance(error, IllegalGeneration):
+            return None
+        if error.refresh_coordinator:
+            may_be_another = options.group_instance_id is None
+        yield from _wait_or_raise(error, options, backoff)
+
+
+def to_coordinator() -> None:
+    """The usual way."""
+
+
+def leave_group(
+    options: ConsumerOptions,
+    member_id: str,
+    reason: str,
+    attempts: int,
+    backoff: Backoff,
+    way: Way = to_coordinator,
+) -> Script[None]:
+    """Say good-bye, so that nobody waits for the session to end; raises if it could not be said.
+
+    `way` tells before each attempt where to, until somebody answers there that it is not the coordinator.
+    """
+    while True:
+        attempts -= 1
+        try:
+            response = yield from _leave(options, member_id, reason, way())
+        except KafkaError as failure:
+            if not failure.retriable or not attempts:
+                raise
+            yield from wait(backoff.next())
+            continue
+        codes = [response.error_code, *(member.error_code for member in response.members)]
+        error = next((error_of(code) for code in codes if code), None)
+        if error is None or isinstance(error, UnknownMemberId):
+            return
+        if not attempts:
+            raise error
+        if error.refresh_coordinator:
+            way = to_coordinator
+        yield from _wait_or_raise(error, options, backoff)
+
+
+def _leave(
+    options: ConsumerOptions, member_id: str, reason: str, to: Destination | None
+) -> Script[LeaveGroupResponse]:
+    group_id = options.group_id or ""
+    identity = MemberIdentity(
+        member_id=member_id,
+        group_instance_id=options.group_instance_id,
+        reason=reason[:MAX_REASON_CHARS],
+    )
+    timeout = min(options.request_timeout, options.session_timeout)
+    try:
+        return (
+            yield from call_to(LeaveGroupRequest(group_id=group_id, members=[identity]), to, timeout=timeout)
+        )
+    except UnsupportedVersion:
+        # Brokers before 2.4 take one member by its id.
+        request = LeaveGroupRequest(group_id=group_id, member_id=member_id)
+        return (yield from call_to(request, to, timeout=timeout, version=FIRST_VERSION_WITH_MEMBERS - 1))
+
+
+def _wait_or_raise(
+    error: BrokerError,
+    options: ConsumerOptions,
+    backoff: Backoff,
+    and_retry: type[KafkaError] | tuple[type[KafkaError], ...] = (),
+) -> Script[None]:
+    if not error.retriable and not isinstance(error, and_retry):
+        raise explained(error, options)
+    if error.refresh_coordinator:
+        yield from forget_coordinator()
+    yield from wait(backoff.next())
+
+
+def _timeout(options: ConsumerOptions) -> float:
+    return max(options.request_timeout, options.max_poll_interval + ANSWER_LAPSE)
+
+
+def explained(error: KafkaError, options: ConsumerOptions) -> KafkaError:
+    """The same error in words that say which setting, and what to do; itself if there is nothing to add."""
+    group = f"group {options.group_id!r}"
+    words: dict[type[KafkaError], str] = {
+        GroupAuthorizationFailed: f"this client may not use {group}; ask for an ACL that allows READ on it",
+        InconsistentGroupProtocol: (
+            f"{group} has members that share no assignor with this consumer's "
+            f"partition_assignment_strategy ({_names(options)}), or it is no "
+            "group of consumers; offer an assignor that the others have, or take another group_id"
+        ),
+        GroupMaxSizeReached: (
+            f"{group} has as many members as its coordinator allows (group.max.size); stop one, or raise it"
+        ),
+        InvalidSessionTimeout: (
+            f"session_timeout_ms={options.session_timeout * 1000:.0f} is outside what the brokers allow "
+            "(group.min.session.timeout.ms to group.max.session.timeout.ms); choose one within"
+        ),
+        InvalidGroupId: f"{group}: the brokers refuse this group_id; it must not be empty",
+        FencedInstanceId: (
+            f"another consumer of {group} has the same group_instance_id={options.group_instance_id!r} and "
+            "took this one's place; close this one, and give each consumer a name of its own"
+        ),
+        UnsupportedVersion: (
+            f"the coordinator of {group} is too old: {error}; leave out group_instance_id, or use brokers of "
+            "2.3 or later"
+        ),
+    }
+    told = words.get(type(error))
+    return type(error)(told) if told is not None else error
+
+
+def _names(options: ConsumerOptions) -> str:
+    given = options.partition_assignment_strategy
+    # A name, a class or an object may stand alone.
+    strategies = given if isinstance(given, tuple) else (given,)
+    return ", ".join(
+        one.__name__ if isinstance(one, type) else str(getattr(one, "name", one)) for one in strategies
+    )
+
+
+WARN_FROM = 3
+"""So many rebalances in a row that were not brought to an end are worth a warning."""
+
+CURED_AT_ONCE = (RebalanceInProgress, UnknownMemberId, IllegalGeneration)
+"""What one more rebalance cures is tried without a pause, the first time."""
+
+
+class ClassicLeaveRequests(LeaveRequests):
+    """The requests by which a member of a classic group leaves, also while it joins anew."""
+
+    def say(
+        self,
+        member_id: str,
+        reason: str,
+        done: Callable[[KafkaError | None], None],
+        *,
+        is_joining: bool,
+    ) -> None:
+        """Have the coordinator told that this member leaves; `done(error)` when it knows, or cannot know."""
+        if not member_id:
+            done(None)  # it was never given a place
+            return
+        options = self._options
+        random = self._cluster.driver.entropy.random
+        script = leave_group(
+            options,
+            member_id,
+            reason,
+            LEAVE_ATTEMPTS,
+            Backoff(options.retry_backoff, options.retry_backoff_max, random),
+            self._way_past_the_join if is_joining else to_coordinator,
+        )
+        self.start(script, done)
+
+    def _way_past_the_join(self) -> Destination | None:
+        """A broker answers a connection in order, so behind a join a good-bye would wait for all members."""
+        node_id = self._cluster.coordinators.node_of(self._to)
+        return None if node_id is None else ToNode(node_id)
+
+
+class Joining:
+    """The joins of one member, one at a time (a `Pollable`)."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        cluster: ClusterClient,
+        to: ToCoordinator,
+        lead: Lead,
+        new_backoff: Callable[[], Backoff],
+    ) -> None:
+        self.unfinished = 0
+        """Rebalances in a row that were not brought to an end."""
+        self._options = options
+        self._driver = cluster.driver
+        self._coordinators = cluster.coordinators
+        self._to = to
+        self._lead = lead
+        self._new_backoff = new_backoff
+        self._log = ClientLogger(__name__, options.client_id)
+        self._runner: ScriptRunner[Assigned] | None = None
+        self._backoff = new_backoff()
+        self._not_before = 0.0
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._runner is not None
+
+    def poll(self, now: float) -> PollResult:
+        return PollResult.idle() if self._runner is None else self._runner.poll(now)
+
+    def begin(
+        self,
+        wish: JoinWish,
+        member_id: str,
+        watcher: Watcher,
+        then: Callable[[Outcome[Assigned]], None],
+        now: float,
+    ) -> None:
+        """Join as soon as the pause is over; `then(outcome)` unless it is cancelled."""
+
+        def ended(outcome: Outcome[Assigned], now: float) -> None:
+            if self._runner is runner:  # else the member has left meanwhile
+                self._runner = None
+                self._note(outcome.error, now)
+                then(outcome)
+
+        script = join_group(
+            self._options,
+            wish,
+            member_id,
+            self._not_before - now,
+            self._new_backoff(),
+            watcher,
+            self._lead,
+        )
+        self._runner = runner = ScriptRunner(
+            script,
+            self._to,
+            ended,
+            forget=self._coordinators.forget_answerer,
+            # An assignor of the user's may take its time, or never end.
+            offload=partial(self._driver.offload, lane=Lane.ASSIGNING),
+        )
+
+    def delay(self, until: float) -> None:
+        """Do not join before."""
+        self._not_before = until
+
+    def cancel(self, error: KafkaError, now: float) -> None:
+        """End what is under way; nobody hears of it."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.cancel(error, now)
+
+    def _note(self, error: BaseException | None, now: float) -> None:
+        if error is None:
+            self._backoff.reset()
+            self._not_before = now
+            self.unfinished = 0
+            return
+        self.unfinished += 1
+        is_curable = isinstance(error, CURED_AT_ONCE) and self.unfinished == 1
+        self._not_before = now if is_curable else now + self._backoff.next()
+        if self.unfinished >= WARN_FROM:
+            self._log.warning(
+                "group %r: %d rebalances in a row did not come to an end; the last: %s",
+                self._options.group_id,
+                self.unfinished,
+                error,
+            )

@@ -1,0 +1,96 @@
+"""Puts together what only a consumer with a group_id has: commits, committed offsets, and the membership.
+
+Caller's thread, once, when the consumer is made; the parts know each other only by what is handed in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import attrs
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.assignors.registry import read_assignors
+from pykafka2.consumer.commit.commit_queue import CommitQueue
+from pykafka2.consumer.commit.committer import Committer, IsOfOldTopic
+from pykafka2.consumer.commit.offset_fetch import CommittedOffsets
+from pykafka2.consumer.commit.start_positions import StartPositions
+from pykafka2.consumer.group.classic.membership import Membership
+from pykafka2.consumer.group.classic.rebalance import OfferedAssignors, Rebalance
+from pykafka2.consumer.group.kip848.membership import ConsumerMembership
+from pykafka2.consumer.group.kip848.reconciliation import Reconciliation
+from pykafka2.consumer.group.owned_partitions import OwnedPartitions
+from pykafka2.consumer.group.task import GroupProtocol, GroupTask
+from pykafka2.consumer.interceptors import Interceptors
+from pykafka2.consumer.options import CONSUMER, ConsumerOptions
+from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.consumer.state.iteration_queue import IterationQueue
+from pykafka2.consumer.state.poll_interval import PollClock
+from pykafka2.consumer.state.subscription import Subscription
+
+
+@attrs.define(frozen=True, eq=False)
+class Group:
+    """The parts, for the consumer's calls."""
+
+    standing: GroupStanding
+    commits: CommitQueue
+    committer: Committer
+    committed: CommittedOffsets
+    resume: StartPositions
+    membership: Membership | ConsumerMembership
+    rebalance: GroupTask
+
+    @classmethod
+    def build(
+        cls,
+        options: ConsumerOptions,
+        cluster: ClusterClient,
+        subscription: Subscription,
+        iteration_queue: IterationQueue,
+        interceptors: Interceptors,
+        is_of_old_topic: IsOfOldTopic,
+    ) -> Self:
+        """Raises `ConfigurationError` for an assignor that nobody knows."""
+        standing = GroupStanding(options.group_id or "")
+        commits = CommitQueue(cluster, standing)
+        committer = Committer(
+            options, cluster, subscription, iteration_queue, standing, commits, interceptors, is_of_old_topic
+        )
+        committed = CommittedOffsets(cluster, standing)
+
+        def owned_partitions(polls: PollClock) -> OwnedPartitions:
+            return OwnedPartitions(options, cluster, subscription, iteration_queue, polls, committer)
+
+        make = _by_coordinator if options.group_protocol == CONSUMER else _classic
+        membership, moves, protocol = make(options, cluster, subscription, standing, owned_partitions)
+        cluster.add(commits, membership)
+        rebalance = GroupTask(standing.group_id, cluster, subscription, standing, membership, moves, protocol)
+        resume = StartPositions(committed, subscription)
+        return cls(standing, commits, committer, committed, resume, membership, rebalance)
+
+
+def _classic(
+    options: ConsumerOptions,
+    cluster: ClusterClient,
+    subscription: Subscription,
+    standing: GroupStanding,
+    owned_partitions: Callable[[PollClock], OwnedPartitions],
+) -> tuple[Membership, OwnedPartitions, GroupProtocol]:
+    assignors = OfferedAssignors(read_assignors(options.partition_assignment_strategy), options.client_rack)
+    member = Membership(options, cluster, standing, assignors.assignors, assignors.protocol)
+    moves = owned_partitions(member.polls)
+    return member, moves, Rebalance(options, cluster, subscription, member, moves, assignors)
+
+
+def _by_coordinator(
+    options: ConsumerOptions,
+    cluster: ClusterClient,
+    subscription: Subscription,
+    standing: GroupStanding,
+    owned_partitions: Callable[[PollClock], OwnedPartitions],
+) -> tuple[ConsumerMembership, OwnedPartitions, GroupProtocol]:
+    member = ConsumerMembership(options, cluster, standing)
+    moves = owned_partitions(member.polls)
+    return member, moves, Reconciliation(cluster, subscription, member, moves)

@@ -1,0 +1,364 @@
+"""A consumer's membership of a KIP-848 group: heartbeats that join, learn of assignments, and acknowledge.
+
+Owned by the driver's thread, which polls it; the caller's thread (reconciliation.py) sends it commands and
+reads its plain attributes, each of which is replaced by one assignment.  The coordinator assigns; what a
+heartbeat says is made by heartbeats.py, the last words are heartbeats.py's, what an error means stands in
+errors.py, timing is group/heartbeat_timer.py of the classic protocol.  What commits need to know of it stands
+in `GroupStanding`.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from functools import partial
+
+from pykafka2.backoff import Backoff
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.group.heartbeat_timer import Heartbeat
+from pykafka2.consumer.group.kip848.assignment import Owned, Target, Wish, read_assignment
+from pykafka2.consumer.group.kip848.errors import EXPELLING, FATAL, explained
+from pykafka2.consumer.group.kip848.heartbeats import (
+    FIRST_VERSION_WITH_PATTERN,
+    JOIN_EPOCH,
+    NOTHING,
+    Heartbeats,
+    Leaving,
+)
+from pykafka2.consumer.group.kip848.states import JOINED, MEMBERS, MOVES, MemberEvent, MemberState
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, GroupStanding
+from pykafka2.consumer.state.poll_interval import PollClock
+from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
+from pykafka2.errors import (
+    CommitFailed,
+    CorruptResponse,
+    GroupIdNotFound,
+    IllegalTransition,
+    KafkaError,
+    RebalanceInProgress,
+    RequestTimeout,
+    UnreleasedInstanceId,
+    error_of,
+)
+from pykafka2.events import StateMoved
+from pykafka2.logs import ClientLogger
+from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatResponse
+
+# Until the coordinator has said how often it wants to hear of a member, and within which bounds it may.
+FIRST_INTERVAL = 5.0
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.1, 60.0
+# An answer that is lost must leave time for another try: a session lasts for several heartbeats.  One that
+# has not come by then may be slow and not lost: each is waited for twice as long as the one before it.
+INTERVALS_TO_WAIT = 2
+SHORTEST_WAIT = 1.0
+MOST_DOUBLINGS = 10
+
+
+class ConsumerMembership:
+    """One consumer's place in its group (a `Pollable`)."""
+
+    is_leading = False
+    unfinished_rebalances = 0
+    leader_id = ""
+    others: tuple[str, ...] = ()
+
+    def __init__(self, options: ConsumerOptions, cluster: ClusterClient, standing: GroupStanding) -> None:
+        self.state = MemberState.UNSUBSCRIBED
+        self.state_since = cluster.driver.clock.monotonic()
+        self.news = 0
+        """Grows with whatever the caller's thread should look at."""
+        self.losses = 0
+        """Memberships that ended without the caller's will: what it owned belongs to others."""
+        self.joins_handled = 0
+        """The number of the caller's last `join` that was begun, or came too late."""
+        self.because = ""
+        """Why the member is out, in words."""
+        self.target: Target | None = None
+        """What the coordinator wants this member to own; None before its first answer."""
+        self.failure: KafkaError | None = None
+        """What the caller's next poll is to raise."""
+        driver = cluster.driver
+        self.polls = PollClock(driver.clock, options.max_poll_interval, driver.clock.monotonic())
+        # The client makes its id, so that it can leave although its first heartbeat had no answer (KIP-1082).
+        self.member_id = urlsafe_b64encode(driver.entropy.random.randbytes(16)).decode().rstrip("=")
+        self._new_backoff = partial(
+            Backoff, options.retry_backoff, options.retry_backoff_max, driver.entropy.random
+        )
+        self.heartbeat = Heartbeat(FIRST_INTERVAL, FOREVER, self._new_backoff())
+        self._rejoin_backoff = self._new_backoff()
+        self._expulsions = 0
+        """In a row, each before a second heartbeat was answered."""
+        self._unanswered = 0
+        """Heartbeats in a row whose time was over before an answer came."""
+        self._options = options
+        self._cluster = cluster
+        self._driver = driver
+        self._to = ToCoordinator(GROUP, options.group_id or "")
+        self._standing = standing
+        self._log = ClientLogger(__name__, options.client_id)
+        self._leaving = Leaving(options, cluster, self._to, self.member_id, self._new_backoff)
+        self._heartbeats = Heartbeats(options, self.member_id)
+        self._wish = Wish()
+        self._owned = NOTHING
+        self._epoch = JOIN_EPOCH
+        self._memberships = 0
+        self._targets = 0
+
+    # ------------------------------------------------------------------ the caller's thread
+
+    @property
+    def coordinator(self) -> int | None:
+        """The coordinator's broker, if it is known."""
+        return self._cluster.coordinators.node_of(self._to)
+
+    @property
+    def coordinator_error(self) -> KafkaError | None:
+        """Why the last look-up of the coordinator found nobody."""
+        return self._cluster.coordinators.why_unknown(self._to)
+
+    def join(self, number: int, losses: int, wish: Wish) -> None:
+        """Join the group (again), unless the membership that the caller knows has ended meanwhile."""
+        self._driver.call_soon(partial(self._begin_join, number, losses, wish))
+
+    def subscribe(self, wish: Wish) -> None:
+        """Tell the coordinator that the member subscribes to something else."""
+
+        def change(now: float) -> None:
+            self._wish = wish
+            if self.state in MEMBERS:
+                self.heartbeat.hurry()
+
+        self._driver.call_soon(change)
+
+    def reconciled(self, losses: int, owned: Owned) -> None:
+        """The application owns this now, and its listeners have been told."""
+        self._driver.call_soon(partial(self._on_reconciled, losses, owned))
+
+    def leave(self, reason: str, done: Callable[[KafkaError | None], None], for_good: bool | None) -> None:
+        """End the membership; `done(error)` on the driver's thread when the coordinator knows, or cannot be
+        told; see `Leaving.leave`."""
+        self._driver.call_soon(partial(self._leave, reason, done, for_good))
+
+    # ------------------------------------------------------------------ the driver's turn
+
+    def poll(self, now: float) -> PollResult:
+        result = self._leaving.poll(now)
+        if self._standing.rejection is not None:
+            self._on_rejected_commit()
+        if self.state in MEMBERS:
+            self._look_for_overrun(now)
+        if self.state in MEMBERS:
+            more = self._beat(now)
+            result.sends += more.sends
+            result.wake_at = min(result.wake_at, more.wake_at)
+        return result
+
+    def _beat(self, now: float) -> PollResult:
+        heartbeat = self.heartbeat
+        if not heartbeat.is_due(now):
+            return PollResult.idle_until(min(heartbeat.wake_at(), self.polls.wake_at(now)))
+        heartbeat.on_sent(now)
+        membership, owned = self._memberships, self._owned
+        request = self._heartbeats.next(self._epoch, self._wish, owned)
+        send: Send[ConsumerGroupHeartbeatResponse] = Send(
+            request,
+            self._to,
+            lambda response, then: self._on_response(membership, owned, send, response, then),
+            lambda error, then: self._on_failure(membership, send, error, then),
+            timeout=self._patience(),
+            min_version=None if request.subscribed_topic_regex is None else FIRST_VERSION_WITH_PATTERN,
+        )
+        return PollResult([send], self.polls.wake_at(now))
+
+    def _patience(self) -> float:
+        """Seconds to wait for the answer to the next heartbeat."""
+        longest, patience = self._options.request_timeout, self.heartbeat.interval * INTERVALS_TO_WAIT
+        return min(longest, max(patience, SHORTEST_WAIT) * 2.0 ** min(self._unanswered, MOST_DOUBLINGS))
+
+    def _look_for_overrun(self, now: float) -> None:
+        if not self.polls.is_overrun(now):
+            return
+        words = self.polls.why_overrun(now)
+        self._log.warning("leaving group %r: %s", self._options.group_id, words)
+        self._leaving.step_out()
+        self._lose(MemberEvent.OVERRUN, words)
+
+    def _on_rejected_commit(self) -> None:
+        """A commit was told that it comes from no member: a heartbeat shows whether that is so."""
+        rejection, self._standing.rejection = self._standing.rejection, None
+        if rejection is not None and rejection.identity.membership == self._memberships:
+            self.heartbeat.hurry()
+
+    # ------------------------------------------------------------------ commands
+
+    def _begin_join(self, number: int, losses: int, wish: Wish, now: float) -> None:
+        self.joins_handled = number
+        self.news += 1
+        if losses != self.losses or (self.state, MemberEvent.JOIN) not in MOVES:
+            return
+        self._leaving.give_up(now)
+        self._move(MemberEvent.JOIN)
+        self.because, self.failure = "", None
+        self._memberships += 1
+        self._wish = wish
+        self._owned = NOTHING
+        self._epoch = JOIN_EPOCH
+        self._standing.obstacle = RebalanceInProgress(
+            f"this consumer is joining group {self._options.group_id!r}; poll() until it has, then commit"
+        )
+        self.heartbeat.begin(now)
+        if self._expulsions > 1:
+            self.heartbeat.delay(now + self._rejoin_backoff.next())
+        else:
+            self.heartbeat.hurry()
+
+    def _on_reconciled(self, losses: int, owned: Owned, now: float) -> None:
+        if losses == self.losses and self.state in JOINED:
+            self._owned = owned
+            self._move(MemberEvent.RECONCILED)
+            self.heartbeat.hurry()
+
+    def _leave(
+        self, reason: str, done: Callable[[KafkaError | None], None], for_good: bool | None, now: float
+    ) -> None:
+        membership = self._memberships
+
+        def left(error: KafkaError | None) -> None:
+            if self.state is MemberState.LEAVING and membership == self._memberships:
+                self._move(MemberEvent.LEFT)
+            done(error)
+
+        self.target = self.failure = None  # it is over with the membership
+        was_member = self.state in MEMBERS
+        self._move(MemberEvent.LEAVE, reason)
+        self._forget_membership()
+        self._standing.obstacle = None
+        self._leaving.leave(for_good, was_member, left)
+
+    # ------------------------------------------------------------------ answers
+
+    def _is_current(self, membership: int) -> bool:
+        return membership == self._memberships and self.state in MEMBERS
+
+    def _on_response(
+        self,
+        membership: int,
+        owned: Owned,
+        send: Send[ConsumerGroupHeartbeatResponse],
+        response: ConsumerGroupHeartbeatResponse,
+        now: float,
+    ) -> None:
+        if not self._is_current(membership):
+            return
+        if response.error_code:
+            said = response.error_message
+            error = error_of(response.error_code, *([said] if said else []))
+            self._on_failure(membership, send, error, now)
+            return
+        if response.member_epoch <= JOIN_EPOCH:
+            told = (
+                f"a heartbeat of group {self._to.key!r} was answered with the epoch {response.member_epoch}"
+            )
+            self._on_failure(membership, send, CorruptResponse(told), now)
+            return
+        interval = response.heartbeat_interval_ms / 1000
+        self.heartbeat.interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
+        self.heartbeat.on_answer(now)
+        self._unanswered = 0
+        self._epoch = response.member_epoch
+        self._standing.identity = GroupIdentity(
+            self.member_id, self._epoch, self._options.group_instance_id, membership
+        )
+        self._standing.obstacle = None
+        self._leaving.on_place_taken()
+        self._take_answer(owned, response)
+
+    def _take_answer(self, owned: Owned, response: ConsumerGroupHeartbeatResponse) -> None:
+        is_first = self.state is MemberState.JOINING
+        if not is_first:
+            self._expulsions = 0
+            self._rejoin_backoff.reset()
+        if self.state is MemberState.ACKNOWLEDGING and owned is self._owned:
+            is_all = owned.is_whole and self.target is not None and owned.number == self.target.number
+            self._move(MemberEvent.ACKNOWLEDGED if is_all else MemberEvent.INCOMPLETE)
+        if response.assignment is None and not is_first:
+            return
+        partitions = read_assignment(response.assignment)
+        if is_first or self.target is None or partitions != self.target.partitions:
+            self._targets += 1
+            self.target = Target(self._targets, partitions)
+            self._move(MemberEvent.ASSIGNED, f"epoch {self._epoch}")
+
+    def _on_failure(
+        self,
+        membership: int,
+        send: Send[ConsumerGroupHeartbeatResponse],
+        error: KafkaError,
+        now: float,
+    ) -> None:
+        if not self._is_current(membership):
+            return
+        self._heartbeats.forget()
+        self.heartbeat.on_failure(now)
+        self._unanswered += isinstance(error, RequestTimeout)
+        if error.refresh_coordinator or isinstance(error, RequestTimeout):
+            self._cluster.coordinators.forget_answerer(send)
+        if self.state is MemberState.JOINING and error.retriable:
+            self._leaving.on_place_taken()  # the answer may have been lost
+        is_member = self._epoch != JOIN_EPOCH
+        if isinstance(error, EXPELLING) or (is_member and isinstance(error, GroupIdNotFound)):
+            self._expel(error)
+        elif isinstance(error, UnreleasedInstanceId) and self._leaving.may_hold_place:
+            self._leaving.release_place()
+        elif isinstance(error, FATAL):
+            self._refuse(error)
+        elif not error.retriable:
+            self.failure = explained(error, self._options, self._wish.pattern)
+            self.news += 1
+
+    # ------------------------------------------------------------------ ends of a membership
+
+    def _expel(self, error: KafkaError) -> None:
+        self._expulsions += 1
+        because = f"the coordinator put this member out of group {self._options.group_id!r}: {error}"
+        self._log.warning("%s", because)
+        self._lose(MemberEvent.EXPELLED, because)
+
+    def _refuse(self, error: KafkaError) -> None:
+        self.failure = explained(error, self._options, self._wish.pattern)
+        self._log.error("%s", self.failure)
+        self._lose(MemberEvent.REFUSED, str(self.failure))
+
+    def _lose(self, event: MemberEvent, because: str) -> None:
+        """What was owned belongs to others from now on."""
+        self.target = None  # before the loss is told: who has seen that takes nothing on by this any more
+        self.losses += 1
+        self.because = because
+        self._standing.lost_because = because
+        self._standing.obstacle = CommitFailed(
+            f"nothing was committed, as this consumer is no member: {because}"
+        )
+        self._forget_membership()
+        self._move(event, because)
+
+    def _forget_membership(self) -> None:
+        self._standing.identity = NOBODY
+        self.target = None
+        self._heartbeats.forget()
+        self.heartbeat.end()
+
+    def _move(self, event: MemberEvent, because: str = "") -> None:
+        state = MOVES.get((self.state, event))
+        if state is None:
+            raise IllegalTransition(self.state, event)
+        before, self.state = self.state, state
+        if before is not state:
+            self.state_since = self._driver.clock.monotonic()
+        self.news += 1
+        if before is not state and self._driver.event_sink.is_watched:
+            who = f"member of {self._options.group_id}"
+            self._driver.event_sink.emit(
+                StateMoved(self._driver.clock.monotonic(), who, before.value, state.value, because)
+            )

@@ -1,0 +1,238 @@
+"""The caller's side of a membership, whatever the group's protocol: one of the tasks of poll().
+
+Caller's thread only.  Each look does what can be done without waiting, so poll never blocks beyond its
+timeout.  What is decided follows from what is found (the member's state, the holds of the partitions), so an
+exception of a listener or a Ctrl-C in the middle only delays the rest.  What differs by protocol is a part of
+it: classic/rebalance.py for classic groups, kip848/reconciliation.py where the coordinator assigns.
+Neighbours: the memberships (the driver's side), owned_partitions.py (moves the partitions, tells the
+listeners).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.group.listeners import Listeners
+from pykafka2.consumer.group.owned_partitions import OwnedPartitions
+from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.consumer.state.poll_interval import PollClock
+from pykafka2.consumer.state.subscription import Mode, Subscription
+from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError, RebalanceInProgress
+from pykafka2.run_all import graver
+
+Told = Callable[[KafkaError | None], None]
+
+# What a Ctrl-C in the middle of leaving takes at most until the coordinator knows.
+HASTE = 0.05
+
+
+class AnyMembership(Protocol):
+    """What both protocols' memberships tell, by attributes that any thread may read."""
+
+    polls: PollClock
+    news: int
+    """Grows with everything that the caller's thread should look at."""
+    losses: int
+    """Grows whenever a membership ends without having been left."""
+
+
+class GroupProtocol(Protocol):
+    """What differs by the group's protocol."""
+
+    def has_news(self) -> bool:
+        """True if `step` has something to do besides what the membership says."""
+        ...
+
+    def raise_failure(self) -> None:
+        """Raise what the membership met."""
+        ...
+
+    def step(self, losses: int) -> bool:
+        """Take one step towards the assignment, or towards membership; False if there is none to take now.
+
+        `losses` says which membership the caller knows.
+        """
+        ...
+
+    def forget(self) -> None:
+        """The membership has ended, or is being left."""
+        ...
+
+    def subscribed(self) -> bool:
+        """The subscription has changed; True if this is no member yet."""
+        ...
+
+    def enforce(self, reason: str) -> None:
+        """The application wants a rebalance."""
+        ...
+
+    def leave(self, reason: str, told: Told, leave: bool | None) -> None:
+        """Leave the group; `told` is called when the coordinator knows.  `leave` as in `GroupTask.end`."""
+        ...
+
+    def may_leave_unasked(self) -> bool:
+        """Whether a program that ends says good-bye."""
+        ...
+
+
+class GroupTask:
+    """Takes one consumer through the life of its membership (a `PollTask`)."""
+
+    def __init__(
+        self,
+        group_id: str,
+        cluster: ClusterClient,
+        subscription: Subscription,
+        standing: GroupStanding,
+        membership: AnyMembership,
+        owned_partitions: OwnedPartitions,
+        protocol: GroupProtocol,
+    ) -> None:
+        self.protocol = protocol
+        self._group_id = group_id
+        self._driver = cluster.driver
+        self._subscription = subscription
+        self._standing = standing
+        self._membership = membership
+        self._owned_partitions = owned_partitions
+        self._seen_news = -1
+        self._seen_losses = 0
+
+    @property
+    def is_in_listener(self) -> bool:
+        """Whether a listener of the application is being called."""
+        return self._owned_partitions.is_in_listener
+
+    # ------------------------------------------------------------------ a task of poll()
+
+    def attend(self, remaining: float) -> None:
+        """Do what is due; never waits.  Raises what a listener raises, and why this cannot be a member."""
+        if self.is_in_listener:
+            raise IllegalState("poll() inside a rebalance listener would wait for itself; return first")
+        if self._subscription.mode is not Mode.TOPICS:
+            return
+        self._complain_of(self._membership.polls.enter())
+        while self._step():
+            pass
+
+    def has_news(self) -> bool:
+        if self._subscription.mode is not Mode.TOPICS:
+            return False
+        if self._membership.news != self._seen_news:
+            return True
+        return self._owned_partitions.has_news() or self.protocol.has_news()
+
+    def due_in(self) -> float:
+        return self._owned_partitions.due_in()
+
+    def on_wait(self) -> None:
+        """poll() waits, which is not the application's time."""
+        if self._subscription.mode is Mode.TOPICS:
+            self._membership.polls.wait()
+
+    def on_return(self) -> None:
+        """poll() goes back to the application."""
+        if self._subscription.mode is Mode.TOPICS:
+            self._membership.polls.leave()
+
+    def on_records_asked_for(self) -> None:
+        """The application takes the next records of a poll: to those who watch it that is a poll."""
+        self.on_return()
+
+    # ------------------------------------------------------------------ one look
+
+    def _step(self) -> bool:
+        """Do one thing; False if there is nothing to do now."""
+        if self._subscription.mode is not Mode.TOPICS:
+            return False  # a listener has unsubscribed
+        member = self._membership
+        self._seen_news = member.news
+        if member.losses != self._seen_losses:
+            self._lose()
+            return True
+        self.protocol.raise_failure()
+        has_gone_on = self._owned_partitions.go_on()
+        if has_gone_on is not None:
+            return has_gone_on
+        return self.protocol.step(self._seen_losses)
+
+    def _lose(self) -> None:
+        """The membership has ended: others may read these partitions already."""
+        losses = self._membership.losses
+        self.protocol.forget()
+        self._owned_partitions.lose(self._standing.lost_because)
+        self._seen_losses = losses  # else they are told again, of what is left
+
+    def _complain_of(self, gap: float) -> None:
+        """Once it is known how long it was in the end."""
+        polls = self._membership.polls
+        if gap > polls.limit and self._membership.losses != self._seen_losses:
+            self._standing.lost_because = polls.complaint(gap)
+
+    # ------------------------------------------------------------------ calls of the application
+
+    def subscribed(self, listeners: Listeners) -> None:
+        """The subscription has changed: the next look sees to it."""
+        self._owned_partitions.listeners = listeners
+        self._seen_news = -1  # who iterates looks before the records of the last poll are through
+        if self.protocol.subscribed() and self._standing.obstacle is None:
+            self._standing.obstacle = RebalanceInProgress(
+                f"this consumer has not joined group {self._group_id!r} yet; poll(), then commit"
+            )
+
+    def enforce(self, reason: str) -> None:
+        """The application wants a rebalance.  Raises `IllegalState` where that cannot be."""
+        self.protocol.enforce(reason)
+
+    def end(self, reason: str, timeout: float, *, commit: bool, leave: bool | None = None) -> None:
+        """Give everything back and leave the group: `unsubscribe`, `close`.
+
+        With `commit` what was handed over is committed before, where that is automatic.
+        `leave=None` is Kafka's way: a static member stays, and may come back before its session ends.
+        """
+        if self._subscription.mode is not Mode.TOPICS:
+            return
+        deadline = self._driver.clock.monotonic() + timeout
+        told: list[KafkaError | None] = []
+        raised: BaseException | None = None
+        try:
+            if self._membership.losses != self._seen_losses or self._driver.failure is not None:
+                self._lose()  # without its thread it cannot say that it gives them back
+            self._owned_partitions.give_everything_back(deadline, commit=commit)
+        except BaseException as error:  # of a listener; that the member leaves is said all the same
+            raised = error
+        self.protocol.forget()
+        self._membership.polls.leave()
+        try:
+            if self._driver.failure is None:
+                self.protocol.leave(reason, told.append, leave)
+                remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
+                is_in_haste = raised is not None and not isinstance(raised, Exception)  # a Ctrl-C
+                self._driver.wait_until(
+                    lambda: bool(told), min(remaining, HASTE) if is_in_haste else remaining
+                )
+        except BaseException as error:
+            raised = graver(raised, error)
+        if raised is not None:
+            raise raised
+
+    def leave_in_haste(self, reason: str, leave: bool | None = None) -> None:
+        """After a Ctrl-C in `end`, which may have come before the good-bye; else no more is said."""
+        told: list[KafkaError | None] = []
+        if self._subscription.mode is Mode.TOPICS and self._driver.failure is None:
+            with suppress(ClientClosed, ClientFailed):
+                self.protocol.leave(reason, told.append, leave)
+                self._driver.wait_until(lambda: bool(told), HASTE)
+
+    def leave_unasked(self, reason: str, timeout: float) -> None:
+        """As the process ends, on whatever thread: say good-bye, commit nothing, tell no listener, and never
+        raise.  What was handed over may not be done."""
+        told: list[KafkaError | None] = []
+        if self._subscription.mode is not Mode.TOPICS or not self.protocol.may_leave_unasked():
+            return
+        with suppress(KafkaError):
+            self.protocol.leave(reason, told.append, None)
+            self._driver.wait_until(lambda: bool(told), timeout)

@@ -1,0 +1,171 @@
+"""What keeps a partition from being read on: unreadable data, and what the fetcher has met.
+
+Caller's thread, inside poll().  Everything noted here is raised by the next look that hands over no records,
+unless a policy deals with it: auto_offset_reset, or on_bad_record (bad_records.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from copy import copy
+
+import attrs
+
+from pykafka2.consumer.bad_records import BadRecords
+from pykafka2.consumer.fetch.buffer import FetchBuffer, Item
+from pykafka2.consumer.fetch.fetched_data import FetchedData, Problem, without_frames
+from pykafka2.consumer.fetch.fetcher import Fetcher
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.poll.position_control import PositionControl
+from pykafka2.consumer.reset_policy import NONE
+from pykafka2.consumer.state.subscription import Subscription
+from pykafka2.errors import (
+    CorruptData,
+    CorruptMessage,
+    KafkaError,
+    LogTruncated,
+    NoOffsetForPartition,
+    OffsetOutOfRange,
+    SerializationError,
+)
+from pykafka2.types import BadRecord, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Failure:
+    """Why no more of a partition can be handed over."""
+
+    partition: TopicPartition
+    generation: int
+    error: KafkaError
+    is_unreadable: bool = False
+    """The data itself cannot be read: it is fetched again before it is complained of again."""
+    bad: BadRecord | None = None
+    """What may be passed over then, if that is asked for and it is known how far the damage goes."""
+
+
+class PollErrors:
+    """Notes what went wrong, deals with it or raises it."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        fetcher: Fetcher,
+        position_control: PositionControl,
+    ) -> None:
+        self._options = options
+        self._subscription = subscription
+        self._buffer = buffer
+        self._fetcher = fetcher
+        self._position_control = position_control
+        self.bad_records = BadRecords(options.on_bad_record)
+        self.noted: Failure | None = None
+        """What `raise_noted` is to raise."""
+        self.to_read_again: dict[TopicPartition, int] = {}
+        """Partitions whose data was unreadable, with the generation at that time."""
+
+    def failure(self, item: Item, position: int | None, generation: int, error: KafkaError) -> Failure:
+        """What is to be noted of an error that an item in the buffer, read at this position, has raised."""
+        is_unreadable = isinstance(item, FetchedData) and not isinstance(error, SerializationError)
+        bad = self._bad(item, position, error) if is_unreadable else None
+        return Failure(item.partition, generation, without_frames(error), is_unreadable, bad)
+
+    def raise_noted(self) -> None:
+        """Raise what was noted, unless the application reads from elsewhere by now.
+
+        Nothing may lead from a frame in the traceback back to the error: such a circle keeps all that was
+        being decoded until the garbage collector comes by.
+        """
+        failed, self.noted = self.noted, None
+        if failed is None:
+            return
+        assigned = self._subscription.assigned.get(failed.partition)
+        if assigned is None or assigned.generation != failed.generation:
+            return
+        if failed.bad is not None and self._pass_over(failed.bad, failed.generation):
+            return
+        if failed.is_unreadable:
+            self.to_read_again[failed.partition] = failed.generation
+        error = failed.error
+        del failed
+        try:
+            raise error
+        finally:
+            del error
+
+    def read_again(self) -> None:
+        """What could not be read may have been damaged on its way, or be whole on the broker by now."""
+        for partition, generation in self.to_read_again.items():
+            assigned = self._subscription.assigned.get(partition)
+            if assigned is not None and assigned.generation == generation:
+                self._subscription.unsent.add(partition)
+        self.to_read_again.clear()
+
+    def _bad(self, item: Item, position: int | None, error: KafkaError) -> BadRecord | None:
+        """What may be passed over instead of raising; None where that is not asked for, or would not help."""
+        if self.bad_records.raises or position is None or not isinstance(item, FetchedData):
+            return None
+        if not isinstance(error, CorruptData | CorruptMessage):
+            return None  # a codec that is not installed, say
+        damage = item.damage(position, self._fetcher.table.high_watermarks.get(item.partition))
+        if damage is None:
+            return None
+        batch = bytes(damage.view) if self.bad_records.wants_batch else None
+        return BadRecord(*item.partition, damage.offset, damage.next_offset, error, batch=batch)
+
+    def _pass_over(self, bad: BadRecord, generation: int) -> bool:
+        """Read a damaged batch once more, then go on behind it, unless its policy raises."""
+        partition = bad.topic_partition
+        if not self.bad_records.is_met_again(bad, generation):
+            self._subscription.unsent.add(partition)
+            self._position_control.send_changes()
+            return True
+        self.bad_records.pass_over(bad)
+        self._subscription.pass_over(partition, bad.next_offset)
+        self._position_control.send_changes()
+        return True
+
+    def raise_problem_of(self, partition: TopicPartition) -> None:
+        assigned = self._subscription.find(partition)
+        for item in self._buffer.items(partition):
+            if isinstance(item, Problem) and item.generation == assigned.generation:
+                try:
+                    self.meet(item)
+                except KafkaError as error:
+                    self.noted = Failure(partition, assigned.generation, without_frames(error))
+        self.raise_noted()
+
+    def meet(self, problem: Problem) -> None:
+        """Reset the position, if that is the policy; else raise, and go on trying."""
+        partition, policy = problem.partition, self._options.auto_offset_reset
+        if problem.is_new_topic:
+            if policy == NONE:
+                raise NoOffsetForPartition(f"{problem.error}, and auto_offset_reset is 'none'; call seek()")
+            logger.warning("%s; going to %s", problem.error, policy)
+            self._position_control.reset([partition], policy)
+            return
+        if isinstance(problem.error, LogTruncated):
+            if policy == NONE:
+                raise copy(problem.error)
+            logger.warning("%s; going there", problem.error)
+            self._subscription.seek(partition, problem.error.offset, problem.error.leader_epoch)
+            self._position_control.send_changes()
+            return
+        if isinstance(problem.error, OffsetOutOfRange):
+            if policy == NONE:
+                raise OffsetOutOfRange(
+                    f"{partition}: offset {problem.offset} is not in the log (any more), and "
+                    "auto_offset_reset is 'none'; seek, for example to beginning_offsets()"
+                )
+            logger.info("%s: offset %d is out of range, going to %s", partition, problem.offset, policy)
+            self._position_control.reset([partition], policy)
+            return
+        # Where it is being reset, to the same place again, which may be one that the application has chosen.
+        self._subscription.unsent.add(partition)
+        self._buffer.drop([problem])
+        self._position_control.send_changes()
+        raise problem.error

@@ -1,0 +1,299 @@
+"""The heart of poll(): brings subscription and positions up to date, looks for records, waits for more.
+
+Caller's thread only.  Neighbours: collector.py (one look for records), position_control.py (moves positions),
+errors.py (what can go wrong), missing_topics.py and stall_detector.py (what should have come by now).
+
+What poll() sees to besides reading: commits and the group's membership.
+
+Caller's thread.  poller.py attends to each task before it looks for records, and again whenever one has news
+while it waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.consumer.commit.start_positions import StartPositions
+from pykafka2.consumer.fetch.buffer import FetchBuffer
+from pykafka2.consumer.fetch.fetcher import Fetcher
+from pykafka2.consumer.fetch.offset_lookups import OffsetLookups
+from pykafka2.consumer.interceptors import Interceptors
+from pykafka2.consumer.options import ConsumerOptions
+from pykafka2.consumer.poll.collector import Collector
+from pykafka2.consumer.poll.errors import PollErrors
+from pykafka2.consumer.poll.missing_topics import MissingTopics
+from pykafka2.consumer.poll.position_control import PositionControl
+from pykafka2.consumer.poll.stall_detector import StallDetector
+from pykafka2.consumer.reset_policy import NONE
+from pykafka2.consumer.state.iteration_queue import Records
+from pykafka2.consumer.state.subscription import Mode, Subscription
+from pykafka2.errors import (
+    ConsumerStalled,
+    IllegalState,
+    KafkaTimeoutError,
+    NoOffsetForPartition,
+)
+from pykafka2.records.columns import Columns
+from pykafka2.text import named
+from pykafka2.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Poller:
+    """Hands over records, column by column or as objects."""
+
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        cluster: ClusterClient,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        fetcher: Fetcher,
+        lookups: OffsetLookups,
+        position_control: PositionControl,
+        interceptors: Interceptors,
+        *,
+        resume: StartPositions | None = None,
+        poll_tasks: Sequence[PollTask] = (),
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._metadata = cluster.metadata
+        self._driver = cluster.driver
+        self._subscription = subscription
+        self._buffer = buffer
+        self._fetcher = fetcher
+        self._start_positions = resume
+        self._poll_tasks = poll_tasks
+        self._missing_topics = MissingTopics(cluster, subscription)
+        self.progress = StallDetector(options, cluster, subscription, buffer, fetcher, lookups)
+        self._position_control = position_control
+        self._poll_errors = problems = PollErrors(options, subscription, buffer, fetcher, position_control)
+        self.collector = Collector(options, subscription, buffer, problems, interceptors)
+        self.bad_records = problems.bad_records
+        self._pinned: frozenset[str] = frozenset()
+        self._wanted: frozenset[str] = frozenset()
+        self._assigned_as_of = self._matched_as_of = self._pinned_as_of = -1
+        self.is_in_pass = False
+        """The application's deserializers, interceptors or on_bad_record may be running."""
+        self.is_woken = False
+
+    # ------------------------------------------------------------------ polling
+
+    def poll(self, timeout: float, limit: int, *, keep_position: bool = False) -> Records:
+        """Records as soon as there are any; an empty dict after `timeout` seconds, or after a wake-up."""
+        records: Records = self._poll(timeout, lambda: self.collector.records(limit, keep_position))
+        if keep_position and records:
+            self.progress.is_peeked_at = True
+        return records
+
+    def poll_columns(self, timeout: float, limit: int) -> dict[TopicPartition, Columns]:
+        """As `poll`, in columns; `limit` may be exceeded by the last batch."""
+        columns: dict[TopicPartition, Columns] = self._poll(timeout, lambda: self.collector.columns(limit))
+        return columns
+
+    def _poll(self, timeout: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
+        if self.is_in_pass:
+            raise IllegalState(
+                "poll() inside a deserializer, an interceptor or on_bad_record would read the same records "
+                "again; return first"
+            )
+        if self._subscription.mode is Mode.NONE:
+            raise IllegalState(
+                "nothing is subscribed to or assigned, so nothing can come; call subscribe() or assign()"
+            )
+        try:
+            return self._poll_until(self._driver.clock.monotonic() + timeout, collect)
+        finally:
+            for task in self._poll_tasks:
+                task.on_return()
+
+    def _poll_until(self, deadline: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
+        while True:
+            arrivals, version = self._buffer.arrivals, self._metadata.version
+            if version != self._matched_as_of:
+                self._subscription.match(self._metadata.snapshot)
+                self._matched_as_of = version
+            for task in self._poll_tasks:
+                task.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
+            self._prepare()
+            # Before records are found: once positions have moved, little may happen until they are returned.
+            if self._driver.clock.monotonic() >= self.progress.due_at:
+                self._watch_progress()
+            if self.take_wakeup():
+                return {}
+            try:
+                self.is_in_pass = True
+                found = collect()
+            finally:
+                self.is_in_pass = False
+            if found:
+                return found
+            remaining = deadline - self._driver.clock.monotonic()
+            if self.take_wakeup() or remaining <= 0:
+                return {}
+            if self.collector.is_unfinished:
+                continue  # one more step into a large batch
+            due_in = min((task.due_in() for task in self._poll_tasks), default=remaining)
+            if self._start_positions is not None:
+                due_in = min(due_in, self._start_positions.due_in())
+            for task in self._poll_tasks:
+                task.on_wait()
+            self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
+
+    def take_wakeup(self) -> bool:
+        """Whether somebody has called `wakeup`, once.  Asked where records are there, too: who is never idle
+        could not be stopped otherwise."""
+        is_woken = self.is_woken
+        if is_woken:
+            self.is_woken = False
+        return is_woken
+
+    def _watch_progress(self) -> None:
+        try:
+            stuck = self.progress.look()
+        except ConsumerStalled as error:
+            if not self.progress.is_reading:
+                raise
+            logger.warning("%s", error)  # the others' records come first
+            return
+        if stuck:
+            self._subscription.unsent.update(stuck)
+            for partition in stuck:
+                self._driver.call_soon(lambda now, one=partition: self._fetcher.rediscover(one))  # type: ignore[misc]
+            self._position_control.send_changes()
+
+    def _is_called(self) -> bool:
+        """Woken, or a task is to be attended to."""
+        tasks = self._poll_tasks
+        return self.is_woken or (bool(tasks) and any(task.has_news() for task in tasks))
+
+    def _wait_for_news(
+        self, arrivals: int, version: int, timeout: float, or_else: Callable[[], bool] = lambda: False
+    ) -> None:
+        buffer, metadata, watch, resume = (
+            self._buffer,
+            self._metadata,
+            self._missing_topics,
+            self._start_positions,
+        )
+
+        def is_news() -> bool:
+            if buffer.arrivals != arrivals or metadata.version != version or watch.is_hopeless():
+                return True
+            return or_else() or (resume is not None and resume.has_news())
+
+        self._driver.wait_until(is_news, min(timeout, watch.patience(), self.progress.patience()))
+
+    def position(self, partition: TopicPartition, timeout: float) -> int:
+        """The next offset to be handed over; waits while a reset is under way."""
+        deadline = self._driver.clock.monotonic() + timeout
+        while True:
+            self._subscription.find(partition)
+            arrivals, version = self._buffer.arrivals, self._metadata.version
+            self._prepare()
+            position = self._subscription.positions.get(partition)
+            if position is not None:
+                return position
+            self._poll_errors.raise_problem_of(partition)
+            remaining = deadline - self._driver.clock.monotonic()
+            if remaining <= 0:
+                asked = self._start_positions is not None and self._start_positions.why_unknown(partition)
+                if asked:
+                    raise KafkaTimeoutError(f"no position of {partition} within {timeout:g} s: {asked}")
+                raise self._missing_topics.failure_of(partition, timeout)
+            self._wait_for_news(arrivals, version, remaining)
+
+    # ------------------------------------------------------------------ before each look
+
+    def _prepare(self) -> None:
+        """Bring subscription and positions up to date; raises what stands in the way for good."""
+        subscription = self._subscription
+        if subscription.wanted_topics is not self._wanted or subscription.changes != self._pinned_as_of:
+            self._pin_topics()
+        version = self._metadata.version
+        if subscription.reads_all_partitions and version != self._assigned_as_of:
+            self._assign_all_partitions()
+            self._assigned_as_of = version
+        self._missing_topics.check()
+        if self._poll_errors.to_read_again:
+            self._poll_errors.read_again()
+        if subscription.unsent or subscription.unsent_pauses:
+            # a Ctrl-C kept the call that made the change from sending it
+            self._position_control.send_changes()
+        resets = self._buffer.resets()
+        if resets:
+            subscription.end_resets(resets)
+            self._buffer.drop_resets(resets)
+        missing = subscription.without_position()
+        # An answer is taken also where what was asked for is not this consumer's any more.
+        if missing or (self._start_positions is not None and self._start_positions.has_news()):
+            self._find_first_positions(missing)
+
+    def _pin_topics(self) -> None:
+        """Those of partitions that are still to be given back, too: what was handed over of them is to be
+        committed, and a topic that nobody knows would be taken for deleted."""
+        subscription = self._subscription
+        wanted, changes = subscription.wanted_topics, subscription.changes
+        pinned = wanted.union(partition.topic for partition in subscription.assigned)
+        self._assigned_as_of = -1  # a subscription may have ended and begun anew, with the topics of before
+        if pinned != self._pinned:
+            self._metadata.pin_topics(pinned)
+            self._pinned = pinned
+        # Last, so that after a Ctrl-C the next poll does all of it.
+        self._wanted, self._pinned_as_of = wanted, changes
+
+    def _assign_all_partitions(self) -> None:
+        """Without a group, a subscription means every partition of its topics."""
+        subscription = self._subscription
+        partitions = [partition for partition in subscription.assigned if self._is_in_doubt(partition.topic)]
+        for topic in sorted(subscription.topics):
+            known = self._metadata.topic(topic)
+            if known is not None and known.is_usable:
+                partitions += [TopicPartition(topic, number) for number in sorted(known.partitions)]
+        subscription.replace(partitions)
+        self._position_control.send_changes()
+
+    def _is_in_doubt(self, topic: str) -> bool:
+        known = self._metadata.topic(topic)
+        return topic in self._subscription.topics and (known is None or not known.is_usable)
+
+    def _find_first_positions(self, partitions: list[TopicPartition]) -> None:
+        if self._start_positions is not None:
+            partitions = self._start_positions.without_commit(partitions)
+            self._position_control.send_changes()
+            if not partitions:
+                return
+        if self._options.auto_offset_reset == NONE:
+            raise NoOffsetForPartition(
+                f"{named(partitions)}: no position is known, and auto_offset_reset is 'none'; call seek()"
+            )
+        self._position_control.reset(partitions, self._options.auto_offset_reset)
+
+
+class PollTask(Protocol):
+    """One such duty."""
+
+    def attend(self, remaining: float) -> None:
+        """Do what is due; may wait up to `remaining` seconds, call the application's callbacks, and raise."""
+        ...
+
+    def due_in(self) -> float:
+        """Seconds until it wants to be attended to again at the latest; inf for not before news."""
+        ...
+
+    def has_news(self) -> bool:
+        """True if `attend` would do something now.  Asked by whichever thread wakes waiters: no lock."""
+        ...
+
+    def on_wait(self) -> None:
+        """poll() has found no records, and waits for some, or for news."""
+        ...
+
+    def on_return(self) -> None:
+        """poll() goes back to the application, with records, without, or by an error."""
+        ...

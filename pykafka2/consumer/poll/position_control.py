@@ -1,0 +1,88 @@
+"""From where is read: positions and pauses that the application or a policy moves.
+
+Caller's thread.  What changes is noted in state/subscription.py and sent to the fetcher as commands, which
+the driver's thread obeys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from pykafka2.consumer.fetch.buffer import FetchBuffer
+from pykafka2.consumer.fetch.fetcher import Fetcher
+from pykafka2.consumer.reset_policy import reset_timestamp
+from pykafka2.consumer.state.subscription import Subscription
+from pykafka2.driver.driver import Driver
+from pykafka2.types import TopicPartition
+
+
+class PositionControl:
+    """Moves places, and has the fetcher follow."""
+
+    def __init__(
+        self, subscription: Subscription, buffer: FetchBuffer, fetcher: Fetcher, driver: Driver
+    ) -> None:
+        self._subscription = subscription
+        self._buffer = buffer
+        self._fetcher = fetcher
+        self._driver = driver
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._subscription.seek(partition, offset)
+        self.send_changes()
+
+    def rewind(self, partition: TopicPartition, offset: int) -> None:
+        """Read again what was not handed out."""
+        self._subscription.rewind(partition, offset)
+        self.send_changes()
+
+    def reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
+        """Go where the policy says, as soon as it is known where that is in each of these partitions."""
+        timestamp = reset_timestamp(policy, self._driver.clock.wall_ms())
+        for partition in partitions:
+            self._subscription.begin_reset(partition, timestamp)
+        self.send_changes()
+
+    def pause(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
+        for partition in partitions:
+            self._subscription.pause(partition, is_paused)
+        self.send_changes()
+
+    def send_changes(self) -> None:
+        """Have the driver's thread follow what has changed; what it fetched of such partitions is void."""
+        subscription, buffer, fetcher = self._subscription, self._buffer, self._fetcher
+        unsent, unsent_pauses = sorted(subscription.unsent), sorted(subscription.unsent_pauses)
+        commands: list[Callable[[], None]] = []
+        buffer.discard(unsent)
+        for partition in unsent:
+            assigned = subscription.assigned.get(partition)
+            position = subscription.positions.get(partition)
+            if assigned is None:
+                commands.append(partial(fetcher.end, (partition,)))
+            elif assigned.resetting_to is not None:
+                commands.append(partial(fetcher.reset, partition, assigned.generation, assigned.resetting_to))
+            elif position is not None:
+                epoch = subscription.leader_epochs.get(partition, -1)
+                origin = assigned.origin
+                commands.append(
+                    partial(fetcher.begin, partition, assigned.generation, position, epoch, origin)
+                )
+        paused = subscription.paused()
+        # What is read anew may have been paused when it was given up, of which nobody has told yet.
+        changed = sorted({*unsent_pauses, *unsent} & subscription.assigned.keys())
+        to_pause = [partition for partition in changed if partition in paused]
+        to_resume = [partition for partition in changed if partition not in paused]
+        if to_pause:
+            commands.append(partial(fetcher.pause, to_pause))
+        if to_resume:
+            commands.append(partial(fetcher.resume, to_resume))
+
+        def obey(now: float) -> None:
+            for command in commands:
+                command()
+
+        if commands:
+            self._driver.call_soon(obey)
+        subscription.unsent.difference_update(unsent)
+        subscription.unsent_pauses.difference_update(unsent_pauses)

@@ -1,0 +1,122 @@
+"""Records that iteration has taken out of a poll and not handed out yet.
+
+Caller's thread only.  The reader's positions are past these records already, so whoever reads elsewhere, or
+pauses, must forget or rewind them (consumer.py does), and a commit stops before them (commit/committer.py).
+
+They are handed out by list iterators, a slice of them at a time, so that nothing of ours runs for each
+record; how far such an iterator has come is asked of it when somebody wants to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterator
+from operator import length_hint
+from typing import Any
+
+from pykafka2.types import ConsumerRecord, TopicPartition
+
+Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+
+
+class IterationQueue:
+    """A queue of records in the order in which they will be handed out."""
+
+    def __init__(self) -> None:
+        self._records: list[ConsumerRecord[Any, Any]] = []
+        self._cut = 0
+        """How many of the records were put into slices."""
+        self._slice: list[ConsumerRecord[Any, Any]] = []
+        self.slice: Iterator[ConsumerRecord[Any, Any]] = iter(self._slice)
+        """The next records, one after the other, up to the end of their slice; see `cut`."""
+        self.taken: list[ConsumerRecord[Any, Any]] | None = None
+        """What was here before the last `take`."""
+
+    def __bool__(self) -> bool:
+        return self._next < len(self._records)
+
+    @property
+    def _next(self) -> int:
+        """The index of the next record to be handed out."""
+        return self._cut - length_hint(self.slice)
+
+    def put(self, polled: Records) -> None:
+        """Records of a poll, after those that are here."""
+        waiting = self._records[self._next :]
+        for records in polled.values():
+            waiting.extend(records)
+        self._replace(waiting)
+
+    @property
+    def is_between_slices(self) -> bool:
+        return not length_hint(self.slice)
+
+    def cut(self, limit: int) -> None:
+        """Begin the next slice, of up to `limit` records; only between slices."""
+        following = self._records[self._cut : self._cut + limit]
+        upto, iterator = self._cut + len(following), iter(following)
+        # Assignments without a call between them: a signal's handler sees all or none.
+        self._slice, self.slice, self._cut = following, iterator, upto
+
+    def take(self, limit: int, *, keep: bool) -> Records:
+        """Up to `limit` records by partition; with `keep` they stay."""
+        waiting = self._records[self._next :]
+        found: Records = {}
+        for record in waiting[:limit]:
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        if not keep:
+            self.taken = waiting
+            self._replace(waiting[limit:])
+        return found
+
+    def take_back(self) -> None:
+        """What was taken has not reached the application."""
+        taken, self.taken = self.taken, None
+        if taken is not None:
+            self._replace(taken)
+
+    def first_offset(self, partition: TopicPartition) -> int | None:
+        """The offset of the partition's first record here."""
+        for record in self._records[self._next :]:
+            if (record.topic, record.partition) == partition:
+                return record.offset
+        return None
+
+    def places(self) -> dict[TopicPartition, tuple[int, int]]:
+        """For each partition with records here: the offset of the first, and the leader epoch of the one
+        handed out before it (-1 where that is not known)."""
+        at = self._next
+        first: dict[TopicPartition, int] = {}
+        for record in self._records[at:]:
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        if not first:
+            return {}
+        epochs = {TopicPartition(one.topic, one.partition): one.leader_epoch for one in self._records[:at]}
+        return {partition: (offset, epochs.get(partition, -1)) for partition, offset in first.items()}
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Drop what is here of these partitions."""
+        if self and partitions:
+            waiting, gone = self._records[self._next :], frozenset(partitions)
+            self._replace([one for one in waiting if (one.topic, one.partition) not in gone])
+
+    def keep_only(self, partitions: Container[tuple[str, int]]) -> None:
+        """Drop what is here of others: a Ctrl-C may have kept who took them away from it."""
+        waiting = self._records[self._next :]
+        kept = [one for one in waiting if (one.topic, one.partition) in partitions]
+        if len(kept) < len(waiting):
+            self._replace(kept)
+
+    def first_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where those of these partitions that have records here would be read again from."""
+        return {one: offset for one, (offset, _) in self.places().items() if one in partitions}
+
+    def clear(self) -> None:
+        self._replace([])
+
+    def _replace(self, records: list[ConsumerRecord[Any, Any]]) -> None:
+        before = self._slice
+        none: list[ConsumerRecord[Any, Any]] = []
+        iterator = iter(none)
+        # Without a call between them, as above.
+        self._records, self._cut, self._slice, self.slice = records, 0, none, iterator
+        before.clear()  # whoever holds the iterator is at its end

@@ -1,0 +1,472 @@
+"""Where records wait to be sent: a queue of batches per partition.
+
+One of the three objects that callers' threads and the IO thread share.  Each queue (partition_queue.py) has
+a lock of its own; permission for bytes comes from the pool outside it.  `PartitionQueue.try_append` is the
+non-blocking heart: it appends, or answers None for "bring permission for a new batch".  Decides nothing about
+nodes or sequences: that is the sender's part.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+
+from pykafka2.compression import codec as find_codec
+from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch, raise_here
+from pykafka2.producer.accumulator.batch_sizes import (
+    BATCH_OVERHEAD_BYTES,
+    LONGER_OVERHEAD_BYTES,
+    BatchPlan,
+    CompressionRatios,
+)
+from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
+from pykafka2.producer.accumulator.column_batch import ColumnBatch
+from pykafka2.producer.accumulator.partition_queue import LockedSteps, PartitionQueue, delivery_of
+from pykafka2.producer.delivery.batch_outcome import BatchOutcome, WaitUntil
+from pykafka2.producer.delivery.callbacks import Interrupt
+from pykafka2.producer.delivery.delivery import Delivery
+from pykafka2.producer.options import ProducerOptions
+from pykafka2.records.batch import HEADER_BYTES
+from pykafka2.records.column_encoder import EncodedRecords
+from pykafka2.records.encoder import Row
+from pykafka2.types import TopicPartition
+
+BATCHES = attrgetter("batches")
+FEW_QUEUES = 8
+"""So many may be looked at in vain in every turn; a queue that is in use is empty every other time."""
+
+ORDER_STEP = 1 << 32
+"""Between the places of two batches: room for those that one is split into, as many as it has records."""
+
+
+def admit_always() -> None:
+    """For a producer without transactions."""
+
+
+class Accumulator:
+    """All queues of a producer and the memory they share.
+
+    `admit` raises where no batch may be started now; it is asked under the queue's lock, so that after a
+    change of its mind and `close_tails` no record joins any more.
+    """
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        *,
+        monotonic: Callable[[], float],
+        wait_until: WaitUntil,
+        wake: Callable[[], None],
+        interrupt: Interrupt = raise_here,
+        metrics: Metrics | None = None,
+        admit: Callable[[], None] = admit_always,
+    ) -> None:
+        self._options = options
+        self._admit = admit
+        self._monotonic = monotonic
+        self._wait_until_driver = wait_until
+        self._wake = wake
+        self._interrupt = interrupt
+        self._metrics = Metrics() if metrics is None else metrics
+        self._locked_steps = LockedSteps()
+        self._lock = threading.Lock()
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        # A larger batch could never be sent, or never be granted.
+        limit = min(options.batch_size, options.max_request_size, options.buffer_memory)
+        self._batch_bytes = max(limit, HEADER_BYTES + 1)
+        self._largest_bytes = min(options.max_request_size, options.buffer_memory)
+        self._flushing: dict[int, None] = {}
+        self._active: dict[PartitionQueue, None] = {}
+        self._ratios = CompressionRatios()
+        self._plan = BatchPlan(
+            find_codec(options.compression_type), options.compression_level, self._batch_bytes
+        )
+        self._closing = WaitQueue()
+        """Of the threads that wait for memory, should that become needless."""
+        self.pool = BufferPool(options.buffer_memory)
+        self.incomplete: dict[ProducerBatch, None] = {}
+        """Batches that are not told yet, in order of creation.  Each operation on it is one step in C, and so
+        is a snapshot: of an exact dict `[*it]` is atomic without CPython's global lock, too."""
+        # Failures that the next flush raises; bounded, as a program may never flush.
+        self._failed: deque[ProducerBatch] = deque(maxlen=10_000)
+        self.is_closed = False
+
+    # ------------------------------------------------------------------ callers' threads
+
+    def queue(self, topic: str, partition: int) -> PartitionQueue:
+        """The partition's queue, made at first use."""
+        key = TopicPartition(topic, partition)
+        queue = self._queues.get(key)
+        if queue is None:
+            self.check_not_interrupted()
+            queue = self._locked_steps.run(self._made_queue, key)
+        return queue
+
+    def _made_queue(self, key: TopicPartition) -> PartitionQueue:
+        with self._lock:
+            new = PartitionQueue(key.topic, key.partition, self._wake, self._locked_steps)
+            queue = self._queues.setdefault(key, new)
+            queue.is_closed = self.is_closed
+            return queue
+
+    def check_not_interrupted(self) -> None:
+        """Raises IllegalState in a signal handler or finalizer that must not wait (see
+        partition_queue.py)."""
+        if self._locked_steps.running:
+            self._locked_steps.check()
+
+    def append_waiting(self, queue: PartitionQueue, row: Row, size_bytes: int, timeout: float) -> Delivery:
+        """Append, with a new batch if it takes one; waits at most `timeout` seconds for memory.
+
+        Raises:
+            RecordTooLarge: no request or buffer could ever hold the record.
+            BufferExhausted: the memory stayed full.
+            ClientClosed: the producer was closed.
+            KafkaError: what `admit` raises.
+            IllegalState: it would have to wait, on the IO thread; or in the middle of another send of the
+                same thread, which a signal handler interrupted.
+        """
+        self.check_not_interrupted()
+        needed_bytes = HEADER_BYTES + size_bytes + LONGER_OVERHEAD_BYTES
+        if needed_bytes > self._largest_bytes:
+            self._refuse_size(queue, needed_bytes)
+        permit = Permit(max(needed_bytes, self._batch_bytes), BATCH_OVERHEAD_BYTES)
+        batch: ProducerBatch | None = None
+        try:
+            self._locked_steps.run(self.pool.request, permit)
+            if not permit.is_granted:
+                self._wait_for_memory(queue, permit, timeout)
+            batch = self._new_batch(queue, permit)
+            delivery, is_new = self._locked_steps.run(self._append_with, queue, batch, row, size_bytes)
+            if is_new:
+                # Only a new batch concerns the IO thread: its linger begins, and the one before it is full.
+                self._wake()
+            else:
+                self._return(permit)
+        except BaseException:
+            self._give_back(queue, batch, permit)
+            raise
+        return delivery
+
+    def append_columns(
+        self,
+        queue: PartitionQueue,
+        records: EncodedRecords,
+        timeout: float,
+        on_joined: Callable[[BatchOutcome], object],
+    ) -> None:
+        """Append records as a batch of their own, behind what the queue holds; `on_joined` is told at once.
+
+        Waits at most `timeout` seconds for memory.  Raises as `append_waiting`, but for RecordTooLarge: the
+        caller has looked.
+        """
+        self.check_not_interrupted()
+        permit = Permit(HEADER_BYTES + len(records.body), BATCH_OVERHEAD_BYTES)
+        batch: ProducerBatch | None = None
+        try:
+            self._locked_steps.run(self.pool.request, permit)
+            if not permit.is_granted:
+                self._wait_for_memory(queue, permit, timeout)
+            batch = ColumnBatch(
+                queue.topic,
+                queue.partition,
+                self._plan,
+                records,
+                permit=permit,
+                created_at=self._monotonic(),
+                wait_until=self._wait_until,
+                interrupt=self._interrupt,
+                charge=self.pool.charge,
+            )
+            self._locked_steps.run(self._add_columns, queue, batch, on_joined)
+            self._wake()
+        except BaseException:
+            self._give_back(queue, batch, permit)
+            raise
+
+    def begin_flush(self, who: object) -> list[ProducerBatch]:
+        """Make every batch ready, until `end_flush` of the same; those to wait for."""
+        self.check_not_interrupted()
+        self._flushing[id(who)] = None
+        self._wake()
+        return self.open_batches()
+
+    def end_flush(self, who: object) -> None:
+        self._flushing.pop(id(who), None)
+
+    def close_tails(self) -> None:
+        """Nothing joins the batches that are open now; the next record starts another, if it may."""
+        for queue in self._locked_steps.run(self._all_queues):
+            self._locked_steps.run(queue.end_tail)
+
+    def _all_queues(self) -> list[PartitionQueue]:
+        with self._lock:
+            return [*self._queues.values()]
+
+    def close(self) -> None:
+        """Take no more records.  What was appended before is in a batch, what comes later raises."""
+        self.check_not_interrupted()
+        for queue in self._locked_steps.run(self._close_to_new_queues):
+            self._locked_steps.run(queue.close)
+        self._closing.wake()
+        self._wake()
+
+    def _close_to_new_queues(self) -> list[PartitionQueue]:
+        """From now on queues are made closed; those that were made before."""
+        with self._lock:
+            self.is_closed = True
+            return [*self._queues.values()]
+
+    def take_failed(self) -> list[ProducerBatch]:
+        """Batches with records whose failure nobody was told, since this was called last."""
+        taken = []
+        for _ in range(len(self._failed)):
+            try:
+                batch = self._failed.popleft()
+            except IndexError:  # another thread flushes as well, or the IO thread has taken one out
+                break
+            if not batch.is_told:
+                self._failed.append(batch)
+            elif batch.unreported:
+                taken.append(batch)
+        return taken
+
+    def unsent_records(self) -> int:
+        """Records appended whose outcome is open."""
+        return sum(batch.size for batch in self.open_batches() if not batch.is_done)
+
+    def open_batches(self) -> list[ProducerBatch]:
+        """A snapshot of the batches that are not told yet, in order of creation.  Any thread."""
+        return [*self.incomplete]
+
+    def waiting_queues(self) -> list[PartitionQueue]:
+        """Queues that hold batches now.  Only asks, from any thread."""
+        return [queue for queue in [*self._active] if queue.batches]
+
+    # ------------------------------------------------------------------ the IO thread
+
+    @property
+    def is_flushing(self) -> bool:
+        """Batches are to go out without lingering: somebody flushes or closes, or memory is short."""
+        return bool(self._flushing) or self.is_closed or self.pool.waiting > 0
+
+    def active_queues(self) -> list[PartitionQueue]:
+        """Queues that hold batches."""
+        active = [*self._active]  # other threads add to it
+        full = [*filter(BATCHES, active)]
+        if len(active) > 2 * len(full) + FEW_QUEUES:
+            for queue in active:
+                self._locked_steps.run(self._forget_if_empty, queue)
+        return full
+
+    def _forget_if_empty(self, queue: PartitionQueue) -> None:
+        with queue.lock:
+            if not queue.batches:
+                self._active.pop(queue, None)
+
+    def ready_at(self, queue: PartitionQueue, now: float, is_flushing: bool) -> float:
+        """When the queue's first batch may be sent, as far as time decides it."""
+        first = queue.batches[0]
+        if first.attempts:
+            return first.retry_at
+        if is_flushing or first is not queue.tail or first.is_full:
+            return now
+        return first.created_at + self._options.linger
+
+    def learn(self, batch: ProducerBatch) -> None:
+        """Its bytes have been made for the first time: they tell how well the topic's records compress."""
+        if self._options.compression_type != "none":
+            encoded_bytes = len(batch.bytes()) - HEADER_BYTES
+            self._ratios.observe(batch.topic, batch.raw_bytes, encoded_bytes)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """To be sent again."""
+        queue = self.queue(batch.topic, batch.partition)
+        self._locked_steps.run(queue.put_back, batch)
+        self._active[queue] = None
+
+    def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """Halve a batch that came back; the halves stand in its place.
+
+        It stays among the incomplete ones until both are done, as a flush may wait for it, and as they expire
+        when it would have.
+        """
+        queue = self.queue(batch.topic, batch.partition)
+        parts = batch.split(self.pool.divide(batch.permit))
+        for part in reversed(parts):
+            self._locked_steps.run(queue.put_back, part)
+        self._active[queue] = None
+        return parts
+
+    def oldest(self) -> ProducerBatch | None:
+        """The batch, of those whose outcome is open, that was created first."""
+        while True:
+            batches = iter(self.incomplete)
+            try:
+                return next(batches, None)
+            except RuntimeError:  # a caller's batch joined since the line before
+                continue
+
+    def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        """Written."""
+        try:
+            batch.complete(base_offset, log_append_time)
+        finally:
+            self._ended(batch)
+
+    def fail(
+        self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
+    ) -> None:
+        """Failed for good, wherever it is."""
+        self.take_out(batch)
+        # Noted before its waiters learn of it, so that a flush they wake from sees it.
+        self._failed.append(batch)
+        try:
+            batch.fail(error, record_errors)
+        finally:
+            self._ended(batch)
+        if not batch.unreported:
+            try:
+                self._failed.remove(batch)
+            except ValueError:  # a flush has taken it just now
+                pass
+
+    def take_out(self, batch: ProducerBatch) -> bool:
+        """Remove it from its queue, closed, wherever it stands; False if it is not there."""
+        return self._locked_steps.run(self.queue(batch.topic, batch.partition).remove, batch)
+
+    def release(self, batch: ProducerBatch) -> None:
+        """Its bytes are needed no longer.  Safe to repeat."""
+        self._locked_steps.run(self.pool.give_back, batch.permit)
+
+    # ------------------------------------------------------------------ inside
+
+    def _ended(self, batch: ProducerBatch) -> None:
+        """It was told; so was, perhaps, all of the batch that it is a part of."""
+        self.incomplete.pop(batch, None)
+        whole = batch.whole
+        while whole is not None and all(part.is_told for part in whole.parts):
+            whole.end_split()
+            self.incomplete.pop(whole, None)
+            whole = whole.whole
+
+    def _refuse_size(self, queue: PartitionQueue, needed_bytes: int) -> None:
+        for name, limit in (
+            ("max_request_size", self._options.max_request_size),
+            ("buffer_memory", self._options.buffer_memory),
+        ):
+            if needed_bytes > limit:
+                raise RecordTooLarge(
+                    f"a record for {queue} takes up to {needed_bytes} bytes with its batch header, more than "
+                    f"{name}={limit}; send less, or raise {name}"
+                )
+
+    def _wait_for_memory(self, queue: PartitionQueue, permit: Permit, timeout: float) -> None:
+        self._wake()  # memory is short: batches need not linger
+        queues = [self._closing] if permit.waiters is None else [permit.waiters, self._closing]
+        began = self._monotonic()
+        try:
+            is_over = self._wait_until(lambda: permit.is_granted or self.is_closed, timeout, *queues)
+        finally:
+            self._metrics.count_ns("bufferpool-wait-time-ns-total", self._monotonic() - began)
+        if not is_over:
+            self._metrics.count("buffer-exhausted-total")
+            beside = f" (with {self.pool.overhead_bytes} bytes of overhead)"
+            raise BufferExhausted(
+                f"no room for a record for {queue} within {timeout:g} s: buffer_memory of "
+                f"{self.pool.total_bytes} bytes is full{beside}; the brokers take less than is sent"
+            )
+        if self.is_closed:
+            raise _closed(queue)
+
+    def _new_batch(self, queue: PartitionQueue, permit: Permit) -> ProducerBatch:
+        plan = self._plan
+        if plan.codec.id:
+            # A batch that came out too large is split only when a broker refuses it.
+            smallest = self._batch_bytes / self._options.max_request_size
+            plan = plan._replace(ratio=max(self._ratios.ratio(queue.topic), smallest))
+        return ProducerBatch(
+            queue.topic,
+            queue.partition,
+            plan,
+            order=0,
+            permit=permit,
+            created_at=self._monotonic(),
+            wait_until=self._wait_until,
+            interrupt=self._interrupt,
+            charge=self.pool.charge,
+        )
+
+    def _append_with(
+        self, queue: PartitionQueue, batch: ProducerBatch, row: Row, size_bytes: int
+    ) -> tuple[Delivery, bool]:
+        """Append to the tail if it has room by now, else to the new batch, which then joins the queue."""
+        with queue.lock:
+            if queue.is_closed:
+                raise _closed(queue)
+            if queue.tail is not None:
+                index = queue.tail.append(row, size_bytes)
+                if index is not None:
+                    return delivery_of(queue.tail, index), False
+                queue.close_tail()
+            self._admit()
+            index = batch.append(row, size_bytes)
+            if index is None:
+                raise IllegalState(f"an empty batch for {queue} refused a record")
+            self._join(queue, batch)
+            queue.tail = batch
+            return delivery_of(batch, index), True
+
+    def _add_columns(
+        self, queue: PartitionQueue, batch: ProducerBatch, on_joined: Callable[[BatchOutcome], object]
+    ) -> None:
+        """A batch of columns joins the queue, and nothing joins that."""
+        with queue.lock:
+            if queue.is_closed:
+                raise _closed(queue)
+            self._admit()
+            queue.close_tail()
+            self._join(queue, batch)
+            queue.tail = batch
+            queue.close_tail()
+            if batch.outcome is not None:
+                on_joined(batch.outcome)
+
+    def _wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
+        if self._locked_steps.running:
+            self._locked_steps.check()
+        return self._wait_until_driver(predicate, timeout, *queues)
+
+    def _join(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """Put a new batch behind all others.  The queue's lock is held."""
+        batch.order = queue.next_order
+        queue.next_order += ORDER_STEP
+        self.incomplete[batch] = None
+        self._active[queue] = None
+        queue.batches.append(batch)
+
+    def _give_back(self, queue: PartitionQueue, batch: ProducerBatch | None, permit: Permit) -> None:
+        """After an error or a Ctrl-C on the way: no memory may be lost, nor given back twice."""
+        if batch is not None:
+            if self._locked_steps.run(self._has_joined, queue, batch):
+                self._wake()
+                return
+            self.incomplete.pop(batch, None)
+            batch.abandon()
+        self._return(permit)
+
+    def _has_joined(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        with queue.lock:
+            return batch in queue.batches or batch.state is not BatchState.OPEN
+
+    def _return(self, permit: Permit) -> None:
+        self._locked_steps.run(self.pool.give_back, permit)
+
+
+def _closed(queue: PartitionQueue) -> ClientClosed:
+    return ClientClosed(f"the producer was closed; the record for {queue} was not taken. Make a new one")

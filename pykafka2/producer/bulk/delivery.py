@@ -1,0 +1,188 @@
+"""What becomes of the records of one `send_many`: a completion for each batch they went into.
+
+A share is a run of records that stand one behind the other in one batch; it sees the batch's outcome
+(delivery/batch_outcome.py).  Waiting happens on the caller's thread, callbacks on the IO thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import attrs
+
+from pykafka2.driver.loop_wait import wait_in_loop
+from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.producer.delivery.batch_outcome import IS_DONE, BatchOutcome
+from pykafka2.producer.interceptors import Interceptors
+from pykafka2.types import BatchMetadata, RecordMetadata
+
+OnBatch = Callable[[BatchMetadata | None, KafkaError | None], object]
+"""Called once per batch as `on_delivery(metadata, error)`; exactly one of the two is None."""
+
+
+Tell = Callable[["Share"], None]
+
+
+@attrs.define(eq=False)
+class Share:
+    """Records of the call whose row numbers are `rows`, in a batch from `first` on."""
+
+    outcome: BatchOutcome
+    first: int
+    rows: Sequence[int]
+
+    def results(self) -> Iterator[tuple[Sequence[int], BatchMetadata | KafkaError]]:
+        """Rows and what became of them, of a share that is done.
+
+        One pair, but for a batch that was split, and for records that have errors of their own (KIP-467).
+        """
+        outcome = self.outcome
+        for first, count, part in outcome.parts_of(self.first, len(self.rows)):
+            rows = self.rows[first - self.first : first - self.first + count]
+            if part.error is None:
+                shift = first - part.first
+                offset = part.base_offset + shift if part.base_offset >= 0 else part.base_offset
+                yield (
+                    rows,
+                    BatchMetadata(outcome.topic, outcome.partition, offset, rows, part.log_append_time),
+                )
+                continue
+            start = 0
+            for number in range(1, count + 1):
+                error = outcome.error_of(first + start)
+                if number == count or outcome.error_of(first + number) is not error:
+                    yield rows[start:number], error or part.error
+                    start = number
+
+    def mark_reported(self) -> None:
+        for index in range(self.first, self.first + len(self.rows)):
+            self.outcome.mark_reported(index)
+
+
+class BulkDelivery:
+    """The outcome of one `send_many`.  Thread-safe.  `len()` is how many records it stands for."""
+
+    __slots__ = ("_count", "_shares")
+
+    def __init__(self, shares: Sequence[Share]) -> None:
+        self._shares = shares
+        self._count = sum(len(share.rows) for share in shares)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a BulkDelivery cannot be pickled or copied, as it waits for this process's producer: pass on "
+            "its result() or failures(), which are plain data"
+        )
+
+    def done(self) -> bool:
+        """True once every record is written or has failed."""
+        return all(share.outcome.is_done for share in self._shares)
+
+    @property
+    def is_done(self) -> bool:
+        """`done`, under kafka-python's name."""
+        return self.done()
+
+    def result(self, timeout: float | None = None) -> list[BatchMetadata]:
+        """Where the records are, batch by batch; waits at most `timeout` seconds (None: until it is known).
+
+        Raises:
+            KafkaError: records failed; it is the first error, `failures` has all.
+            KafkaTimeoutError: outcomes are still open; the records stay on their way.
+            IllegalState: called in a callback of the IO thread, before all was done.
+        """
+        self._wait(timeout)
+        failures = self._failures()
+        if failures:
+            raise failures[0][1].anew()
+        return self.written()
+
+    def get(self, timeout: float | None = None) -> list[BatchMetadata]:
+        """`result`, under kafka-python's name."""
+        return self.result(timeout)
+
+    def exception(self, timeout: float | None = None) -> KafkaError | None:
+        """The first failure; None if all records were written.  Waits as `result` does."""
+        self._wait(timeout)
+        failures = self._failures()
+        return failures[0][1] if failures else None
+
+    def failures(self, timeout: float | None = None) -> list[tuple[Sequence[int], KafkaError]]:
+        """The row numbers of records that failed, each with their error.  Waits as `result` does."""
+        self._wait(timeout)
+        return self._failures()
+
+    def written(self) -> list[BatchMetadata]:
+        """The batches that are known to be written by now."""
+        return [
+            result
+            for share in self._shares
+            if share.outcome.is_done
+            for _, result in share.results()
+            if isinstance(result, BatchMetadata)
+        ]
+
+    def _failures(self) -> list[tuple[Sequence[int], KafkaError]]:
+        failures = []
+        for share in self._shares:
+            found = [(rows, result) for rows, result in share.results() if isinstance(result, KafkaError)]
+            if found:
+                share.mark_reported()
+            failures += found
+        return failures
+
+    def _wait(self, timeout: float | None) -> None:
+        waiting = [share.outcome for share in self._shares if not share.outcome.is_done]
+
+        def all_done() -> bool:
+            while waiting and waiting[-1].is_done:
+                waiting.pop()
+            return not waiting
+
+        if waiting and not waiting[0].wait_for(all_done, timeout, [one.waiters for one in waiting]):
+            left = sum(len(share.rows) for share in self._shares if not share.outcome.is_done)
+            raise KafkaTimeoutError(f"{left} of {len(self)} records are still on their way")
+
+    def __await__(self) -> Generator[Any, None, list[BatchMetadata]]:
+        for share in self._shares:
+            outcome = share.outcome
+            yield from wait_in_loop(partial(IS_DONE, outcome), outcome.waiters)
+        return self.result(0)
+
+    def __repr__(self) -> str:
+        state = "done" if self.done() else "pending"
+        return f"<BulkDelivery of {len(self)} records in {len(self._shares)} batches, {state}>"
+
+
+def teller(on_delivery: OnBatch | None, interceptors: Interceptors | None) -> Tell | None:
+    """What tells a share's outcome to interceptors and then to on_delivery; None if nobody is to be told.
+
+    on_delivery is called once, but for a batch that was split, and for records with errors of their own.
+    """
+    if on_delivery is None and interceptors is None:
+        return None
+
+    def tell(share: Share) -> None:
+        for rows, result in share.results():
+            error = result if isinstance(result, KafkaError) else None
+            metadata = result if isinstance(result, BatchMetadata) else None
+            if interceptors is not None:
+                for number in range(len(rows)):
+                    of_record = None if metadata is None else _of_record(metadata, number)
+                    interceptors.on_acknowledgement(of_record, error)
+            if on_delivery is not None:
+                if error is not None:
+                    share.mark_reported()
+                on_delivery(metadata, error)
+
+    return tell
+
+
+def _of_record(batch: BatchMetadata, number: int) -> RecordMetadata:
+    offset = batch.base_offset + number if batch.base_offset >= 0 else batch.base_offset
+    return RecordMetadata(batch.topic, batch.partition, offset, batch.timestamp)

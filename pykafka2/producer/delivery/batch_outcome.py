@@ -1,0 +1,315 @@
+"""What became of a batch, as the deliveries of its records see it: one assignment tells all of them.
+
+Made with the batch and completed once, on the IO thread; read from any.  Deliveries hold it, and the batch
+lets go of it when it is done (accumulator/batch.py): the details of its records are kept only if somebody can
+still ask. A batch that was split has an outcome in parts, one for each batch that was made of it, and is done
+when all of them are.
+
+What became of a run of a batch's records: all of them, or those of one of the batches it was split into.
+
+Made on the IO thread with the outcome, read from any; part of batch_outcome.py.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import attrs
+
+from pykafka2.clock import FOREVER
+from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.errors import IllegalState, KafkaError
+from pykafka2.producer.arguments import checked_timeout
+from pykafka2.producer.delivery.callbacks import WHOLE_BATCH, Interrupt, Listeners, log_callback, metadata_of
+from pykafka2.records.rows import FIELDS, Fields, row_at
+from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
+
+WaitUntil = Callable[..., bool]
+"""`Driver.wait_until`: of a predicate, a timeout in seconds, and wait queues."""
+
+IS_DONE = attrgetter("is_done")
+
+
+class BatchOutcome:
+    """See the module.  Thread-safe.
+
+    Attributes:
+        is_done: the outcome is known.
+        has_errors: some of the records have failed.
+        waiters: of the threads that wait for it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_interrupt",
+        "_listeners",
+        "_parts",
+        "_reported",
+        "_unsettled",
+        "_wait_until",
+        "callbacks",
+        "errbacks",
+        "has_errors",
+        "is_done",
+        "partition",
+        "topic",
+        "waiters",
+    )
+
+    def __init__(self, topic: str, partition: int, wait_until: WaitUntil, interrupt: Interrupt) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.is_done = False
+        self.has_errors = False
+        self.waiters = WaitQueue()
+        self._wait_until = wait_until
+        self._interrupt = interrupt
+        # By what they wait for; made with the first.
+        self.callbacks: Listeners | None = None
+        self.errbacks: Listeners | None = None
+        self._listeners: list[tuple[Listeners, Listeners]] = []
+        self._parts: list[Part] = []
+        self._unsettled = 1
+        """How many parts are still to come."""
+        self._reported: set[int] | None = None
+
+    # ------------------------------------------------------------------ any thread
+
+    def error_of(self, index: int) -> KafkaError | None:
+        """The record's own error where the broker named one (KIP-467), else its batch's."""
+        part = self._part(index)
+        if part.error is None:
+            return None
+        return (part.record_errors or {}).get(index - part.first, part.error)
+
+    def metadata_of(self, index: int) -> RecordMetadata:
+        """Where the record is.  Of a record that was written."""
+        part = self._part(index)
+        at, fields = index - part.first, part.fields
+        if fields is None:
+            timestamp, key_size, value_size = part.timestamps[at], part.key_sizes[at], part.value_sizes[at]
+        else:
+            value, key, timestamp, _, _ = row_at(fields, at)
+            key_size = -1 if key is None else len(key)
+            value_size = -1 if value is None else len(value)
+        return RecordMetadata(
+            self.topic,
+            self.partition,
+            part.base_offset + at if part.base_offset >= 0 else NO_OFFSET,
+            timestamp if part.log_append_time == NO_TIMESTAMP else part.log_append_time,
+            key_size,
+            value_size,
+        )
+
+    def parts_of(self, first: int, count: int) -> Iterator[tuple[int, int, Part]]:
+        """The parts in which these records are, with the first of them in each and how many.  When done."""
+        parts = self._parts
+        for number, part in enumerate(parts):
+            begin = max(first, part.first)
+            end = first + count if number + 1 == len(parts) else min(first + count, parts[number + 1].first)
+            if begin < end:
+                yield begin, end - begin, part
+
+    def wait(self, timeout: float | None) -> bool:
+        """Block until it is done, at most `timeout` seconds (None: as long as it takes); whether it is.
+
+        Raises as `Driver.wait_until`.
+        """
+        if self.is_done:
+            return True
+        seconds = FOREVER if timeout is None else checked_timeout(timeout)
+        # Looked at three times a wait, so without a call of Python's.
+        return self._wait_until(partial(IS_DONE, self), seconds, self.waiters)
+
+    def wait_for(
+        self, predicate: Callable[[], bool], timeout: float | None, queues: Sequence[WaitQueue]
+    ) -> bool:
+        """Block until something holds that whoever makes it hold wakes these queues for.  As `wait`."""
+        seconds = FOREVER if timeout is None else checked_timeout(timeout)
+        return self._wait_until(predicate, seconds, *queues)
+
+    def mark_reported(self, index: int) -> None:
+        """Somebody was told that this record failed, so `flush` need not raise it."""
+        if self._reported is None:
+            self._reported = set()
+        self._reported.add(index)
+
+    def unreported(self, first: int, count: int) -> int:
+        """Of how many of these records nobody was told a failure."""
+        reported = self._reported
+        return count if reported is None else sum(first + at not in reported for at in range(count))
+
+    def listeners(self) -> tuple[Listeners, Listeners]:
+        """Where those are kept who want to be called with a record's metadata, and with its error.
+
+        Who adds one calls `tell` after it if it `is_done` by then.
+        """
+        made = self._listeners
+        if not made:
+            # Of threads that meet here each adds a pair, and the first one is everybody's: no lock, which a
+            # fork or the garbage collector could find held.
+            made.append((Listeners(), Listeners()))
+        self.callbacks, self.errbacks = made[0]
+        return made[0]
+
+    def add_listener(self, listener: Callable[[], object]) -> None:
+        """Have it called when all is done, whatever the outcome."""
+        pending = [listener]
+
+        def told(_: object) -> None:
+            if pending:
+                pending.pop()()
+
+        # Of both kinds, so that its turn is where it was added.
+        for listeners in self.listeners():
+            listeners.add(WHOLE_BATCH, told)
+        if self.is_done:
+            self.tell()
+
+    @property
+    def has_listeners(self) -> bool:
+        return bool(self.callbacks or self.errbacks)
+
+    @property
+    def listener_bytes(self) -> int:
+        """What those who want to be called take of memory."""
+        return sum(kind.size_bytes for kind in (self.callbacks, self.errbacks) if kind is not None)
+
+    # ------------------------------------------------------------------ the IO thread
+
+    def divide(self, parts: int) -> None:
+        """One part more is settled by so many."""
+        self._unsettled += parts - 1
+
+    def settle(self, part: Part, fields: Fields) -> None:
+        """A part has its outcome; with the last one all of them are seen, and who waits is woken.
+
+        Who settles has it let go of the records afterwards, if anybody keeps the outcome (`Part.let_go`).
+        """
+        if self.is_done:
+            raise IllegalState(f"the outcome of a batch of {self.topic}-{self.partition} is known already")
+        if part.error is None:
+            part.fields = fields
+        else:
+            self.has_errors = True
+            if self._reported is None:
+                self._reported = set()  # here, as threads that learn of it may all do so at once
+        self._parts.append(part)
+        self._unsettled -= 1
+        if self._unsettled == 0:
+            if len(self._parts) > 1:
+                self._parts.sort(key=lambda part: part.first)
+            # From here on others may read the outcome; everything it consists of is in place.
+            self.is_done = True
+            self.waiters.wake()
+
+    # ------------------------------------------------------------------ inside
+
+    def _part(self, index: int) -> Part:
+        parts = self._parts
+        return parts[0] if len(parts) == 1 else parts[bisect_right(parts, index, key=lambda p: p.first) - 1]
+
+    def tell(self) -> None:
+        """If it is done, call whom it concerns, each once.
+
+        Hot: once per record that has a callback.
+        """
+        if self.callbacks is None or self.errbacks is None or not self.is_done:
+            return
+        if len(self._parts) > 1:
+            self._run(self.callbacks, self._on_part)
+            self._run(self.errbacks, self._on_failed_part)
+            return
+        part = self._parts[0]
+        if part.error is not None:
+            self.callbacks.clear()
+            self._run(self.errbacks, self._on_failed_part)
+            return
+        self.errbacks.clear()
+        self._tell_written(self.callbacks, part)
+
+    def _tell_written(self, callbacks: Listeners, part: Part) -> None:
+        exit_request: BaseException | None = None
+        for indexes, callback in callbacks.take():
+            for metadata in self._metadata_of_run(indexes, part):
+                try:
+                    callback(metadata)
+                except BaseException as error:
+                    log_callback(self.topic, self.partition, error)
+                    if not isinstance(error, Exception):
+                        exit_request = exit_request or error
+        if exit_request is not None:
+            self._interrupt(exit_request)
+
+    def _metadata_of_run(self, indexes: range, part: Part) -> Iterator[RecordMetadata | None]:
+        """Of records of the only part there is; None for who takes no record's."""
+        first, fields = indexes.start, part.fields
+        if first < 0:
+            return iter([None])
+        if fields is None:
+            return map(self.metadata_of, indexes)
+        some = fields[first * FIELDS : indexes.stop * FIELDS]
+        offset = part.base_offset + first if part.base_offset >= 0 else NO_OFFSET
+        return metadata_of(self.topic, self.partition, some, offset, part.log_append_time)
+
+    def _on_part(self, index: int, callback: Callable[[Any], object]) -> None:
+        if index < 0:
+            callback(None)
+        elif self.error_of(index) is None:
+            callback(self.metadata_of(index))
+
+    def _on_failed_part(self, index: int, callback: Callable[[Any], object]) -> None:
+        if index < 0:
+            callback(None)
+        elif (error := self.error_of(index)) is not None:
+            self.mark_reported(index)
+            callback(error)
+
+    def _run(self, listeners: Listeners, call: Callable[[int, Callable[[Any], object]], None]) -> None:
+        exit_request: BaseException | None = None
+        for indexes, callback in listeners.take():
+            for index in indexes:
+                try:
+                    call(index, callback)
+                except BaseException as error:
+                    log_callback(self.topic, self.partition, error)
+                    if not isinstance(error, Exception):
+                        exit_request = exit_request or error
+        if exit_request is not None:
+            self._interrupt(exit_request)
+
+
+@attrs.define(eq=False)
+class Part:
+    """The outcome of the records from `first` on, up to the next part's."""
+
+    first: int
+    base_offset: int = NO_OFFSET
+    log_append_time: int = NO_TIMESTAMP
+    error: KafkaError | None = None
+    record_errors: Mapping[int, KafkaError] | None = None
+    """Errors of single records, by their place in the part."""
+    fields: Fields | None = None
+    """Its records, as long as nothing else is made of them."""
+    timestamps: Sequence[int] = ()
+    key_sizes: Sequence[int] = ()
+    value_sizes: Sequence[int] = ()
+
+    def let_go(self) -> None:
+        """Keep of the records only times and sizes, in little memory.  Once; others may read meanwhile."""
+        fields = self.fields or []
+        if len(fields) == FIELDS:  # whoever waits for each record
+            value, key, timestamp, _, _ = fields
+            self.timestamps = (timestamp,)
+            self.key_sizes = (-1 if key is None else len(key),)
+            self.value_sizes = (-1 if value is None else len(value),)
+        else:
+            self.timestamps = array("q", fields[2::FIELDS])
+            self.key_sizes = array("q", [-1 if key is None else len(key) for key in fields[1::FIELDS]])
+            self.value_sizes = array("q", [-1 if value is None else len(value) for value in fields[::FIELDS]])
+        self.fields = None

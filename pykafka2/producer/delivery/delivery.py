@@ -1,0 +1,203 @@
+"""What becomes of sent records, for those who sent them: light futures that share their batch's outcome.
+
+A `Delivery` holds that outcome and its place in it, and no lock or event of its own; nothing holds the
+delivery but its user.  Waiting happens on the caller's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, NoReturn, overload
+
+from pykafka2.driver.loop_wait import wait_in_loop
+from pykafka2.errors import KafkaError, KafkaTimeoutError
+from pykafka2.producer.delivery.batch_outcome import BatchOutcome
+from pykafka2.producer.delivery.callbacks import Listeners, is_same
+from pykafka2.types import RecordMetadata
+
+OnDelivery = Callable[[RecordMetadata | None, KafkaError | None], None]
+"""Called once per record as `on_delivery(metadata, error)`; exactly one of the two is None.
+
+It runs on the IO thread, must not block (`flush`, `close`, `result` and a blocking `send` raise
+`IllegalState` inside it), and what it raises is logged.
+"""
+
+
+class Delivery:
+    """The outcome of one record.  Thread-safe.
+
+    Offers what kafka-python's futures offer (`get`, `add_callback`, `add_errback`, `is_done`, `succeeded`,
+    `failed`), the standard names (`result`, `exception`, `done`, `add_done_callback`), and `await`.
+    """
+
+    __slots__ = ("_index", "_outcome")
+
+    # Filled by who makes it (accumulator/partition_queue.py, producer.py): an __init__ would cost a record a
+    # tenth of its time.
+    _outcome: BatchOutcome
+    _index: int
+
+    @property
+    def place(self) -> tuple[BatchOutcome, int]:
+        """The outcome that it sees, and the record's index there."""
+        return self._outcome, self._index
+
+    def done(self) -> bool:
+        """True once the record is written or has failed."""
+        return self._outcome.is_done
+
+    @property
+    def is_done(self) -> bool:
+        """`done`, under kafka-python's name."""
+        return self._outcome.is_done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record is; waits at most `timeout` seconds (None: until it is known).
+
+        Raises:
+            KafkaError: the record failed; the class says why.
+            KafkaTimeoutError: the outcome is still open; the record stays on its way.
+            IllegalState: called in a callback of the IO thread, before the record was done.
+        """
+        outcome = self._outcome
+        if not outcome.is_done and not outcome.wait(timeout):
+            raise self._still_open(timeout)
+        if outcome.has_errors:
+            error = self.exception()
+            if error is not None:
+                raise error.anew()  # it is that of all records of the batch
+        return outcome.metadata_of(self._index)
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        """`result`, under kafka-python's name."""
+        return self.result(timeout)
+
+    def exception(self, timeout: float | None = None) -> KafkaError | None:
+        """Why the record failed; None if it was written.  Waits as `result` does."""
+        outcome = self._outcome
+        if not outcome.wait(timeout):
+            raise self._still_open(timeout)
+        error = outcome.error_of(self._index)
+        if error is not None:
+            outcome.mark_reported(self._index)
+        return error
+
+    def _still_open(self, timeout: float | None) -> KafkaTimeoutError:
+        outcome = self._outcome
+        return KafkaTimeoutError(
+            f"the record for {outcome.topic}-{outcome.partition} was neither written nor failed within "
+            f"{timeout:g} s; it stays on its way until delivery_timeout_ms"
+        )
+
+    def outcome(self) -> tuple[RecordMetadata | None, KafkaError | None]:
+        """Metadata and error of a record that is done, one of them None; counts as nobody's being told."""
+        error = self._outcome.error_of(self._index)
+        return (self._outcome.metadata_of(self._index), None) if error is None else (None, error)
+
+    def succeeded(self) -> bool:
+        """True once the record is written."""
+        return self._outcome.is_done and self._outcome.error_of(self._index) is None
+
+    def failed(self) -> bool:
+        """True once the record has failed."""
+        return self._outcome.is_done and self._outcome.error_of(self._index) is not None
+
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> Delivery:
+        """Call `callback(self)` when done, on the IO thread; if it is done already, here and now."""
+        self._outcome.add_listener(partial(callback, self))
+        return self
+
+    @overload
+    def add_callback(self, callback: Callable[[RecordMetadata], object]) -> Delivery: ...
+
+    @overload
+    def add_callback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> Delivery: ...
+
+    def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
+        """Call `callback(*args, metadata, **kwargs)` when the record is written (kafka-python's form)."""
+        outcome, index = self._outcome, self._index
+        listeners = outcome.callbacks
+        if listeners is not None and not kwargs:
+            run = listeners.last
+            # Without a call between these lines (callbacks.py).
+            if (
+                run is not None
+                and run.callback is callback
+                and run.end == index
+                and not args
+                and not outcome.is_done
+            ):
+                run.end = index + 1
+                return self
+        if args or kwargs:
+            callback = partial(callback, *args, **kwargs)
+        self._listen(outcome.listeners()[0], callback)
+        return self
+
+    @overload
+    def add_errback(self, callback: Callable[[KafkaError], object]) -> Delivery: ...
+
+    @overload
+    def add_errback(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> Delivery: ...
+
+    def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
+        """Call `callback(*args, error, **kwargs)` when the record has failed (kafka-python's form)."""
+        outcome, index = self._outcome, self._index
+        listeners = outcome.errbacks
+        if listeners is not None and not kwargs:
+            run = listeners.last
+            # Without a call between these lines (callbacks.py).
+            if (
+                run is not None
+                and run.callback is callback
+                and run.end == index
+                and not args
+                and not outcome.is_done
+            ):
+                run.end = index + 1
+                return self
+        if args or kwargs:
+            callback = partial(callback, *args, **kwargs)
+        self._listen(outcome.listeners()[1], callback)
+        return self
+
+    def _listen(self, listeners: Listeners, callback: Callable[[Any], object]) -> None:
+        """Have it called, and that at once if all are told by now."""
+        outcome, index = self._outcome, self._index
+        run = listeners.last
+        # Without a call after the first of these (callbacks.py).
+        if run is not None and is_same(run.callback, callback) and run.end == index and not outcome.is_done:
+            run.end = index + 1
+            return
+        listeners.add(index, callback)
+        if outcome.is_done:
+            outcome.tell()
+
+    @overload
+    def add_both(self, callback: Callable[[RecordMetadata | KafkaError], object]) -> Delivery: ...
+
+    @overload
+    def add_both(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> Delivery: ...
+
+    def add_both(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
+        """`add_callback` and `add_errback` with one callable."""
+        return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        yield from wait_in_loop(self.done, self._outcome.waiters)
+        return self.result(0)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Delivery cannot be pickled or copied, as it waits for this process's producer: pass on its "
+            "result(), which is plain data"
+        )
+
+    def __repr__(self) -> str:
+        outcome = self._outcome
+        state = "pending"
+        if outcome.is_done:
+            error = outcome.error_of(self._index)
+            state = "written" if error is None else repr(error)
+        return f"<Delivery {outcome.topic}-{outcome.partition} {state}>"

@@ -1,0 +1,377 @@
+"""Sequence numbers of an idempotent producer: who gets which, and what a failure does to the rest.
+
+Belongs to the IO thread; asked and told by the sender.  The broker accepts a partition's batches of one
+producer id and epoch only without gap (KIP-98), so a batch whose outcome is unknown, or that failed, ends the
+run of numbers: once nothing of the partition is in flight, the next batch starts a new run at 0 under the
+next identity, if there may be one (idempotence.py).  The old epoch is fenced by that, so a late copy of a
+lost batch cannot be appended.
+
+What an answer means for the producer's identity: its id, its epoch, and the numbers of its batches.
+
+Pure decisions, as tables; sending/results.py carries them out on batches, idempotence.py on numbers,
+idempotence.py on the producer.  A producer has one policy for its life: without idempotence nothing is
+numbered; with it the producer may raise its epoch by itself.  Inside a transaction it may not, as the
+coordinator owns the epoch.
+
+Who the producer is to the brokers: asks for a producer id, lazily, before the first idempotent batch.
+
+Belongs to the IO thread; polled by the sender while idempotence.py has no identity.  Only what a broker says
+ends the asking: a lost connection or an answer that cannot be read is asked about again, as long as there are
+records that wait (delivery_timeout_ms bounds them).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from enum import Enum
+from typing import ClassVar
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.driver.pollable import PollResult
+from pykafka2.errors import (
+    BrokerError,
+    ClusterAuthorizationFailed,
+    CorruptData,
+    DuplicateSequenceNumber,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    KafkaError,
+    OutOfOrderSequenceNumber,
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+    UnknownProducerId,
+    UnsupportedVersion,
+    error_of,
+)
+from pykafka2.producer.accumulator.batch import NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.options import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions
+from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
+
+Identity = tuple[int, int]
+"""A producer id and its epoch."""
+
+NOBODY: Identity = (-1, -1)
+
+LAST_EPOCH = 2**15 - 2
+
+
+class Verdict(Enum):
+    """What becomes of a batch, and of the identity it was sent under."""
+
+    WRITTEN = "an earlier attempt is in the log"
+    RETRY = "it is sent again as it is"
+    RENUMBER = "it and what is unfinished behind it are sent again, numbered anew under the next identity"
+    FAIL = "it has failed; its numbers are a hole for what follows"
+    FATAL = "it has failed, and so has the producer"
+
+
+class IdentityPolicy:
+    """The policy of a producer without idempotence, and what the others have in common.
+
+    `TABLE` says what errors mean for a batch in its turn, and for one that is not: behind an unfinished one
+    of its partition, or sent under numbers that are gone by now.  Errors that it lacks say it themselves.
+    """
+
+    TABLE: ClassVar[Mapping[type[KafkaError], tuple[Verdict, Verdict]]] = {}
+    is_transactional: ClassVar[bool] = False
+
+    def verdict(self, error: KafkaError, *, is_in_turn: bool) -> Verdict:
+        """What the failed attempt means."""
+        row = self.TABLE.get(type(error))
+        if row is not None:
+            in_turn, otherwise = row
+            return in_turn if is_in_turn else otherwise
+        # An answer that cannot be read does not say that the batch was refused.
+        return Verdict.RETRY if error.retriable or isinstance(error, CorruptData) else Verdict.FAIL
+
+    def next_identity(self, identity: Identity) -> Identity:
+        """Who the producer is after a hole in its numbers; the same one: only somebody else can tell.
+
+        `NOBODY`: a broker has to be asked for a new id.
+        """
+        return identity
+
+
+class IdempotentPolicy(IdentityPolicy):
+    """Idempotence without transactions: a hole is left behind by raising the epoch (KIP-360)."""
+
+    TABLE = {  # noqa: RUF012
+        # It was written longer ago than the broker remembers offsets for.
+        DuplicateSequenceNumber: (Verdict.WRITTEN, Verdict.WRITTEN),
+        # The broker does not have what came before: it lost it, or it was given up.  Behind an unfinished
+        # batch that is what must happen.
+        OutOfOrderSequenceNumber: (Verdict.RENUMBER, Verdict.RETRY),
+        UnknownProducerId: (Verdict.RENUMBER, Verdict.RETRY),
+        # The broker knows a later epoch: ours, raised for another partition, unless it is a fence.
+        InvalidProducerEpoch: (Verdict.RENUMBER, Verdict.RETRY),
+        # Somebody else took the id over.
+        ProducerFenced: (Verdict.FATAL, Verdict.FATAL),
+        InvalidProducerIdMapping: (Verdict.FATAL, Verdict.FATAL),
+    }
+
+    def next_identity(self, identity: Identity) -> Identity:
+        producer_id, epoch = identity
+        return (producer_id, epoch + 1) if epoch < LAST_EPOCH else NOBODY
+
+
+class TransactionalPolicy(IdentityPolicy):
+    """Transactions: the coordinator alone gives ids and epochs, so a hole ends the transaction.
+
+    Nothing is numbered anew inside one: what was refused for its number may be in the log, or its
+    predecessors may be missing there, and the commit must not hide that.  The next epoch comes when the
+    transaction was aborted (transactions/manager.py).
+    """
+
+    is_transactional = True
+    TABLE = {  # noqa: RUF012
+        DuplicateSequenceNumber: (Verdict.WRITTEN, Verdict.WRITTEN),
+        # Behind an unfinished batch that is what must happen; in its turn, the broker lost what came before.
+        OutOfOrderSequenceNumber: (Verdict.FAIL, Verdict.RETRY),
+        UnknownProducerId: (Verdict.FAIL, Verdict.RETRY),
+        # The coordinator gave up this transaction, and may let the producer go on with the next.
+        InvalidProducerEpoch: (Verdict.FAIL, Verdict.FAIL),
+        InvalidProducerIdMapping: (Verdict.FAIL, Verdict.FAIL),
+        ProducerFenced: (Verdict.FATAL, Verdict.FATAL),
+        TransactionalIdAuthorizationFailed: (Verdict.FATAL, Verdict.FATAL),
+        ClusterAuthorizationFailed: (Verdict.FATAL, Verdict.FATAL),
+    }
+
+
+LAST_SEQUENCE = 2**31 - 1
+
+
+def next_sequence(sequence: int, records: int) -> int:
+    """The number after `records` records from `sequence` on; after 2**31 - 1 comes 0."""
+    return (sequence + records) & LAST_SEQUENCE
+
+
+@attrs.define
+class _Run:
+    """One partition's numbering: under which identity, how far, and what was numbered and is not yet done."""
+
+    identity: Identity = NOBODY
+    next_sequence: int = 0
+    unfinished: list[ProducerBatch] = attrs.field(factory=list)
+    window: list[ProducerBatch] = attrs.field(factory=list)
+    """What was numbered from the oldest unfinished batch on, finished or not."""
+    has_gap: bool = False
+    """A numbered batch failed: nothing new may follow under this identity."""
+    gap_may_close: bool = False
+    """What failed may be on its way to the log yet, and let in what is on its way behind it."""
+    must_renumber: bool = False
+    is_known_to_broker: bool = False
+    """A batch was written under this identity."""
+
+    def begin(self, identity: Identity) -> None:
+        self.identity = identity
+        self.next_sequence = 0
+        self.window = list(self.unfinished)
+        self.has_gap = self.gap_may_close = self.must_renumber = self.is_known_to_broker = False
+
+
+class Sequences:
+    """The producer's identity and the numbering of every partition."""
+
+    def __init__(self, policy: IdentityPolicy) -> None:
+        self.identity: Identity = NOBODY
+        self._policy = policy
+        self._runs: dict[tuple[str, int], _Run] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """False until the broker gave a producer id, and again when its epochs are used up."""
+        return self.identity != NOBODY
+
+    def on_identity(self, producer_id: int, producer_epoch: int) -> None:
+        self.identity = (producer_id, producer_epoch)
+
+    def may_send(self, batch: ProducerBatch) -> bool:
+        """Whether the batch may be drained now without endangering the order of its partition."""
+        if self.identity == NOBODY:
+            return False
+        run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
+        if not run.unfinished:
+            return self._may_begin(run)
+        if run.must_renumber:
+            self._renumber(run)
+        if batch.base_sequence != NO_SEQUENCE:
+            # What is sent again goes one by one: a later batch would only be refused before its turn.
+            return run.unfinished[0] is batch
+        # A broker that knows nothing of a producer takes any number from it as the first, so a second batch
+        # could be written before the first one's retry.  Java sends it all the same.
+        may_follow = run.is_known_to_broker and not run.has_gap and run.identity == self.identity
+        # A broker knows a producer's last five batches again, no more.  When a leader has moved, the new one
+        # may finish later batches first; they count as long as an earlier one may have to be sent again.
+        return may_follow and len(run.window) < MAX_IN_FLIGHT_IDEMPOTENT
+
+    def assign(self, batch: ProducerBatch) -> None:
+        """Number a batch that `may_send`; one that has its number keeps it, and with it its bytes."""
+        if batch.base_sequence == NO_SEQUENCE:
+            run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
+            batch.is_transactional = self._policy.is_transactional
+            sequence = run.next_sequence
+            batch.sequence(*run.identity, sequence)
+            run.next_sequence = (sequence + batch.count) & LAST_SEQUENCE  # as `next_sequence` has it
+            run.unfinished.append(batch)
+            run.window.append(batch)
+
+    def on_written(self, batch: ProducerBatch) -> None:
+        run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
+        run.is_known_to_broker = (batch.producer_id, batch.producer_epoch) == run.identity
+        if run.window == [batch]:  # what each batch is to who waits for each
+            run.unfinished, run.window = [], []
+        else:
+            self._finish(run, batch)
+
+    def on_failed(self, batch: ProducerBatch, *, may_be_written: bool) -> None:
+        """It was given up, written or not: its numbers are a hole for those that follow."""
+        run = self._run(batch)
+        if self._finish(run, batch):
+            run.has_gap = True
+            run.gap_may_close = run.gap_may_close or may_be_written
+
+    def cut_off(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """What is numbered behind the hole that this batch left, under an epoch no broker may know yet.
+
+        The broker would take the next number as the epoch's first and never see the hole, so these must be
+        numbered anew, or fail.
+        """
+        run = self._run(batch)
+        is_unseen = run.has_gap and not run.is_known_to_broker and not run.must_renumber
+        return list(run.unfinished) if is_unseen and not self._policy.is_transactional else []
+
+    def may_come_late(self, batch: ProducerBatch) -> bool:
+        """Whether a copy of the batch that is on its way could be let in by one of what failed before it."""
+        run = self._run(batch)
+        return run.gap_may_close and batch in run.unfinished
+
+    def is_in_turn(self, batch: ProducerBatch, sent_as: Identity) -> bool:
+        """Whether it is the first unfinished one of its partition, under the numbers it was sent with."""
+        run = self._run(batch)
+        is_current = sent_as == run.identity and not run.must_renumber
+        return is_current and bool(run.unfinished) and run.unfinished[0] is batch
+
+    def renumber(self, batch: ProducerBatch) -> None:
+        """Everything unfinished of its partition gets new numbers, under the next identity."""
+        if self.is_known:  # else it will be another one anyway
+            self.identity = self._policy.next_identity(self.identity)
+        self._run(batch).must_renumber = True
+
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """The broker has refused a numbered batch, which was split: its parts share its numbers."""
+        run = self._run(batch)
+        if batch not in run.unfinished:
+            return
+        sequence = batch.base_sequence
+        for part in parts:
+            part.sequence(batch.producer_id, batch.producer_epoch, sequence)
+            sequence = next_sequence(sequence, part.count)
+        for numbered in (run.unfinished, run.window):
+            place = numbered.index(batch)
+            numbered[place : place + 1] = parts
+
+    def on_refusal(self) -> None:
+        """The identity is over, for good."""
+        self.identity = NOBODY
+
+    # ------------------------------------------------------------------ inside
+
+    def _run(self, batch: ProducerBatch) -> _Run:
+        key = (batch.topic, batch.partition)
+        run = self._runs.get(key)
+        if run is None:
+            run = self._runs[key] = _Run()
+        return run
+
+    def _may_begin(self, run: _Run) -> bool:
+        if run.has_gap and run.identity == self.identity:
+            self.identity = self._policy.next_identity(self.identity)
+        if run.identity != self.identity:
+            run.begin(self.identity)
+        return self.is_known and not run.has_gap
+
+    def _renumber(self, run: _Run) -> None:
+        run.begin(self.identity)
+        for batch in run.unfinished:
+            batch.sequence(*run.identity, run.next_sequence)
+            run.next_sequence = next_sequence(run.next_sequence, batch.count)
+
+    def _finish(self, run: _Run, batch: ProducerBatch) -> bool:
+        if batch not in run.unfinished:
+            return False
+        run.unfinished.remove(batch)
+        while run.window and run.window[0] not in run.unfinished:
+            run.window.pop(0)
+        return True
+
+
+def policy_of(options: ProducerOptions) -> IdentityPolicy:
+    """The policy for the life of a producer with these options."""
+    if options.transactional_id is not None:
+        return TransactionalPolicy()
+    return IdempotentPolicy() if options.enable_idempotence else IdentityPolicy()
+
+
+def error_of_identity(answer: InitProducerIdResponse) -> KafkaError | None:
+    """Why the answer gives no producer id; None if it does."""
+    if answer.error_code:
+        return error_of(answer.error_code)
+    if answer.producer_id < 0 or answer.producer_epoch < 0:
+        told = f"producer id {answer.producer_id}, epoch {answer.producer_epoch}"
+        return CorruptData(f"InitProducerId answered {told} and no error")
+    return None
+
+
+class ProducerIdentity:
+    """One InitProducerId at a time, repeated with back-off until it succeeds or is refused for good.
+
+    That of a transactional producer asks for nothing: transactions/manager.py tells it who it is.
+    """
+
+    def __init__(self, options: ProducerOptions, random: random.Random, policy: IdentityPolicy) -> None:
+        self.sequences = Sequences(policy)
+        self.refusal: KafkaError | None = None
+        """Why no broker will ever give an id, or take records of the one that this producer had."""
+        self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
+        self._is_told = options.transactional_id is not None
+        self._is_asking = False
+        self._not_before = 0.0
+
+    def poll(self, now: float) -> PollResult:
+        if self._is_asking or self._is_told or self.refusal is not None:
+            return PollResult.idle()
+        if now < self._not_before:
+            return PollResult.idle_until(self._not_before)
+        self._is_asking = True
+        # Without a transactional id any broker may hand out ids, and the timeout has no meaning.
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        return PollResult.send(request, on_response=self._on_response, on_failure=self._on_failure)
+
+    def refuse(self, error: KafkaError, because: str) -> None:
+        """The producer cannot go on: what waits fails with this, and what is sent from now on."""
+        self.refusal = type(error)(because)
+        self.sequences.on_refusal()
+
+    def _on_response(self, response: InitProducerIdResponse, now: float) -> None:
+        error = error_of_identity(response)
+        if error is not None:
+            self._on_failure(error, now)
+            return
+        self._is_asking = False
+        self._backoff.reset()
+        self.sequences.on_identity(response.producer_id, response.producer_epoch)
+
+    def _on_failure(self, error: KafkaError, now: float) -> None:
+        self._is_asking = False
+        if error.retriable or not isinstance(error, BrokerError):
+            self._not_before = now + self._backoff.next()
+            return
+        hint = "close the producer"
+        if isinstance(error, UnsupportedVersion):
+            hint = "set enable_idempotence=False"
+        elif isinstance(error, ClusterAuthorizationFailed):
+            hint = "it takes WRITE on a topic, or IDEMPOTENT_WRITE on the cluster; then make a new producer"
+        self.refuse(error, f"no producer id for an idempotent producer: {error}; {hint}")

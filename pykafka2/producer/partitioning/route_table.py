@@ -1,0 +1,127 @@
+"""The routes of topics (topic_route.py): made anew when the metadata changes, waited for where it is not
+known.
+
+Any thread.  May block for metadata (`route`, `explicit`), as `send` may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pykafka2.cluster.client import PATIENCE, ClusterClient
+from pykafka2.cluster.snapshot import ClusterSnapshot
+from pykafka2.errors import UnknownTopicOrPartition
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+from pykafka2.producer.partitioning.sticky import StickyChoice
+from pykafka2.producer.partitioning.topic_route import NO_SNAPSHOT, Route
+
+
+class Routes:
+    """The routes of all topics that were sent to."""
+
+    def __init__(
+        self, client: ClusterClient, accumulator: Accumulator, sticky: StickyChoice, metrics: Metrics
+    ) -> None:
+        self._client = client
+        self._metadata = client.metadata
+        self._accumulator = accumulator
+        self._sticky = sticky
+        self._metrics = metrics
+        self.by_topic: dict[str, Route] = {}
+        """Read by `send` without a lock; a route is current while its snapshot is the metadata's."""
+        self.waiting: dict[object, tuple[str, float]] = {}
+        """Calls that block for metadata, each with what it waits for and since when; for `explain`.
+
+        Each operation on it is one step in C, as any thread may be here.
+        """
+        self._newest = NO_SNAPSHOT
+        """The one for which earlier ones were let go."""
+
+    def current(self, topic: str) -> Route | None:
+        """The topic's route, if it is that of the metadata of now."""
+        route = self.by_topic.get(topic)
+        return route if route is not None and route.snapshot is self._metadata.snapshot else None
+
+    def route(self, topic: str, timeout: float) -> Route:
+        """The topic's current route; waits for its metadata, and raises as `ClusterClient.wait_for_topic`."""
+        snapshot = self._metadata.snapshot
+        known = snapshot.topics.get(topic)
+        if known is None or not known.is_usable:
+            self._accumulator.check_not_interrupted()  # the IO thread may wait for what this thread holds
+            with self._noted_waiting(f"the metadata of topic {topic!r}") as began:
+                try:
+                    known = self._client.wait_for_topic(topic, timeout)
+                finally:
+                    waited = self._client.driver.clock.monotonic() - began
+                    self._metrics.count_ns("metadata-wait-time-ns-total", waited)
+            snapshot = self._metadata.snapshot
+        count = max(known.partitions) + 1
+        queues = [self._accumulator.queue(topic, partition) for partition in range(count)]
+        route = Route(snapshot, known, queues)
+        self._sticky.begin(route, self.by_topic.get(topic))
+        self.by_topic[topic] = route
+        if snapshot is not self._newest:
+            self._newest = snapshot
+            self._let_go_of_others(snapshot)
+        return route
+
+    @contextmanager
+    def _noted_waiting(self, what: str, since: float | None = None) -> Iterator[float]:
+        """Lists a call among `waiting` while it blocks; yields since when it waits."""
+        call, since = object(), self._client.driver.clock.monotonic() if since is None else since
+        try:
+            self.waiting[call] = (what, since)
+            yield since
+        finally:
+            self.waiting.pop(call, None)
+
+    def _let_go_of_others(self, newest: ClusterSnapshot) -> None:
+        """Each snapshot has all topics in use, and a topic may never be sent to again.
+
+        Should another thread have put a current route there just now, it is made once more.
+        """
+        for topic, route in [*self.by_topic.items()]:
+            if route.snapshot is not newest and route.snapshot is not NO_SNAPSHOT:
+                self.by_topic[topic] = route.without_snapshot()
+
+    def use(self, topic: str, now: float) -> None:
+        """The topic is in use: its metadata must not be forgotten."""
+        self._metadata.want_topic(topic, now)
+
+    def explicit(self, route: Route, topic: str, partition: int, timeout: float) -> PartitionQueue:
+        """The partition that the caller names, although the route does not have it (yet).
+
+        Partitions may have been added, so it waits for news of the topic, as Java does.
+
+        Raises:
+            UnknownTopicOrPartition: it does not exist within the timeout.
+        """
+        if partition < 0:
+            raise _no_partition(topic, partition, len(route.queues), "partitions count from 0")
+        self._accumulator.check_not_interrupted()
+        monotonic = self._client.driver.clock.monotonic
+        began = monotonic()
+        deadline = began + timeout
+        tell_at = began + PATIENCE
+        while partition >= len(route.queues):
+            remaining = deadline - monotonic()
+            if monotonic() >= tell_at and remaining > 0:
+                missing = _no_partition(topic, partition, len(route.queues), "it may be added")
+                self._client.tell_waiting(missing, remaining)
+                tell_at = deadline
+            with self._noted_waiting(f"partition {partition} of topic {topic!r} to be added", began):
+                is_news = remaining > 0 and self._client.wait_for_metadata(self._metadata.version, remaining)
+            if not is_news:
+                because = f"none was added within {timeout:.3g} s"
+                raise _no_partition(topic, partition, len(route.queues), because)
+            route = self.route(topic, max(0.0, remaining))
+        return route.queues[partition]
+
+
+def _no_partition(topic: str, partition: object, count: int, because: str) -> UnknownTopicOrPartition:
+    return UnknownTopicOrPartition(
+        f"topic {topic!r} has {count} partitions and no partition {partition!r}: {because}"
+    )

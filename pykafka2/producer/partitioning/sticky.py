@@ -1,0 +1,124 @@
+"""Where records without a key go: to one partition until it has had batch_size bytes, then to another.
+
+KIP-794.  Which one is drawn: evenly, or, if told to adapt, the more often the fewer batches of it wait, and
+never one whose leader takes nothing.  Callers' threads draw, once a batch; the IO thread notes in
+`NodeDelays` which nodes take nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
+
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+from pykafka2.producer.partitioning.topic_route import Route
+
+QUEUES_PER_DRAW = 64
+"""Weights are computed anew after one draw for so many partitions, which bounds what a draw costs."""
+
+
+class NodeDelays:
+    """Since when nodes have taken nothing although batches for them are ready."""
+
+    def __init__(self) -> None:
+        self._waiting_since: dict[int, float] = {}
+
+    def note(self, waiting: Collection[int], now: float) -> None:
+        """What a turn of the sender found: these nodes were to be sent to, and could not.  The IO thread."""
+        since = self._waiting_since
+        if since or waiting:
+            # Replaced, never changed, as other threads read it.
+            self._waiting_since = {node: since.get(node, now) for node in waiting}
+
+    def slow(self, now: float, timeout: float) -> set[int]:
+        """The nodes that have kept batches waiting for longer than `timeout` seconds.  Any thread."""
+        return {node for node, since in self._waiting_since.items() if now - since > timeout}
+
+
+class StickyChoice:
+    """Draws the partition that a topic's records without a key stick to.
+
+    Args:
+        batch_bytes: how much it gets, at least; batches are not cut short for it, so up to twice as much.
+        is_adaptive: whether full queues are drawn less often (partitioner_adaptive_partitioning_enable).
+        availability_timeout: seconds (partitioner_availability_timeout_ms); 0 does not look at delays.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_bytes: int,
+        is_adaptive: bool,
+        availability_timeout: float,
+        delays: NodeDelays,
+        seeded: random.Random,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._batch_bytes = max(1, batch_bytes)
+        self._is_adaptive = is_adaptive
+        self._availability_timeout = availability_timeout
+        self._delays = delays
+        self._seeded = seeded
+        self._monotonic = monotonic
+        self._weighted: dict[str, _Weighted] = {}
+
+    def begin(self, route: Route, old: Route | None) -> None:
+        """Give a new route its partition: the old route's, if that still exists."""
+        if old is not None and old.sticky in route.queues:
+            route.sticky_from_bytes = old.sticky_from_bytes
+            route.sticky = old.sticky
+        else:
+            self._stick(route, self._draw(route))
+
+    def next(self, route: Route) -> PartitionQueue:
+        """The queue in which to begin a batch, as the one that is stuck to has none that is open."""
+        queue = route.sticky
+        if queue.closed_bytes - route.sticky_from_bytes >= self._batch_bytes:
+            queue = self._draw(route)
+            self._stick(route, queue)
+        return queue
+
+    def _stick(self, route: Route, queue: PartitionQueue) -> None:
+        # In this order: whoever reads between the two stays where it is for another batch.
+        route.sticky_from_bytes = queue.closed_bytes
+        route.sticky = queue
+
+    def _draw(self, route: Route) -> PartitionQueue:
+        chance = self._seeded.random()
+        if self._is_adaptive and len(route.queues) > 1:
+            weighted = self._weighted.get(route.topic)
+            if weighted is None or weighted.of is not route.queues or weighted.draws_left <= 0:
+                weighted = self._weighted[route.topic] = self._weigh(route)
+            weighted.draws_left -= 1
+            if weighted.sums:
+                return weighted.draw(chance)
+        queues = route.available or route.queues
+        return queues[int(chance * len(queues))]
+
+    def _weigh(self, route: Route) -> _Weighted:
+        queues = route.available
+        if self._availability_timeout > 0:
+            slow = self._delays.slow(self._monotonic(), self._availability_timeout)
+            if slow:
+                queues = [queue for queue in queues if route.leader(queue) not in slow] or queues
+        return _Weighted(route, queues)
+
+
+class _Weighted:
+    """Queues with the sums of their weights: one more than the longest queue has more batches than it."""
+
+    __slots__ = ("draws_left", "of", "queues", "sums")
+
+    def __init__(self, route: Route, queues: Sequence[PartitionQueue]) -> None:
+        self.of = route.queues  # a list of each route's own; the route would keep its snapshot
+        self.queues = queues
+        lengths = [len(queue.batches) for queue in queues]
+        longest = max(lengths, default=0)
+        self.sums = list(accumulate(longest + 1 - length for length in lengths))
+        self.draws_left = 1 + len(route.queues) // QUEUES_PER_DRAW
+
+    def draw(self, chance: float) -> PartitionQueue:
+        """`chance` is from 0 to below 1."""
+        return self.queues[bisect_right(self.sums, int(chance * self.sums[-1]))]

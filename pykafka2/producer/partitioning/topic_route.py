@@ -1,0 +1,62 @@
+"""A topic's queues as of one snapshot of the metadata, for threads that send.
+
+Immutable, but for the partition that records without a key stick to (sticky.py).  Made by route_table.py;
+read by partitioners.py and by `send`.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+
+NO_SNAPSHOT = ClusterSnapshot()
+"""Of a route that is not current any more, and needs none."""
+
+
+class Route:
+    """Where a topic's records may go."""
+
+    __slots__ = (
+        "available",
+        "available_numbers",
+        "count",
+        "known",
+        "numbers",
+        "queues",
+        "snapshot",
+        "sticky",
+        "sticky_from_bytes",
+        "topic",
+    )
+
+    def __init__(self, snapshot: ClusterSnapshot, known: TopicSnapshot, queues: list[PartitionQueue]) -> None:
+        self.snapshot = snapshot
+        self.known = known
+        self.topic = known.name
+        self.queues = queues
+        self.count = len(queues)
+        self.numbers = range(self.count)
+        nodes, partitions = snapshot.nodes, known.partitions
+        self.available_numbers = [
+            number
+            for number in self.numbers
+            if (info := partitions.get(number)) is not None and info.leader in nodes
+        ]
+        """Partitions whose leader is known and alive."""
+        self.available = [queues[number] for number in self.available_numbers]
+        self.sticky = queues[0]
+        """Where records without a key go, until it has had batch_size bytes."""
+        self.sticky_from_bytes = 0
+        """What had been appended to that queue when it was chosen."""
+
+    def without_snapshot(self) -> Route:
+        """What its successor goes on from, without all that was known of the cluster."""
+        kept = copy(self)
+        kept.snapshot = NO_SNAPSHOT
+        return kept
+
+    def leader(self, queue: PartitionQueue) -> int:
+        """The node that leads the queue's partition, as far as it is known."""
+        return self.known.partitions[queue.partition].leader

@@ -1,0 +1,110 @@
+"""How a batch that has failed is spoken of: whether it may be in the log all the same, and one line of log.
+
+Belongs to the IO thread; part of results.py, which decides that a batch has failed.
+"""
+
+from __future__ import annotations
+
+from pykafka2.errors import (
+    BrokerError,
+    CorruptData,
+    DeliveryTimeout,
+    KafkaError,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    UnknownServerError,
+)
+from pykafka2.logs import ClientLogger
+from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.types import TopicPartition
+
+# A leader that lost its place may have appended, and replicated, before it said so.
+MAY_FOLLOW_AN_APPEND = (
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    UnknownServerError,
+)
+
+
+def leaves_open(error: KafkaError) -> bool:
+    """Whether a batch may be in the log although its attempt ended with this error."""
+    if isinstance(error, BrokerError):
+        return isinstance(error, MAY_FOLLOW_AN_APPEND)
+    return error.retriable or isinstance(error, CorruptData)
+
+
+class Failures:
+    """What is known of attempts that failed, until their batch is settled."""
+
+    def __init__(self, client_id: str | None) -> None:
+        self._log = ClientLogger(__name__, client_id)
+        self._may_be_written: set[ProducerBatch] = set()
+        self._halves_of_doubt: set[ProducerBatch] = set()
+        self._failing: set[TopicPartition] = set()
+        """Partitions of which nothing was written since a failure was logged."""
+
+    def attempt_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
+        if leaves_open(error):
+            self.note_doubt(batch)
+
+    def note_doubt(self, batch: ProducerBatch) -> None:
+        """Some attempt may have put it into the log."""
+        self._may_be_written.add(batch)
+
+    def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """What may have become of the batch may have become of its parts."""
+        if batch in self._may_be_written:
+            self._may_be_written.discard(batch)
+            self._may_be_written.update(parts)
+            self._halves_of_doubt.discard(batch)
+            self._halves_of_doubt.update(parts)
+
+    def is_half_of_doubt(self, batch: ProducerBatch) -> bool:
+        """Whether it is a part of a batch that some attempt may have put into the log as a whole."""
+        return batch in self._halves_of_doubt
+
+    def may_be_written(self, batch: ProducerBatch) -> bool:
+        """Whether an attempt ended without telling; the wire may have its bytes yet."""
+        return batch in self._may_be_written
+
+    def final_error(self, batch: ProducerBatch, error: KafkaError) -> KafkaError:
+        """The error to give its records, in words that do not promise too much."""
+        if batch not in self._may_be_written or isinstance(error, DeliveryTimeout):
+            return error
+        text = f"{error} (attempt {batch.attempts}); it may or may not be in the log"
+        try:
+            told = type(error)(text)
+        except TypeError:  # an error class with arguments of its own
+            return error
+        told.__cause__ = error
+        return told
+
+    def on_written(self, batch: ProducerBatch) -> None:
+        if self._may_be_written:
+            self._settled(batch)
+        if self._failing:
+            self._failing.discard(TopicPartition(batch.topic, batch.partition))
+
+    def on_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
+        """It has failed, and those of its records that have a callback were told.
+
+        The rest is logged: nobody may ever ask, or flush.  Once, until something is written again.
+        """
+        self._settled(batch)
+        key = TopicPartition(batch.topic, batch.partition)
+        if not batch.unreported or key in self._failing:
+            return
+        self._failing.add(key)
+        self._log.error(
+            "%s-%d: %d records were not delivered: %s: %s",
+            *key,
+            batch.unreported,
+            type(error).__name__,
+            error,
+        )
+
+    def _settled(self, batch: ProducerBatch) -> None:
+        self._may_be_written.discard(batch)
+        self._halves_of_doubt.discard(batch)

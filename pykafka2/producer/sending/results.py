@@ -1,0 +1,278 @@
+"""What becomes of a batch that came back: written, sent again in its place, or failed for good.
+
+Belongs to the IO thread; the sender (sender.py) brings answers and errors here.  A batch has exactly one
+outcome, and one that may still be written is never called failed before its delivery timeout without saying
+that it may be in the log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from pykafka2.backoff import Backoff
+from pykafka2.cluster.metadata import Metadata
+from pykafka2.errors import (
+    DeliveryTimeout,
+    InvalidRecord,
+    KafkaError,
+    MessageTooLarge,
+    error_of,
+)
+from pykafka2.events import BatchCompleted, BatchRetried, EventSink
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch
+from pykafka2.producer.idempotence import Identity, IdentityPolicy, ProducerIdentity, Sequences, Verdict
+from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.sending.failure_log import Failures
+from pykafka2.producer.sending.memory_shares import PartitionShares
+from pykafka2.producer.transactions.manager import TransactionManager
+from pykafka2.protocol.messages.produce import PartitionProduceResponse
+from pykafka2.text import shown
+from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
+
+MOVES_AT_ONCE = 3
+"""How many attempts of a batch may follow a leader that has moved without a wait (KIP-951)."""
+
+
+class Outcomes:
+    """Settles batches.  `identity` is None for a producer without idempotence, `transactions` for one without
+    transactions; those hear of every batch that failed.
+    """
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        accumulator: Accumulator,
+        metadata: Metadata,
+        identity: ProducerIdentity | None,
+        policy: IdentityPolicy,
+        *,
+        random: random.Random,
+        event_sink: EventSink,
+        metrics: Metrics,
+        transactions: TransactionManager | None = None,
+    ) -> None:
+        self._options = options
+        self._transactions = transactions
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._identity = identity
+        self._sequences = identity.sequences if identity is not None else None
+        self._policy = policy
+        self._event_sink = event_sink
+        self._metrics = metrics
+        self.shares = PartitionShares()
+        self._failures = Failures(options.client_id)
+        self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
+
+    def settle(
+        self,
+        batch: ProducerBatch,
+        sent_as: Identity,
+        answer: PartitionProduceResponse,
+        endpoints: list[Node],
+        now: float,
+    ) -> None:
+        """Act on what a broker answered for the batch; `sent_as` is the identity that this attempt had."""
+        code = answer.error_code
+        if not code:
+            self.written(batch, answer.base_offset, answer.log_append_time_ms, now)
+            return
+        where = f"{batch.topic}-{batch.partition}"
+        error = error_of(code, f"{where}: {answer.error_message or error_of(code)}")
+        hint = answer.current_leader
+        is_moved = hint.leader_id >= 0 and self._metadata.update_leader(
+            batch.topic, batch.partition, hint.leader_id, hint.leader_epoch, endpoints
+        )
+        self.attempt_failed(batch, sent_as, error, now, answer, is_moved=is_moved)
+
+    def attempt_failed(
+        self,
+        batch: ProducerBatch,
+        sent_as: Identity,
+        error: KafkaError,
+        now: float,
+        answer: PartitionProduceResponse | None = None,
+        *,
+        is_moved: bool = False,
+    ) -> None:
+        """Send it again in its place, or give it up.  `is_moved`: the new leader is known already.
+
+        Records that the answer names count only where the batch is given up, as in Java: beside an error that
+        may pass, or that asks for smaller batches, all of it is sent again.
+        """
+        if batch.is_done:
+            return
+        self._failures.attempt_failed(batch, error)
+        if error.refresh_metadata and not is_moved:
+            self._metadata.request_update(error)
+        if isinstance(error, MessageTooLarge) and batch.count > 1:
+            self._split(batch, now)
+            return
+        verdict = self._verdict(batch, sent_as, error)
+        if verdict is Verdict.WRITTEN:
+            self.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
+            return
+        if verdict is Verdict.FATAL and self._identity is not None:
+            self._identity.refuse(
+                error, f"this producer's id is not its own any more: {error}; make a new one"
+            )
+        if verdict in (Verdict.FAIL, Verdict.FATAL) or batch.attempts > self._options.retries:
+            final = self._failures.final_error(batch, error)
+            named = None
+            if answer is not None and answer.record_errors and final is error:
+                named = _record_errors(batch, answer)
+            self.give_up(batch, final, named)
+            return
+        if verdict is Verdict.RENUMBER and self._sequences is not None:
+            self._sequences.renumber(batch)
+        batch.last_error = error
+        # A leader that moves again and again is waited for: who says so may say it as often as it is asked.
+        goes_on = is_moved and batch.attempts <= MOVES_AT_ONCE
+        batch.retry_at = now if goes_on else now + self._backoff.delay(batch.attempts - 1)
+        self._accumulator.put_back(batch)
+        self._metrics.add("record-retry-total", batch.count)
+        if self._event_sink.is_watched:
+            text = f"{type(error).__name__}: {error}"
+            event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
+            self._event_sink.emit(event)
+
+    def not_encoded(self, batch: ProducerBatch, now: float) -> float:
+        """The process had no memory for its bytes: put it back, until when is returned.
+
+        Others are sent meanwhile, which gives memory back; its delivery timeout ends it all the same.
+        """
+        batch.move_to(BatchState.IN_FLIGHT)
+        batch.attempts += 1
+        batch.last_error = KafkaError("the process had no memory to encode the batch")
+        batch.retry_at = now + self._backoff.delay(batch.attempts - 1)
+        self._accumulator.put_back(batch)
+        return batch.retry_at
+
+    def _split(self, batch: ProducerBatch, now: float) -> None:
+        """Too large for the broker, though its records may not be: send it in halves (KIP-126)."""
+        batch.retry_at = now
+        parts = self._accumulator.split(batch)
+        if self._sequences is not None:
+            self._sequences.split(batch, parts)
+        self._failures.split(batch, parts)
+        self._metrics.add("batch-split-total", 1)
+
+    def _verdict(self, batch: ProducerBatch, sent_as: Identity, error: KafkaError) -> Verdict:
+        sequences = self._sequences
+        is_in_turn = sequences is not None and sequences.is_in_turn(batch, sent_as)
+        verdict = self._policy.verdict(error, is_in_turn=is_in_turn)
+        if verdict is Verdict.RENUMBER and sequences is not None:
+            # The whole may be in the log: a broker knows that again, but not its halves.
+            is_half = self._failures.is_half_of_doubt(batch)
+            # It is not in the log yet: a copy of it, and of what failed before it, may be on the wire.
+            is_late = self._failures.may_be_written(batch) and sequences.may_come_late(batch)
+            if is_half or is_late:
+                return Verdict.FAIL
+        return verdict
+
+    def written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
+        """It is in the log (with acks=0: it left)."""
+        if batch.is_done:
+            return
+        if self._sequences is not None:
+            self._sequences.on_written(batch)
+        self._failures.on_written(batch)
+        self._accumulator.release(batch)
+        self._metrics.add("record-send-total", batch.count)
+        self.shares.note(batch.topic, batch.partition, batch.count, batch.size_estimate)
+        self._accumulator.complete(batch, base_offset, log_append_time)
+        if self._event_sink.is_watched:
+            topic, partition = batch.topic, batch.partition
+            self._event_sink.emit(
+                BatchCompleted(now, topic, partition, batch.count, base_offset, batch.attempts)
+            )
+
+    def give_up(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: Mapping[int, KafkaError] | None = None,
+        *,
+        is_on_the_wire: bool = False,
+    ) -> None:
+        """Fail it.  On the wire its memory stays its own until the request has landed; else it is given back
+        before anybody is told, as a callback may send the record again.  One that is done stays as it is: the
+        half of a split batch may have failed with the other.
+        """
+        if batch.is_done:
+            return
+        if not is_on_the_wire:
+            self._accumulator.release(batch)
+        if self._sequences is not None:
+            may_be_written = is_on_the_wire or self._failures.may_be_written(batch)
+            self._sequences.on_failed(batch, may_be_written=may_be_written)
+        if self._transactions is not None:
+            self._transactions.on_batch_failed(batch, error)
+        self._accumulator.fail(batch, error, record_errors)
+        self._failures.on_failed(batch, error)
+        self._metrics.add("record-error-total", batch.count)
+        if self._event_sink.is_watched:
+            text = f"{type(error).__name__}: {error}"
+            topic, partition = batch.topic, batch.partition
+            event = BatchCompleted(
+                batch.sent_at, topic, partition, batch.count, NO_OFFSET, batch.attempts, text
+            )
+            self._event_sink.emit(event)
+        if self._sequences is not None:
+            self._on_hole(batch, self._sequences, error)
+
+    def refuse(self, batch: ProducerBatch, error: KafkaError, *, is_on_the_wire: bool) -> None:
+        """Give it up, whose own fault the error is not."""
+        if is_on_the_wire:
+            self._failures.note_doubt(batch)
+        self.give_up(batch, self._failures.final_error(batch, error), is_on_the_wire=is_on_the_wire)
+
+    def _on_hole(self, batch: ProducerBatch, sequences: Sequences, error: KafkaError) -> None:
+        """See to what is numbered behind a batch that failed and would be written in spite of the hole."""
+        behind = sequences.cut_off(batch)
+        if not behind:
+            return
+        sequences.renumber(batch)
+        for later in behind:
+            if self._failures.is_half_of_doubt(later):
+                is_on_the_wire = later.state is BatchState.IN_FLIGHT
+                told = self._failures.final_error(later, error)
+                self.give_up(later, told, is_on_the_wire=is_on_the_wire)
+
+    def expired(self, batch: ProducerBatch, waited_for: str) -> DeliveryTimeout:
+        """The error of a batch whose time is over."""
+        queue = f"{batch.topic}-{batch.partition}"
+        limit_ms = self._options.delivery_timeout * 1000
+        what = f"{queue}: not acknowledged within delivery_timeout_ms={limit_ms:g}"
+        if not batch.attempts:
+            return DeliveryTimeout(f"{what}; it was never sent, it waited for {waited_for}")
+        because = f" (last: {batch.last_error})" if batch.last_error else ""
+        return DeliveryTimeout(
+            f"{what} after {batch.attempts} attempts{because}; it may or may not be in the log"
+        )
+
+
+def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:
+    """The error of each record of a batch that was refused because of some of them (KIP-467).
+
+    The code is that of a record if no other is named; of several nobody knows which of them it is.
+    """
+    named: dict[int, Any] = {
+        told.batch_index: told.batch_index_error_message for told in answer.record_errors
+    }
+    where = f"{batch.topic}-{batch.partition}"
+    others = InvalidRecord(f"{where}: refused because of other records in its batch: {sorted(named)}")
+    own = type(error_of(answer.error_code)) if len(named) == 1 else InvalidRecord
+    return {
+        index: own(
+            f"{where}: record {index} of the batch: "
+            f"{shown(named[index] or answer.error_message or own.__doc__ or '')}"
+        )
+        if index in named
+        else others
+        for index in range(batch.count)
+    }

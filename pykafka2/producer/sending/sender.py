@@ -1,0 +1,450 @@
+"""Takes ready batches to the leaders of their partitions, and their answers to results.py.
+
+A `Pollable`; everything here runs on the IO thread.  Between accumulator/accumulator.py (what waits),
+idempotence.py (who may go, under which number) and the cluster (who leads what, which connection is ready).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Protocol
+
+import attrs
+
+from pykafka2.clock import FOREVER
+from pykafka2.cluster.metadata import Metadata
+from pykafka2.driver.pollable import NOTHING, PollResult, Send, ToNode
+from pykafka2.errors import (
+    ClientFailed,
+    CorruptResponse,
+    KafkaError,
+    RecordPurged,
+)
+from pykafka2.events import EventSink
+from pykafka2.metrics import Metrics
+from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+from pykafka2.producer.idempotence import Identity, ProducerIdentity, policy_of
+from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.partitioning.sticky import NodeDelays
+from pykafka2.producer.sending.results import Outcomes
+from pykafka2.producer.transactions.manager import TransactionManager
+from pykafka2.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.records.batch import HEADER_BYTES
+from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
+
+FIRST_VERSION_OF_FORMAT_2 = 3
+FIRST_VERSION_WITH_ZSTD = 7
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+
+
+class Readiness(Protocol):
+    """What the sender asks of the router (cluster/router.py)."""
+
+    def is_ready(self, node_id: int, now: float) -> bool:
+        """Whether a request would leave at once; if not, a connection is wanted from now on."""
+        ...
+
+    def connection_to(self, node_id: int) -> str:
+        """What is waited for in that case, in words, with the reason why it takes so long."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Flight:
+    """A produce request on the wire, and as whom each of its batches was sent."""
+
+    node_id: int
+    sent_at: float
+    batches: list[tuple[ProducerBatch, Identity]]
+    topic_names: dict[bytes, str]
+    """By the ids that an answer may name them by; the metadata may have forgotten them by then."""
+
+
+class Sender:
+    """Drains, sends, retries, expires.  See the module.  `transactions`: None for a producer without."""
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        accumulator: Accumulator,
+        metadata: Metadata,
+        router: Readiness,
+        delays: NodeDelays,
+        *,
+        random: random.Random,
+        event_sink: EventSink,
+        metrics: Metrics,
+        transactions: TransactionManager | None = None,
+    ) -> None:
+        self._options = options
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._router = router
+        self._delays = delays
+        self._of_batches = metrics.series(
+            "batch-size", "record-queue-time", "compression-rate", "record-size"
+        )
+        self._of_requests = metrics.series("records-per-request")
+        self._of_answers = metrics.series("request-latency", "produce-throttle-time")
+        self._in_flight: dict[int, int] = {}
+        self._drain_start: dict[int, int] = {}
+        # Without sequence numbers only one request at a time keeps a partition's order through retries.
+        self._is_compressing = options.compression_type != "none"
+        is_zstd = options.compression_type == "zstd"
+        self._min_version = FIRST_VERSION_WITH_ZSTD if is_zstd else FIRST_VERSION_OF_FORMAT_2
+        self._timeout_ms = int(options.request_timeout * 1000)
+        self._mutes = not options.enable_idempotence and options.max_in_flight == 1
+        policy = policy_of(options)
+        self.identity: ProducerIdentity | None = None
+        if transactions is not None:
+            self.identity = transactions.identity
+        elif options.enable_idempotence:
+            self.identity = ProducerIdentity(options, random, policy)
+        self._sequences = self.identity.sequences if self.identity is not None else None
+        self._transactions = transactions
+        self._outcomes = Outcomes(
+            options,
+            accumulator,
+            metadata,
+            self.identity,
+            policy,
+            random=random,
+            event_sink=event_sink,
+            metrics=metrics,
+            transactions=transactions,
+        )
+        self.shares = self._outcomes.shares
+        self._expire_at = 0.0
+        """No batch whose outcome is open is too old before this moment."""
+        self.waiting_for: dict[str, str] = {}
+        """For `explain`: what keeps which partition's batches from leaving, as of the last poll."""
+
+    def poll(self, now: float) -> PollResult:
+        if not self._accumulator.incomplete:
+            # Nothing waits and nothing is on its way.
+            self.waiting_for = {}
+            self._delays.note((), now)
+            return NOTHING
+        result = PollResult([], self._expire_at if now < self._expire_at else self._expire(now))
+        if self._transactions is not None:
+            self._give_up_doomed(self._transactions)
+        queues = self._accumulator.active_queues()
+        if not queues:
+            self.waiting_for = {}
+            self._delays.note((), now)
+            return result
+        sequences = self._sequences
+        if sequences is not None and not sequences.is_known:
+            self._ask_for_identity(now, result)
+            self.waiting_for = {str(queue): "a producer id" for queue in queues}
+            return result
+        identity = None if sequences is None else sequences.identity
+        is_flushing = self._accumulator.is_flushing
+        for node_id, ready in self._ready_by_node(queues, is_flushing, now, result).items():
+            self._send_to(node_id, ready, is_flushing, now, result)
+        if sequences is not None and sequences.identity is not identity and not sequences.is_known:
+            # Numbering has used up the last epoch of the producer id: what waits needs another one.
+            self._ask_for_identity(now, result)
+        return result
+
+    @property
+    def requests_in_flight(self) -> int:
+        return sum(self._in_flight.values())
+
+    def abort(self, error: KafkaError) -> None:
+        """Fail everything whose outcome is open; the error says itself that it may be in the log."""
+        for leaf in self._open_batches():
+            self._outcomes.give_up(leaf, error)
+
+    def _refuse(self, error: KafkaError) -> None:
+        """The same, with word of what may be in the log for those that may."""
+        for leaf in self._open_batches():
+            is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
+            self._outcomes.refuse(leaf, error, is_on_the_wire=is_on_the_wire)
+
+    def _open_batches(self) -> Iterator[ProducerBatch]:
+        for batch in self._accumulator.open_batches():
+            yield from [] if batch.is_done else batch.leaves
+
+    def purge(self) -> int:
+        """Fail what no attempt was made to send; how many records these were.
+
+        What was sent before keeps its place: it may be in the log, and holds numbers that others follow.
+        """
+        purged = 0
+        for queue in self._accumulator.active_queues():
+            for batch in [*queue.batches]:
+                if batch.attempts or not self._accumulator.take_out(batch):
+                    continue
+                batch.mark_reported()
+                purged += batch.count
+                error = RecordPurged(f"{queue}: purged before it was sent; it is not in the log")
+                self._outcomes.give_up(batch, error)
+        return purged
+
+    def on_loop_failed(self, error: ClientFailed, now: float) -> None:
+        """The IO thread ends by this error: no record may wait for it any longer."""
+        self._refuse(error)
+
+    # ------------------------------------------------------------------ who may go
+
+    def _ask_for_identity(self, now: float, result: PollResult) -> None:
+        identity = self.identity
+        if identity is None:
+            return
+        asked = identity.poll(now)
+        result.sends += asked.sends
+        result.wake_at = min(result.wake_at, asked.wake_at)
+        if identity.refusal is not None:
+            self._refuse(identity.refusal)
+
+    def _ready_by_node(
+        self, queues: list[PartitionQueue], is_flushing: bool, now: float, result: PollResult
+    ) -> dict[int, list[PartitionQueue]]:
+        """Queues whose time has come, by the node that leads them; notes when the others' will."""
+        by_node: dict[int, list[PartitionQueue]] = {}
+        waiting_for: dict[str, str] = {}
+        slow: set[int] = set()
+        for queue in queues:
+            ready_at = self._accumulator.ready_at(queue, now, is_flushing)
+            if ready_at > now:
+                result.wake_at = min(result.wake_at, ready_at)
+                continue
+            leader = self._metadata.leader_of(queue.topic, queue.partition)
+            if leader is None:
+                # It stays queued; the metadata's own back-off decides how often this asks.
+                self._metadata.want_topic(queue.topic, now)
+                self._metadata.request_update(f"no leader of {queue} is known")
+                waiting_for[str(queue)] = "a leader"
+            elif leader.leader in by_node:
+                by_node[leader.leader].append(queue)
+            elif not self._router.is_ready(leader.leader, now):
+                waiting_for[str(queue)] = self._router.connection_to(leader.leader)
+                slow.add(leader.leader)
+            else:
+                by_node[leader.leader] = [queue]
+                if self._in_flight.get(leader.leader, 0) >= self._options.max_in_flight:
+                    slow.add(leader.leader)
+        self.waiting_for = waiting_for
+        self._delays.note(slow, now)
+        return by_node
+
+    def _send_to(
+        self,
+        node_id: int,
+        queues: list[PartitionQueue],
+        is_flushing: bool,
+        now: float,
+        result: PollResult,
+    ) -> None:
+        """As many requests as there is something for; the first batch of each queue is ready."""
+        in_flight = self._in_flight.get(node_id, 0)
+        are_ready = True
+        while in_flight < self._options.max_in_flight:
+            batches = self._drain(node_id, queues, is_flushing, now, result, are_ready=are_ready)
+            if not batches:
+                return
+            are_ready = False
+            in_flight += 1
+            self._in_flight[node_id] = in_flight
+            if self._transactions is not None:
+                self._transactions.on_request_sent()
+            result.sends.append(self._produce(node_id, batches, now))
+            for queue in queues:
+                if queue.batches:
+                    break
+            else:
+                return
+        for queue in queues:
+            if queue.batches:
+                self.waiting_for[str(queue)] = f"answers of node {node_id} to {in_flight} requests"
+
+    def _drain(
+        self,
+        node_id: int,
+        queues: list[PartitionQueue],
+        is_flushing: bool,
+        now: float,
+        result: PollResult,
+        *,
+        are_ready: bool,
+    ) -> list[ProducerBatch]:
+        """At most one batch per partition, up to max_request_size; at least one if any may go."""
+        if len(queues) > 1:
+            # Each round starts one further, so that no partition starves behind large ones.
+            start = self._drain_start[node_id] = (self._drain_start.get(node_id, -1) + 1) % len(queues)
+            queues = queues[start:] + queues[:start]
+        taken: list[ProducerBatch] = []
+        room_bytes = self._options.max_request_size
+        sequences, transactions = self._sequences, self._transactions
+        for queue in queues:
+            if queue.is_muted or not queue.batches:
+                continue
+            first = queue.batches[0]
+            if not are_ready and self._accumulator.ready_at(queue, now, is_flushing) > now:
+                continue
+            if taken and first.size_estimate > room_bytes:
+                break
+            if sequences is not None and not sequences.may_send(first):
+                continue
+            if transactions is not None and not transactions.may_send(queue.topic, queue.partition):
+                continue
+            batch = queue.take()
+            if sequences is not None:
+                sequences.assign(batch)
+            try:
+                room_bytes -= len(batch.bytes())
+            except MemoryError:
+                result.wake_at = min(result.wake_at, self._outcomes.not_encoded(batch, now))
+                continue
+            queue.is_muted = self._mutes
+            taken.append(batch)
+            if self._is_compressing and not batch.attempts:
+                self._accumulator.learn(batch)
+        return taken
+
+    def _produce(self, node_id: int, batches: list[ProducerBatch], now: float) -> Send[ProduceResponse]:
+        topics: dict[str, TopicProduceData] = {}
+        names: dict[bytes, str] = {}
+        sent: list[tuple[ProducerBatch, Identity]] = []
+        records = 0
+        for batch in batches:
+            batch.move_to(BatchState.IN_FLIGHT)
+            batch.attempts += 1
+            batch.sent_at = now
+            records += batch.count
+            encoded = batch.encoded or batch.bytes()
+            topic = batch.topic
+            if topic not in topics:
+                topic_id = self._metadata.topic_id(topic)
+                topics[topic] = TopicProduceData(name=topic, topic_id=topic_id, partition_data=[])
+                names[topic_id] = topic
+            data = PartitionProduceData(index=batch.partition, records=encoded)
+            topics[topic].partition_data.append(data)
+            sent.append((batch, (batch.producer_id, batch.producer_epoch)))
+            self._of_batches.add(_measured(batch, len(encoded), now))
+        self._of_requests.add((records,))
+        request = ProduceRequest(
+            transactional_id=self._options.transactional_id,
+            acks=self._options.acks,
+            timeout_ms=self._timeout_ms,
+            topic_data=[*topics.values()],
+        )
+        flight = _Flight(node_id, now, sent, names)
+        low, high = self._versions(ZERO_UUID not in names)
+        return Send(
+            request,
+            ToNode(node_id),
+            partial(self._on_response, flight),
+            partial(self._on_failure, flight),
+            expects_response=self._options.acks != 0,
+            min_version=low,
+            max_version=high,
+        )
+
+    def _versions(self, ids_are_known: bool) -> tuple[int, int | None]:
+        low, high = self._min_version, None if ids_are_known else FIRST_VERSION_WITH_TOPIC_IDS - 1
+        if self._transactions is not None:
+            first, last = self._transactions.produce_versions
+            low = max(low, first or low)
+            if last is not None:
+                high = last if high is None else min(high, last)
+        return low, high
+
+    # ------------------------------------------------------------------ what came of it
+
+    def _on_response(self, flight: _Flight, response: ProduceResponse | None, now: float) -> None:
+        latency_ms = (now - flight.sent_at) * 1000
+        if response is None:  # acks=0: all that is known is that it left
+            self._of_answers.add((latency_ms, None))
+            self._land(flight)
+            for batch, _ in flight.batches:
+                self._outcomes.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
+            return
+        self._of_answers.add((latency_ms, response.throttle_time_ms))
+        self._land(flight)
+        endpoints: list[Node] = []
+        if response.node_endpoints:
+            endpoints = [
+                Node(told.node_id, told.host, told.port, told.rack) for told in response.node_endpoints
+            ]
+        answers = _answers(response, flight.topic_names)
+        for batch, sent_as in flight.batches:
+            answer = answers.get((batch.topic, batch.partition))
+            if answer is None:
+                # Whatever the reason, nobody has said that it was refused.
+                error: KafkaError = CorruptResponse(
+                    f"node {flight.node_id} did not answer for {batch.topic}-{batch.partition}"
+                )
+                self._outcomes.attempt_failed(batch, sent_as, error, now)
+            else:
+                self._outcomes.settle(batch, sent_as, answer, endpoints, now)
+
+    def _on_failure(self, flight: _Flight, error: KafkaError, now: float) -> None:
+        self._land(flight)
+        for batch, sent_as in flight.batches:
+            self._outcomes.attempt_failed(batch, sent_as, error, now)
+
+    def _land(self, flight: _Flight) -> None:
+        """The request is off the wire."""
+        self._in_flight[flight.node_id] -= 1
+        if self._transactions is not None:
+            self._transactions.on_request_landed()
+        for batch, _ in flight.batches:
+            if self._mutes:
+                self._accumulator.queue(batch.topic, batch.partition).is_muted = False
+            if batch.is_done:  # expired meanwhile; its bytes had to stay until now
+                self._accumulator.release(batch)
+
+    def _give_up_doomed(self, transactions: TransactionManager) -> None:
+        """Fail what waits, of a transaction that can only be aborted."""
+        doom = transactions.doom()
+        if doom is None:
+            return
+        for queue in self._accumulator.active_queues():
+            for batch in [*queue.batches]:
+                self._outcomes.refuse(batch, doom, is_on_the_wire=False)
+
+    def _expire(self, now: float) -> float:
+        """Fail what is older than delivery_timeout; when to look again."""
+        timeout = self._options.delivery_timeout
+        while (oldest := self._accumulator.oldest()) is not None and not oldest.is_done:
+            if now < oldest.created_at + timeout:
+                self._expire_at = oldest.created_at + timeout
+                return self._expire_at
+            waited_for = self.waiting_for.get(f"{oldest.topic}-{oldest.partition}", "its turn")
+            for leaf in oldest.leaves:
+                is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
+                expired = self._outcomes.expired(leaf, waited_for)
+                self._outcomes.give_up(leaf, expired, is_on_the_wire=is_on_the_wire)
+        return FOREVER
+
+
+def _measured(batch: ProducerBatch, size_bytes: int, now: float) -> tuple[float | None, ...]:
+    raw_bytes, waited_ms = batch.raw_bytes, (now - batch.created_at) * 1000
+    if not raw_bytes:
+        return size_bytes, waited_ms, None, None
+    return size_bytes, waited_ms, size_bytes / (raw_bytes + HEADER_BYTES), raw_bytes / batch.count
+
+
+def _answers(
+    response: ProduceResponse, names: Mapping[bytes, str]
+) -> dict[tuple[str, int], PartitionProduceResponse]:
+    """What the broker says of each partition."""
+    answers = {}
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for answer in topic.partition_responses:
+            answers[name, answer.index] = answer
+    return answers

@@ -1,0 +1,276 @@
+"""How a producer ends: flush, purge, close, what is given up then, and what is left of one that was dropped.
+
+Callers' threads, but for `drop`, which runs on whatever thread collects garbage.  Holds the producer's parts
+and never the producer itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.driver.completion import Completion
+from pykafka2.driver.pollable import NOTHING, PollResult
+from pykafka2.errors import ClientClosed, IllegalState, KafkaError, KafkaTimeoutError
+from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.producer.inspection import Inspection
+from pykafka2.producer.interceptors import Interceptors
+from pykafka2.producer.sending.sender import Sender
+from pykafka2.producer.transactions.transactions import TransactionCalls
+
+logger = logging.getLogger(__name__)
+
+END_TIMEOUT = 5.0
+"""Seconds that the IO thread gets to fail what is left and to end, where close has no timeout of its own."""
+
+GRACE = 0.5
+"""The same where its timeout is over: enough for a thread that is not stuck in somebody's callback."""
+
+DROP_TIMEOUT = 1.0
+"""For a producer that was garbage, to send and then to end: whoever collects it waits so long for each."""
+
+
+class Shutdown:
+    """The ways in which a producer's records come to an end."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        accumulator: Accumulator,
+        sender: Sender,
+        inspection: Inspection,
+        interceptors: Interceptors | None,
+        close_partitioner: Callable[[], object],
+        transactions: TransactionCalls | None = None,
+    ) -> None:
+        self._transactions = transactions
+        self._client = client
+        self._accumulator = accumulator
+        self._sender = sender
+        self._inspection = inspection
+        self._interceptors = interceptors
+        self._close_partitioner = close_partitioner
+        self._lock = threading.Lock()
+        self._leader: int | None = None
+        """The thread that closes; others that call close meanwhile wait for it."""
+        self._failure: KafkaError | None = None
+        """What close raised, for those that waited for it."""
+        self.is_closed = False
+
+    def flush(self, timeout: float | None) -> None:
+        """See `KafkaProducer.flush`; also for a producer that takes no more records."""
+        self._flush(timeout, timeout)
+
+    def _flush(self, timeout: float | None, given: float | None) -> None:
+        """`given` is the timeout of the whole call, for the words of its error."""
+        driver = self._client.driver
+        deadline = driver.clock.monotonic() + (float("inf") if timeout is None else timeout)
+        who = object()
+        try:
+            batches = self._accumulator.begin_flush(who)
+            # The newest first: when that is done, most of the others are, so there is little waking.
+            while batches:
+                left = max(0.0, deadline - driver.clock.monotonic())
+                if not driver.wait_until(partial(_is_told, batches[-1]), left, batches[-1].waiters):
+                    break
+                batches.pop()
+        finally:
+            self._accumulator.end_flush(who)
+        if batches:
+            left_over = sum(batch.size for batch in batches if not batch.is_told)
+            raise KafkaTimeoutError(
+                f"{left_over} records remain after {given:g} s. {self._inspection.explain()}"
+            )
+        failed = self._accumulator.take_failed()
+        if failed:
+            raise _failure(failed)
+
+    def purge(self) -> int:
+        """See `KafkaProducer.purge`."""
+        driver = self._client.driver
+        if driver.is_own_thread():
+            raise IllegalState(
+                "purge() inside a callback of the IO thread would wait for itself; "
+                "call it from your own thread"
+            )
+        self._accumulator.check_not_interrupted()
+        purged: Completion[int] = Completion(driver, "purge")
+        driver.call_soon(lambda now: purged.succeed(self._sender.purge()))
+        return purged.result()
+
+    def close(self, timeout: float | None) -> None:
+        """See `KafkaProducer.close`; the accumulator is closed already.
+
+        One thread leads, all others wait for it and raise what it raises.  Where the leader is interrupted
+        (Ctrl-C), nothing is given up, and the next call goes on.
+        """
+        monotonic = self._client.driver.clock.monotonic
+        deadline = monotonic() + (float("inf") if timeout is None else timeout)
+        while not self._takes_lead():
+            left = max(0.0, deadline + GRACE - monotonic())
+            if not self._client.runtime.wait_until(lambda: self.is_closed or self._leader is None, left):
+                remaining = self._accumulator.unsent_records()
+                raise KafkaTimeoutError(
+                    f"close: {remaining} records remain after {timeout:g} s; another thread goes on closing"
+                )
+            if self.is_closed:
+                if self._failure is not None:
+                    raise _again(self._failure)
+                return
+        try:
+            self._lead(timeout, deadline)
+        finally:
+            self._leader = None
+            self._client.runtime.notify()
+
+    def _takes_lead(self) -> bool:
+        me = threading.get_ident()
+        with self._lock:
+            # Oneself: an earlier call of this thread was interrupted before it could let go.
+            if self._leader in (None, me):
+                self._leader = me
+            return self._leader == me
+
+    def _lead(self, timeout: float | None, deadline: float) -> None:
+        if self.is_closed:
+            return
+        monotonic = self._client.driver.clock.monotonic
+        given = timeout
+        try:
+            if self._transactions is not None:
+                # Every step of it ends by itself only if a coordinator answers.
+                bound = self._transactions.max_block if timeout is None else timeout
+                self._transactions.end_for_close(bound)
+                timeout = None if timeout is None else max(0.0, deadline - monotonic())
+            self._flush(timeout, given)
+        except KafkaTimeoutError as error:
+            self._failure = KafkaTimeoutError(f"close: {error}; they were given up")
+        except KafkaError as error:
+            self._failure = error
+        now = monotonic()
+        end_by = now + END_TIMEOUT if timeout is None else max(deadline, now + GRACE)
+        self._abort(end_by - now)
+        self._client.close(end_by - monotonic())
+        if self._interceptors is not None:
+            self._interceptors.close()
+        try:
+            self._close_partitioner()
+        except Exception:
+            logger.exception("close of the partitioner failed")
+        self.is_closed = True
+        if self._failure is not None:
+            raise self._failure
+
+    def _abort(self, timeout: float) -> None:
+        """Fail what remains, so that nobody waits for it for ever."""
+        if not self._accumulator.unsent_records():
+            return
+        error = ClientClosed(
+            "the producer was closed before the record was acknowledged; it may be in the log"
+        )
+        driver = self._client.driver
+        if driver.failure is not None:
+            self._sender.abort(error)  # its thread is gone, so nobody else touches these
+        elif not driver.is_closed:
+            driver.call_soon(lambda now: self._sender.abort(error))
+            self._client.runtime.wait_until(
+                lambda: not self._accumulator.incomplete or driver.failure is not None, timeout
+            )
+
+    def drop(self) -> None:
+        """The producer was garbage: send what it held, for a moment, fail the rest, and end its thread.
+
+        Garbage is collected anywhere, also where a thread holds a lock, is half done with something, or is
+        the one that others wait for, a broker in this process: in a loop nothing is waited for.
+        """
+        driver = self._client.driver
+        is_alive = driver.failure is None and not driver.is_closed
+        if is_alive and self._client.runtime.is_in_a_loop():
+            with suppress(KafkaError):  # just now
+                driver.call_soon(self._begin_farewell)
+            return
+        try:
+            if is_alive:
+                self._send_dropped()
+        finally:  # whatever a callback of the user's has raised: nobody else ends its thread
+            self._abort_dropped()
+            self._client.close(DROP_TIMEOUT)
+
+    def _send_dropped(self) -> None:
+        monotonic = self._client.driver.clock.monotonic
+        deadline = monotonic() + DROP_TIMEOUT
+        is_over = False
+        while not is_over:
+            is_over = True
+            try:
+                with suppress(KafkaError):  # what failed is logged
+                    self._flush(max(0.0, deadline - monotonic()), DROP_TIMEOUT)
+            except SystemExit:  # of a callback, which is logged; the rest is to be sent all the same
+                is_over = False
+
+    def _begin_farewell(self, now: float) -> None:
+        self._accumulator.begin_flush(self)
+        end = partial(self._client.driver.call_soon, self._end_farewell)  # in a turn of its own
+        self._client.add(_Farewell(now + DROP_TIMEOUT, self._accumulator, end))
+
+    def _end_farewell(self, now: float) -> None:
+        self._abort_dropped()
+        self._client.close(DROP_TIMEOUT)
+
+    def _abort_dropped(self) -> None:
+        driver = self._client.driver
+        lost = self._accumulator.unsent_records()
+        if lost:
+            logger.warning("a KafkaProducer was dropped with %d records not yet delivered", lost)
+        error = ClientClosed(
+            "the producer was dropped without close(); the record may or may not be in the log"
+        )
+        if driver.failure is not None or driver.is_own_thread():
+            self._sender.abort(error)
+        elif not driver.is_closed:
+            driver.call_soon(lambda now: self._sender.abort(error))
+
+
+class _Farewell:
+    """Ends a dropped producer on its own thread, when all is told or its time is over (a `Pollable`)."""
+
+    def __init__(self, until: float, accumulator: Accumulator, end: Callable[[], None]) -> None:
+        self._until = until
+        self._accumulator = accumulator
+        self._end = end
+        self._is_over = False
+
+    def poll(self, now: float) -> PollResult:
+        if self._is_over:
+            return NOTHING
+        if self._accumulator.incomplete and now < self._until:
+            return PollResult.idle_until(self._until)
+        self._is_over = True
+        self._end()
+        return NOTHING
+
+
+def _is_told(batch: ProducerBatch) -> bool:
+    return batch.is_told
+
+
+def _failure(failed: list[ProducerBatch]) -> KafkaError:
+    first = failed[0].error or KafkaError("unknown")
+    records = sum(batch.unreported for batch in failed)
+    error = _again(first, f"{records} records were not delivered; the first: {first}")
+    error.__cause__ = first
+    return error
+
+
+def _again(error: KafkaError, text: str | None = None) -> KafkaError:
+    """A new error of the same class, as each that is raised gets a traceback."""
+    text = str(error) if text is None else text
+    try:
+        return type(error)(text)
+    except TypeError:  # an error class with arguments of its own
+        return KafkaError(text)

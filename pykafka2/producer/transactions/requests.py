@@ -1,0 +1,228 @@
+"""The requests of a transactional producer, and what their answers mean for the transaction.
+
+Pure: manager.py sends them.  Until the end is asked for, whatever goes wrong with the transaction
+can be undone by aborting it, so only the loss of the identity is fatal; an end whose outcome cannot be known
+is, too (KIP-588, KIP-1050).
+
+What went wrong with a transaction, in words that say what became of it.
+
+Pure; used by manager.py, which decides, and read by whoever calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final
+
+from pykafka2.driver.script_runner import Versions
+from pykafka2.errors import (
+    BrokerError,
+    ClusterAuthorizationFailed,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    KafkaError,
+    OperationNotAttempted,
+    ProducerFenced,
+    SerializationError,
+    TransactionAbortable,
+    TransactionalIdAuthorizationFailed,
+    UnknownProducerId,
+    error_of,
+)
+from pykafka2.producer.idempotence import Identity
+from pykafka2.producer.transactions.state import again
+from pykafka2.protocol.messages.transaction import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+FEATURE: Final = "transaction.version"
+EPOCH_BUMP: Final = 2
+"""The transaction.version from which on each end raises the epoch, and brokers add partitions (KIP-890)."""
+
+FIRST_PRODUCE_OF_VERSION_2: Final = 12
+FIRST_END_OF_VERSION_2: Final = 5
+FIRST_OFFSET_COMMIT_OF_VERSION_2: Final = 5
+LAST_ADD_PARTITIONS_OF_CLIENTS: Final = 3
+FIRST_OFFSET_COMMIT_WITH_MEMBER: Final = 3
+
+
+class Step(Enum):
+    """What is asked of a coordinator."""
+
+    INIT = "InitProducerId"
+    ADD_PARTITIONS = "AddPartitionsToTxn"
+    ADD_OFFSETS = "AddOffsetsToTxn"
+    COMMIT_OFFSETS = "TxnOffsetCommit"
+    COMMIT = "EndTxn(commit)"
+    ABORT = "EndTxn(abort)"
+
+
+class Reaction(Enum):
+    RETRY = "ask again"
+    ABORTABLE = "the transaction can only be aborted"
+    FATAL = "the producer cannot go on"
+
+
+_IDENTITY_IS_LOST = (
+    ProducerFenced,
+    InvalidProducerEpoch,
+    TransactionalIdAuthorizationFailed,
+    ClusterAuthorizationFailed,
+)
+
+
+def reaction_to(step: Step, error: KafkaError) -> Reaction:
+    """What an error of a step means.  Of connections: it is asked again, as long as somebody wants it."""
+    # What could not be said once cannot be said at all.
+    if error.retriable or not isinstance(error, BrokerError | SerializationError):
+        return Reaction.RETRY
+    if isinstance(error, _IDENTITY_IS_LOST) or step is Step.INIT:
+        return Reaction.FATAL
+    if isinstance(error, TransactionAbortable | UnknownProducerId | InvalidProducerIdMapping):
+        return Reaction.ABORTABLE
+    if step is Step.COMMIT:
+        # In no such state a commit was, or will be, carried out; with any other error nobody can tell.
+        return Reaction.ABORTABLE if isinstance(error, InvalidTxnState) else Reaction.FATAL
+    return Reaction.FATAL if step is Step.ABORT else Reaction.ABORTABLE
+
+
+def produce_versions(version: int) -> Versions:
+    """Which versions of Produce carry batches of a transaction."""
+    if version >= EPOCH_BUMP:
+        return FIRST_PRODUCE_OF_VERSION_2, None
+    return None, FIRST_PRODUCE_OF_VERSION_2 - 1
+
+
+def end_versions(version: int) -> Versions:
+    """Which versions of EndTxn end a transaction."""
+    if version >= EPOCH_BUMP:
+        return FIRST_END_OF_VERSION_2, None
+    return None, FIRST_END_OF_VERSION_2 - 1
+
+
+def offset_commit_versions(version: int, group: ConsumerGroupMetadata) -> Versions:
+    """Which versions of TxnOffsetCommit can say who the member is."""
+    if version >= EPOCH_BUMP:
+        return FIRST_OFFSET_COMMIT_OF_VERSION_2, None
+    names_member = (group.generation_id, group.member_id, group.group_instance_id) != (-1, "", None)
+    lowest = FIRST_OFFSET_COMMIT_WITH_MEMBER if names_member else None
+    return lowest, FIRST_OFFSET_COMMIT_OF_VERSION_2 - 1
+
+
+def add_partitions(
+    transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """Have partitions take part, up to version 3, which clients use."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=identity[0],
+        v3_and_below_producer_epoch=identity[1],
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
+        ],
+    )
+
+
+def error_of_partitions(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
+    """The error that says most, of all partitions: one that no retry helps before one that it may."""
+    errors = {
+        f"{topic.name}-{one.partition_index}": one.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for one in topic.results_by_partition
+        if one.partition_error_code
+    }
+    return _gravest(errors)
+
+
+def commit_offsets(
+    transactional_id: str,
+    identity: Identity,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    group: ConsumerGroupMetadata,
+) -> TxnOffsetCommitRequest:
+    """Have offsets of a group take effect with the transaction."""
+    topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for (topic, partition), one in offsets.items():
+        topics.setdefault(topic, []).append(
+            TxnOffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=one.offset,
+                committed_leader_epoch=one.leader_epoch,
+                committed_metadata=one.metadata,
+            )
+        )
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group.group_id,
+        producer_id=identity[0],
+        producer_epoch=identity[1],
+        generation_id=group.generation_id,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
+        topics=[TxnOffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
+    )
+
+
+def error_of_offsets(answer: TxnOffsetCommitResponse) -> KafkaError | None:
+    """As `error_of_partitions`."""
+    errors = {
+        f"{topic.name}-{one.partition_index}": one.error_code
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.error_code
+    }
+    return _gravest(errors)
+
+
+def _gravest(codes: Mapping[str, int]) -> KafkaError | None:
+    """Partitions that were not tried because of others say nothing of their own."""
+    errors = [error_of(code, f"{place}: {error_of(code)}") for place, code in codes.items()]
+    errors.sort(key=lambda error: (isinstance(error, OperationNotAttempted), error.retriable))
+    return errors[0] if errors else None
+
+
+def fatal_error(
+    error: KafkaError,
+    step: Step | None,
+    *,
+    transactional_id: str,
+    timeout: float,
+    may_be_carried_out_late: bool,
+) -> KafkaError:
+    """Why the producer cannot go on.  `step` is None for a failed batch.
+
+    Only the answer to a commit's only attempt says for sure that nothing was committed.
+    """
+    is_commit = step is Step.COMMIT
+    text = str(error)
+    is_fenced = isinstance(error, ProducerFenced | InvalidProducerEpoch)
+    if is_fenced:
+        text = (
+            f"another producer with transactional_id={transactional_id!r} has begun, or the coordinator has "
+            f"ended the transaction after transaction_timeout_ms={timeout * 1000:g}"
+        )
+    if is_commit and is_fenced and not may_be_carried_out_late:
+        text += "; it was not committed"
+    elif is_commit:
+        text += "; whether the transaction was committed is not known"
+    return again(ProducerFenced() if is_fenced else error, text)
+
+
+def abortable_error(error: KafkaError, step: Step, *, timeout: float) -> KafkaError:
+    """Why the transaction can only be aborted."""
+    if step is Step.COMMIT and isinstance(error, InvalidTxnState):
+        limit = f"transaction_timeout_ms={timeout * 1000:g}"
+        return again(error, f"the coordinator has ended the transaction otherwise, as after {limit}")
+    return error

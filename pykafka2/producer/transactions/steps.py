@@ -1,0 +1,285 @@
+"""What a transactional producer asks of coordinators, each step as a script, and what is known of the open
+transaction meanwhile.
+
+Owned by the transaction manager (manager.py), on the IO thread; requests.py has the
+requests and the meaning of errors.
+
+A request whose answer was lost may be carried out later.  From transaction.version 2 on each end raises the
+epoch, so that it would be refused; before that the producer has its epoch raised by itself (KIP-360) before
+another transaction begins, or a late EndTxn could end that one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+import attrs
+
+from pykafka2.backoff import Backoff
+from pykafka2.driver.pollable import GROUP, ToCoordinator
+from pykafka2.driver.script_runner import ANY_VERSION, Versions, call_to, forget_coordinator
+from pykafka2.errors import (
+    ClientClosed,
+    ClientFailed,
+    ConcurrentTransactions,
+    CorruptData,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    KafkaError,
+    error_of,
+)
+from pykafka2.network.script import Script, wait
+from pykafka2.producer.idempotence import Identity, ProducerIdentity, error_of_identity
+from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.transactions.requests import (
+    EPOCH_BUMP,
+    FEATURE,
+    LAST_ADD_PARTITIONS_OF_CLIENTS,
+    Reaction,
+    Step,
+    add_partitions,
+    commit_offsets,
+    end_versions,
+    error_of_offsets,
+    error_of_partitions,
+    offset_commit_versions,
+    reaction_to,
+)
+from pykafka2.producer.transactions.state import OPEN_STATES, TransactionState, TransactionStatus
+from pykafka2.protocol.messages.transaction import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+from pykafka2.protocol.struct import Request, Response
+from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+R = TypeVar("R", bound=Response)
+
+CONCURRENT_BACKOFF = 0.02
+"""Seconds until a coordinator is asked again that still ends the transaction before; it takes no longer."""
+
+
+class Features(Protocol):
+    """What is asked of the connections (cluster/nodes.py)."""
+
+    def finalized_feature(self, name: str) -> int:
+        """The level of a feature of the cluster; 0 where there is none."""
+        ...
+
+
+class StepFailed(Exception):
+    """A step was refused for good, or is of no use any more."""
+
+    def __init__(self, step: Step, error: KafkaError) -> None:
+        super().__init__(str(error))
+        self.step = step
+        self.error = error
+
+
+@attrs.define(frozen=True)
+class Offsets:
+    """What `send_offsets_to_transaction` was given."""
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    group: ConsumerGroupMetadata
+
+
+@attrs.define
+class Facts:
+    """What is known of the open transaction.
+
+    Attributes:
+        version: the transaction.version under which it is written.
+        added: partitions that take part, before version 2; new: those that are to.
+        is_started: the coordinator may know of it.
+        has_joined: the coordinator has said so, before version 2.
+        may_be_carried_out_late: a request got no answer, or a batch failed: this epoch must not serve another
+            transaction.
+        is_ended: its end is decided; what may be missing is another epoch.
+        last_error: why the present step has to be repeated; None once it went well.
+    """
+
+    version: int = 0
+    added: dict[TopicPartition, None] = attrs.field(factory=dict)
+    new: dict[TopicPartition, None] = attrs.field(factory=dict)
+    is_started: bool = False
+    has_joined: bool = False
+    may_be_carried_out_late: bool = False
+    is_ended: bool = False
+    last_error: KafkaError | None = None
+
+    def forget(self) -> None:
+        """The transaction is over; its version holds for the next one."""
+        self.added.clear()
+        self.new.clear()
+        self.is_started = self.has_joined = False
+        self.may_be_carried_out_late = self.is_ended = False
+        self.last_error = None
+
+
+class TransactionSteps:
+    """The scripts; each ends with what it asked for, or raises StepFailed."""
+
+    def __init__(
+        self,
+        options: ProducerOptions,
+        status: TransactionStatus,
+        identity: ProducerIdentity,
+        features: Features,
+        random: random.Random,
+    ) -> None:
+        self.facts = Facts()
+        self._options = options
+        self._status = status
+        self._identity = identity
+        self._features = features
+        self._random = random
+        self._id = status.transactional_id
+
+    def initialize(self, expected: Identity) -> Script[None]:
+        """Get a producer id; with the one that it has, that one's next epoch."""
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=int(self._options.transaction_timeout * 1000),
+            producer_id=expected[0],
+            producer_epoch=expected[1],
+        )
+        answer = yield from self._ask(Step.INIT, request, error_of_identity)
+        self._identity.sequences.on_identity(answer.producer_id, answer.producer_epoch)
+        self.facts.version = self._features.finalized_feature(FEATURE)
+
+    def add_partitions(self) -> Script[None]:
+        adding = dict(self.facts.new)
+        self.facts.is_started = True
+        request = add_partitions(self._id, self._identity.sequences.identity, adding)
+        yield from self._ask(
+            Step.ADD_PARTITIONS,
+            request,
+            error_of_partitions,
+            versions=(None, LAST_ADD_PARTITIONS_OF_CLIENTS),
+        )
+        self.facts.has_joined = True
+        self.facts.added |= adding
+        for place in adding:
+            self.facts.new.pop(place, None)
+
+    def send_offsets(self, what: Offsets) -> Script[None]:
+        identity, group = self._identity.sequences.identity, what.group
+        self.facts.is_started = True
+        if self.facts.version < EPOCH_BUMP:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self._id,
+                producer_id=identity[0],
+                producer_epoch=identity[1],
+                group_id=group.group_id,
+            )
+            yield from self._ask(Step.ADD_OFFSETS, request, lambda answer: _error(answer.error_code))
+            self.facts.has_joined = True
+        yield from self._ask(
+            Step.COMMIT_OFFSETS,
+            commit_offsets(self._id, identity, what.offsets, group),
+            error_of_offsets,
+            to=ToCoordinator(GROUP, group.group_id),
+            versions=offset_commit_versions(self.facts.version, group),
+        )
+
+    def end(self, step: Step) -> Script[None]:
+        """End the transaction, if anybody knows of it, and have the epoch raised where that is needed."""
+        facts, is_raised = self.facts, False
+        if facts.is_started:
+            is_raised = yield from self._ask_to_end(step)
+        needs_epoch = facts.may_be_carried_out_late or (facts.is_started and facts.version >= EPOCH_BUMP)
+        was_version = facts.version
+        if facts.is_started:  # else nobody was asked, and perhaps nobody is connected who could tell
+            facts.version = self._features.finalized_feature(FEATURE)
+        is_upgraded = was_version < EPOCH_BUMP <= facts.version
+        if not is_raised and (needs_epoch or is_upgraded):
+            yield from self.initialize(self._identity.sequences.identity)
+
+    def _ask_to_end(self, step: Step) -> Script[bool]:
+        """Whether the answer raised the epoch."""
+        identity = self._identity.sequences.identity
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            committed=step is Step.COMMIT,
+        )
+        try:
+            answer = yield from self._ask(
+                step,
+                request,
+                lambda answer: _error(answer.error_code),
+                versions=end_versions(self.facts.version),
+            )
+        except StepFailed as failed:
+            # The coordinator forgot the producer id; or what would have begun the transaction did not arrive.
+            is_forgotten = isinstance(failed.error, InvalidProducerIdMapping)
+            is_unknown = isinstance(failed.error, InvalidTxnState) and not self.facts.has_joined
+            if step is not Step.ABORT or not (is_forgotten or is_unknown):
+                raise
+            self.facts.may_be_carried_out_late = True
+            return False
+        self.facts.is_ended = True
+        if answer.producer_id < 0:
+            return False
+        self._identity.sequences.on_identity(answer.producer_id, answer.producer_epoch)
+        return True
+
+    def _ask(
+        self,
+        step: Step,
+        request: Request[R],
+        error_in: Callable[[R], KafkaError | None],
+        *,
+        to: ToCoordinator | None = None,
+        versions: Versions = ANY_VERSION,
+    ) -> Script[R]:
+        """Ask until the answer is good.
+
+        Raises:
+            StepFailed: it was refused for good; or it is of no use any more, as the transaction has failed.
+        """
+        backoff = Backoff(self._options.retry_backoff, self._options.retry_backoff_max, self._random)
+        while True:
+            error: KafkaError | None
+            try:
+                answer = yield from call_to(request, to, versions=versions)
+            except KafkaError as failure:
+                # It may have arrived all the same, and be carried out later.
+                self.facts.may_be_carried_out_late = True
+                error = failure
+            else:
+                error = error_in(answer)
+                if error is None:
+                    self.facts.last_error = None
+                    return answer
+            self.facts.last_error = error
+            if isinstance(error, ClientClosed | ClientFailed) or self._is_moot(step, error):
+                raise StepFailed(step, error)
+            if reaction_to(step, error) is not Reaction.RETRY:
+                raise StepFailed(step, error)
+            if error.refresh_coordinator:
+                yield from forget_coordinator()
+            pause = backoff.next()
+            yield from wait(min(pause, CONCURRENT_BACKOFF) if _is_brief(step, error) else pause)
+
+    def _is_moot(self, step: Step, error: KafkaError) -> bool:
+        """Whether to stop asking: the transaction has failed meanwhile, or a first init cannot be asked."""
+        if step in (Step.COMMIT, Step.ABORT):
+            return False
+        if step is Step.INIT:
+            is_first = self._status.state is TransactionState.INITIALIZING
+            return is_first and not error.retriable and not isinstance(error, CorruptData)
+        return self._status.state not in OPEN_STATES
+
+
+def _error(code: int) -> KafkaError | None:
+    return error_of(code) if code else None
+
+
+def _is_brief(step: Step, error: KafkaError) -> bool:
+    return isinstance(error, ConcurrentTransactions) and step is Step.ADD_PARTITIONS

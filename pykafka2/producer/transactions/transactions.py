@@ -1,0 +1,379 @@
+"""The transactional calls on callers' threads: each becomes a ticket for the IO thread, and waits for it.
+
+Thread-safe.  A call never waits longer than its timeout; what it began goes on, and the same call again
+waits for that (manager.py).
+
+Checks the group that a caller passes to `send_offsets_to_transaction`.
+
+Callers' threads; pure.  What a request could not carry would fail on the IO thread, and the transaction with
+it.
+
+Puts the transactional parts of a producer together: who decides, and who is called.
+
+Used by producer.py when a producer is made; nothing here lives longer than that.
+
+The transactional calls of `KafkaProducer`, and what they promise; transactions.py carries them out.
+
+Callers' threads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Final
+
+from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.offset_arguments import GivenOffsets, checked_offsets
+from pykafka2.driver.completion import Completion
+from pykafka2.errors import (
+    IllegalArgument,
+    IllegalState,
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionFailed,
+)
+from pykafka2.metrics import Metrics
+from pykafka2.option_fields import INT32_MAX, Because, sendable_text
+from pykafka2.producer.accumulator.accumulator import Accumulator
+from pykafka2.producer.arguments import checked_timeout
+from pykafka2.producer.idempotence import ProducerIdentity, policy_of
+from pykafka2.producer.options import ProducerOptions
+from pykafka2.producer.transactions.handle import TransactionHandle
+from pykafka2.producer.transactions.manager import Detached, Ticket, TransactionManager
+from pykafka2.producer.transactions.state import Call, TransactionState, TransactionStatus
+from pykafka2.producer.transactions.steps import Offsets, TransactionSteps
+from pykafka2.types import ConsumerGroupMetadata
+
+logger = logging.getLogger(__name__)
+
+BEGIN_TIMEOUT = 60.0
+"""Seconds in which the IO thread is to take note that a transaction begins.  No broker is asked, so
+max_block_ms, which may be 0, has no say in it."""
+
+METRICS: Final = {
+    Call.INIT: "txn-init-time-ns-total",
+    Call.BEGIN: "txn-begin-time-ns-total",
+    Call.SEND_OFFSETS: "txn-send-offsets-time-ns-total",
+    Call.COMMIT: "txn-commit-time-ns-total",
+    Call.ABORT: "txn-abort-time-ns-total",
+}
+
+
+class TransactionCalls:
+    """What `KafkaProducer` offers of transactions; see its methods for what is promised."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        manager: TransactionManager,
+        status: TransactionStatus,
+        accumulator: Accumulator,
+        metrics: Metrics,
+        *,
+        max_block: float,
+    ) -> None:
+        self.status = status
+        self._client = client
+        self._driver = client.driver
+        self._manager = manager
+        self._accumulator = accumulator
+        self._metrics = metrics
+        self.max_block = max_block
+
+    def init(self, timeout: float | None) -> None:
+        self._call(Call.INIT, timeout)
+
+    def begin(self) -> None:
+        self._call(Call.BEGIN, BEGIN_TIMEOUT)
+
+    def send_offsets(
+        self, offsets: GivenOffsets, group: ConsumerGroupMetadata | str, timeout: float | None
+    ) -> None:
+        checked = Offsets(checked_offsets(offsets), checked_group(group))
+        if checked.offsets:
+            self._call(Call.SEND_OFFSETS, timeout, checked)
+        else:
+            self.status.check(Call.SEND_OFFSETS)
+
+    def commit(self, timeout: float | None) -> None:
+        self._call(Call.COMMIT, timeout)
+
+    def abort(self, timeout: float | None) -> None:
+        self._call(Call.ABORT, timeout)
+        # With the transaction its failed records are done with: no flush needs to raise them.
+        self._accumulator.take_failed()
+
+    def detach(self, timeout: float | None) -> TransactionHandle:
+        told: Detached = self._call(Call.DETACH, timeout)
+        return TransactionHandle(
+            transactional_id=self.status.transactional_id,
+            producer_id=told.producer_id,
+            producer_epoch=told.producer_epoch,
+            transaction_version=told.transaction_version,
+            is_empty=told.is_empty,
+        )
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """`with producer.transaction():`."""
+        try:
+            self.begin()
+        except KafkaError:
+            raise
+        except BaseException:
+            # A Ctrl-C: it may have begun all the same, or be about to, which the abort comes after.
+            with suppress(KafkaError):
+                self.abort(None)
+            raise
+        try:
+            yield
+        except BaseException as error:
+            self._abort_after(error)
+            raise
+        if self.status.state in (TransactionState.READY, TransactionState.DETACHED):
+            return  # the block has ended it, or handed it over, itself
+        try:
+            self.commit(None)
+        except TransactionFailed as error:
+            self._abort_after(error)
+            raise
+
+    def end_for_close(self, timeout: float) -> None:
+        """Before the producer closes: abort what is open, wait for the end of what is ending, and abort that
+        if it fails.  Never raises a KafkaError: what could not be ended is said in the log, and its
+        coordinator ends it in time.
+        """
+        deadline = self._driver.clock.monotonic() + timeout
+        self._end_for_close(timeout)
+        if self.status.state is TransactionState.ABORTABLE_ERROR:
+            self._end_for_close(max(0.0, deadline - self._driver.clock.monotonic()))
+
+    # ------------------------------------------------------------------ inside
+
+    def _end_for_close(self, timeout: float) -> None:
+        state = self.status.state
+        call = _AT_CLOSE.get(state)
+        if call is None:
+            return
+        name = self.status.transactional_id
+        if call is Call.ABORT and state is not TransactionState.ABORTING:
+            logger.warning("the open transaction of %r is aborted, as its producer is closed", name)
+        try:
+            if call is Call.ABORT:
+                self.abort(timeout)
+            else:
+                self._call(call, timeout)
+        except KafkaError as error:
+            logger.warning("the transaction of %r did not end before its producer closed: %s", name, error)
+
+    def _call(self, call: Call, timeout: float | None, offsets: Offsets | None = None) -> Any:
+        driver, clock = self._driver, self._driver.clock
+        if driver.is_own_thread():
+            raise IllegalState(
+                f"{call.value}() inside a callback of the IO thread would wait for itself; "
+                "call it from your own thread"
+            )
+        self._accumulator.check_not_interrupted()
+        timeout = checked_timeout(timeout)
+        timeout = self.max_block if timeout is None else timeout
+        ticket = Ticket(call, Completion(driver, call.value), offsets)
+        began = clock.monotonic()
+        driver.call_soon(lambda now: self._manager.start(ticket, now))
+        if not driver.wait_until(ticket.completion.done, timeout, ticket.completion.waiters):
+            raise self._timed_out(call, timeout)
+        ticket.is_heard = True
+        if call in METRICS:
+            self._metrics.count_ns(METRICS[call], clock.monotonic() - began)
+        return ticket.completion.result(0)
+
+    def _timed_out(self, call: Call, timeout: float) -> KafkaTimeoutError:
+        goes_on = (
+            "it goes on, and commit_transaction() waits for it"
+            if call is Call.SEND_OFFSETS
+            else f"it goes on; call {call.value}() again to wait for it"
+        )
+        last_error = self._manager.last_error
+        if not self._client.nodes.has_connection:
+            because = self._client.nodes.why_unreachable()
+        elif last_error is not None:
+            because = f"the last answer was {type(last_error).__name__}: {last_error}"
+        elif records := self._accumulator.unsent_records():
+            because = f"{records} records are not acknowledged yet"
+        else:
+            because = "no answer came"
+        error = KafkaTimeoutError(f"{call.value} did not end within {timeout:g} s: {because}; {goes_on}")
+        error.__cause__ = last_error
+        return error
+
+    def _abort_after(self, error: BaseException) -> None:
+        """Abort because of this error, which goes on; what hinders it is said in a note."""
+        if self.status.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+            return  # ended already, being ended, or lost
+        try:
+            self.abort(None)
+        except KafkaError as failure:
+            error.add_note(f"the transaction could not be aborted: {type(failure).__name__}: {failure}")
+        else:
+            error.add_note("the transaction was aborted")
+
+
+_AT_CLOSE: Final = {
+    TransactionState.IN_TRANSACTION: Call.ABORT,
+    TransactionState.ABORTABLE_ERROR: Call.ABORT,
+    TransactionState.ABORTING: Call.ABORT,
+    TransactionState.COMMITTING: Call.COMMIT,
+    TransactionState.DETACHING: Call.DETACH,
+}
+
+
+def checked_group(group: Any) -> ConsumerGroupMetadata:
+    """Who commits; a group's name alone stands for a consumer that assigns its partitions itself.
+
+    Raises IllegalArgument that names the field.
+    """
+    fields = ("group_id", "generation_id", "member_id", "group_instance_id")
+    if isinstance(group, str):
+        group = ConsumerGroupMetadata(group)
+    if not all(hasattr(group, name) for name in fields) or not isinstance(group.group_id, str):
+        raise IllegalArgument(
+            f"group_metadata={group!r}: send_offsets_to_transaction takes a ConsumerGroupMetadata "
+            "(consumer.group_metadata(), of a consumer with group_id) or the name of the group"
+        )
+    if not _is_whole(group.generation_id, -1, INT32_MAX):
+        raise IllegalArgument(f"group_metadata={group!r}: generation_id is a whole number, or -1 for none")
+    if not isinstance(group.member_id, str) or not isinstance(group.group_instance_id, str | None):
+        raise IllegalArgument(f"group_metadata={group!r}: member_id and group_instance_id are strings")
+    for name in ("group_id", "member_id", "group_instance_id"):
+        _sendable(f"group_metadata.{name}", getattr(group, name) or "")
+    return ConsumerGroupMetadata(*(getattr(group, name) for name in fields))
+
+
+def _is_whole(number: Any, lowest: int, highest: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and lowest <= number <= highest
+
+
+def _sendable(name: str, text: str) -> str:
+    try:
+        return sendable_text(text)
+    except Because as error:
+        raise IllegalArgument(f"{name}: {error}") from None
+
+
+def transactional_parts(
+    client: ClusterClient,
+    options: ProducerOptions,
+    status: TransactionStatus,
+    accumulator: Accumulator,
+    metrics: Metrics,
+) -> tuple[TransactionManager, TransactionCalls]:
+    """The manager, which the caller adds to the client after the sender, and the calls."""
+    random = client.driver.entropy.random
+    identity = ProducerIdentity(options, random, policy_of(options))
+    manager = TransactionManager(
+        options,
+        status,
+        accumulator,
+        identity,
+        TransactionSteps(options, status, identity, client.nodes, random),
+        forget=client.coordinators.forget_answerer,
+    )
+    calls = TransactionCalls(client, manager, status, accumulator, metrics, max_block=options.max_block)
+    return manager, calls
+
+
+class TransactionalCalls:
+    """Mixed into the producer.
+
+    `timeout` is in seconds everywhere (default: max_block_ms).  A call that does not end within it raises
+    KafkaTimeoutError and goes on; the same call again waits for it.  All of them also raise
+
+        IllegalState: the producer has no transactional_id; another call comes first, and the message says
+            which; or this is a callback on the IO thread, which must not wait for itself.
+        TransactionFailed: the transaction can only be aborted, as its cause says.
+        ProducerFenced: a newer producer has the transactional id.  This one can only be closed; so it is with
+            any other error that is `fatal`.
+        ClientClosed, ForkedClientError, ClientFailed: as `send`.
+    """
+
+    _refusal: KafkaError | None
+    _transactions: TransactionCalls | None
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Register the transactional_id and end what an earlier producer with it left open.
+
+        Once, before the first transaction.  From here on an older producer with the same id is fenced.
+
+        Raises:
+            TransactionalIdAuthorizationFailed, InvalidTransactionTimeout, KafkaError: the coordinator refuses
+                it; nothing was begun, and it may be called again.
+            KafkaTimeoutError: no coordinator answered.
+        """
+        self._of_transactions("init_transactions").init(timeout)
+
+    def begin_transaction(self) -> None:
+        """Start a transaction; what is sent from here on, by any thread, belongs to it.  Asks no broker."""
+        self._of_transactions("begin_transaction").begin()
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: GivenOffsets,
+        group_metadata: ConsumerGroupMetadata | str,
+        timeout: float | None = None,
+    ) -> None:
+        """Have a consumer's offsets take effect with the transaction, and only with it (KIP-447).
+
+        Args:
+            offsets: by partition, that of the next record to read: an int or OffsetAndMetadata, as `commit`.
+            group_metadata: of the consumer that read; its group's name alone, for a consumer that assigns its
+                partitions itself.
+            timeout: seconds.
+
+        Raises:
+            TransactionFailed: the group refused them, as the member is not (or no longer) in it.
+            IllegalArgument: an argument is not what is said above.
+        """
+        self._of_transactions("send_offsets_to_transaction").send_offsets(offsets, group_metadata, timeout)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send what waits, and make everything sent in the transaction visible at once.
+
+        When it returns the commit is decided, whatever happens then.
+
+        Raises:
+            TransactionFailed: a record of the transaction failed, so nothing was committed.
+        """
+        self._of_transactions("commit_transaction").commit(timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Have readers skip everything sent in the transaction; what was not sent yet fails with
+        TransactionAborted."""
+        self._of_transactions("abort_transaction").abort(timeout)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """`with producer.transaction():` begins, and commits at the end of the block.
+
+        It aborts where the block raises, or where a record has failed; the error goes on, with a note that
+        the transaction was aborted.
+        """
+        return self._of_transactions("transaction").block()
+
+    def detach_transaction(self, timeout: float | None = None) -> TransactionHandle:
+        """Send what waits and leave the transaction open, for `pykafka2.end_transaction` to end it.
+
+        The handle pickles and holds no secret, so another process may end it, within transaction_timeout_ms.
+        This producer can then only be closed, which leaves the transaction as it is.
+
+        Raises:
+            TransactionFailed: a record of the transaction failed.
+        """
+        return self._of_transactions("detach_transaction").detach(timeout)
+
+    def _of_transactions(self, call: str) -> TransactionCalls:
+        refusal, transactions = self._refusal, self._transactions
+        if refusal is not None:
+            raise type(refusal)(str(refusal))
+        if transactions is None:
+            raise IllegalState(f"{call}() needs the option transactional_id; this producer has none")
+        return transactions

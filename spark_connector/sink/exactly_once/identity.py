@@ -1,0 +1,133 @@
+"""The identity of a batch: source offsets, number of tasks, and the rows of each task.
+
+The ledger records it with each batch.  A replayed batch must have the same identity; otherwise the checkpoint
+is an older copy, and the batch holds other rows under the same number.
+
+Pure.  Neighbours: tally.py counts the rows of a task, checkpoint.py reads the source offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from spark_connector.sink.exactly_once.messages import Written
+
+DIGEST_MASK = (1 << 64) - 1
+"""Digests are sums of 64 bits."""
+OTHER_SOURCE = "it was read from other source offsets"
+
+
+@attrs.define(frozen=True)
+class TaskRows:
+    """The rows of one task.
+
+    digest: of keys and values in any order; None if it was not computed.
+    """
+
+    partition: int
+    rows: int
+    digest: int | None = None
+
+
+@attrs.define(frozen=True)
+class Marker:
+    """A task's record in its own transaction.
+
+    source: digest of the batch's source offsets, if known.
+    run: the number of the task's run.
+    """
+
+    batch: int
+    task: TaskRows
+    source: str | None = None
+    run: int = 0
+
+
+@attrs.define(frozen=True)
+class BatchIdentity:
+    """Identity of a batch.
+
+    source: digest of the source offsets; None if they are unknown.
+    tasks: number of tasks.
+    rows: of the tasks that have any, by partition.
+    """
+
+    source: str | None
+    tasks: int
+    rows: tuple[TaskRows, ...]
+
+    @classmethod
+    def of(cls, messages: Iterable[Written]) -> BatchIdentity:
+        """The identity of the batch that these tasks wrote, or read and passed over."""
+        messages = sorted(messages, key=lambda message: message.partition)
+        return cls(
+            next((message.source for message in messages if message.source is not None), None),
+            len(messages),
+            tuple(
+                TaskRows(message.partition, message.rows, message.digest)
+                for message in messages
+                if message.rows
+            ),
+        )
+
+    def difference(self, replayed: BatchIdentity) -> str | None:
+        """Describes the first difference; None if there is none.
+
+        Digests are compared only if nothing else proves that the rows come from the same offsets.
+        """
+        if is_other_source(self.source, replayed.source):
+            return OTHER_SOURCE
+        by_digest = self.source is None or replayed.source is None
+        before = {task.partition: task for task in self.rows}
+        now = {task.partition: task for task in replayed.rows}
+        for partition in sorted(before.keys() | now.keys()):
+            found = difference_of_task(
+                before.get(partition, TaskRows(partition, 0)),
+                now.get(partition, TaskRows(partition, 0)),
+                by_digest=by_digest,
+            )
+            if found:
+                return found
+        if self.tasks != replayed.tasks:
+            return f"it had {self.tasks} tasks and has {replayed.tasks} now"
+        return None
+
+    def has_same_rows(self, replayed: BatchIdentity) -> bool:
+        """Whether both are known to have the same rows, in whatever tasks.
+
+        A digest is a sum over rows, so the sum over all tasks does not depend on the split.
+        """
+        if _total(task.rows for task in self.rows) != _total(task.rows for task in replayed.rows):
+            return False
+        if self.source is not None and replayed.source is not None:
+            return self.source == replayed.source
+        digests = [[task.digest for task in one.rows] for one in (self, replayed)]
+        if any(None in of_tasks for of_tasks in digests):
+            return False
+        before, now = (_total(digest or 0 for digest in of_tasks) for of_tasks in digests)
+        return before == now
+
+
+def _total(numbers: Iterable[int]) -> int:
+    """As digests are added up."""
+    return sum(numbers) & DIGEST_MASK
+
+
+def is_other_source(before: str | None, now: str | None) -> bool:
+    """Whether two batches are known to come from different source offsets."""
+    return before is not None and now is not None and before != now
+
+
+def difference_of_task(before: TaskRows, now: TaskRows, *, by_digest: bool) -> str | None:
+    """Describes how the rows of one task differ; None if they do not."""
+    if before.rows != now.rows:
+        return f"task {now.partition} had {_counted(before.rows)} and has {_counted(now.rows)} now"
+    if by_digest and None not in (before.digest, now.digest) and before.digest != now.digest:
+        return f"task {now.partition} has {_counted(now.rows)} as before, with other keys or values"
+    return None
+
+
+def _counted(rows: int) -> str:
+    return f"{rows} row" if rows == 1 else f"{rows} rows"

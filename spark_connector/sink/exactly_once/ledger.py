@@ -1,0 +1,391 @@
+"""The ledger: a topic that says what was decided of each sink, and which tasks' transactions have ended.
+
+Partition 0 holds decisions, partition 1 markers: a task's marker is part of its transaction, so it can be
+read once that is committed, and only then.  They lie apart so that open transactions of tasks keep nobody
+from reading decisions.  Records have keys, so brokers that compact keep the last of each; where none does,
+only reading at the start of a run takes longer.
+
+Any process of Spark's.  Neighbours: ledger_state.py for what a decision says, runner.py who uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import attrs
+
+from pykafka2 import Columns, KafkaProducer, TopicPartition
+from pykafka2.errors import (
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    ProducerFenced,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from spark_connector import clock, connections
+from spark_connector.errors import ExactlyOnceError
+from spark_connector.options.kafka_options import redacted
+from spark_connector.sink.clients import committed_end_of, ends_of, kept_admin, kept_consumer, new_producer
+from spark_connector.sink.exactly_once.commands import ANOTHER_SINK, Attempts, Contended
+from spark_connector.sink.exactly_once.identity import Marker, TaskRows
+from spark_connector.sink.exactly_once.ledger_state import LedgerState, from_bytes, to_bytes
+from spark_connector.sink.exactly_once.ledger_topic import PARTITIONS, TopicSettings
+
+logger = logging.getLogger(__name__)
+
+DECISIONS, MARKERS = 0, 1
+FIRST_WINDOW, WINDOW_GROWTH = 256, 4
+"""Offsets that are read from the end of the decisions at first, and the factor for each further piece."""
+OWNER_TIMEOUT_MS = "10000"
+"""When brokers abort a decision whose process died, if no other query does so before."""
+DECISION_LOOKS = 24
+FIRST_DECISION_PAUSE, LONGEST_DECISION_PAUSE = 0.01, 0.25
+"""Seconds between looks at another query's open decision; each pause is twice the one before.  After the last
+look, some five seconds in all, the decision is aborted."""
+CREATION_TIMEOUT = 30.0
+DELETED_AFTER_MS = 5_000
+"""How long a ledger that was there can be missing before the sink checks whether it was deleted."""
+
+FENCED = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
+"""How a transaction fails that somebody else has aborted by taking over."""
+
+_read: dict[tuple[str, ...], tuple[int, LedgerState]] = {}
+"""By ledger and sink, how far this process has read, and what it found."""
+_there: set[tuple[str, str]] = set()
+"""Ledgers that this process has seen."""
+
+
+@attrs.define
+class Owner:
+    """Who may write decisions of a sink, until somebody else takes over.  Kept from batch to batch."""
+
+    producer: KafkaProducer
+    state: LedgerState
+
+    def close(self) -> None:
+        with suppress(KafkaError):
+            self.producer.close(1)
+
+
+@attrs.define
+class Ledger:
+    """One sink's part of the ledger.
+
+    kafka: options of clients.  owner_id: the transactional id under which decisions are written.
+    """
+
+    _kafka: Mapping[str, str] = attrs.field(repr=lambda one: repr(redacted(one)))
+    _topic: str
+    _sink: str
+    _owner_id: str
+    _settings: TopicSettings = attrs.field(factory=TopicSettings)
+
+    # ------------------------------------------------------------------ decisions
+
+    def read(self, *, fresh: bool) -> LedgerState:
+        """The last committed decision; one that was read earlier unless it must be `fresh`."""
+        known = _read.get(self._place)
+        if known is not None and not fresh:
+            return known[1]
+        self.ensure()
+        _read[self._place] = found = self._read_new(known)
+        return found[1]
+
+    def _read_new(self, known: tuple[int, LedgerState] | None) -> tuple[int, LedgerState]:
+        """The end of the decisions and the last one of this sink, searched from the end.
+
+        The first read of an active query takes the same time however long the ledger is.
+        """
+        first, end = self._ends_of_decisions()
+        if known is None or known[0] > end:  # the topic was made anew
+            known = first, LedgerState(self._sink)
+        self._abort_open_decisions(end)
+        start, state = max(first, known[0]), known[1]
+        upper, width = end, FIRST_WINDOW
+        while upper > start:
+            lower = max(start, upper - width)
+            record = self._last_decision(lower, upper)
+            if record is not None:
+                return end, from_bytes(record)
+            upper, width = lower, width * WINDOW_GROWTH
+        return end, state
+
+    def _ends_of_decisions(self) -> tuple[int, int]:
+        place = TopicPartition(self._topic, DECISIONS)
+        try:
+            return ends_of(self._kafka, place, DELETED_AFTER_MS)
+        except (UnknownTopicOrPartition, KafkaTimeoutError, NoBrokersAvailable):
+            _there.discard(self._topic_of_brokers)  # perhaps deleted since this process saw it
+            self.ensure()
+            return ends_of(self._kafka, place)
+
+    def _abort_open_decisions(self, end: int) -> None:
+        """Abort decisions of other sinks that stay open before `end`, as of drivers that were killed.
+
+        A decision is one write, so it is open for milliseconds.  A driver that is alive finds itself fenced
+        and decides again.  The read that follows waits for what cannot be aborted here.
+        """
+        place = TopicPartition(self._topic, DECISIONS)
+        looks: dict[int, int] = {}
+        while (reached := committed_end_of(self._kafka, place)) < end:
+            looks[reached] = looks.get(reached, 0) + 1
+            if looks[reached] <= DECISION_LOOKS:
+                clock.sleep(_pause_after(looks[reached]))
+                continue
+            sinks = {
+                key.decode().partition("/")[0]
+                for piece in kept_consumer(self._kafka).read_range(place, reached, reached + 1)
+                for key in piece.keys
+                if key is not None
+            }
+            if looks[reached] > DECISION_LOOKS + 1 or not sinks or self._sink in sinks:
+                return
+            logger.warning("ledgerTopic=%s: aborting the open decision of %s", self._topic, sinks)
+            prefix = self._owner_id.removesuffix(f"{self._sink}/ledger")
+            kept_admin(self._kafka).fence_producers(
+                [f"{prefix}{sink}/ledger" for sink in sinks], raise_errors=False
+            )
+
+    def _last_decision(self, start: int, end: int) -> bytes | None:
+        """Transactions that are open are waited for: what they hold might be of this sink."""
+        wanted, found = self._sink.encode(), None
+        for piece in self._committed(DECISIONS, start, end):
+            for key, value in zip(piece.keys, piece.values, strict=True):
+                if key == wanted and value is not None:
+                    found = value
+        return found
+
+    def own(self, run: str | None, *, fresh: bool = False) -> LedgerState:
+        """Take over, which ends what others had begun, and read.
+
+        A process that has taken over before and knows `run` as the one that writes believes that still unless
+        it must be `fresh`: `write` tells whether it holds.  Otherwise others may have written since, so it
+        takes over again.
+        """
+        known = connections.found("ledger", self._owner_options)
+        if isinstance(known, Owner) and (fresh or known.state.run != run):
+            connections.drop(known)
+        return connections.kept("ledger", self._owner_options, self._take_over).state
+
+    def write(self, state: LedgerState) -> None:
+        """Write a decision, of the state that `own` told.
+
+        Raises:
+            Contended: somebody else has taken over since, or may have; nothing was written.
+            KafkaError: it is not known whether it was written; `own` again tells.
+        """
+        owner = connections.found("ledger", self._owner_options)
+        if not isinstance(owner, Owner):  # it had to make room; a new one would not know what came between
+            raise Contended(f"{self._owner_id} was given up by this process meanwhile")
+        try:
+            with owner.producer.transaction():
+                if state.run != owner.state.run and state.run is not None:
+                    owner.producer.send(
+                        self._topic,
+                        str(state.run_number).encode(),
+                        key=self._run_key(state.run),
+                        partition=DECISIONS,
+                        on_delivery=_told_by_commit,
+                    )
+                owner.producer.send(
+                    self._topic,
+                    to_bytes(state),
+                    key=self._sink.encode(),
+                    partition=DECISIONS,
+                    on_delivery=_told_by_commit,
+                )
+        except KafkaError as error:
+            connections.drop(owner)
+            if _is_fenced(error):
+                # All tasks of a run's first batch come here at once: nothing is wrong.
+                logger.info("%s: another process took the ledger over first; looking again", self._owner_id)
+                raise Contended(f"{self._owner_id} belongs to another process now") from error
+            raise
+        owner.state = state
+
+    def has_run(self, run: str) -> bool:
+        """Returns whether this run has ever claimed the sink; reads all decisions of the ledger.
+
+        Each claim leaves a record with a key of its own, which compaction keeps.
+        """
+        wanted = self._run_key(run)
+        first, end = ends_of(self._kafka, TopicPartition(self._topic, DECISIONS))
+        return any(wanted in piece.keys for piece in self._committed(DECISIONS, first, end))
+
+    # ------------------------------------------------------------------ markers
+
+    def send_marker(self, producer: KafkaProducer, marker: Marker) -> Any:
+        """Add a task's marker to its transaction.  The delivery has its offset."""
+        fields = {"batch": marker.batch, "source": marker.source, "run": marker.run}
+        value = json.dumps({**fields, **attrs.asdict(marker.task)})
+        key = self._marker_key(marker.task.partition)
+        return producer.send(self._topic, value.encode(), key=key, partition=MARKERS)
+
+    def committed_markers(self, batch: int, partitions: Mapping[int, int]) -> dict[int, Marker]:
+        """Markers of a batch whose transactions are committed, by partition; waits for older transactions.
+
+        partitions: by the offset at which a task's marker was written.
+        """
+        if not partitions:
+            return {}
+        found: dict[int, Marker] = {}
+        for piece in self._committed(MARKERS, min(partitions), max(partitions) + 1):
+            for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True):
+                partition = partitions.get(offset)
+                if partition is None or key != self._marker_key(partition) or value is None:
+                    continue  # of another task or sink, as in a ledger that was made anew
+                marker = _marker(value)
+                if marker.batch == batch:
+                    found[partition] = marker
+        return found
+
+    def markers(self, batch: int, partition: int, start: int) -> list[int]:
+        """The offsets of a task's markers of a batch from `start` on, also of what is not committed."""
+        place, wanted = TopicPartition(self._topic, MARKERS), self._marker_key(partition)
+        first, end = ends_of(self._kafka, place)
+        start = max(start, first)
+        if start >= end:
+            return []
+        return [
+            offset
+            for piece in kept_consumer(self._kafka).read_range(place, start, end)
+            for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True)
+            if key == wanted and value is not None and json.loads(value)["batch"] == batch
+        ]
+
+    def holder(self, offset: int) -> Attempts | None:
+        """Returns the task whose open transaction keeps readers from a marker, None if it can be read.
+
+        A transaction has one marker, so readers stop at the marker of the oldest one.
+        """
+        place = TopicPartition(self._topic, MARKERS)
+        reached = committed_end_of(self._kafka, place)
+        if reached > offset:
+            return None
+        own = f"{self._sink}/".encode()
+        for piece in kept_consumer(self._kafka).read_range(place, reached, reached + 1):
+            for key, value in zip(piece.keys, piece.values, strict=True):
+                if key is not None and value is not None and key.startswith(own):
+                    marker = _marker(value)
+                    return Attempts(marker.run, marker.batch, marker.task.partition)
+        return ANOTHER_SINK
+
+    def end_of_markers(self) -> int:
+        return ends_of(self._kafka, TopicPartition(self._topic, MARKERS))[1]
+
+    # ------------------------------------------------------------------ the topic
+
+    def ensure(self) -> None:
+        """See that the topic is there with its two partitions; makes it where it is not.
+
+        Raises:
+            ExactlyOnceError: it has one partition.
+            KafkaError: it is not there, and cannot be made.
+        """
+        if self._topic_of_brokers in _there:
+            return
+        admin = kept_admin(self._kafka)
+        described = admin.describe_topics([self._topic], raise_errors=False)
+        if self._topic in described.errors:
+            brokers = len(admin.describe_cluster().nodes)
+            made = admin.create_topics([self._settings.new_topic(self._topic, brokers)], raise_errors=False)
+            error = made.errors.get(self._topic)
+            if error is not None and not isinstance(error, TopicAlreadyExists):
+                error.add_note(
+                    f"ledgerTopic={self._topic} is not there and could not be made; make it with "
+                    f"{PARTITIONS} partitions and cleanup.policy=compact"
+                )
+                raise error
+            admin.wait_for_topics([self._topic], timeout=CREATION_TIMEOUT)
+            described = admin.describe_topics([self._topic])
+        count = len(described[self._topic].partitions)
+        if count < PARTITIONS:
+            raise ExactlyOnceError(f"ledgerTopic={self._topic} has {count} partition, and needs {PARTITIONS}")
+        _there.add(self._topic_of_brokers)
+
+    # ------------------------------------------------------------------ inside
+
+    @property
+    def _topic_of_brokers(self) -> tuple[str, str]:
+        return (self._kafka.get("bootstrap.servers", ""), self._topic)
+
+    @property
+    def _place(self) -> tuple[str, ...]:
+        return (self._kafka.get("bootstrap.servers", ""), self._topic, self._sink)
+
+    @property
+    def _owner_options(self) -> dict[str, str]:
+        return {
+            **self._kafka,
+            "transactional.id": self._owner_id,
+            "transaction.timeout.ms": OWNER_TIMEOUT_MS,
+            "ledger": self._topic,
+            "thread": str(threading.get_ident()),  # a producer's transactions are one thread's
+        }
+
+    def _take_over(self) -> Owner:
+        """Once a run and process: read anew, as the topic may have been deleted or made anew since."""
+        _there.discard(self._topic_of_brokers)
+        _read.pop(self._place, None)
+        self.ensure()
+        options = {**self._kafka, "transaction.timeout.ms": OWNER_TIMEOUT_MS}
+        producer = new_producer(options, self._owner_id)
+        try:
+            producer.init_transactions()
+            return Owner(producer, self.read(fresh=True))
+        except KafkaError as error:
+            producer.close(1)
+            if _is_fenced(error):
+                raise Contended(f"{self._owner_id} belongs to another process now") from error
+            raise
+        except BaseException:
+            producer.close(1)
+            raise
+
+    def _committed(self, partition: int, start: int, end: int) -> Iterator[Columns]:
+        place = TopicPartition(self._topic, partition)
+        try:
+            yield from kept_consumer(self._kafka).read_range(place, start, end, isolation="read_committed")
+        except KafkaTimeoutError as error:
+            raise KafkaTimeoutError(
+                f"{error}; if transactions of other queries are open in ledgerTopic={self._topic}, this "
+                "query has to wait until they end; give queries that shall not wait for each other ledgers "
+                "of their own"
+            ) from error
+
+    def _run_key(self, run: str) -> bytes:
+        return f"{self._sink}/{run}".encode()
+
+    def _marker_key(self, partition: int) -> bytes:
+        return f"{self._sink}/{partition}".encode()
+
+
+def _marker(value: bytes) -> Marker:
+    fields = json.loads(value)
+    task = TaskRows(fields["partition"], fields["rows"], fields.get("digest"))
+    return Marker(fields["batch"], task, fields.get("source"), fields.get("run", 0))
+
+
+def _pause_after(look: int) -> float:
+    return min(FIRST_DECISION_PAUSE * 2.0 ** (look - 1), LONGEST_DECISION_PAUSE)
+
+
+def _told_by_commit(metadata: object, error: object) -> None:
+    """A decision that fails is told by its commit; without this it would also be logged as an error."""
+
+
+def _is_fenced(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, FENCED):
+            return True
+        error = error.__cause__
+    return False

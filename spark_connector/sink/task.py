@@ -1,0 +1,208 @@
+"""What a task does with its rows when each is to be there exactly once.
+
+A task's thread, in a worker.  A task without rows asks Kafka nothing and begins no transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import ConfigurationError, KafkaError
+from spark_connector.options.sink_options import CHECK_ROWS, PER_TASK, SinkOptions
+from spark_connector.sink.clients import new_producer
+from spark_connector.sink.context import Epoch, TaskPlace
+from spark_connector.sink.exactly_once import crash_points as steps
+from spark_connector.sink.exactly_once import protocol as scripts
+from spark_connector.sink.exactly_once import transactional_ids as names
+from spark_connector.sink.exactly_once.crash_points import Step
+from spark_connector.sink.exactly_once.identity import Marker, TaskRows
+from spark_connector.sink.exactly_once.ledger_state import LedgerState
+from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
+from spark_connector.sink.exactly_once.replays import check_task, checks_of
+from spark_connector.sink.exactly_once.runner import Cluster
+from spark_connector.sink.sending import Sending
+from spark_connector.sink.tally import Tally
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CLOSE_TIMEOUT = 5.0
+MOST_TASKS = 20_000
+"""Of a batch: its record in the ledger stays below the megabyte that brokers allow by default."""
+
+
+def write_epoch(
+    options: SinkOptions,
+    epoch: Epoch,
+    batches: Iterable[pa.RecordBatch],
+    place: TaskPlace,
+) -> Written:
+    """Write a task's part of a micro-batch, unless it is there already.
+
+    The transaction is left open for the driver, or with exactly_once_per_task committed here.
+
+    Raises:
+        SupersededRun, CheckpointBehind: as `scripts.enter`.
+        WrongRow, KafkaError: rows could not be written; the transaction is aborted.
+    """
+    _check_speculation(options, place)
+    _check_task_count(place)
+    rows = _with_first(batches)
+    if rows is None:
+        return Written(place.partition, 0, epoch.sink, epoch.run, source=epoch.source)
+    cluster, checks = Cluster(options, epoch.sink), checks_of(options)
+    # An attempt that has outlived its batch must not register its id: a later batch may write under it.
+    entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
+    if entry.is_written:
+        return _drain(options, epoch, rows, place, entry.state.source)
+    is_per_task = options.delivery == PER_TASK
+    name = _id_of(options, epoch.sink, entry.state.run_number, place, epoch.number)
+    steps.reach(Step.BEFORE_INIT, sink=epoch.sink)
+    producer = new_producer(options.kafka, name)
+    try:
+        producer.init_transactions()
+        if is_per_task:
+            entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
+            if entry.is_written:
+                return _drain(options, epoch, rows, place, entry.state.source)
+            marker = cluster.perform(scripts.find_written(epoch, place.partition, entry.state))
+            if marker is not None:
+                repeated = _drain(options, epoch, rows, place, marker.source)
+                check_task(marker, repeated, epoch, checks)
+                return repeated
+        return _write(options, producer, rows, place, cluster, epoch, entry.state)
+    finally:
+        _close(producer)
+
+
+def write_job(options: SinkOptions, job: str, batches: Iterable[pa.RecordBatch], place: TaskPlace) -> Written:
+    """Write a task's part of a batch write in a transaction that is left open for the driver.
+
+    Raises:
+        NotCommitted: as `scripts.enter_job`.
+        WrongRow, KafkaError: rows could not be written; the transaction is aborted.
+    """
+    _check_speculation(options, place)
+    rows = _with_first(batches)
+    if rows is None:
+        return Written(place.partition, 0, job)
+    steps.reach(Step.BEFORE_INIT, sink=job)
+    producer = new_producer(options.kafka, _id_of(options, job, 1, place, 0))
+    cluster = Cluster(options, job)
+    try:
+        producer.init_transactions()
+        cluster.perform(scripts.enter_job(job))
+        steps.reach(Step.AFTER_INIT, sink=job)
+        return _write(options, producer, rows, place, cluster, None)
+    finally:
+        _close(producer)
+
+
+def _write(
+    options: SinkOptions,
+    producer: KafkaProducer,
+    batches: Iterable[pa.RecordBatch],
+    place: TaskPlace,
+    cluster: Cluster,
+    epoch: Epoch | None,
+    state: LedgerState | None = None,
+) -> Written:
+    """Closing the producer aborts what a failure leaves open."""
+    producer.begin_transaction()
+    is_redo = epoch is not None and state is not None and state.batch == epoch.number
+    earlier = [state.source] if is_redo and state is not None else []
+    sending, tally = Sending(producer, options.topic), _tally(options, epoch, *earlier)
+    for batch in batches:
+        tally.add(batch)
+        sending.send(batch)
+    steps.reach(Step.AFTER_APPEND, sink=cluster.sink)
+    sent = None
+    written = Written(place.partition, tally.rows, cluster.sink, digest=tally.digest)
+    if epoch is not None:
+        written = attrs.evolve(written, run=epoch.run, source=epoch.source)
+        task = TaskRows(place.partition, tally.rows, tally.digest)
+        marker = Marker(epoch.number, task, epoch.source, state.run_number if state is not None else 0)
+        sent = cluster.ledger.send_marker(producer, marker)
+    if options.delivery == PER_TASK:
+        sending.finish()
+        steps.reach(Step.AFTER_FLUSH, sink=cluster.sink)
+        producer.commit_transaction()
+        return written
+    handle = producer.detach_transaction()
+    steps.reach(Step.AFTER_FLUSH, sink=cluster.sink)
+    offset = -1 if sent is None else sent.result(0).offset
+    return attrs.evolve(written, transaction=OpenTransaction(place.partition, handle, offset))
+
+
+def _drain(
+    options: SinkOptions,
+    epoch: Epoch,
+    batches: Iterable[pa.RecordBatch],
+    place: TaskPlace,
+    earlier_source: str | None,
+) -> Written:
+    """Read the rows and write none: aggregations before the sink keep their state only if all are read."""
+    tally = _tally(options, epoch, earlier_source)
+    for batch in batches:
+        tally.add(batch)
+    return Written(
+        place.partition,
+        tally.rows,
+        epoch.sink,
+        epoch.run,
+        is_repeated=True,
+        digest=tally.digest,
+        source=epoch.source,
+    )
+
+
+def _tally(options: SinkOptions, epoch: Epoch | None, *earlier_sources: str | None) -> Tally:
+    """Digests cost about 0.2 µs for each key and value, so they are computed only if nothing else will do.
+
+    earlier_sources: of the batch as the ledger has it, which has digests if its source offsets are unknown.
+    """
+    is_unknown = epoch is not None and None in (epoch.source, *earlier_sources)
+    return Tally(is_unknown and options.replay_check == CHECK_ROWS)
+
+
+def _close(producer: KafkaProducer) -> None:
+    """Aborts what is open; whatever became of the rows was told before."""
+    with suppress(KafkaError):
+        producer.close(CLOSE_TIMEOUT)
+
+
+def _id_of(options: SinkOptions, sink: str, run: int, place: TaskPlace, batch: int) -> str:
+    attempt = place.attempt if options.id_per_attempt and options.delivery != PER_TASK else None
+    return names.of_task(options.id_prefix, sink, run, place.partition, batch, attempt)
+
+
+def _check_task_count(place: TaskPlace) -> None:
+    if place.partition >= MOST_TASKS:
+        raise ConfigurationError(
+            f"this batch has more than {MOST_TASKS} tasks, which do not fit into one record of the ledger; "
+            "reduce them, as by coalesce() or spark.sql.shuffle.partitions"
+        )
+
+
+def _check_speculation(options: SinkOptions, place: TaskPlace) -> None:
+    if place.is_speculating and not options.id_per_attempt and options.delivery != PER_TASK:
+        raise ConfigurationError(
+            "spark.speculation=true runs two attempts of a task at once, of which the later one aborts the "
+            "other's transaction, even one that is being committed; set transactionalIdPerAttempt=true, or "
+            "spark.speculation=false"
+        )
+
+
+def _with_first(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
+    """The same, or None if there are no rows."""
+    left = iter(batches)
+    for batch in left:
+        if batch.num_rows:
+            return chain([batch], left)
+    return None

@@ -1,0 +1,309 @@
+"""`commit_async`: it never waits, is sent once, and its callbacks come in the order of the commits."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2 import KafkaConsumer
+from pykafka2.errors import (
+    CoordinatorLoadInProgress,
+    GroupAuthorizationFailed,
+    KafkaTimeoutError,
+    NotCoordinator,
+    RetriableCommitFailed,
+)
+from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.consumer.commit.stories import FIRST, Callbacks, committed, read, reader
+
+
+def test_it_does_not_wait_and_the_callback_comes_with_a_later_call(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer, told = reader(simulation, cluster, [FIRST]), Callbacks()
+    read(consumer, 3)
+    began_at = simulation.now
+    completion = consumer.commit_async(callback=told)
+    assert simulation.now == began_at
+    assert not completion.is_done
+    simulation.run_for(1)
+    assert completion.is_done
+    assert told.told == [], "callbacks wait for the application's thread"
+    consumer.poll()
+    assert (told.offsets, told.errors) == ([3], [None])
+    assert committed(cluster) == {FIRST: 3}
+
+
+@pytest.mark.parametrize("call", ["poll", "commit", "commit_async", "close"])
+def test_callbacks_run_in_order_on_the_callers_thread(
+    simulation: Simulation, cluster: KafkaCluster, call: str
+) -> None:
+    consumer, told, threads = reader(simulation, cluster), Callbacks(), []
+
+    def callback(*arguments: object) -> None:
+        told(*arguments)  # type: ignore[arg-type]
+        threads.append(threading.current_thread())
+
+    for offset in range(1, 6):
+        consumer.commit_async({FIRST: offset}, callback)
+    if call != "close":
+        simulation.run_for(1)
+    calls: dict[str, Callable[[], object]] = {
+        "poll": consumer.poll,
+        "commit": lambda: consumer.commit({}),
+        "commit_async": lambda: consumer.commit_async({}),
+        "close": consumer.close,
+    }
+    calls[call]()
+    assert told.offsets == [1, 2, 3, 4, 5]
+    assert set(threads) == {threading.current_thread()}
+    assert committed(cluster) == {FIRST: 5}
+
+
+def test_a_waiting_poll_calls_back_when_the_answer_is_there(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer = reader(simulation, cluster, [FIRST])
+    read(consumer, 10)
+    heard_at: list[float] = []
+    cluster.controls.delay(OffsetCommitRequest, 2.0)
+    began_at = simulation.now
+    consumer.commit_async(callback=lambda *told: heard_at.append(simulation.now))
+    consumer.poll(10_000)
+    assert heard_at[0] == pytest.approx(began_at + 2, abs=0.1)
+
+
+def test_it_is_sent_once_and_says_what_passes(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer, told = reader(simulation, cluster), Callbacks()
+    for error in (CoordinatorLoadInProgress, NotCoordinator, None):
+        if error is None:
+            cluster.controls.lose_reply(OffsetCommitRequest)
+        else:
+            cluster.controls.fail_next(OffsetCommitRequest, error)
+        consumer.commit_async({FIRST: 5}, told)
+        simulation.run_for(5)
+        consumer.poll()
+    assert cluster.history.count("OffsetCommit") == 3
+    assert [type(error) for error in told.errors] == [RetriableCommitFailed] * 3
+    failure = told.errors[0]
+    assert isinstance(failure, RetriableCommitFailed)
+    assert failure.retriable
+    assert isinstance(failure.__cause__, CoordinatorLoadInProgress)
+    assert "commit the latest offsets again" in str(failure)
+
+
+def test_a_retry_never_overtakes_a_later_commit(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer, told = reader(simulation, cluster), Callbacks()
+    cluster.controls.fail_next(OffsetCommitRequest, CoordinatorLoadInProgress)
+    consumer.commit_async({FIRST: 5}, told)
+    consumer.commit_async({FIRST: 6}, told)
+    simulation.run_for(30)
+    consumer.poll()
+    assert [error is None for error in told.errors] == [False, True]
+    assert committed(cluster) == {FIRST: 6}
+
+
+def test_several_are_under_way_together(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer, told = reader(simulation, cluster), Callbacks()
+    consumer.commit({FIRST: 0})
+    cluster.controls.delay(OffsetCommitRequest, 1.0, times=1)
+    for offset in range(1, 6):
+        consumer.commit_async({FIRST: offset}, told)
+    simulation.run_for(1.5)
+    consumer.poll()
+    assert told.offsets == [1, 2, 3, 4, 5], "each need not wait for the answer to the one before"
+
+
+def test_commits_while_the_coordinator_is_unknown_share_one_lookup_and_keep_their_order(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer, told = reader(simulation, cluster), Callbacks()
+    cluster.controls.delay(FindCoordinatorRequest, 1.0)
+    for offset in range(1, 51):
+        consumer.commit_async({FIRST: offset}, told)
+    simulation.run_for(3)
+    consumer.poll()
+    assert told.offsets == list(range(1, 51))
+    assert told.errors == [None] * 50
+    cluster.history.exactly(1, "FindCoordinator")
+    sent = [
+        one.topics[0].partitions[0].committed_offset for one in cluster.history.requests(OffsetCommitRequest)
+    ]
+    assert sent == list(range(1, 51))
+
+
+def test_without_a_callback_errors_are_logged(
+    simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = reader(simulation, cluster)
+    consumer.commit_async({FIRST: 4})
+    cluster.controls.fail_next(OffsetCommitRequest, GroupAuthorizationFailed)
+    consumer.commit_async({FIRST: 5})
+    with caplog.at_level(logging.ERROR, "pykafka2"):
+        consumer.commit({})
+    [line] = caplog.messages
+    assert "orders-0 at 4" in line or "orders-0 at 5" in line
+    assert "ACL" in line
+
+
+def test_a_default_callback_may_be_given(simulation: Simulation, cluster: KafkaCluster) -> None:
+    told, mine = Callbacks(), Callbacks()
+    consumer = reader(simulation, cluster, default_offset_commit_callback=told)
+    consumer.commit_async({FIRST: 4})
+    consumer.commit_async({FIRST: 5}, mine)
+    consumer.commit({})
+    assert (told.offsets, mine.offsets) == ([4], [5])
+
+
+def test_what_a_callback_raises_is_raised_and_those_after_it_are_called_next_time(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer, told = reader(simulation, cluster), Callbacks()
+
+    def fail(*_: object) -> None:
+        raise LookupError("mine")
+
+    consumer.commit_async({FIRST: 1}, fail)
+    consumer.commit_async({FIRST: 2}, told)
+    simulation.run_for(1)
+    with pytest.raises(LookupError, match="mine"):
+        consumer.poll()
+    assert told.offsets == []
+    consumer.poll()
+    assert told.offsets == [2]
+
+
+def test_a_callback_may_commit(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer, told = reader(simulation, cluster), Callbacks()
+
+    def again(*_: object) -> None:
+        consumer.commit_async({FIRST: 2}, told)
+        consumer.commit({FIRST: 3})
+
+    consumer.commit_async({FIRST: 1}, again)
+    simulation.run_for(1)
+    consumer.poll()
+    assert told.offsets == [2]
+    assert committed(cluster) == {FIRST: 3}
+
+
+def test_one_that_nobody_answers_is_given_up_after_the_request_timeout(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer, told = reader(simulation, cluster, request_timeout_ms=5000), Callbacks()
+    for broker in range(3):
+        cluster.controls.pause_broker(broker)
+    consumer.commit_async({FIRST: 1}, told)
+    consumer.commit_async({FIRST: 2}, told)
+    simulation.run_for(8)
+    consumer.poll()
+    assert told.offsets == [1, 2]
+    assert all(error is not None for error in told.errors)
+
+
+def test_close_waits_for_what_is_under_way(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer, told = reader(simulation, cluster), Callbacks()
+    cluster.controls.delay(OffsetCommitRequest, 1.0)
+    consumer.commit_async({FIRST: 5}, told)
+    simulation.run_for(0.5)
+    consumer.commit_async({FIRST: 6}, told)
+    consumer.close()
+    assert (told.offsets, told.errors) == ([5, 6], [None, None]), "their answers come one by one"
+
+
+@pytest.mark.parametrize("limit", [{"timeout": 2.0}, {"timeout_ms": 2000}], ids=["seconds", "milliseconds"])
+def test_close_keeps_its_timeout_and_tells_what_is_not_over(
+    simulation: Simulation, cluster: KafkaCluster, limit: dict[str, float]
+) -> None:
+    consumer: KafkaConsumer
+    consumer, told = reader(simulation, cluster), Callbacks()
+    cluster.controls.hold(OffsetCommitRequest)
+    consumer.commit_async({FIRST: 5}, told)
+    began_at = simulation.now
+    consumer.close(**limit)  # type: ignore[arg-type]
+    assert simulation.now - began_at <= 3
+    [error] = told.errors
+    assert isinstance(error, KafkaTimeoutError)
+    assert "may have been written" in str(error)
+
+
+@pytest.mark.gate
+def test_a_turn_looks_at_none_that_are_on_the_wire(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer, told = reader(simulation, cluster), Callbacks()
+    consumer.commit({FIRST: 0})
+    cluster.controls.hold(OffsetCommitRequest)
+    for offset in range(1, 501):
+        consumer.commit_async({FIRST: offset}, told)
+    simulation.run_for(1)
+    commits = consumer._group.commits  # type: ignore[union-attr]
+    assert commits.count == 500
+    calls = []
+    sys.setprofile(lambda frame, event, argument: calls.append(event))
+    try:
+        commits.poll(simulation.now)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 20
+    cluster.controls.release(OffsetCommitRequest)
+    simulation.run_for(1)
+    consumer.poll()
+    assert told.offsets == list(range(1, 501))
+
+
+def test_a_callback_that_raises_at_close_costs_no_later_commit(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """What it raises is raised when everything else is done."""
+
+    def refuse(offsets: object, error: object) -> None:
+        raise RuntimeError("not mine")
+
+    consumer = reader(simulation, cluster, enable_auto_commit=True, auto_commit_interval_ms=60_000)
+    read(consumer, 3)
+    cluster.controls.delay(OffsetCommitRequest, 0.2, times=2)
+    consumer.commit_async({FIRST: 0}, callback=refuse)
+    with pytest.raises(RuntimeError, match="not mine"):
+        consumer.close()
+    assert sum(committed(cluster).values()) == 3
+
+
+def test_thousands_of_callbacks_may_raise_at_close(simulation: Simulation, cluster: KafkaCluster) -> None:
+    told = 0
+
+    def refuse(offsets: object, error: object) -> None:
+        nonlocal told
+        told += 1
+        raise RuntimeError("not mine")
+
+    consumer = reader(simulation, cluster)
+    cluster.controls.hold(OffsetCommitRequest)
+    for _ in range(2000):
+        consumer.commit_async({FIRST: 1}, callback=refuse)
+    with pytest.raises(RuntimeError, match="not mine"):
+        consumer.close(timeout=0.5)
+    assert told == 2000
+
+
+def test_a_ctrl_c_at_close_is_heard_though_a_callback_has_raised(
+    simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = reader(simulation, cluster)
+
+    def press(predicate: object, timeout: float, *queues: object) -> bool:
+        raise KeyboardInterrupt
+
+    def refuse(offsets: object, error: object) -> None:
+        monkeypatch.setattr(consumer._cluster.driver, "wait_until", press)
+        raise RuntimeError("not mine")
+
+    consumer.commit_async({FIRST: 1}, callback=refuse)
+    cluster.controls.delay(OffsetCommitRequest, 0.2)
+    consumer.commit_async({FIRST: 2})
+    with pytest.raises(KeyboardInterrupt):
+        consumer.close()

@@ -1,0 +1,213 @@
+"""Commits, and questions for them, name topics by their ids where these are known (OffsetCommit v10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from pykafka2.errors import GroupIdNotFound, RetriableCommitFailed, UnknownTopicId
+from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.consumer.commit.stories import FIRST, GROUP, ORDERS, SECOND, at, committed, produce, read, reader
+
+pytestmark = pytest.mark.slow
+
+
+def topics_of(cluster: KafkaCluster, api: str) -> list[tuple[int, str, bool]]:
+    """Of each request: its version, and each topic's name, and whether it has an id."""
+    return [
+        (entry.version, topic.name, topic.topic_id != ZERO_UUID)
+        for entry in cluster.history.entries(api)
+        for topic in (entry.request.topics or entry.request.groups[0].topics)
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
+def test_both_protocols_use_ids(
+    simulation: Simulation, cluster: KafkaCluster, options: dict[str, Any]
+) -> None:
+    given = {"group_id": GROUP, "auto_offset_reset": "earliest", "enable_auto_commit": False, **options}
+    with simulation.consumer(cluster, "orders", **given) as consumer:
+        while len(consumer.assignment()) < 2 or consumer.position(FIRST) + consumer.position(SECOND) < 20:
+            consumer.poll(200)
+        consumer.commit()
+        assert consumer.committed(FIRST) == 10
+    assert committed(cluster) == at(10, 10)
+    assert set(topics_of(cluster, "OffsetCommit")) == {(10, "", True)}
+    assert set(topics_of(cluster, "OffsetFetch")) == {(10, "", True)}
+
+
+def test_topics_that_the_metadata_does_not_have_are_named(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    other = TopicPartition("orders", 0)
+    with simulation.consumer(cluster, group_id=GROUP, enable_auto_commit=False) as consumer:
+        assert consumer.committed(other) is None
+        consumer.commit({other: OffsetAndMetadata(3)})
+        assert consumer.committed(other) == 3
+    assert set(topics_of(cluster, "OffsetCommit")) == {(9, "orders", False)}
+    assert set(topics_of(cluster, "OffsetFetch")) == {(9, "orders", False)}
+
+
+def test_offsets_are_not_written_for_a_topic_made_anew(simulation: Simulation, cluster: KafkaCluster) -> None:
+    told: list[BaseException | None] = []
+    consumer = reader(simulation, cluster)
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    consumer.commit_async(callback=lambda offsets, error: told.append(error))
+    consumer.poll(0)
+    simulation.sleep(0.5)
+    consumer.poll(0)
+    [error] = told
+    assert isinstance(error, RetriableCommitFailed)
+    assert isinstance(error.__cause__, UnknownTopicId)
+    with pytest.raises(GroupIdNotFound):  # what was to be written is of the topic that is gone
+        committed(cluster)
+
+
+@pytest.mark.parametrize("how", ["commit", "close"])
+def test_nor_are_those_of_a_commit_that_is_tried_again(
+    simulation: Simulation, cluster: KafkaCluster, how: str
+) -> None:
+    """By the next attempt the new topic is known; the offsets are of the old one all the same."""
+    consumer = reader(simulation, cluster, enable_auto_commit=how == "close")
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    if how == "commit":
+        with pytest.raises(UnknownTopicId, match="orders: deleted, and made anew"):
+            consumer.commit()
+    else:
+        consumer.close()
+    with pytest.raises(GroupIdNotFound):
+        committed(cluster)
+
+
+def test_nor_those_of_a_commit_that_is_tried_until_the_topic_is_there_again(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer = reader(simulation, cluster)
+    read(consumer, 6)
+    cluster.delete_topic("orders")
+    simulation.spawn(lambda: (simulation.sleep(3), cluster.create_topic("orders", 2)))
+    with pytest.raises(UnknownTopicId, match="orders: deleted, and made anew"):
+        consumer.commit()
+    with pytest.raises(GroupIdNotFound):
+        committed(cluster)
+
+
+COMMITTING: dict[str, Callable[[KafkaConsumer], object]] = {
+    "commit": lambda consumer: consumer.commit(),
+    "automatic": lambda consumer: consumer.poll(0),
+    "unsubscribe": lambda consumer: consumer.unsubscribe(),
+    "assign": lambda consumer: consumer.assign([TopicPartition("others", 0)]),
+    "close": lambda consumer: consumer.close(),
+}
+
+
+@pytest.mark.parametrize("how", COMMITTING)
+def test_nor_once_the_new_topic_is_known_while_the_old_one_is_worked_on(
+    simulation: Simulation, cluster: KafkaCluster, how: str
+) -> None:
+    """The consumer hears of the new topic in the background; whoever read it next would begin at offset 6."""
+    consumer = reader(simulation, cluster, enable_auto_commit=how != "commit", auto_commit_interval_ms=1000)
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    simulation.sleep(5)
+    COMMITTING[how](consumer)
+    simulation.sleep(1)
+    with pytest.raises(GroupIdNotFound):
+        committed(cluster)
+
+
+def test_nor_is_what_was_marked(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer = reader(simulation, cluster, [FIRST], enable_auto_offset_store=False)
+    for record in consumer.poll(5000)[FIRST]:
+        consumer.store_offsets(record)
+    make_anew(simulation, cluster)
+    simulation.sleep(5)
+    consumer.commit()
+    with pytest.raises(GroupIdNotFound):
+        committed(cluster)
+
+
+def test_whoever_names_offsets_of_a_topic_that_is_gone_is_told_so(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    consumer = reader(simulation, cluster, [FIRST])
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    simulation.sleep(5)
+    with pytest.raises(UnknownTopicId, match="orders: deleted, and made anew"):
+        consumer.commit({FIRST: OffsetAndMetadata(6)})
+    consumer.seek(FIRST, 1)
+    consumer.commit()
+    assert committed(cluster) == {FIRST: 1}, "a place in the new topic, chosen by the application"
+
+
+@pytest.mark.parametrize("how", ["unsubscribe", "close"])
+@pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
+def test_nobody_waits_at_the_end_for_a_topic_that_is_known_to_be_gone(
+    simulation: Simulation, cluster: KafkaCluster, how: str, options: dict[str, Any]
+) -> None:
+    """Its commit would be refused until all of the time is over."""
+    cluster.create_topic("others", 1)
+    other = TopicPartition("others", 0)
+    produce(simulation, cluster, 3, [other])
+    consumer = simulation.consumer(
+        cluster,
+        "orders",
+        "others",
+        group_id=GROUP,
+        auto_offset_reset="earliest",
+        allow_auto_create_topics=False,
+        auto_commit_interval_ms=60_000,
+        **options,
+    )
+    assert len(all_of(consumer, 23)) == 2
+    cluster.delete_topic("others")
+    simulation.sleep(10)
+    began = simulation.now
+    COMMITTING[how](consumer)
+    assert simulation.now - began < 0.5
+    assert committed(cluster) == at(10, 10)
+    consumer.close()
+
+
+def test_a_rebalance_just_as_the_new_topic_is_known_skips_none_of_its_records(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    with simulation.consumer(cluster, "orders", group_id=GROUP, auto_offset_reset="earliest") as consumer:
+        assert all_of(consumer, 20) == {0: list(range(10)), 1: list(range(10))}
+        make_anew(simulation, cluster, 15)
+        simulation.sleep(5)
+        consumer.enforce_rebalance()
+        simulation.sleep(0.1)
+        assert all_of(consumer, 30) == {0: list(range(15)), 1: list(range(15))}
+
+
+def all_of(consumer: KafkaConsumer, count: int) -> dict[int, list[int]]:
+    """The offsets of so many records, by partition."""
+    found: dict[int, list[int]] = {}
+    for _ in range(40):
+        for partition, records in consumer.poll(200).items():
+            found.setdefault(partition.partition, []).extend(record.offset for record in records)
+        if sum(map(len, found.values())) >= count:
+            break
+    return found
+
+
+def test_a_question_is_asked_again_by_the_new_id(simulation: Simulation, cluster: KafkaCluster) -> None:
+    consumer = reader(simulation, cluster)
+    read(consumer, 6)
+    make_anew(simulation, cluster)
+    assert consumer.committed(FIRST) is None
+
+
+def make_anew(simulation: Simulation, cluster: KafkaCluster, count: int = 1) -> None:
+    """The topic `orders` is deleted, and there is another one of its name."""
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", 2)
+    produce(simulation, cluster, count, ORDERS)

@@ -1,0 +1,291 @@
+"""Commits and places on a scripted coordinator: what a fault of a moment must not spoil."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaConsumer
+from pykafka2.consumer.commit.errors import refusal_in
+from pykafka2.consumer.commit.topic_ids import TopicIds
+from pykafka2.consumer.state.group_identity import GroupIdentity
+from pykafka2.consumer.state.subscription import Hold as Holding
+from pykafka2.consumer.state.subscription import Subscription
+from pykafka2.errors import (
+    KafkaTimeoutError,
+    NotCoordinator,
+    RebalanceInProgress,
+    StaleMemberEpoch,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.types import OffsetAndMetadata
+from tests.cluster.scripted import Hold, ScriptedBroker
+from tests.consumer.commit.scripted_coordinator import (
+    FIND_COORDINATOR,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    OldCluster,
+)
+from tests.consumer.commit.stories import FIRST, ORDERS, SECOND
+
+
+@pytest.fixture
+def cluster() -> OldCluster:
+    return OldCluster({FIND_COORDINATOR: (0, 3), OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 7)})
+
+
+def reader(cluster: OldCluster, **options: Any) -> KafkaConsumer:
+    consumer = cluster.consumer(group_id="old", **{"enable_auto_commit": False, **options})
+    consumer.assign(ORDERS)
+    return consumer
+
+
+def refused(*codes: int) -> OffsetCommitResponse:
+    told = [
+        OffsetCommitResponsePartition(partition_index=number, error_code=code)
+        for number, code in enumerate(codes)
+    ]
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="orders", partitions=told)])
+
+
+def sent(cluster: OldCluster) -> list[int]:
+    requests = cluster.requests(OffsetCommitRequest)
+    return [one.topics[0].partitions[0].committed_offset for one in requests]
+
+
+# ---------------------------------------------------------------------------------------- answers
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_of_several_errors_the_one_that_does_not_pass_is_told(is_last: bool) -> None:
+    codes = [NotCoordinator.code, TopicAuthorizationFailed.code]
+    error = refusal_in(refused(*(codes if is_last else reversed(codes))), ORDERS)
+    assert isinstance(error, TopicAuthorizationFailed)
+    assert f"orders-{int(is_last)}" in str(error)
+
+
+def test_a_commit_whose_caller_has_gone_holds_up_nobody(cluster: OldCluster) -> None:
+    with reader(cluster) as consumer:
+        consumer.commit({FIRST: 0})
+        cluster.on(OffsetCommitRequest, lambda request, broker: Hold())
+        assert consumer._group is not None
+        given_up = consumer._group.committer._begin(
+            {FIRST: OffsetAndMetadata(1, "", -1)}, 60, is_retried=True
+        )
+        cluster.runtime.run_for(0.1)
+        given_up.cancel()
+        consumer.commit_async({FIRST: 2})
+        cluster.runtime.run_for(0.1)
+        assert sent(cluster) == [0, 1, 2]
+
+
+def test_a_member_whose_new_epoch_is_known_commits_again_at_once(cluster: OldCluster) -> None:
+    times = []
+
+    def stale_once(request: OffsetCommitRequest, broker: ScriptedBroker) -> OffsetCommitResponse:
+        times.append(cluster.now)
+        if len(times) > 1:
+            return cluster.commit(request, broker)
+        standing.identity = GroupIdentity("me", 6, None, 1)
+        return refused(StaleMemberEpoch.code)
+
+    with reader(cluster) as consumer:
+        assert consumer._group is not None
+        standing = consumer._group.standing
+        standing.identity = GroupIdentity("me", 5, None, 1)
+        cluster.on(OffsetCommitRequest, stale_once)
+        consumer.commit({FIRST: 1})
+        assert times[1] - times[0] < 0.05
+        epochs = [one.generation_id_or_member_epoch for one in cluster.requests(OffsetCommitRequest)]
+        assert epochs == [5, 6]
+
+
+def test_metadata_is_asked_for_where_an_answer_says_that_it_is_old(cluster: OldCluster) -> None:
+    with reader(cluster) as consumer:
+        consumer.commit({FIRST: 0})
+        cluster.runtime.run_for(5)
+        asked = len(cluster.requests(MetadataRequest))
+        cluster.on(OffsetCommitRequest, lambda *_: refused(UnknownTopicOrPartition.code))
+        consumer.commit_async({FIRST: 1})
+        cluster.runtime.run_for(2)
+        assert len(cluster.requests(MetadataRequest)) > asked
+
+
+# ---------------------------------------------------------------------------------------- automatic ones
+
+
+def test_after_a_long_pause_automatic_commits_do_not_come_in_a_row(cluster: OldCluster) -> None:
+    with reader(cluster, enable_auto_commit=True, auto_commit_interval_ms=5000) as consumer:
+        consumer.seek(FIRST, 0)
+        consumer.poll(100)
+        cluster.runtime.run_for(60)
+        for offset in range(1, 5):
+            consumer.seek(FIRST, offset)
+            consumer.poll(500)
+        assert len(sent(cluster)) == 1
+
+
+def test_there_is_one_automatic_commit_under_way(cluster: OldCluster) -> None:
+    held = Hold()
+    cluster.on(OffsetCommitRequest, lambda request, broker: held)
+    with reader(cluster, enable_auto_commit=True, auto_commit_interval_ms=100) as consumer:
+        consumer.seek(FIRST, 0)
+        for _ in range(10):
+            consumer.poll(200)
+        assert len(sent(cluster)) == 1
+        consumer.close(timeout=0.1)
+
+
+def test_automatic_commits_wait_where_there_is_no_member(
+    cluster: OldCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.WARNING, "pykafka2"),
+        reader(cluster, enable_auto_commit=True, auto_commit_interval_ms=100) as consumer,
+    ):
+        consumer.seek(FIRST, 0)
+        assert consumer._group is not None
+        consumer._group.standing.obstacle = RebalanceInProgress("not now")
+        for _ in range(5):
+            consumer.poll(200)
+        assert not [message for message in caplog.messages if "automatic commit" in message]
+        consumer._group.standing.obstacle = None
+        consumer.poll(200)
+        cluster.runtime.run_for(0.1)
+        assert sent(cluster)
+
+
+# ---------------------------------------------------------------------------------------- ends
+
+
+def test_who_is_told_at_the_end_is_told_what_came_of_it_whatever_others_raise(cluster: OldCluster) -> None:
+    told: list[tuple[int, BaseException | None]] = []
+
+    def raising(offsets: Any, error: BaseException | None) -> None:
+        told.append((offsets[FIRST].offset, error))
+        raise ValueError(offsets[FIRST].offset)
+
+    consumer = reader(cluster)
+    for offset in (1, 2, 3):
+        consumer.commit_async({FIRST: offset}, raising)
+    cluster.runtime.run_for(1)
+    with pytest.raises(ValueError, match="1"):
+        consumer.close()
+    assert told == [(1, None), (2, None), (3, None)]
+
+
+def test_marks_of_what_stays_are_not_committed_with_what_goes(cluster: OldCluster) -> None:
+    with reader(cluster, enable_auto_commit=True, enable_auto_offset_store=False) as consumer:
+        consumer.store_offsets(offsets={FIRST: 3, SECOND: 4})
+        consumer.assign([FIRST])
+        cluster.runtime.run_for(1)
+        assert set(cluster.offsets) == {SECOND}
+
+
+def test_a_commit_that_a_ctrl_c_ended_is_not_sent_later(cluster: OldCluster) -> None:
+    held = Hold()
+    cluster.on(OffsetCommitRequest, lambda request, broker: held)
+    with reader(cluster) as consumer:
+        consumer.commit_async({FIRST: 1})
+        driver = consumer._cluster.driver
+        wait_until = driver.wait_until
+
+        def interrupted(*arguments: Any) -> bool:
+            wait_until(lambda: False, 0.2)
+            raise KeyboardInterrupt
+
+        driver.wait_until = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            consumer.commit({FIRST: 2})
+        driver.wait_until = wait_until  # type: ignore[method-assign]
+        cluster.on(OffsetCommitRequest, cluster.commit)
+        held.release(cluster.commit(cluster.requests(OffsetCommitRequest)[0], cluster.brokers[0]))
+        cluster.runtime.run_for(5)
+        assert sent(cluster) == [1]
+
+
+# ---------------------------------------------------------------------------------------- places
+
+
+def test_what_was_asked_for_an_earlier_assignment_is_asked_for_again(cluster: OldCluster) -> None:
+    held: list[tuple[Hold, OffsetFetchRequest]] = []
+
+    def tell(request: OffsetFetchRequest, broker: ScriptedBroker) -> Any:
+        if held:
+            return cluster.tell(request, broker)
+        held.append((Hold(), request))
+        return held[0][0]
+
+    with reader(cluster) as consumer:
+        consumer.commit({FIRST: 5})
+        cluster.on(OffsetFetchRequest, tell)
+        consumer.poll(200)
+        hold, request = held[0]
+        answer: OffsetFetchResponse = cluster.tell(request, cluster.brokers[0])
+        consumer.assign([])
+        consumer.commit({FIRST: 7})
+        consumer.assign([FIRST])
+        hold.release(answer)
+        assert consumer.position(FIRST) == 7
+
+
+def test_an_offset_that_cannot_be_is_not_taken_for_none(cluster: OldCluster) -> None:
+    def odd(request: OffsetFetchRequest, broker: ScriptedBroker) -> OffsetFetchResponse:
+        told = cluster.tell(request, broker)
+        told.topics[0].partitions[0].committed_offset = -5
+        return told
+
+    cluster.on(OffsetFetchRequest, odd)
+    with reader(cluster) as consumer, pytest.raises(KafkaTimeoutError, match="orders-0 at -5"):
+        consumer.committed(FIRST, timeout_ms=500)
+
+
+def test_topics_are_named_by_ids_only_where_all_have_one(cluster: OldCluster) -> None:
+    with reader(cluster) as consumer:
+        consumer.poll(100)
+        metadata = consumer._cluster.metadata
+        assert set(TopicIds.of(["orders"], metadata).by_name) == {"orders"}
+        assert TopicIds.of(["orders", "unknown"], metadata).by_name == {}
+
+
+@pytest.fixture
+def subscription() -> Subscription:
+    subscription = Subscription()
+    subscription.assign([FIRST])
+    return subscription
+
+
+def test_behind_what_was_passed_over_no_epoch_is_known(subscription: Subscription) -> None:
+    subscription.seek(FIRST, 5, leader_epoch=3)
+    subscription.pass_over(FIRST, 9)
+    assert subscription.positions == {FIRST: 9}
+    assert subscription.leader_epochs == {}
+
+
+def test_a_place_found_for_an_earlier_reset_does_not_count(subscription: Subscription) -> None:
+    subscription.begin_reset(FIRST, -2)
+    earlier = subscription.changes
+    subscription.begin_reset(FIRST, -1)
+    subscription.end_resets({FIRST: (earlier, 0)})
+    assert subscription.positions == {}
+    subscription.end_resets({FIRST: (subscription.changes, 8)})
+    assert subscription.positions == {FIRST: 8}
+
+
+def test_what_is_asked_back_before_it_was_told_of_stays_so(subscription: Subscription) -> None:
+    subscription.take_on([SECOND])
+    subscription.hold_back([SECOND])
+    subscription.confirm([SECOND])
+    assert subscription.held(Holding.REVOKING) == [SECOND]

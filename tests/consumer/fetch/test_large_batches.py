@@ -1,0 +1,282 @@
+"""Batches of very many records are opened and decoded step by step, so a poll returns in time."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykafka2.compression import codec
+from pykafka2.consumer.fetch.fetched_data import FetchedData
+from pykafka2.errors import CorruptData, KafkaError
+from pykafka2.protocol.messages.fetch import AbortedTransaction
+from pykafka2.records.columns import Columns
+from pykafka2.records.encoder import BatchBuilder
+from pykafka2.types import ConsumerRecord, TopicPartition
+from tests.consumer.logs import LogCluster
+from tests.records.test_legacy import message
+
+ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+MANY = 200_000
+
+
+def large_batch(values: list[bytes], base_offset: int = 0, compression: str = "none") -> bytes:
+    builder = BatchBuilder(compression, max_bytes=1 << 30)
+    for value in values:
+        builder.append(1000, None, value)
+    return builder.build(base_offset=base_offset)
+
+
+@pytest.fixture(scope="module")
+def many() -> bytes:
+    """The first records are laid out alike, so they are looked for among the others, in vain."""
+    return large_batch([b""] * 20 + [b"", b"x"] * (MANY // 2 - 10), compression="zstd")
+
+
+def set_steps(monkeypatch: pytest.MonkeyPatch, records: int, size_bytes: int) -> None:
+    for place in ("records.run_decoder", "records.legacy"):
+        monkeypatch.setattr(f"pykafka2.{place}.STEP_RECORDS", records)
+    for place in ("records.column_parts", "consumer.fetch.fetched_data"):
+        monkeypatch.setattr(f"pykafka2.{place}.MOST_AT_ONCE", records)
+    for name in ("codec", "gzip", "snappy", "zstd"):
+        # By its module's name: the package has a function of the name `codec`.
+        module = importlib.import_module(f"pykafka2.compression.{name}")
+        monkeypatch.setattr(module, "STEP_BYTES", size_bytes)
+
+
+# ------------------------------------------------------------------------------------- a step is short
+
+
+def processor_seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def test_first_records_of_a_large_batch_do_not_wait_for_the_last(many: bytes) -> None:
+    data = FetchedData(ORDERS_0, 0, 0, memoryview(many))
+    first: list[ConsumerRecord[Any, Any]] = []
+    rest: list[ConsumerRecord[Any, Any]] = []
+
+    def take_first() -> None:
+        position = 0
+        while len(first) < 10:
+            position = data.take(position, 10, first, True)
+
+    to_first = processor_seconds(take_first)
+    to_last = processor_seconds(lambda: data.take(10, MANY, rest, True))
+    assert [record.offset for record in first] == list(range(10))
+    assert len(rest) == MANY - 10
+    assert to_first < to_last / 5
+
+
+def test_a_poll_into_the_middle_of_a_large_batch_returns_after_one_step(many: bytes) -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    log = cluster.log("orders", 0)
+    log.batches, log.end = [many], MANY
+    cluster.append("orders", 1, b"other")
+    wanted = MANY - 5
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0, ORDERS_1])
+        consumer.seek(ORDERS_0, wanted)
+        consumer.poll()
+        cluster.runtime.run_for(1)
+        empty, found = 0, consumer.poll(max_records=3)
+        assert list(found) == [ORDERS_1], "another partition need not wait"
+        while not found.get(ORDERS_0):
+            assert consumer.position(ORDERS_0) == wanted
+            found = consumer.poll(max_records=3)
+            empty += not found
+        assert empty > 5
+        assert [record.offset for record in found[ORDERS_0]] == [wanted, wanted + 1, wanted + 2]
+        assert len(consumer.poll(60_000)[ORDERS_0]) == 2
+        consumer.seek(ORDERS_0, wanted)
+        found = consumer.poll(60_000, max_records=3)
+        assert [record.offset for record in found[ORDERS_0]] == [wanted, wanted + 1, wanted + 2]
+
+
+def test_what_is_done_between_steps_into_a_large_batch_counts(many: bytes) -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    log = cluster.log("orders", 0)
+    log.batches, log.end = [many], MANY
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0, ORDERS_1])
+        consumer.seek(ORDERS_0, MANY - 1)
+        consumer.poll()
+        cluster.runtime.run_for(1)
+        assert consumer.poll() == {}
+        consumer.pause(ORDERS_0)
+        assert consumer.poll(50) == {}, "nor does a paused partition keep a poll from waiting"
+        consumer.resume(ORDERS_0)
+        assert consumer.poll() == {}
+        consumer.wakeup()
+        assert consumer.poll(60_000) == {}
+        consumer.seek(ORDERS_0, 7)
+        assert [record.offset for record in consumer.poll(60_000, max_records=1)[ORDERS_0]] == [7]
+        peeked = consumer.poll(60_000, max_records=2, update_offsets=False)
+        assert [record.offset for record in peeked[ORDERS_0]] == [8, 9]
+        assert [record.offset for record in consumer.poll(60_000, max_records=2)[ORDERS_0]] == [8, 9]
+
+
+def test_columns_of_a_large_batch_come_in_parts(many: bytes) -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    log = cluster.log("orders", 0)
+    log.batches, log.end = [many], MANY
+    log.append(b"after")
+    with cluster.consumer("orders") as consumer:
+        sizes, offsets = [], 0
+        while offsets < MANY + 1:
+            columns = consumer.poll_columns(60_000, max_records=10)[ORDERS_0]
+            assert columns.offsets[0] == offsets
+            offsets = columns.offsets[-1] + 1
+            sizes.append(len(columns))
+        assert max(sizes) <= MANY / 2
+        pieces = list(consumer.read_range(ORDERS_0, 100, MANY - 100))
+    assert [offset for piece in pieces for offset in piece.offsets] == list(range(100, MANY - 100))
+    assert max(map(len, pieces)) <= MANY / 2
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 322), (5, 321), (150, 210), (209, 211), (161, 322)])
+def test_read_range_returns_the_batches_behind_a_large_one_of_the_same_fetch(
+    monkeypatch: pytest.MonkeyPatch, start: int, end: int
+) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    log, values = cluster.log("orders"), [b"%d" % number for number in range(322)]
+    for first, last in ((0, 10), (10, 160), (160, 161), (161, 210), (210, 320), (320, 322)):
+        log.batches.append(large_batch(values[first:last], first))
+        log.end = last
+    set_steps(monkeypatch, 40, 50)
+    with cluster.consumer() as consumer:
+        pieces = list(consumer.read_range(ORDERS_0, start, end))
+    found = [row for piece in pieces for row in zip(piece.offsets, piece.values, strict=True)]
+    assert found == [(offset, values[offset]) for offset in range(start, end)]
+
+
+def test_damage_in_a_large_batch_adds_no_records_behind_the_end_of_the_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batch = bytearray(large_batch([b"%03d" % number for number in range(100)]))
+    batch[batch.index(b"035") - 1] = 0x7F  # the length of a value
+    set_steps(monkeypatch, 40, 50)
+    data, columns = FetchedData(ORDERS_0, 0, 0, memoryview(bytes(batch))), Columns()
+
+    def take_all() -> None:
+        position = 0
+        while True:
+            position = data.take_columns(position, 1000, columns, False, end=30)
+
+    with pytest.raises(CorruptData):
+        take_all()
+    assert list(columns.offsets) == list(range(30))
+
+
+# ------------------------------------------------------------------------- slices are as good as the whole
+
+
+class Blob:
+    """Batches of all sorts, one after the other, with aborted transactions among them."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.parts: list[bytes] = []
+        self.end = 0
+        self.aborted: list[AbortedTransaction] = []
+        for _ in range(self._random.randint(1, 5)):
+            self._random.choice([self._alike, self._mixed, self._aborted, self._wrapped])()
+        if self._random.random() < 0.3:
+            self._damage()
+
+    def _add(self, values: list[bytes], producer_id: int = -1) -> None:
+        builder = BatchBuilder(self._random.choice(CODECS), max_bytes=1 << 30)
+        for value in values:
+            builder.append(1000, None, value)
+        batch = builder.build(
+            base_offset=self.end,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=0 if producer_id >= 0 else -1,
+            is_transactional=producer_id >= 0,
+        )
+        self.parts.append(batch)
+        self.end += len(values)
+
+    def _alike(self) -> None:
+        self._add([b"value"] * self._random.randint(1, 200))
+
+    def _mixed(self) -> None:
+        sizes = [5] * self._random.randint(0, 30) + self._random.choices(range(300), k=40)
+        self._add([b"v" * size for size in sizes])
+
+    def _aborted(self) -> None:
+        self.aborted.append(AbortedTransaction(producer_id=len(self.aborted), first_offset=self.end))
+        self._add([b"aborted"] * self._random.randint(1, 50), len(self.aborted) - 1)
+
+    def _wrapped(self) -> None:
+        count = self._random.randint(1, 40)
+        inner = b"".join(message(1, number, 1000, None, b"old") for number in range(count))
+        compressed = codec("gzip").compress(inner)
+        self.parts.append(message(1, self.end + count - 1, 1000, None, compressed, 1))
+        self.end += count
+
+    def _damage(self) -> None:
+        last = bytearray(self.parts[-1])
+        last[-1] ^= 0xFF
+        self.parts[-1] = bytes(last)
+
+    def data(self, position: int = 0) -> FetchedData:
+        return FetchedData(ORDERS_0, 0, position, memoryview(b"".join(self.parts)), self.aborted)
+
+
+Row = tuple[int, "bytes | None"]
+
+
+def all_rows(
+    data: FetchedData, start: int, limit: int, in_columns: bool, check_crcs: bool
+) -> list[Row | str]:
+    """What is read by takes of up to `limit` records, and the error behind it."""
+    rows: list[Row | str] = []
+    position = start
+    while position < data.next_offset or data.error is not None:
+        into: list[ConsumerRecord[Any, Any]] = []
+        columns = Columns()
+        try:
+            if in_columns:
+                position = data.take_columns(position, limit, columns, check_crcs)
+            else:
+                position = data.take(position, limit, into, check_crcs)
+        except KafkaError as error:
+            return [*rows, *_rows(into, columns), str(error)]
+        rows += _rows(into, columns)
+    return rows
+
+
+def _rows(into: list[ConsumerRecord[Any, Any]], columns: Columns) -> list[Row]:
+    return [(one.offset, one.value) for one in into] + list(zip(columns.offsets, columns.values, strict=True))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 30),
+    records=st.integers(1, 60),
+    size=st.sampled_from([1, 50, 1000, 1 << 20]),
+    limit=st.sampled_from([1, 7, 500]),
+    start=st.integers(0, 100),
+    in_columns=st.booleans(),
+    check_crcs=st.booleans(),
+)
+def test_steps_of_any_size_give_the_records_and_the_error_of_the_whole(
+    seed: int, records: int, size: int, limit: int, start: int, in_columns: bool, check_crcs: bool
+) -> None:
+    blob = Blob(seed)
+    start = min(start, blob.end)
+    whole = all_rows(blob.data(start), start, 1 << 30, False, check_crcs)
+    with pytest.MonkeyPatch.context() as patch:
+        set_steps(patch, records, size)
+        assert all_rows(blob.data(start), start, limit, in_columns, check_crcs) == whole

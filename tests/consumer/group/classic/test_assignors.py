@@ -1,0 +1,118 @@
+"""Assignors in living groups: what members tell the leader reaches its assignor, and the answer reaches
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from pykafka2 import Assignment, Assignor, ClusterMetadata, KafkaConsumer, LastAssignment, MemberSubscription
+from pykafka2.errors import AssignorFailed
+from pykafka2.testing import QUICK, KafkaCluster, Simulation, Topic
+from tests.consumer.group.life import Group
+from tests.gate import rest_in_gate
+
+pytestmark = pytest.mark.slow
+
+
+class ByWeight(Assignor):
+    """The member that says the most gets everything; each hears what it was given."""
+
+    def __init__(self, weight: int = 0) -> None:
+        self.weight = weight
+        self.heard: list[tuple[Assignment, int]] = []
+        self.last: list[LastAssignment | None] = []
+
+    @property
+    def name(self) -> str:
+        return "by-weight"
+
+    def user_data(self, topics: frozenset[str], last: LastAssignment | None) -> bytes:
+        self.last.append(last)
+        return self.weight.to_bytes(2, "big")
+
+    def assign(
+        self, cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, Assignment]:
+        heaviest = max(members, key=lambda member: members[member].user_data or b"")
+        everything = [one for topic in cluster.partitions for one in cluster.topic_partitions(topic)]
+        return {heaviest: Assignment(tuple(everything), b"you have it all")}
+
+    def on_assignment(self, assignment: Assignment, generation: int) -> None:
+        self.heard.append((assignment, generation))
+
+
+class Fails(ByWeight):
+    def assign(
+        self, cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]
+    ) -> Mapping[str, Assignment]:
+        raise LookupError("no idea")
+
+
+def test_one_of_your_own_is_told_what_members_say(simulation: Simulation) -> None:
+    group = Group(simulation)
+    light, heavy = ByWeight(1), ByWeight(7)
+    first = group.member("a", partition_assignment_strategy=[light])
+    group.settle()
+    assert len(first.owned) == 6
+    second = group.member("b", partition_assignment_strategy=[heavy])
+    group.settle()
+    assert (len(first.owned), len(second.owned)) == (0, 6)
+    (given, first_generation), *_, (nothing, _) = light.heard
+    assert (len(given.partitions), given.user_data) == (6, b"you have it all")
+    assert nothing == Assignment()
+    assert light.last[0] is None
+    assert LastAssignment(given.partitions, first_generation) in light.last
+
+
+def test_what_goes_wrong_in_it_is_raised_by_poll(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member = group.member("a", partition_assignment_strategy=Fails)
+    group.turn_until(lambda: bool(member.errors), 10)
+    assert isinstance(member.errors[0], AssignorFailed)
+    assert "assignor 'by-weight': assign() raised LookupError('no idea')" in str(member.errors[0])
+
+
+def test_a_sticky_group_gives_members_back_what_they_gave_up(simulation: Simulation) -> None:
+    group = Group(simulation, partition_assignment_strategy="sticky")
+    first = group.member("a")
+    group.settle()
+    group.member("b")
+    group.settle()
+    kept = set(first.owned)
+    assert len(kept) == 3
+    third = group.member("c")
+    group.settle()
+    assert len(first.owned) == 2
+    assert first.owned < kept
+    third.consumer.close()
+    group.members.remove(third)
+    group.settle()
+    assert len(first.owned) == 3
+    assert len(first.owned & kept) >= 2
+
+
+def owned(simulation: Simulation, cluster: KafkaCluster, strategy: str) -> dict[str, list[int]]:
+    """What the members in racks a and b have once everything is given."""
+    members: dict[str, KafkaConsumer] = {
+        rack: simulation.consumer(
+            cluster, "orders", group_id="g", client_rack=rack, partition_assignment_strategy=strategy
+        )
+        for rack in "ab"
+    }
+    for _ in range(200):
+        for consumer in members.values():
+            consumer.poll(timeout_ms=50)
+        if all(len(consumer.assignment()) == 2 for consumer in members.values()):
+            break
+    return {
+        rack: sorted(one.partition for one in consumer.assignment()) for rack, consumer in members.items()
+    }
+
+
+@pytest.mark.parametrize("strategy", rest_in_gate(["range", "sticky", "cooperative-sticky"]))
+def test_members_are_given_what_is_in_their_racks(simulation: Simulation, strategy: str) -> None:
+    topic = Topic(assignment=[[1], [0], [0], [1]])
+    cluster = simulation.cluster(brokers=2, racks=["a", "b"], topics={"orders": topic}, config=QUICK)
+    assert owned(simulation, cluster, strategy) == {"a": [1, 2], "b": [0, 3]}

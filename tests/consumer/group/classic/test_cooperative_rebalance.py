@@ -1,0 +1,332 @@
+"""Cooperative rebalances and static members: what stays where it is, and what moves only in two steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.errors import CommitFailed, KafkaError
+from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
+from pykafka2.protocol.messages.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from pykafka2.testing import Simulation
+from pykafka2.types import TopicPartition
+from tests.consumer.group.life import Group
+from tests.gate import rest_in_gate
+
+pytestmark = pytest.mark.slow
+
+COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
+
+
+def test_a_newcomer_takes_only_what_it_gets(simulation: Simulation) -> None:
+    group = Group(simulation, **COOPERATIVE)
+    first = group.member("a")
+    group.settle()
+    second = group.member("b")
+    group.settle()
+    assert [told.what for told in first.told][:3] == ["assigned", "revoked", "assigned"]
+    (revoked,) = first.what("revoked")
+    assert len(revoked) == 3, "the others were read all the time"
+    assert second.what("assigned") == [[], revoked], "in the rebalance after that"
+    assert all(told == [] for told in first.what("assigned")[1:])
+
+
+def test_what_is_kept_is_read_during_the_rebalance(simulation: Simulation) -> None:
+    group = Group(simulation, **COOPERATIVE)
+    first = group.member("a")
+    group.settle()
+    slow = group.member("c")
+    group.settle()
+    kept = set(first.owned)
+    slow.is_stalled = True
+    newcomer = group.member("b")
+    group.turn_until(lambda: newcomer.health()["state"] == "joining", 5)
+    group.turn(1)
+    assert first.health()["state"] == "joining"
+    values = group.produce(60)
+    group.turn(1)
+    assert kept == first.owned
+    assert set(first.read) == {
+        value
+        for number, value in enumerate(values)
+        if number % 6 in {partition.partition for partition in kept}
+    }
+
+
+def test_an_eager_group_gives_up_everything_first(simulation: Simulation) -> None:
+    group = Group(simulation, partition_assignment_strategy="range")
+    first = group.member("a")
+    group.settle()
+    group.member("b")
+    group.settle()
+    assert first.what("revoked") == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_one_eager_assignor_among_those_offered_makes_the_member_eager(simulation: Simulation) -> None:
+    group = Group(simulation)  # the default: range and cooperative-sticky
+    first = group.member("a")
+    group.settle()
+    group.member("b")
+    group.settle()
+    assert first.what("revoked") == [[0, 1, 2, 3, 4, 5]]
+    assert group.cluster.group("g").protocol == "range"
+
+
+def test_members_move_to_another_assignor_in_two_rolling_restarts(simulation: Simulation) -> None:
+    group = Group(simulation)
+    steps = [("range",), ("range", "cooperative-sticky"), ("cooperative-sticky",)]
+    members = [group.member(f"{number}", partition_assignment_strategy=steps[0]) for number in range(2)]
+    group.settle()
+    for step in steps[1:]:
+        for number, member in enumerate(members):
+            member.consumer.close()
+            group.members.remove(member)
+            members[number] = group.member(f"{number}", partition_assignment_strategy=step)
+            group.settle()
+            for one in members:
+                assert one.errors == []
+    assert group.cluster.group("g").protocol == "cooperative-sticky"
+
+
+def test_topics_left_out_are_given_back_before_joining(simulation: Simulation) -> None:
+    group = Group(simulation, {"orders": 4, "refunds": 2}, **COOPERATIVE)
+    member = group.member("a", ["orders", "refunds"])
+    group.settle()
+    member.told.clear()
+    member.consumer.subscribe(["orders"], listener=member)
+    group.settle()
+    assert [(told.what, len(told.partitions)) for told in member.told] == [("revoked", 2), ("assigned", 0)]
+
+
+@pytest.mark.parametrize("how", ["moves", "crashes"])
+def test_a_coordinator_that_is_replaced_amid_a_rebalance_costs_nobody_what_it_keeps(
+    simulation: Simulation, how: str
+) -> None:
+    """The new one knows the generation before: after a loss, what was not committed yet would come again."""
+    group = Group(simulation, brokers=3, **COOPERATIVE)
+    values = group.produce(60)
+    first = group.member("a", auto_commit_interval_ms=60_000)
+    group.turn_until(lambda: len(first.read) == 60, 10)
+    first.told.clear()
+    controls = group.cluster.controls
+    rule = controls.hold(SyncGroupRequest)
+    second = group.member("b")
+    group.turn_until(lambda: first.health()["state"] == "syncing", 20)
+    group.turn(1)  # heartbeats have come to lie behind what is held
+    before = group.cluster.coordinator("g")
+    if how == "moves":
+        controls.move_coordinator("g", (before + 1) % 3)
+    else:
+        controls.crash_broker(before)
+    controls.remove_rule(rule)
+    group.settle()
+    group.turn(1)
+    assert first.what("lost") == []
+    (revoked,) = first.what("revoked")
+    assert len(revoked) == 3
+    assert sorted(first.read + second.read) == sorted(values), "each once"
+
+
+def test_commits_of_what_is_revoked_are_taken_in_the_listener(simulation: Simulation) -> None:
+    group = Group(simulation, enable_auto_commit=False, **COOPERATIVE)
+    values = group.produce(600)
+    first = group.member("a", max_poll_records=20)
+    failed: list[KafkaError] = []
+
+    def commit(what: str, partitions: list[TopicPartition]) -> None:
+        if what == "revoked":
+            try:
+                first.consumer.commit()
+            except KafkaError as error:
+                failed.append(error)
+
+    first.in_listener = commit
+    group.turn_until(lambda: len(first.read) > 100)
+    second = group.member("b", max_poll_records=20)
+    group.turn_until(lambda: len(first.read) + len(second.read) >= 600)
+    group.turn(1)
+    assert failed == []
+    assert sorted(first.read + second.read) == sorted(values), "each once"
+
+
+def test_a_member_that_was_thrown_out_loses_all_and_starts_anew(simulation: Simulation) -> None:
+    group = Group(simulation, max_poll_interval_ms=5_000, **COOPERATIVE)
+    first, second = group.member("a"), group.member("b")
+    group.settle()
+    first.told.clear()
+    first.is_stalled = True
+    group.turn_until(lambda: len(second.owned) == 6, 10)
+    first.is_stalled = False
+    group.settle()
+    assert first.told[0].what == "lost"
+    assert len(first.told[0].partitions) == 3
+    assert len(first.owned) == len(second.owned) == 3
+
+
+# ---------------------------------------------------------------------------------------- static members
+
+
+def test_a_static_member_restarts_without_a_rebalance(simulation: Simulation) -> None:
+    group = Group(simulation)
+    first = group.member("a", group_instance_id="till-1")
+    second = group.member("b", group_instance_id="till-2")
+    group.settle()
+    owned, generation, told = set(first.owned), first.health()["generation"], len(second.told)
+    first.consumer.close()
+    group.members.remove(first)
+    assert group.cluster.history.count(LeaveGroupRequest) == 0
+    group.turn(3)
+    again = group.member("a2", group_instance_id="till-1")
+    group.settle()
+    assert again.owned == owned
+    assert again.health()["generation"] == generation
+    assert len(second.told) == told, "the other one has noticed nothing"
+
+
+@pytest.mark.gate
+def test_a_rolling_restart_of_many_static_members_is_no_rebalance(simulation: Simulation) -> None:
+    """Those that stay beat by themselves, and would hear of a rebalance by that."""
+    count = 30
+    group = Group(simulation, {"orders": count}, session_timeout_ms=30_000)
+    for number in range(count):
+        group.member(f"m{number}", group_instance_id=f"till-{number}")
+    group.settle()
+    assert len({member.health()["generation"] for member in group.members}) == 1
+    owned = [set(member.owned) for member in group.members]
+    generation = group.members[0].health()["generation"]
+    for number in range(count):
+        gone = group.members.pop(0)
+        gone.consumer.close()
+        simulation.sleep(0.2)
+        again = group.member(f"again{number}", group_instance_id=f"till-{number}")
+        group.turn_until(lambda one=again: bool(one.owned), 10, again)  # type: ignore[misc]
+    group.turn(1.0)
+    assert {member.health()["generation"] for member in group.members} == {generation}
+    assert {member.health()["state"] for member in group.members} == {"stable"}
+    assert [member.owned for member in group.members] == owned
+
+
+def test_a_static_member_that_stays_away_is_missed_when_its_session_ends(simulation: Simulation) -> None:
+    group = Group(simulation)
+    first = group.member("a", group_instance_id="till-1")
+    second = group.member("b", group_instance_id="till-2")
+    group.settle()
+    first.consumer.close()
+    group.members.remove(first)
+    assert group.turn_until(lambda: len(second.owned) == 6, 9) > 5
+
+
+def test_a_static_member_leaves_when_it_is_told_to(simulation: Simulation) -> None:
+    group = Group(simulation)
+    first = group.member("a", group_instance_id="till-1")
+    second = group.member("b")
+    group.settle()
+    first.consumer.close(leave_group=True)
+    group.members.remove(first)
+    assert group.turn_until(lambda: len(second.owned) == 6, 3) < 2
+
+
+@pytest.mark.gate
+def test_a_static_member_that_does_not_poll_stops_beating_and_says_nothing(simulation: Simulation) -> None:
+    group = Group(simulation, max_poll_interval_ms=5_000)
+    first = group.member("a", group_instance_id="till-1")
+    second = group.member("b", group_instance_id="till-2")
+    group.settle()
+    first.is_stalled = True
+    group.turn(8)
+    assert group.cluster.history.count(LeaveGroupRequest) == 0
+    assert len(second.owned) == 3, "its session is not over yet"
+    with pytest.raises(CommitFailed, match="max_poll_interval_ms=5000"):
+        first.consumer.commit({TopicPartition("orders", 0): 1})
+    group.turn_until(lambda: len(second.owned) == 6, 6)
+
+
+def test_a_static_leader_that_comes_back_leaves_the_assignment_as_it_is(simulation: Simulation) -> None:
+    group = Group(simulation)
+    members = [group.member(name, group_instance_id=name) for name in ("till-1", "till-2", "till-3")]
+    group.settle()
+    (leader,) = [member for member in members if member.health()["leading"]]
+    before = {member.name: set(member.owned) for member in members}
+    leader.consumer.close()
+    group.members.remove(leader)
+    again = group.member(leader.name, group_instance_id=leader.name)
+    group.settle()
+    assert {member.name: set(member.owned) for member in group.members} == before
+    assert again.owned == before[leader.name]
+
+
+def test_what_a_static_member_was_to_give_up_is_read_though_it_restarts(simulation: Simulation) -> None:
+    """It comes back without a rebalance to what it was to keep, and knows of nothing to give up."""
+    group = Group(simulation, {"orders": 6, "refunds": 1}, **COOPERATIVE)
+    group.member("till-1", ["refunds"], group_instance_id="till-1")  # leads
+    group.settle()
+    giver = group.member("till-2", group_instance_id="till-2")
+    group.settle()
+    taker = group.member("till-3", group_instance_id="till-3")
+    giver.is_stalled = True
+    group.turn_until(lambda: giver.health()["state"] == "must join", 5)
+    giver.poll(0)
+    group.turn_until(lambda: giver.health()["state"] == taker.health()["state"] == "stable", 5)
+    assert len(giver.owned) == 6, "it has heard of its share, and not looked at it"
+    giver.crash()
+    again = group.member("till-2", group_instance_id="till-2")
+    assert group.settle(10) > 5, "a session"
+    assert len(again.owned) == len(taker.owned) == 3
+    assert len(again.what("assigned")[0]) == 3, "what was left to it came at once"
+
+
+@pytest.mark.parametrize("grows", rest_in_gate(["while it is away", "afterwards"]))
+def test_partitions_that_come_while_a_static_leader_restarts_are_read(
+    simulation: Simulation, grows: str
+) -> None:
+    group = Group(simulation, metadata_max_age_ms=1000)
+    members = [group.member(name, group_instance_id=name) for name in ("till-1", "till-2", "till-3")]
+    group.settle()
+    (leader,) = [member for member in members if member.health()["leading"]]
+    leader.consumer.close()
+    group.members.remove(leader)
+    if grows == "while it is away":
+        group.add_partitions("orders", 8)
+    again = group.member(leader.name, group_instance_id=leader.name)
+    group.turn_until(lambda: bool(again.owned))
+    if grows == "afterwards":
+        group.add_partitions("orders", 8)
+    group.settle(10)
+    assert sum(len(member.owned) for member in group.members) == 8
+
+
+@pytest.mark.gate
+def test_a_topic_that_a_static_leader_comes_back_with_is_read(simulation: Simulation) -> None:
+    """The coordinator keeps the assignment, which says nothing of the topic."""
+    group = Group(simulation)
+    members = [group.member(name, group_instance_id=name) for name in ("till-1", "till-2")]
+    group.settle()
+    (leader,) = [member for member in members if member.health()["leading"]]
+    leader.consumer.close()
+    group.members.remove(leader)
+    group.cluster.create_topic("refunds", 2)
+    group.counts["refunds"] = 2
+    again = group.member(leader.name, subscribes=False, group_instance_id=leader.name)
+    assert again.consumer.partitions_for_topic("refunds") == {0, 1}, "it knows the topic when it joins"
+    again.consumer.subscribe(["orders", "refunds"], listener=again)
+    group.settle(10)
+    assert {partition.topic for partition in again.owned} == {"orders", "refunds"}
+
+
+def test_nobody_joins_who_assigns_partitions_itself(simulation: Simulation) -> None:
+    group = Group(simulation)
+    values = group.produce(60)
+    member = group.member("a", subscribes=False)
+    member.consumer.assign([TopicPartition("orders", number) for number in range(6)])
+    member.owned = set(member.consumer.assignment())
+    group.turn(20)
+    assert sorted(member.read) == sorted(values)
+    member.consumer.close()
+    for request in (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest):
+        assert group.cluster.history.count(request) == 0
+    commits = group.cluster.history.requests(OffsetCommitRequest)
+    assert {(one.generation_id_or_member_epoch, one.member_id) for one in commits} == {(-1, "")}

@@ -1,0 +1,355 @@
+"""What each error of the coordinator leads to: a cure without a word, or words that say what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykafka2.consumer.assignors.assignor import Assignment, Assignor
+from pykafka2.consumer.assignors.range import RangeAssignor
+from pykafka2.consumer.assignors.sticky import StickyAssignor
+from pykafka2.errors import (
+    AssignorFailed,
+    BrokerError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    GroupAuthorizationFailed,
+    GroupMaxSizeReached,
+    IllegalGeneration,
+    InconsistentGroupProtocol,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    MemberIdRequired,
+    NotCoordinator,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from pykafka2.testing import Simulation
+from pykafka2.types import TopicPartition
+from tests.consumer.group.life import Group
+from tests.gate import rest_in_gate
+
+pytestmark = pytest.mark.slow
+
+CURED: list[tuple[Any, type[BrokerError]]] = [
+    (FindCoordinatorRequest, CoordinatorNotAvailable),
+    (FindCoordinatorRequest, CoordinatorLoadInProgress),
+    (JoinGroupRequest, CoordinatorLoadInProgress),
+    (JoinGroupRequest, CoordinatorNotAvailable),
+    (JoinGroupRequest, NotCoordinator),
+    (JoinGroupRequest, RebalanceInProgress),
+    (JoinGroupRequest, UnknownMemberId),
+    (JoinGroupRequest, IllegalGeneration),
+    (SyncGroupRequest, CoordinatorLoadInProgress),
+    (SyncGroupRequest, CoordinatorNotAvailable),
+    (SyncGroupRequest, NotCoordinator),
+    (SyncGroupRequest, RebalanceInProgress),
+    (SyncGroupRequest, UnknownMemberId),
+    (SyncGroupRequest, IllegalGeneration),
+    (HeartbeatRequest, CoordinatorLoadInProgress),
+    (HeartbeatRequest, CoordinatorNotAvailable),
+    (HeartbeatRequest, NotCoordinator),
+    (HeartbeatRequest, RebalanceInProgress),
+    (HeartbeatRequest, UnknownMemberId),
+    (HeartbeatRequest, IllegalGeneration),
+]
+
+
+def names(value: object) -> str | None:
+    return value.__name__.removesuffix("Request") if isinstance(value, type) else None
+
+
+@pytest.mark.parametrize(("request_type", "error"), rest_in_gate(CURED), ids=names)
+def test_what_passes_is_cured_without_a_word_to_the_application(
+    simulation: Simulation, request_type: Any, error: type[BrokerError]
+) -> None:
+    group = Group(simulation)
+    group.produce(30)
+    if request_type is HeartbeatRequest:
+        group.member("a")
+        group.settle()
+    rule = group.cluster.controls.fail_next(request_type, error, times=2)
+    if request_type is not HeartbeatRequest:
+        group.member("a")
+    (member,) = group.members
+    group.turn_until(lambda: rule.fired == 2, 10)
+    group.settle(10)
+    group.turn_until(lambda: len(set(member.read)) == 30, 10)
+    assert member.errors == []
+    if request_type is HeartbeatRequest and error in (UnknownMemberId, IllegalGeneration):
+        assert "lost" in {told.what for told in member.told}
+    else:
+        assert "lost" not in {told.what for told in member.told}
+
+
+RAISED: list[tuple[Any, type[BrokerError], str]] = [
+    (FindCoordinatorRequest, GroupAuthorizationFailed, "ACL"),
+    (JoinGroupRequest, GroupAuthorizationFailed, "group 'g'; ask for an ACL"),
+    (JoinGroupRequest, InconsistentGroupProtocol, r"partition_assignment_strategy \(range"),
+    (JoinGroupRequest, GroupMaxSizeReached, "group.max.size"),
+    (JoinGroupRequest, InvalidSessionTimeout, "session_timeout_ms=6000"),
+    (JoinGroupRequest, InvalidGroupId, "group_id"),
+    (SyncGroupRequest, GroupAuthorizationFailed, "group 'g'; ask for an ACL"),
+    (SyncGroupRequest, InconsistentGroupProtocol, "partition_assignment_strategy"),
+    (HeartbeatRequest, GroupAuthorizationFailed, "group 'g'; ask for an ACL"),
+]
+
+
+@pytest.mark.parametrize(("request_type", "error", "words"), rest_in_gate(RAISED), ids=names)
+def test_what_does_not_pass_is_raised_once_and_tried_again_by_the_next_poll(
+    simulation: Simulation, request_type: Any, error: type[BrokerError], words: str
+) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    if request_type is HeartbeatRequest:
+        group.settle()
+    rule = group.cluster.controls.fail_next(request_type, error)
+    group.turn_until(lambda: bool(member.errors), 5)
+    with pytest.raises(error, match=words):
+        raise member.errors[0]
+    assert rule.fired == 1
+    group.settle(5)
+    assert len(member.errors) == 1
+
+
+@pytest.mark.parametrize(
+    "strategy", ["sticky", StickyAssignor, StickyAssignor()], ids=["name", "class", "object"]
+)
+def test_one_assignor_alone_is_named_where_the_others_do_not_have_it(
+    simulation: Simulation, strategy: object
+) -> None:
+    """A name was taken apart into its letters, and of a class the error was one of the client's own."""
+    group = Group(simulation, partition_assignment_strategy=strategy)
+    member = group.member("a")
+    group.cluster.controls.fail_next(JoinGroupRequest, InconsistentGroupProtocol)
+    group.turn_until(lambda: bool(member.errors), 5)
+    with pytest.raises(InconsistentGroupProtocol, match=r"_strategy \((sticky|StickyAssignor)\), or"):
+        raise member.errors[0]
+    group.settle(5)
+
+
+@pytest.mark.gate
+def test_a_lasting_refusal_is_asked_about_at_most_ten_times_a_second(simulation: Simulation) -> None:
+    group = Group(simulation)
+    group.cluster.controls.rule(api=JoinGroupRequest, then=GroupAuthorizationFailed)
+    member = group.member("a")
+    began = group.now
+    while group.now - began < 10:
+        member.poll(0)
+        group.simulation.sleep(0.001)
+    assert 5 < group.cluster.history.count(JoinGroupRequest) < 100
+
+
+def test_a_member_id_that_is_forgotten_at_once_is_asked_for_at_most_ten_times_a_second(
+    simulation: Simulation,
+) -> None:
+    group = Group(simulation)
+    rule = group.cluster.controls.rule(api=JoinGroupRequest, then=MemberIdRequired)
+    member = group.member("a")
+    group.turn(10)
+    assert 5 < group.cluster.history.count(JoinGroupRequest) < 100
+    group.cluster.controls.remove_rule(rule)
+    group.settle(10)
+    assert member.errors == []
+
+
+def test_an_assignor_that_raises_when_it_is_told_costs_no_partition(simulation: Simulation) -> None:
+    class Proud(RangeAssignor):
+        is_told = False
+
+        def on_assignment(self, assignment: Assignment, generation: int) -> None:
+            before, self.is_told = self.is_told, True
+            if not before:
+                raise ValueError("mine")
+
+    group = Group(simulation)
+    member = group.member("a", partition_assignment_strategy=[Proud()])
+    with pytest.raises(ValueError, match="mine"):
+        group.turn(10)
+    group.settle(10)
+    assert len(member.owned) == 6
+
+
+def test_an_assignor_that_raises_when_it_is_asked_keeps_nobody_out_for_good(simulation: Simulation) -> None:
+    class Shy(RangeAssignor):
+        is_asked = False
+
+        def user_data(self, topics: frozenset[str], last: object) -> None:
+            before, self.is_asked = self.is_asked, True
+            if not before:
+                raise ValueError("mine")
+
+    group = Group(simulation)
+    member = group.member("a", partition_assignment_strategy=[Shy()])
+    with pytest.raises(ValueError, match="mine"):
+        group.turn(10)
+    group.settle(10)
+    assert len(member.owned) == 6
+
+
+def test_an_assignor_that_fails_is_raised_where_it_runs_and_the_group_goes_on(simulation: Simulation) -> None:
+    class Broken(Assignor):
+        name = "broken"
+
+        def assign(self, cluster: Any, members: Any) -> Any:
+            if not self.is_mended:
+                raise LookupError("no such luck")
+            (member,) = members
+            return {member: Assignment(tuple(cluster.topic_partitions("orders")))}
+
+        is_mended = False
+
+    broken = Broken()
+    group = Group(simulation)
+    member = group.member("a", partition_assignment_strategy=[broken])
+    group.turn_until(lambda: bool(member.errors), 5)
+    assert isinstance(member.errors[0], AssignorFailed)
+    assert "'broken'" in str(member.errors[0])
+    assert "LookupError('no such luck')" in str(member.errors[0])
+    broken.is_mended = True
+    group.settle()
+
+
+def test_an_assignment_that_cannot_be_meant_is_rejected(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Generous(Assignor):
+        name = "generous"
+        asked = 0
+
+        def assign(self, cluster: Any, members: Any) -> Any:
+            self.asked += 1
+            partitions = tuple(cluster.topic_partitions("orders"))
+            if self.asked <= 2:
+                bad = [TopicPartition("refunds", 0), TopicPartition("orders", -1)]
+                partitions += (bad[self.asked - 1],)
+            return {member: Assignment(partitions) for member in members}
+
+    generous = Generous()
+    group = Group(simulation, {"orders": 2, "refunds": 1})
+    member = group.member("a", partition_assignment_strategy=generous)
+    group.settle()
+    assert generous.asked == 3
+    assert "refunds-0, a topic that it has not subscribed to" in caplog.text
+    assert "which cannot be" in caplog.text
+    assert member.what("assigned") == [[0, 1]]
+    assert group.now > 1, "not at once"
+
+
+def test_the_good_bye_is_said_again_when_it_was_not_heard(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    group.settle()
+    group.cluster.controls.fail_next(LeaveGroupRequest, NotCoordinator)
+    group.cluster.controls.disconnect_next(LeaveGroupRequest)
+    member.consumer.close()
+    assert group.cluster.group("g").members == {}
+
+
+def test_a_partition_that_a_leader_names_twice_is_assigned_once(simulation: Simulation) -> None:
+    class Repetitive(Assignor):
+        name = "repetitive"
+
+        def assign(self, cluster: Any, members: Any) -> Any:
+            partitions = tuple(cluster.topic_partitions("orders"))
+            return {member: Assignment(partitions * 2) for member in members}
+
+    group = Group(simulation, {"orders": 2})
+    member = group.member("a", partition_assignment_strategy=Repetitive())
+    group.settle()
+    assert member.what("assigned") == [[0, 1]]
+
+
+@pytest.mark.parametrize("how", ["moved", "crashed"])
+def test_the_good_bye_of_one_who_joins_finds_the_coordinator_that_took_over(
+    simulation: Simulation, how: str
+) -> None:
+    """Else the group waited for the member until its session was over."""
+    group = Group(simulation, brokers=3, session_timeout_ms=30_000)
+    slow, member = group.member("a"), group.member("b")
+    group.settle()
+    slow.is_stalled = True
+    group.member("c")
+    group.turn_until(lambda: member.health()["state"] == "joining", 20)
+    group.turn(0.3)
+    coordinator = group.cluster.coordinator("g")
+    if how == "crashed":
+        group.cluster.controls.crash_broker(coordinator)
+    else:
+        group.cluster.controls.hold(JoinGroupRequest, broker=coordinator)
+        group.cluster.controls.move_coordinator("g", (coordinator + 1) % 3)
+    member.consumer.close()
+    group.members.remove(member)
+    simulation.sleep(1)
+    assert {one.client_id for one in group.cluster.group("g").members.values()} == {"a"}
+
+
+def test_unfinished_rebalances_are_counted_and_warned_of(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    rule = group.cluster.controls.rule(api=SyncGroupRequest, then=RebalanceInProgress)
+    group.turn_until(lambda: member.health()["unfinished_rebalances"] == 4, 20)
+    assert "3 rebalances in a row did not come to an end" in caplog.text
+    assert "4 rebalances in a row did not come to an end" in member.consumer.explain()
+    group.cluster.controls.remove_rule(rule)
+    group.settle()
+    assert member.health()["unfinished_rebalances"] == 0
+    assert member.errors == []
+
+
+def test_rebalances_that_cannot_end_are_not_asked_for_in_a_hot_loop(simulation: Simulation) -> None:
+    group = Group(simulation)
+    group.cluster.controls.rule(api=SyncGroupRequest, then=RebalanceInProgress)
+    member = group.member("a")
+    group.turn(10)
+    assert 8 < group.cluster.history.count(SyncGroupRequest) < 40
+    del member
+
+
+def test_a_fenced_member_is_told_of_its_loss_and_refuses_for_good(simulation: Simulation) -> None:
+    group = Group(simulation)
+    first = group.member("a", group_instance_id="till-1")
+    group.settle()
+    first.is_stalled = True
+    second = group.member("b", group_instance_id="till-1")
+    group.settle()
+    first.is_stalled = False
+    group.turn(1)
+    assert first.what("lost") == [[0, 1, 2, 3, 4, 5]]
+    assert first.health()["state"] == "fenced"
+    assert len(first.errors) > 1, "every poll says it"
+    for error in first.errors:
+        assert isinstance(error, FencedInstanceId)
+        assert "group_instance_id='till-1'" in str(error)
+    assert "Another consumer has taken this one's place" in first.consumer.explain()
+    generation = second.health()["generation"]
+    first.consumer.close()
+    group.members.remove(first)
+    group.turn(1)
+    assert second.health()["generation"] == generation
+    assert len(second.owned) == 6, "closing it takes nothing from its successor"
+
+
+def test_what_a_membership_met_is_not_raised_in_the_next_one(simulation: Simulation) -> None:
+    group = Group(simulation)
+    member = group.member("a")
+    group.settle()
+    group.cluster.controls.fail_next(HeartbeatRequest, GroupAuthorizationFailed)
+    simulation.sleep(1.0)
+    assert "ACL" in member.health()["failure"]
+    member.consumer.unsubscribe()
+    assert member.health()["failure"] is None
+    member.consumer.subscribe(["orders"], listener=member)
+    group.settle()
+    assert member.errors == []

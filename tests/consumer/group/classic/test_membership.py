@@ -1,0 +1,321 @@
+"""A membership of a classic group alone: what it makes of words that come late, and what it lets go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from pykafka2.clock import FOREVER
+from pykafka2.consumer.assignors.assignor import Assignment
+from pykafka2.consumer.group.classic.heartbeats import Heartbeats
+from pykafka2.consumer.group.classic.join import Assigned, JoinWish, leave_group
+from pykafka2.consumer.group.classic.membership import Membership
+from pykafka2.consumer.group.classic.rebalance import Rebalance
+from pykafka2.consumer.group.classic.states import MemberEvent, MemberState
+from pykafka2.consumer.group.heartbeat_timer import NEVER
+from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, Rejection
+from pykafka2.driver.pollable import PollResult
+from pykafka2.errors import (
+    ClientClosed,
+    CorruptData,
+    Disconnected,
+    FencedInstanceId,
+    GroupAuthorizationFailed,
+    IllegalGeneration,
+    KafkaError,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from pykafka2.network.script import Script, wait
+from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+from pykafka2.protocol.messages.group import LeaveGroupResponse
+from pykafka2.types import TopicPartition
+from tests.cluster.scripted import Hold as NoAnswer
+from tests.consumer.logs import LogCluster
+
+ME = GroupIdentity("me", 5)
+EARLIER = GroupIdentity("me", 4)
+WISH = JoinWish(frozenset({"orders"}), (("range", b""),))
+
+
+@pytest.fixture
+def cluster() -> LogCluster:
+    return LogCluster({"orders": [0]}, brokers=1)
+
+
+@pytest.fixture
+def member(cluster: LogCluster) -> Iterator[Membership]:
+    """In generation 5, without a coordinator that was ever asked."""
+    with cluster.consumer(group_id="g") as consumer:
+        group = consumer._group
+        assert group is not None
+        assert isinstance(group.membership, Membership)
+        group.membership.state = MemberState.STABLE
+        group.standing.identity = ME
+        yield group.membership
+
+
+# ---------------------------------------------------------------------------------------- late words
+
+
+def test_a_join_that_was_asked_for_before_a_loss_is_not_begun(
+    member: Membership, cluster: LogCluster
+) -> None:
+    member._lose(MemberEvent.EXPELLED, "put out")
+    member._begin_join(1, 0, WISH, cluster.now)
+    assert member.state is MemberState.OUT
+    assert member.joins_handled == 1, "it came too late, and is not waited for"
+    member._begin_join(2, 1, WISH, cluster.now)
+    assert member.state is MemberState.JOINING
+
+
+@pytest.mark.parametrize("by", ["heartbeat", "commit"])
+def test_what_an_earlier_generation_is_told_does_not_end_this_one(
+    member: Membership, cluster: LogCluster, by: str
+) -> None:
+    def tell(identity: GroupIdentity) -> None:
+        if by == "heartbeat":
+            member._on_beat(identity, UnknownMemberId(), cluster.now)
+        else:
+            member._standing.rejection = Rejection(identity, UnknownMemberId())
+            member._on_rejected_commit(cluster.now)
+
+    tell(EARLIER)
+    assert member.state is MemberState.STABLE
+    tell(ME)
+    assert member.state is MemberState.OUT
+
+
+def test_an_assignment_that_nobody_has_taken_is_void_when_the_group_rebalances(
+    member: Membership, cluster: LogCluster
+) -> None:
+    member._assigned = Assigned("range", 5, Assignment())
+    member._ask_to_join("the coordinator said so", cluster.now)
+    assert member.state is MemberState.MUST_JOIN
+    assert member.take_assignment() is None
+
+
+def test_a_refused_heartbeat_is_news_to_a_poll_that_waits(member: Membership, cluster: LogCluster) -> None:
+    before = member.news
+    member._on_beat(ME, GroupAuthorizationFailed(), cluster.now)
+    assert member.state is MemberState.STABLE
+    assert isinstance(member.failure, GroupAuthorizationFailed)
+    assert member.news > before
+
+
+def test_the_next_heartbeat_and_an_overrun_are_woken_for(member: Membership, cluster: LogCluster) -> None:
+    member.polls.enter()
+    member.polls.leave()
+    member.heartbeat.begin(cluster.now)
+    assert member.poll(cluster.now).wake_at == member.heartbeat.wake_at()
+    member.heartbeat.hurry()
+    due = member.poll(cluster.now)
+    assert len(due.sends) == 1
+    assert due.wake_at == member.polls.wake_at(cluster.now) < FOREVER, "though its answer may not come"
+
+
+def test_who_leaves_by_itself_says_so_with_the_next_turn(
+    member: Membership, cluster: LogCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds that out behind the look at good-byes, and nothing else might turn the driver soon."""
+    woken: list[bool] = []
+    monkeypatch.setattr(member._driver, "wake", lambda: woken.append(True))
+    member._leave_requests.say("me", "it did not poll", lambda error: None, is_joining=False)
+    assert woken
+
+
+def test_a_good_bye_that_waits_for_another_attempt_is_woken_for(
+    member: Membership, cluster: LogCluster
+) -> None:
+    def patient() -> Script[None]:
+        yield from wait(0.7)
+
+    member._leave_requests.start(patient(), lambda error: None)
+    result = PollResult.idle()
+    member._leave_requests.poll_into(result, cluster.now)
+    assert result.wake_at == cluster.now + 0.7
+
+
+def test_a_join_that_a_ctrl_c_kept_is_asked_for_by_the_next_look(
+    cluster: LogCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.on(FindCoordinatorRequest, lambda request, broker: NoAnswer())
+
+    def strike(*said: object) -> None:
+        raise KeyboardInterrupt
+
+    with cluster.consumer("orders", group_id="g") as consumer:
+        assert consumer._group is not None
+        membership, protocol = consumer._group.membership, consumer._group.rebalance.protocol
+        with monkeypatch.context() as patch:
+            patch.setattr(membership, "join", strike)
+            with pytest.raises(KeyboardInterrupt):
+                protocol.step(0)
+        protocol.step(0)
+        cluster.runtime.run_for(0.01)
+        assert membership.state is MemberState.JOINING
+
+
+def test_who_is_out_gives_way_to_nobody_any_more(cluster: LogCluster) -> None:
+    """Else its next assignment, which takes nothing away, would have the group rebalance once more."""
+    with cluster.consumer(group_id="g") as consumer:
+        assert consumer._group is not None
+        protocol = consumer._group.rebalance.protocol
+        assert isinstance(protocol, Rebalance)
+        protocol._gives_way = True
+        protocol.forget()
+        assert not protocol._gives_way
+
+
+# ---------------------------------------------------------------------------------------- what is let go
+
+
+def test_whose_place_another_has_is_told_so_again_and_again(member: Membership, cluster: LogCluster) -> None:
+    member._fence(FencedInstanceId())
+    member._leave("unsubscribed", lambda error: None, True, cluster.now)
+    assert member.state is MemberState.FENCED
+    assert isinstance(member.failure, FencedInstanceId)
+
+
+def test_who_is_refused_when_it_has_joined_keeps_what_it_has(member: Membership) -> None:
+    """Its heartbeats go on until it joins again."""
+    member.state = MemberState.SYNCING
+    member._on_join_failed(GroupAuthorizationFailed())
+    assert member.state is MemberState.MUST_JOIN
+    assert member.losses == 0
+
+
+def test_an_answer_to_a_join_that_cannot_be_read_is_raised(member: Membership) -> None:
+    """It is no other member's doing, and another join would bring the same."""
+    member.state = MemberState.JOINING
+    member._on_join_failed(CorruptData("nonsense"))
+    assert isinstance(member.failure, CorruptData)
+
+
+@pytest.mark.parametrize(
+    ("error", "identity"), [(UnknownMemberId(), NOBODY), (IllegalGeneration(), GroupIdentity("me", -1))]
+)
+def test_who_is_put_out_keeps_an_id_that_is_still_known(
+    member: Membership, error: KafkaError, identity: GroupIdentity
+) -> None:
+    member._expel(error)
+    assert member._standing.identity == identity
+
+
+def test_who_is_refused_while_joining_has_lost_what_it_kept(member: Membership, cluster: LogCluster) -> None:
+    member._begin_join(1, 0, WISH, cluster.now)
+    member._joining.cancel(ClientClosed("the answer has come"), cluster.now)
+    member._refuse(GroupAuthorizationFailed())
+    assert (member.state, member.losses) == (MemberState.OUT, 1)
+
+
+@pytest.mark.parametrize("end", ["another rebalance", "leaving"])
+def test_what_stood_in_the_way_of_commits_goes_with_it(
+    member: Membership, cluster: LogCluster, end: str
+) -> None:
+    member.state = MemberState.SYNCING
+    member._standing.obstacle = RebalanceInProgress("not now")
+    if end == "leaving":
+        member._leave("closed", lambda error: None, False, cluster.now)
+    else:
+        member._on_join_failed(RebalanceInProgress())
+    assert member._standing.obstacle is None
+
+
+def test_who_is_out_leads_nobody(member: Membership) -> None:
+    member._leader.topics = frozenset({"orders"})
+    member._lose(MemberEvent.EXPELLED, "put out")
+    assert not member.is_leading
+
+
+def test_a_leader_names_twenty_of_the_partitions_that_nobody_has(member: Membership) -> None:
+    leader = member._leader
+    leader._moving = frozenset(TopicPartition("orders", number) for number in range(10_000))
+    words = leader.news(leader._moving_since + 100.0)
+    assert "nobody has orders-0, orders-1, " in words
+    assert "orders-19 and 9980 more, and who was to" in words
+
+
+def test_an_assignment_that_cannot_be_meant_is_not_asked_for_again_at_once(
+    member: Membership, cluster: LogCluster
+) -> None:
+    member.reject("it makes no sense")
+    cluster.runtime.run_for(0.01)
+    assert member.state is MemberState.MUST_JOIN
+    assert member._joining._not_before > cluster.now + 0.5
+
+
+def test_who_looks_just_as_it_is_put_out_takes_on_nothing_of_what_it_was_given(
+    member: Membership, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller's thread comes between two steps of the driver's, which has counted the loss by then."""
+    member._assigned = Assigned("range", 1, Assignment((TopicPartition("orders", 0),)))
+    seen: list[Assigned | None] = []
+    move = Membership._move
+
+    def look_and_move(self: Membership, event: MemberEvent, because: str = "") -> None:
+        seen.append(self.take_assignment())
+        move(self, event, because)
+
+    monkeypatch.setattr(Membership, "_move", look_and_move)
+    member._lose(MemberEvent.EXPELLED, "put out")
+    assert seen == [None]
+
+
+# ---------------------------------------------------------------------------------------- pauses
+
+
+def test_pauses_between_joins_begin_anew_after_one_that_came_to_an_end(
+    member: Membership, cluster: LogCluster
+) -> None:
+    joining = member._joining
+    for _ in range(6):
+        joining._note(GroupAuthorizationFailed(), cluster.now)
+    assert joining._not_before > cluster.now + 0.5
+    joining._note(None, cluster.now)
+    joining._note(GroupAuthorizationFailed(), cluster.now)
+    assert joining._not_before < cluster.now + 0.2
+
+
+def test_a_new_membership_begins_without_the_pause_of_the_last(member: Membership) -> None:
+    beat = member.heartbeat
+    for _ in range(4):
+        beat.on_failure(100.0)
+    beat.end()
+    beat.begin(100.0)
+    beat.hurry()
+    assert beat.wake_at() == NEVER
+
+
+def test_silence_is_warned_of_once(
+    member: Membership, cluster: LogCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    beats: Heartbeats = member._heartbeats
+    beats.timing.begin(cluster.now)
+    with caplog.at_level(logging.WARNING, "pykafka2"):
+        for seconds in (1, 50, 55, 60):
+            beats.next(ME, cluster.now + seconds)
+    said = [message for message in caplog.messages if "no heartbeat of group 'g' was answered for" in message]
+    assert len(said) == 1
+    assert "for 50.0 s, longer than session_timeout_ms" in said[0]
+
+
+# ---------------------------------------------------------------------------------------- good-byes
+
+
+def test_a_good_bye_of_one_whom_nobody_knows_is_heard(member: Membership) -> None:
+    script = leave_group(member._options, "me", "closed", 5, member._joining._new_backoff())
+    next(script)
+    with pytest.raises(StopIteration):
+        script.send(LeaveGroupResponse(error_code=UnknownMemberId.code, members=[]))
+
+
+def test_a_good_bye_is_tried_as_often_as_asked_for(member: Membership) -> None:
+    script = leave_group(member._options, "me", "closed", 2, member._joining._new_backoff())
+    next(script)
+    script.throw(Disconnected("gone"))
+    next(script)
+    with pytest.raises(Disconnected):
+        script.throw(Disconnected("gone"))

@@ -1,0 +1,268 @@
+"""Group members on real sockets and threads: signals, forks, threads, and what ends a client."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from typing import Any
+
+import pytest
+
+from pykafka2 import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
+from pykafka2.consumer.group.classic.membership import Membership
+from pykafka2.errors import ClientFailed, ConcurrentUse, ForkedClientError
+from pykafka2.protocol.messages.group import HeartbeatRequest, SyncGroupRequest
+from pykafka2.testing import KafkaCluster
+
+pytestmark = pytest.mark.slow
+
+ORDERS = {"orders": 6}
+
+
+def member(cluster: KafkaCluster, **options: Any) -> KafkaConsumer:
+    return KafkaConsumer(
+        "orders",
+        **{
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "group_id": "g",
+            "auto_offset_reset": "earliest",
+            "heartbeat_interval_ms": 100,
+            "session_timeout_ms": 3000,
+            **options,
+        },
+    )
+
+
+def produce(cluster: KafkaCluster, count: int, start: int = 0) -> list[bytes]:
+    values = [b"%d" % number for number in range(start, start + count)]
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        for number, value in enumerate(values):
+            producer.send("orders", value, partition=number % 6)
+    return values
+
+
+def poll_all(*members: KafkaConsumer, until: Any, seconds: float = 20) -> list[bytes]:
+    found: list[bytes] = []
+    deadline = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < deadline, [one.explain() for one in members]
+        for one in members:
+            for records in one.poll(timeout_ms=20).values():
+                found += [record.value for record in records]
+    return found
+
+
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_no_lock_is_held_while_a_listener_runs(kafka_cluster: KafkaCluster) -> None:
+    """But the guard of the single owner: another thread's questions are answered, and its poll refused."""
+    answered: list[str] = []
+
+    def ask() -> None:
+        assert consumer.health()["partitions"].keys() == {f"orders-{number}" for number in range(6)}
+        assert consumer.metrics()["assigned-partitions"] == 6
+        assert consumer.explain()
+        assert consumer._poller._buffer._lock.acquire(blocking=False)
+        consumer._poller._buffer._lock.release()
+        consumer.wakeup()
+        with pytest.raises(ConcurrentUse):
+            consumer.poll()
+        answered.append("all")
+
+    def on_assigned(partitions: object) -> None:
+        other = threading.Thread(target=ask)
+        other.start()
+        other.join(10)
+
+    with KafkaConsumer(group_id="g", bootstrap_servers=kafka_cluster.bootstrap_servers) as consumer:
+        consumer.subscribe(["orders"], on_assigned=on_assigned)
+        poll_all(consumer, until=lambda: consumer.assignment() != set())
+        assert answered == ["all"]
+
+
+@pytest.mark.gate
+@pytest.mark.kafka(topics=ORDERS)
+def test_iterating_over_a_group_reads_everything_once(kafka_cluster: KafkaCluster) -> None:
+    values = produce(kafka_cluster, 300)
+    with member(kafka_cluster, consumer_timeout_ms=1500) as first:
+        assert sorted(record.value for record in first) == sorted(values)
+    more = produce(kafka_cluster, 60, start=300)
+    with member(kafka_cluster, consumer_timeout_ms=1500) as second:
+        assert sorted(record.value for record in second) == sorted(more), "from the commits on"
+
+
+@pytest.mark.gate
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_ctrl_c_in_a_poll_that_waits_for_the_group_comes_at_once(kafka_cluster: KafkaCluster) -> None:
+    with member(kafka_cluster) as first, member(kafka_cluster) as second:
+        poll_all(first, until=first.assignment)
+        # The second one waits for the first, which does not poll.
+        pressed: list[float] = []
+
+        def press() -> None:
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.3, press)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            second.poll(timeout_ms=30_000)
+        # A tenth of a second on an idle machine; this one may be busy.
+        assert time.monotonic() - pressed[0] < 1
+        timer.join()
+        poll_all(first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 3)
+
+
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_ctrl_c_in_a_listener_leaves_a_member_that_can_go_on_or_close(kafka_cluster: KafkaCluster) -> None:
+    class Interrupted(ConsumerRebalanceListener):
+        times = 0
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            self.times += 1
+            if self.times == 1:
+                signal.raise_signal(signal.SIGINT)
+                time.sleep(5)
+
+    listener = Interrupted()
+    values = produce(kafka_cluster, 60)
+    with member(kafka_cluster) as consumer:
+        consumer.subscribe(["orders"], listener=listener)
+        with pytest.raises(KeyboardInterrupt):
+            poll_all(consumer, until=lambda: False)
+        found: list[bytes] = []
+        deadline = time.monotonic() + 10
+        while len(found) < 60 and time.monotonic() < deadline:
+            found += [record.value for records in consumer.poll(50).values() for record in records]
+        assert sorted(found) == sorted(values)
+        assert listener.times == 1
+    assert kafka_cluster.group("g").members == {}
+
+
+@pytest.mark.gate
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_a_thread_that_computes_keeps_its_membership(kafka_cluster: KafkaCluster) -> None:
+    with member(kafka_cluster, session_timeout_ms=1000) as consumer:
+        poll_all(consumer, until=consumer.assignment)
+        generation = kafka_cluster.group("g").epoch
+        until = time.monotonic() + 2.5
+        while time.monotonic() < until:
+            sum(range(10_000))
+        assert kafka_cluster.history.count(HeartbeatRequest) > 5
+        assert kafka_cluster.group("g").epoch == generation
+        assert len(kafka_cluster.group("g").members) == 1
+
+
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_another_thread_is_refused_while_one_waits_for_the_group(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.controls.hold(SyncGroupRequest)
+    consumer = member(kafka_cluster)
+    thread = threading.Thread(target=consumer.poll, args=(20_000,))
+    thread.start()
+    deadline = time.monotonic() + 10
+    while not kafka_cluster.controls.held(SyncGroupRequest):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for call in (consumer.unsubscribe, consumer.close, lambda: consumer.subscribe(["orders"])):
+        with pytest.raises(ConcurrentUse):
+            call()
+    consumer.wakeup()
+    thread.join(5)
+    assert not thread.is_alive()
+    consumer.close(timeout=1)
+
+
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaCluster) -> None:
+    with member(kafka_cluster) as consumer:
+        poll_all(consumer, until=consumer.assignment)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # 3.12+: this process has threads
+            child = os.fork()
+        if not child:
+            status = 1
+            try:
+                consumer.poll()
+            except ForkedClientError:
+                consumer.close()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        values = produce(kafka_cluster, 60)
+        found: list[bytes] = []
+        found += poll_all(consumer, until=lambda: kafka_cluster.group("g").state == "Stable")
+        deadline = time.monotonic() + 10
+        while len(found) < 60 and time.monotonic() < deadline:
+            found += [record.value for records in consumer.poll(50).values() for record in records]
+        assert sorted(found) == sorted(values)
+        assert len(kafka_cluster.group("g").members) == 1
+
+
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_a_background_that_died_is_not_taken_for_silence(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = produce(kafka_cluster, 60)
+    consumer = member(kafka_cluster)
+    found: list[bytes] = []
+    while len(found) < len(values):
+        found += [record.value for records in consumer.poll(50).values() for record in records]
+
+    def fail(self: Membership, now: float) -> Any:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(Membership, "_beat", fail)
+    with pytest.raises(ClientFailed, match="planted"):
+        poll_all(consumer, until=lambda: False)
+    assert consumer.health()["state"] == "failed"
+    assert "planted" in consumer.explain()
+    consumer.close(timeout=1)
+
+
+@pytest.mark.kafka(topics=ORDERS)
+def test_a_group_goes_on_when_its_coordinator_crashes(kafka_cluster: KafkaCluster) -> None:
+    values = produce(kafka_cluster, 300)
+    with member(kafka_cluster) as first, member(kafka_cluster) as second:
+        found: list[bytes] = []
+        found += poll_all(
+            first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 3
+        )
+        kafka_cluster.controls.crash_broker(kafka_cluster.coordinator("g"))
+        values += produce(kafka_cluster, 300, start=300)
+        deadline = time.monotonic() + 20
+        while not set(values) <= set(found) and time.monotonic() < deadline:
+            for one in (first, second):
+                found += [record.value for records in one.poll(20).values() for record in records]
+        assert set(values) == set(found)
+        for one in (first, second):
+            one.commit()
+
+
+ENDS_WITHOUT_CLOSE = """
+import sys, warnings
+from pykafka2 import KafkaConsumer
+warnings.simplefilter("ignore", ResourceWarning)
+consumer = KafkaConsumer("orders", bootstrap_servers=sys.argv[1], group_id="g")
+while not consumer.assignment():
+    consumer.poll(timeout_ms=100)
+print("joined", flush=True)
+"""
+
+
+@pytest.mark.gate
+@pytest.mark.kafka(brokers=1, topics=ORDERS)
+def test_a_program_that_ends_without_close_is_not_waited_for(kafka_cluster: KafkaCluster) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", ENDS_WITHOUT_CLOSE, kafka_cluster.bootstrap_servers],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (child.returncode, child.stdout) == (0, "joined\n"), child.stderr
+    assert kafka_cluster.group("g").members == {}
+    assert kafka_cluster.group("g").offsets == {}, "what it was handed may not be done"

@@ -1,0 +1,78 @@
+"""The table of a member's states: every state with every event, and what holds for the table as a whole."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from pykafka2.consumer.assignors.assignor import RebalanceProtocol
+from pykafka2.consumer.assignors.range import RangeAssignor
+from pykafka2.consumer.group.classic.membership import Membership
+from pykafka2.consumer.group.classic.states import BEATING, MOVES, MemberEvent, MemberState
+from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.errors import IllegalTransition
+from pykafka2.events import Event, StateMoved
+from tests.cluster.scripted import BOOTSTRAP, ScriptedCluster
+
+
+def membership() -> Membership:
+    cluster = ScriptedCluster(1, {})
+    options = CONSUMER_OPTIONS.parse(None, {"bootstrap_servers": BOOTSTRAP, "group_id": "g"})
+    return Membership(
+        options, cluster.client(), GroupStanding("g"), (RangeAssignor(),), RebalanceProtocol.EAGER
+    )
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(MemberState, MemberEvent)))
+def test_every_state_moves_as_the_table_says_or_refuses_and_stays(
+    state: MemberState, event: MemberEvent
+) -> None:
+    member = membership()
+    events: list[Event] = []
+    member._driver.event_sink.subscribe(events.append)
+    member.state = state
+    news = member.news
+    if (state, event) in MOVES:
+        member._move(event, "because")
+        assert member.state is MOVES[state, event]
+        assert member.news > news
+        moved = [one for one in events if isinstance(one, StateMoved)]
+        assert len(moved) == (member.state is not state)
+    else:
+        with pytest.raises(IllegalTransition):
+            member._move(event)
+        assert member.state is state
+        assert member.news == news
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    reached, todo = {MemberState.OUT}, [MemberState.OUT]
+    while todo:
+        state = todo.pop()
+        for (before, _), after in MOVES.items():
+            if before is state and after not in reached:
+                reached.add(after)
+                todo.append(after)
+    assert reached == set(MemberState)
+    left = {before for (before, _), after in MOVES.items() if after is not before}
+    assert left == set(MemberState) - {MemberState.FENCED}, "only the fenced one stays for good"
+
+
+def test_a_member_can_leave_from_everywhere() -> None:
+    assert {state for state in MemberState if (state, MemberEvent.LEAVE) in MOVES} == set(MemberState)
+
+
+def test_only_members_beat() -> None:
+    for state in BEATING:
+        assert MOVES[state, MemberEvent.EXPELLED] is MemberState.OUT
+    for state in set(MemberState) - BEATING - {MemberState.JOINING}:
+        assert (state, MemberEvent.EXPELLED) not in MOVES
+
+
+def test_no_partition_can_be_assigned_but_through_a_join() -> None:
+    into = {before for (before, _), after in MOVES.items() if after is MemberState.STABLE}
+    assert into == {MemberState.SYNCING}
+    into = {before for (before, _), after in MOVES.items() if after is MemberState.SYNCING}
+    assert into == {MemberState.JOINING}

@@ -1,0 +1,79 @@
+"""The table of a member's states: every state with every event, and what holds for the table as a whole."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from pykafka2.consumer.group.kip848.membership import ConsumerMembership
+from pykafka2.consumer.group.kip848.states import JOINED, MEMBERS, MOVES, MemberEvent, MemberState
+from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.errors import IllegalTransition
+from pykafka2.events import Event, StateMoved
+from tests.cluster.scripted import BOOTSTRAP, ScriptedCluster
+
+
+def membership() -> ConsumerMembership:
+    cluster = ScriptedCluster(1, {})
+    given = {"bootstrap_servers": BOOTSTRAP, "group_id": "g", "group_protocol": "consumer"}
+    return ConsumerMembership(CONSUMER_OPTIONS.parse(None, given), cluster.client(), GroupStanding("g"))
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(MemberState, MemberEvent)))
+def test_every_state_moves_as_the_table_says_or_refuses_and_stays(
+    state: MemberState, event: MemberEvent
+) -> None:
+    member = membership()
+    events: list[Event] = []
+    member._driver.event_sink.subscribe(events.append)
+    member.state = state
+    news = member.news
+    if (state, event) in MOVES:
+        member._move(event, "because")
+        assert member.state is MOVES[state, event]
+        assert member.news > news
+        moved = [one for one in events if isinstance(one, StateMoved)]
+        assert len(moved) == (member.state is not state)
+    else:
+        with pytest.raises(IllegalTransition):
+            member._move(event)
+        assert member.state is state
+        assert member.news == news
+
+
+def test_every_state_can_be_reached_and_left() -> None:
+    reached, todo = {MemberState.UNSUBSCRIBED}, [MemberState.UNSUBSCRIBED]
+    while todo:
+        state = todo.pop()
+        for (before, _), after in MOVES.items():
+            if before is state and after not in reached:
+                reached.add(after)
+                todo.append(after)
+    assert reached == set(MemberState)
+    left = {before for (before, _), after in MOVES.items() if after is not before}
+    assert left == set(MemberState)
+
+
+def test_a_member_can_leave_from_everywhere() -> None:
+    assert {state for state in MemberState if (state, MemberEvent.LEAVE) in MOVES} == set(MemberState)
+
+
+def test_who_is_out_comes_back_by_joining_only() -> None:
+    into = {before for (before, _), after in MOVES.items() if after in MEMBERS and before not in MEMBERS}
+    events = {event for (before, event), after in MOVES.items() if after in MEMBERS and before not in MEMBERS}
+    assert into == set(MemberState) - MEMBERS
+    assert events == {MemberEvent.JOIN}
+
+
+def test_only_members_are_put_out_refused_or_late() -> None:
+    for event in (MemberEvent.EXPELLED, MemberEvent.REFUSED, MemberEvent.OVERRUN):
+        assert {before for (before, one) in MOVES if one is event} == MEMBERS
+
+
+def test_nothing_is_stable_before_the_coordinator_knows_what_is_owned() -> None:
+    into = {before for (before, _), after in MOVES.items() if after is MemberState.STABLE}
+    assert into == {MemberState.ACKNOWLEDGING}
+    into = {before for (before, _), after in MOVES.items() if after is MemberState.ACKNOWLEDGING}
+    assert into == JOINED

@@ -1,0 +1,120 @@
+"""Static members (group_instance_id): they leave for a while, come back, and hold their place."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.errors import FencedMemberEpoch, UnknownMemberId, UnreleasedInstanceId
+from pykafka2.testing import Simulation
+from tests.consumer.group.kip848.groups import BEATS, beats, consumer_group, membership, owned
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_static_member_comes_back_to_what_it_had(simulation: Simulation) -> None:
+    group = consumer_group(simulation)
+    one, two = group.member("a", group_instance_id="till-1"), group.member("b", group_instance_id="till-2")
+    group.settle()
+    had, told = set(one.owned), len(two.told)
+    one.consumer.close()
+    group.members.remove(one)
+    assert beats(group, one)[-1].member_epoch == -2
+    group.turn(3)
+    again = group.member("c", group_instance_id="till-1")
+    group.settle()
+    assert again.owned == had
+    assert len(two.told) == told, "the other one has noticed nothing"
+
+
+@pytest.mark.gate
+def test_one_that_does_not_come_back_is_replaced_after_its_session(simulation: Simulation) -> None:
+    group = consumer_group(simulation)
+    one, two = group.member("a", group_instance_id="till-1"), group.member("b", group_instance_id="till-2")
+    group.settle()
+    one.consumer.close()
+    group.members.remove(one)
+    assert 5 < group.settle() < 8
+    assert len(two.owned) == 6
+
+
+@pytest.mark.parametrize(
+    ("instance", "leave_group", "epochs"),
+    [
+        ("till-1", None, [-2]),
+        ("till-1", True, [-1]),
+        ("till-1", False, [-2]),
+        (None, None, [-1]),
+        (None, True, [-1]),
+        (None, False, []),
+    ],
+)
+def test_how_a_member_leaves_is_said_at_close(
+    simulation: Simulation, instance: str | None, leave_group: bool | None, epochs: list[int]
+) -> None:
+    group = consumer_group(simulation)
+    member = group.member("a", group_instance_id=instance)
+    group.settle()
+    member.consumer.close(leave_group=leave_group)
+    assert [one.member_epoch for one in beats(group) if one.member_epoch < 0] == epochs
+    assert len(group.cluster.group("g").members) == (epochs != [-1])
+
+
+def test_a_double_is_refused_and_the_first_goes_on(simulation: Simulation) -> None:
+    group = consumer_group(simulation)
+    first = group.member("a", group_instance_id="till-1")
+    group.settle()
+    double = group.member("b", group_instance_id="till-1")
+    group.turn_until(lambda: len(double.errors) >= 2, 10)
+    with pytest.raises(UnreleasedInstanceId, match=r"group_instance_id='till-1'.*a name of its own"):
+        raise double.errors[0]
+    group.turn(3)
+    assert len(first.owned) == 6
+    assert first.errors == []
+    first.consumer.close()
+    group.members.remove(first)
+    double.consumer.subscribe(["orders"], listener=double)
+    group.settle()
+
+
+@pytest.mark.gate
+def test_an_overrun_keeps_the_place_until_the_session_ends(simulation: Simulation) -> None:
+    group = consumer_group(
+        simulation, max_poll_interval_ms=2000, config={"group.consumer.session.timeout.ms": 20_000}
+    )
+    slow, other = group.member("a", group_instance_id="till-1"), group.member("b")
+    group.settle()
+    had = set(slow.owned)
+    slow.told.clear()
+    slow.is_stalled = True
+    group.turn(6)
+    assert beats(group, slow)[-1].member_epoch == -2
+    assert len(other.owned) == 3
+    slow.resume()
+    group.settle()
+    assert slow.owned == had
+    assert [told.what for told in slow.told] == ["lost", "assigned"]
+
+
+@pytest.mark.parametrize("error", [FencedMemberEpoch, UnknownMemberId], ids=["epoch", "member"])
+def test_one_that_was_put_out_gets_its_own_place_back(
+    simulation: Simulation, error: type[FencedMemberEpoch] | type[UnknownMemberId]
+) -> None:
+    """The coordinator still has it under its instance id: it gives that up before it joins again."""
+    group = consumer_group(simulation)
+    member = group.member("a", group_instance_id="till-1")
+    group.settle()
+    group.cluster.controls.fail_next(BEATS, error)
+    group.turn_until(lambda: len(member.told) >= 3, 10)
+    group.settle()
+    assert member.errors == []
+    assert [told.what for told in member.told] == ["assigned", "lost", "assigned"]
+
+
+def test_a_first_heartbeat_without_an_answer_does_not_lock_its_sender_out(simulation: Simulation) -> None:
+    group = consumer_group(simulation, request_timeout_ms=1000)
+    group.cluster.controls.lose_reply(BEATS)
+    member = group.member("a", group_instance_id="till-1")
+    group.settle(10)
+    assert member.errors == []
+    assert owned(member) == [[0, 1, 2, 3, 4, 5]]
+    assert {one.member_id for one in beats(group)} == {membership(member).member_id}

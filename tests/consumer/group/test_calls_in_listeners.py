@@ -1,0 +1,220 @@
+"""Listeners that close the consumer, poll, or read in the middle of a rebalance; both protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.errors import ClientClosed, IllegalState
+from pykafka2.testing import Simulation
+from pykafka2.types import TopicPartition
+from tests.consumer.group.kip848.groups import consumer_group
+from tests.consumer.group.life import Group, Member
+
+pytestmark = pytest.mark.slow
+
+PROTOCOLS = pytest.mark.parametrize("new_group", [Group, consumer_group], ids=["classic", "consumer"])
+MOMENTS = pytest.mark.parametrize("moment", ["assigned", "revoked", "lost"])
+NewGroup = Callable[..., Group]
+
+
+def lead_to(moment: str, group: Group, member: Member) -> Member:
+    """Bring it about that the member's next polls tell its listener of this; the other member."""
+    if moment == "assigned":
+        return group.member("b")
+    group.turn_until(lambda: len(member.owned) == 6, 20)
+    other = group.member("b")
+    if moment == "lost":
+        member.is_stalled = True
+        group.turn_until(lambda: len(other.owned) == 6, 20)
+        member.is_stalled = False
+    return other
+
+
+@MOMENTS
+@PROTOCOLS
+def test_one_that_closes_is_told_once_and_the_others_go_on(
+    simulation: Simulation, new_group: NewGroup, moment: str
+) -> None:
+    group = new_group(simulation, max_poll_interval_ms=5_000)
+    values = group.produce(60)
+    member = group.member("a")
+    other = lead_to(moment, group, member)
+    before = len(member.told)
+
+    def act(what: str, partitions: list[object]) -> None:
+        if what == moment:
+            member.consumer.close(timeout=2)
+
+    member.in_listener = act  # type: ignore[assignment]
+    group.turn_until(lambda: bool(member.errors), 20)
+    assert isinstance(member.errors[-1], ClientClosed)
+    gone = [one for told in member.told[before:] if told.what != "assigned" for one in told.partitions]
+    assert len(gone) == len(set(gone)), "each was told once"
+    assert member.told[before].what == moment
+    assert not member.owned
+    with pytest.raises(ClientClosed):
+        member.consumer.poll(0)
+    member.consumer.close()
+    group.members.remove(member)
+    group.turn_until(lambda: len(other.owned) == 6, 20)
+    group.turn(1)
+    assert len(group.cluster.group("g").members) == 1
+    assert set(other.read) | set(member.read) <= set(values)
+
+
+@PROTOCOLS
+def test_close_is_no_worse_off_for_a_listener_that_closes_too(
+    simulation: Simulation, new_group: NewGroup
+) -> None:
+    group = new_group(simulation)
+    member = group.member("a")
+    group.settle()
+    member.in_listener = lambda what, partitions: member.consumer.close()
+    member.consumer.close()
+    assert member.what("revoked") == [[0, 1, 2, 3, 4, 5]]
+    assert not group.cluster.group("g").members
+    with pytest.raises(ClientClosed):
+        member.consumer.poll(0)
+    member.consumer.close()
+
+
+@MOMENTS
+@PROTOCOLS
+def test_one_that_polls_or_reads_hears_so_and_is_no_worse_off(
+    simulation: Simulation, new_group: NewGroup, moment: str
+) -> None:
+    group = new_group(simulation, max_poll_interval_ms=5_000)
+    values = group.produce(60)
+    member = group.member("a")
+    other = lead_to(moment, group, member)
+    heard: list[IllegalState] = []
+
+    def act(what: str, partitions: list[object]) -> None:
+        if what == moment:
+            for call in (lambda: member.consumer.poll(0), lambda: next(member.consumer)):
+                with pytest.raises(IllegalState, match="inside a rebalance listener") as raised:
+                    call()
+                heard.append(raised.value)
+
+    member.in_listener = act  # type: ignore[assignment]
+    group.turn_until(lambda: bool(heard) and len(member.owned) == len(other.owned) == 3, 30)
+    group.turn(2)
+    assert not member.errors
+    assert set(member.read) | set(other.read) == set(values)
+
+
+@MOMENTS
+@PROTOCOLS
+def test_one_that_assigns_partitions_by_hand_from_then_on_reads_all_of_them(
+    simulation: Simulation, new_group: NewGroup, moment: str
+) -> None:
+    group = new_group(simulation, max_poll_interval_ms=5_000)
+    values = group.produce(60)
+    member = group.member("a")
+    other = lead_to(moment, group, member)
+    wanted = [TopicPartition("orders", number) for number in range(6)]
+
+    def act(what: str, partitions: list[object]) -> None:
+        if what == moment and member.consumer.subscription():
+            member.consumer.unsubscribe()
+            member.consumer.assign(wanted)
+            member.consumer.seek_to_beginning()
+
+    member.in_listener = act  # type: ignore[assignment]
+    read: list[bytes] = []
+    until = group.now + 20
+    while len(read) < 60 and group.now < until:
+        polled = member.consumer.poll(50)
+        if not member.consumer.subscription():
+            read += [record.value for records in polled.values() for record in records]
+        other.poll()
+    assert member.consumer.assignment() == set(wanted)
+    assert sorted(read) == sorted(values)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt], ids=["error", "ctrl-c"])
+@PROTOCOLS
+def test_the_group_hears_that_a_member_leaves_whose_listener_raises_at_close(
+    simulation: Simulation, new_group: NewGroup, error: type[BaseException]
+) -> None:
+    """Else the others would wait for its session to end."""
+    group = new_group(simulation)
+    first, second = group.member("a"), group.member("b")
+    group.settle()
+
+    def refuse(what: str, partitions: list[object]) -> None:
+        raise error("not now")
+
+    first.in_listener = refuse  # type: ignore[assignment]
+    with pytest.raises(error, match="not now"):
+        first.consumer.close()
+    group.members.remove(first)
+    assert group.turn_until(lambda: len(second.owned) == 6, 10) < 3
+
+
+@pytest.mark.parametrize("call", ["close", "unsubscribe"])
+@PROTOCOLS
+def test_a_ctrl_c_is_heard_though_a_listener_has_raised(
+    simulation: Simulation, new_group: NewGroup, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    group = new_group(simulation)
+    member = group.member("a")
+    group.settle()
+
+    def press(predicate: object, timeout: float, *queues: object) -> bool:
+        raise KeyboardInterrupt
+
+    def refuse(what: str, partitions: list[object]) -> None:
+        monkeypatch.setattr(member.consumer._cluster.driver, "wait_until", press)
+        raise RuntimeError("not now")
+
+    member.in_listener = refuse  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        getattr(member.consumer, call)()
+
+
+@PROTOCOLS
+def test_a_ctrl_c_in_the_last_commit_is_heard_though_the_listener_raises(
+    simulation: Simulation, new_group: NewGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = new_group(simulation)
+    group.produce(12)
+    member = group.member("a")
+    group.settle()
+    group.turn_until(lambda: len(member.read) == 12, 10)
+    driver, strikes = member.consumer._cluster.driver, [KeyboardInterrupt()]
+    wait_until = driver.wait_until
+
+    def press(predicate: Callable[[], bool], timeout: float) -> bool:
+        if strikes:
+            raise strikes.pop()
+        return wait_until(predicate, timeout)
+
+    def refuse(what: str, partitions: list[object]) -> None:
+        raise RuntimeError("not now")
+
+    member.in_listener = refuse  # type: ignore[assignment]
+    monkeypatch.setattr(driver, "wait_until", press)
+    with pytest.raises(KeyboardInterrupt):
+        member.consumer.close()
+    assert not strikes
+
+
+@PROTOCOLS
+def test_a_member_that_is_given_nothing_may_seek_in_its_listener(
+    simulation: Simulation, new_group: NewGroup
+) -> None:
+    """Where it is given nothing `seek_to_beginning(*assigned)` names nothing, and is no mistake there."""
+    group = new_group(simulation, topics={"orders": 1})
+    members = [group.member("a"), group.member("b")]
+    for member in members:
+        member.in_listener = lambda what, partitions, one=member: (  # type: ignore[misc]
+            one.consumer.seek_to_beginning(*partitions) if what == "assigned" else None
+        )
+    group.settle()
+    assert not [error for member in members for error in member.errors]
+    idle = next(member for member in members if not member.owned)
+    with pytest.raises(IllegalState, match=r"seek_to_beginning\(\): no partition is assigned"):
+        idle.consumer.seek_to_beginning()

@@ -1,0 +1,286 @@
+"""A batch alone: how it is filled, what its bytes are, and what it keeps for whom."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.compression import codec
+from pykafka2.errors import KafkaError, MessageTooLarge
+from pykafka2.producer.accumulator.batch_sizes import (
+    BATCH_OVERHEAD_BYTES,
+    LARGEST_STEP_BYTES,
+    SMALLEST_RECORD_BYTES,
+    BatchPlan,
+)
+from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+from pykafka2.producer.delivery.batch_outcome import BatchOutcome
+from pykafka2.producer.delivery.callbacks import LISTENERS_BYTES
+from pykafka2.records.batch import HEADER_BYTES, batches
+from pykafka2.records.encoder import SHORT, encode_headers
+from pykafka2.records.tuple_decoder import decode_tuples
+from pykafka2.types import RecordMetadata
+from tests.driver.interleave import at_every_line, at_line
+from tests.producer.rows import a_batch, a_row, appended
+from tests.records.strategies import NOW, RECORDS, Input
+
+SIZES = st.sampled_from([HEADER_BYTES + 1, 1000, 16384, 1 << 20])
+
+
+def a_plan(max_bytes: int) -> BatchPlan:
+    return BatchPlan(codec("none"), None, max_bytes)
+
+
+def a_queue(max_bytes: int, wakes: list[str] | None = None) -> PartitionQueue:
+    """With an open batch of this size."""
+    queue = PartitionQueue("orders", 3, lambda: None if wakes is None else wakes.append("wake"))
+    queue.tail = a_batch(plan=a_plan(max_bytes))
+    queue.batches.append(queue.tail)
+    return queue
+
+
+def rows_of(one: Input) -> tuple[tuple[bytes | None, bytes | None, int, bytes, None], int]:
+    row, size_bytes = a_row(one.value, one.key, max(0, one.timestamp), encode_headers(one.headers))
+    return (*row[:4], None), size_bytes
+
+
+@pytest.mark.slow
+@given(st.lists(RECORDS, min_size=1, max_size=60), SIZES)
+def test_a_batch_is_never_larger_than_it_may_be_but_for_a_single_record(
+    records: list[Input], max_bytes: int
+) -> None:
+    queue = a_queue(max_bytes)
+    batch = queue.tail
+    assert batch is not None
+    taken = [one for one in records if queue.try_append(*rows_of(one)) is not None]
+    assert taken[:1] == records[:1], "a first record is taken whatever its size"
+    estimate = batch.size_estimate
+    encoded = batch.bytes()
+    assert len(encoded) <= estimate
+    assert len(encoded) <= max_bytes or len(taken) == 1
+    [read] = batches(encoded)
+    assert [(key, value) for _, _, key, value, _ in decode_tuples(read)] == [
+        (one.key, one.value) for one in taken
+    ]
+
+
+@pytest.mark.parametrize(("key_bytes", "value_bytes", "later_ms"), [(0, 0, 0), (0, 1, 0), (70, 70, 70)])
+def test_bounds_hold_for_more_records_than_short_offsets(
+    key_bytes: int, value_bytes: int, later_ms: int
+) -> None:
+    max_bytes = HEADER_BYTES + 2 * SHORT * (SMALLEST_RECORD_BYTES + key_bytes + value_bytes)
+    queue = a_queue(max_bytes)
+    batch = queue.tail
+    assert batch is not None
+    queue.try_append(*a_row(timestamp=NOW))
+    row = a_row(b"x" * value_bytes, b"k" * key_bytes or None, timestamp=NOW + later_ms)
+    while queue.try_append(*row) is not None:
+        pass
+    assert batch.size > 1.6 * SHORT
+    assert len(batch.bytes()) <= batch.size_estimate <= max_bytes
+
+
+def test_bounds_hold_for_records_whose_lengths_are_long_numbers() -> None:
+    data = b"x" * (SHORT + 1)
+    row = a_row(data, data, timestamp=NOW + 70)
+    queue = a_queue(HEADER_BYTES + 100 * row[1])  # of which some numbers take a byte more
+    batch = queue.tail
+    assert batch is not None
+    queue.try_append(*a_row(data, data, timestamp=NOW))
+    while queue.try_append(*row) is not None:
+        pass
+    assert 90 < batch.size < 100
+    assert len(batch.bytes()) <= batch.size_estimate <= HEADER_BYTES + 100 * row[1]
+
+
+def test_who_waits_to_be_called_counts_as_memory_when_the_batch_is_closed() -> None:
+    pool = BufferPool(1 << 20)
+    batch = a_batch()
+    batch.permit, batch._charge = Permit(16384, BATCH_OVERHEAD_BYTES), pool.charge
+    pool.request(batch.permit)
+    appended(batch).add_callback(print)
+    batch.close()
+    assert pool.overhead_bytes > BATCH_OVERHEAD_BYTES + LISTENERS_BYTES
+
+
+def test_a_time_far_from_the_first_is_counted_as_long_as_it_is() -> None:
+    queue = a_queue(16384)
+    batch = queue.tail
+    assert batch is not None
+    count = 0
+    while queue.try_append(*a_row(b"", timestamp=NOW if count % 2 else 0)) is not None:
+        count += 1
+    assert len(batch.bytes()) <= 16384
+
+
+def test_a_record_that_fills_a_batch_exactly_wakes_the_io_thread() -> None:
+    wakes: list[str] = []
+    queue = a_queue(HEADER_BYTES + 3 * (SMALLEST_RECORD_BYTES + 100), wakes)
+    batch = queue.tail
+    assert batch is not None
+    for expected in ([], [], ["wake"]):
+        assert queue.try_append(*a_row(b"x" * 100)) is not None
+        assert wakes == expected
+        assert batch.is_full == bool(expected)
+
+
+def test_most_records_join_without_being_looked_at() -> None:
+    queue = a_queue(16384)
+    batch = queue.tail
+    assert batch is not None
+    looked_at = []
+    for number in range(140):
+        before = batch._granted_bytes
+        assert queue.try_append(*a_row(b"x" * 100)) is not None
+        if batch._granted_bytes != before:
+            looked_at.append(number)
+    assert len(looked_at) <= 3
+    assert batch.room_bytes <= LARGEST_STEP_BYTES
+
+
+def test_a_batch_that_is_done_holds_no_value_and_what_nobody_asks_for_is_not_kept() -> None:
+    class Value(bytes):
+        """Bytes that can be watched."""
+
+    value = Value(b"value")
+    batch = a_batch()
+    kept = appended(batch, value=value)
+    watched = weakref.ref(batch.outcome)
+    batch.close()
+    batch.bytes()
+    batch.complete(7, -1)
+    count = len(gc.get_referrers(value))
+    del value
+    assert count <= 1, "this frame"
+    assert kept.result() == RecordMetadata("orders", 3, 7, 1, 3, 5)
+    assert watched() is not None
+    del kept
+    assert watched() is None
+
+
+def test_an_outcome_that_nobody_holds_is_gone_with_the_batch() -> None:
+    batch = a_batch()
+    appended(batch)
+    watched = weakref.ref(batch.outcome)
+    batch.close()
+    batch.complete(7, -1)
+    assert watched() is None
+    assert (batch.is_done, batch.is_told, batch.outcome) == (True, True, None)
+
+
+def test_callbacks_that_were_added_are_called_though_no_delivery_is_kept() -> None:
+    told: list[object] = []
+    batch = a_batch()
+    for index in range(3):
+        appended(batch, index).add_callback(told.append).add_errback(told.append)
+    batch.close()
+    batch.complete(7, -1)
+    assert told == [RecordMetadata("orders", 3, 7 + index, index, 3, -1) for index in range(3)]
+
+
+def test_errbacks_are_called_and_count_as_being_told() -> None:
+    told: list[object] = []
+    batch = a_batch()
+    first, _ = appended(batch), appended(batch)
+    first.add_callback(told.append).add_errback(told.append)
+    batch.close()
+    batch.fail(error := MessageTooLarge("no"))
+    assert told == [error]
+    assert batch.unreported == 1
+
+
+def test_what_a_callback_raises_keeps_no_other_from_being_called(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[object] = []
+
+    def broken(*outcome: object) -> None:
+        told.append(outcome)
+        raise ValueError("a bug")
+
+    batch = a_batch()
+    appended(batch, on_delivery=broken).add_callback(broken)
+    appended(batch, on_delivery=broken).add_callback(broken)
+    batch.close()
+    batch.complete(7, -1)
+    assert len(told) == 4
+    assert caplog.text.count("a delivery callback for orders-3 failed") == 4
+
+
+def test_outcomes_are_seen_before_callbacks_are_called() -> None:
+    seen: list[bool] = []
+    batch = a_batch()
+    delivery = appended(batch, on_delivery=lambda metadata, error: seen.append(delivery.done()))
+    batch.close()
+    batch.fail(KafkaError("no"))
+    assert seen == [True]
+
+
+def test_a_callback_that_is_added_while_another_adds_the_first_is_called() -> None:
+    """Between any two lines, as another thread or the garbage collector may; no lock is there to be held."""
+    called: list[tuple[int, int]] = []
+
+    def attempt(line: int) -> bool:
+        batch = a_batch()
+        first, second = appended(batch), appended(batch)
+        code = BatchOutcome.listeners.__code__
+
+        def note(metadata: RecordMetadata) -> None:
+            called.append((line, metadata.offset))
+
+        has_line = at_line(code, line, lambda: second.add_callback(note), lambda: first.add_callback(note))
+        batch.complete(0, -1)
+        return has_line
+
+    tried = list(at_every_line(attempt))
+    assert len(tried) >= 4
+    assert sorted(called) == [(line, offset) for line in tried for offset in (0, 1)] + [(len(tried) + 1, 0)]
+
+
+class Unequal:
+    """A callable whose `==` takes everything for one of its own kind."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def __call__(self, metadata: object, error: object = None) -> None:
+        self.told.append(metadata)
+
+    def __eq__(self, other: object) -> bool:
+        return self.told is other.told  # type: ignore[attr-defined]
+
+    __hash__ = object.__hash__
+
+
+class Equal(Unequal):
+    """A callable that is equal to everything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = object.__hash__
+
+
+@pytest.mark.parametrize("kind", [Unequal, Equal])
+def test_a_callback_is_called_whatever_it_says_of_equality(kind: type[Unequal]) -> None:
+    callback = kind()
+    batch = a_batch()
+    appended(batch)
+    appended(batch, 2, on_delivery=callback)
+    batch.close()
+    batch.complete(7, -1)
+    assert callback.told == [RecordMetadata("orders", 3, 8, 2, 3, -1)]
+
+
+def test_a_callback_that_is_equal_to_a_method_is_not_taken_for_it() -> None:
+    callback, told = Equal(), Equal()
+    batch = a_batch()
+    first, second = appended(batch), appended(batch)
+    first.add_callback(told.__call__)
+    second.add_callback(callback)
+    batch.close()
+    batch.complete(7, -1)
+    assert (len(told.told), len(callback.told)) == (1, 1)

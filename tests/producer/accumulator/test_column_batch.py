@@ -1,0 +1,103 @@
+"""A batch of columns holds its bytes once, and has the bytes of one that was filled record by record."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.compression import codec
+from pykafka2.errors import IllegalState, NotEnoughReplicas
+from pykafka2.producer.accumulator.batch import BatchState
+from pykafka2.producer.accumulator.batch_sizes import BatchPlan
+from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
+from pykafka2.producer.accumulator.column_batch import ColumnBatch
+from pykafka2.records.batch import HEADER_BYTES
+from pykafka2.records.column_encoder import ListColumns
+from pykafka2.records.rows import rows_of
+from tests.producer.rows import a_batch, appended
+
+VALUES = [b"%d" % number * 10 for number in range(50)]
+
+
+def column_batch(plan: BatchPlan, pool: BufferPool | None = None) -> ColumnBatch:
+    records = ListColumns(VALUES, timestamps=1).encode(0, len(VALUES))
+    permit = Permit(HEADER_BYTES + len(records.body))
+    if pool is not None:
+        pool.request(permit)
+    batch = ColumnBatch(
+        "orders",
+        3,
+        plan,
+        records,
+        permit=permit,
+        created_at=0.0,
+        wait_until=lambda predicate, timeout, *queues: predicate(),
+        **({} if pool is None else {"charge": pool.charge}),
+    )
+    batch.close()
+    return batch
+
+
+@pytest.mark.parametrize("name", ["none", "lz4", "zstd"])
+def test_its_bytes_are_those_of_single_records_under_every_number(name: str) -> None:
+    plan = BatchPlan(codec(name), None, 1 << 20)
+    by_column, by_row = column_batch(plan), a_batch(plan=plan)
+    for value in VALUES:
+        appended(by_row, 1, key=None, value=value)
+    by_row.close()
+    for numbers in ((-1, -1, -1), (7, 0, 40), (7, 1, 0)):
+        for batch in (by_column, by_row):
+            batch.sequence(*numbers)
+        assert by_column.bytes() == by_row.bytes()
+        assert by_column.bytes() is by_column.bytes()
+    assert by_column.size == by_column.count == len(VALUES)
+    assert by_column.raw_bytes == by_row.raw_bytes
+
+
+def test_numbers_that_never_went_out_keep_its_bytes() -> None:
+    """It is numbered anew again before it was sent under the numbers of before; and split after that."""
+    plan = BatchPlan(codec("zstd"), None, 1 << 20)
+    batch, other = column_batch(plan), column_batch(plan)
+    batch.sequence(7, 0, 40)
+    batch.bytes()
+    for numbers in ((7, 1, 0), (7, 2, 5)):
+        batch.sequence(*numbers)
+    other.sequence(7, 2, 5)
+    assert batch.bytes() == other.bytes()
+    batch.sequence(7, 3, 0)
+    batch.unpack()
+    assert [value for value, *_ in rows_of(batch.fields)] == VALUES
+
+
+def test_its_memory_is_what_it_has_permission_for() -> None:
+    pool = BufferPool(1 << 20, allowance_bytes=0)
+    batch = column_batch(BatchPlan(codec("none"), None, 1 << 20), pool)
+    batch.bytes()
+    taken = pool.total_bytes - pool.available_bytes
+    assert taken == len(batch.bytes())
+    assert pool.overhead_bytes < 3000
+    pool.give_back(batch.permit)
+    assert (pool.available_bytes, pool.overhead_bytes) == (pool.total_bytes, 0)
+
+
+def test_what_is_done_has_no_bytes() -> None:
+    batch = column_batch(BatchPlan(codec("none"), None, 1 << 20))
+    outcome = batch.outcome
+    assert outcome is not None
+    batch.fail(NotEnoughReplicas())
+    assert batch.state is BatchState.DONE
+    assert outcome.is_done
+    assert batch.unreported == len(VALUES)
+    with pytest.raises(IllegalState, match="no bytes any more"):
+        batch.bytes()
+
+
+@pytest.mark.parametrize("name", ["none", "zstd"])
+def test_its_records_may_be_had_as_rows(name: str) -> None:
+    plan = BatchPlan(codec(name), None, 1 << 20)
+    batch = column_batch(plan)
+    batch.sequence(7, 0, 40)
+    before = batch.bytes()
+    batch.unpack()
+    assert [value for value, *_ in rows_of(batch.fields)] == VALUES
+    batch.sequence(7, 0, 40)
+    assert batch.bytes() == before

@@ -1,0 +1,265 @@
+"""The short ways of records with and without a key do what the whole way does, whatever comes between."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
+from pykafka2.producer.accumulator import batch_sizes
+from pykafka2.producer.accumulator.partition_queue import NS_PER_MS, PartitionQueue
+from pykafka2.producer.partitioning.key_hashes import positive_murmur2
+from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
+from pykafka2.testing import Simulation
+from tests.driver.interleave import at_every_line, at_line
+from tests.gate import examples
+
+
+@attrs.frozen
+class Step:
+    """A send, and how many seconds pass before it."""
+
+    arguments: dict[str, Any]
+    pause: float
+    tells: bool
+
+
+ARGUMENTS = st.one_of(
+    st.fixed_dictionaries({"value": st.sampled_from([b"", b"x" * 100, b"y" * 70, b"z" * 2000])}),
+    st.sampled_from(
+        [
+            {"value": None},
+            {"value": "text"},
+            {"value": bytearray(b"bytes-like")},
+            {"value": b"v", "key": b"key"},
+            {"value": b"v" * 90, "key": b"another key"},
+            {"value": b"v", "key": b""},
+            {"value": b"v", "key": "text"},
+            {"value": "text", "key": b"key"},
+            {"value": b"v", "key": bytearray(b"bytes-like")},
+            {"value": b"v", "key": b"key", "partition": 1},
+            {"value": b"v", "key": b"key", "headers": [("h", b"1")]},
+            {"value": b"v", "key": b"key", "timestamp_ms": 5},
+            {"value": b"v", "key": b"key", "on_delivery": "no callable"},
+            {"value": b"v", "key": b"key", "topic": ["no topic"]},
+            {"value": b"v", "headers": [("h", b"1")]},
+            {"value": b"v", "partition": 0},
+            {"value": b"v", "timestamp_ms": 5},
+            {"value": b"v", "on_delivery": "no callable"},
+            {"value": b"v", "topic": ["no topic"]},
+        ]
+    ),
+)
+PAUSES = st.sampled_from([0.0, 0.0, 0.0, 0.0003, 0.001, 0.02])
+STEPS = st.lists(st.builds(Step, ARGUMENTS, PAUSES, st.booleans()), min_size=1, max_size=40)
+
+
+class World:
+    """A producer of its own with a cluster of its own, in a time of its own."""
+
+    def __init__(self, *, is_short: bool) -> None:
+        self.simulation = Simulation(seed=7)
+        self.cluster = self.simulation.cluster(brokers=1, topics={"orders": 3})
+        self.producer = self.simulation.producer(self.cluster, linger_ms=10, batch_size=1000)
+        if not is_short:
+            self.producer._open_batches = None
+
+    def play(self, steps: list[Step]) -> list[Any]:
+        """What came of them: errors, outcomes as they were told, each record's metadata, the requests."""
+        came: list[Any] = []
+        deliveries = []
+        for number, step in enumerate(steps):
+            self.simulation.sleep(step.pause)
+            arguments = {"topic": "orders", **step.arguments}
+            if step.tells:
+                arguments.setdefault("on_delivery", lambda *told, number=number: came.append((number, told)))
+            try:
+                deliveries.append(self.producer.send(**arguments))
+            except KafkaError as error:
+                came.append((type(error), str(error)))
+        self.producer.flush(30)
+        came += [delivery.result(0) for delivery in deliveries]
+        came += self.cluster.history.requests("Produce")
+        self.cluster.history.clear()
+        return came
+
+
+@pytest.mark.slow
+def test_both_ways_write_and_tell_the_same() -> None:
+    one, other = World(is_short=True), World(is_short=False)
+
+    @settings(max_examples=examples(30), deadline=None, database=None)
+    @given(STEPS)
+    def check(steps: list[Step]) -> None:
+        assert repr(one.play(steps)) == repr(other.play(steps))
+
+    with one.simulation, other.simulation:
+        check()
+        assert one.producer._open_batches
+
+
+def by_taking(producer: KafkaProducer, queue: PartitionQueue) -> None:
+    """As the IO thread, when the batch's time is over."""
+    if queue.batches:
+        batch = queue.take()
+        taken = [*batch.fields]
+        batch.bytes()
+        assert batch.fields == taken
+        queue.batches.appendleft(batch)
+
+
+def by_sending(producer: KafkaProducer, queue: PartitionQueue) -> None:
+    """As a signal handler, or another thread."""
+    try:
+        producer.send("orders", b"between")
+    except IllegalState:  # it came between two lines under a lock
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", [by_taking, by_sending])
+@pytest.mark.parametrize(
+    ("way", "key", "partition"),
+    [
+        (KafkaProducer.send, None, None),
+        (KafkaProducer.send, b"key", None),
+        (PartitionQueue.try_append, b"key", 0),
+    ],
+)
+def test_what_comes_between_two_lines_of_a_send_takes_no_record_away(
+    action: Callable[[KafkaProducer, PartitionQueue], None],
+    way: Any,
+    key: bytes | None,
+    partition: int | None,
+) -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        queue = producer._accumulator.queue("orders", 0)
+
+        def attempt(line: int) -> bool:
+            before = len(cluster.log("orders", 0).values())
+            kept = [producer.send("orders", b"first")]
+
+            def run() -> None:
+                kept.extend(
+                    producer.send("orders", b"%d" % number, key, partition=partition) for number in range(3)
+                )
+
+            has_line = at_line(way.__code__, line, lambda: action(producer, queue), run)
+            producer.flush(30)
+            values = cluster.log("orders", 0).values()
+            assert [values[delivery.result(0).offset] for delivery in kept] == [b"first", b"0", b"1", b"2"]
+            assert len(values) - before == 4 + values[before:].count(b"between")
+            return has_line
+
+        assert len(list(at_every_line(attempt))) > 20
+
+
+@pytest.mark.parametrize("error", [ClientClosed, ForkedClientError])
+def test_a_closed_producer_and_a_childs_have_no_short_way(error: type[KafkaError]) -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        producer.send("orders", b"v")
+        assert producer._open_batches
+        if error is ClientClosed:
+            producer.close()
+        else:
+            producer._on_fork_in_child(ForkedClientError())
+            producer._tracked.end()  # or the exit of this process would miss the record
+        with pytest.raises(error):
+            producer.send("orders", b"v")
+        assert producer._open_batches is None
+
+
+def test_what_a_keyed_record_has_of_its_own_is_written() -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        for own in ({}, {"headers": [("h", b"1")]}, {"timestamp_ms": 5}):
+            producer.send("orders", b"v", b"key", **own)
+        producer.flush(30)
+        first, headed, timed = cluster.log("orders", 0).records()
+        assert (first.headers, headed.headers, timed.timestamp) == ([], [("h", b"1")], 5)
+
+
+def test_keyed_records_go_to_the_partitions_of_now_though_a_batch_is_open_at_the_old_one() -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000, metadata_max_age_ms=1000)
+        old = producer.send("orders", b"v", b"abc")
+        more = CreatePartitionsTopic(name="orders", count=6, assignments=None)
+        request = CreatePartitionsRequest(topics=[more], timeout_ms=5000, validate_only=False)
+        simulation.client(cluster).request(request)
+        simulation.sleep(3)
+        new = producer.send("orders", b"v", b"abc")
+        producer.flush(30)
+        assert (old.result(0).partition, new.result(0).partition) == (0, positive_murmur2(b"abc") % 6)
+
+
+def test_a_clock_that_is_set_back_is_followed_at_once() -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        now_ms = producer._driver.clock.wall_ms()
+        times = [now_ms, now_ms, now_ms - 3]
+        kept = []
+        for time_ms in times:
+            producer._wall_ns = partial(int, time_ms * NS_PER_MS)
+            kept.append(producer.send("orders", b"v"))
+        producer.flush(30)
+        assert [one.result(0).timestamp for one in kept] == times
+
+
+def test_no_record_takes_the_short_way_to_a_batch_that_began_later() -> None:
+    """What its timestamp takes there is more than the short way reckons with."""
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        later_ms = producer._driver.clock.wall_ms() + 60_000
+        kept = [producer.send("orders", b"v", timestamp_ms=later_ms), producer.send("orders", b"v")]
+        assert not producer._open_batches
+        kept.append(producer.send("orders", b"v"))
+        producer.flush(30)
+        assert [delivery.result(0).offset for delivery in kept] == [0, 1, 2]
+
+
+def test_without_a_global_lock_every_record_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_sizes, "HAS_GIL", False)
+    step_bytes, _ = batch_sizes.next_step(10_000, 500, 5)
+    assert step_bytes == 0
+
+
+def test_the_line_by_which_a_record_joins_has_no_place_where_others_come_in() -> None:
+    """No call, no jump back, and no line of its own in between for tracers."""
+    places: dict[Any, int] = {KafkaProducer.send: 2, PartitionQueue.try_append: 1}
+    for way, expected in places.items():
+        found = [list(line) for line in lines_of(dis.get_instructions(way)) if stores_count(line)]
+        assert len(found) == expected
+        for line in found:
+            names = {one.opname for one in line}
+            assert not [name for name in names if "CALL" in name or "BACKWARD" in name or "RESUME" in name]
+            assert {"fields", "count", "room_bytes"} <= {str(one.argval) for one in line}
+
+
+def lines_of(instructions: Any) -> list[list[Any]]:
+    lines: list[list[Any]] = []
+    for one in instructions:
+        is_new = one.starts_line if isinstance(one.starts_line, bool) else one.starts_line is not None
+        if is_new or not lines:
+            lines.append([])
+        lines[-1].append(one)
+    return lines
+
+
+def stores_count(line: list[Any]) -> bool:
+    return any(one.opname == "STORE_ATTR" and one.argval == "count" for one in line)

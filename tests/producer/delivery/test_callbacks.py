@@ -1,0 +1,136 @@
+"""Callables for records: one for many records costs no object a record, and each record is told once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.errors import KafkaError
+from pykafka2.producer.delivery.callbacks import RUN_BYTES, Listeners
+from pykafka2.types import RecordMetadata
+from tests.producer.rows import a_batch, appended
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.errors: list[KafkaError] = []
+
+    def written(self, metadata: RecordMetadata) -> None:
+        self.offsets.append(metadata.offset)
+
+    def failed(self, error: KafkaError) -> None:
+        self.errors.append(error)
+
+
+def test_one_callable_for_all_records_is_one_run() -> None:
+    batch, notes = a_batch(), Notes()
+    for _ in range(100):
+        # A method is another object each time that it is named.
+        appended(batch).add_callback(notes.written).add_errback(notes.failed)
+    assert batch.outcome is not None
+    first_bytes = batch.outcome.listener_bytes
+    for _ in range(100):
+        appended(batch).add_callback(notes.written).add_errback(notes.failed)
+    assert batch.outcome.listener_bytes == first_bytes
+    appended(batch).add_callback(lambda metadata: None)
+    assert batch.outcome.listener_bytes == first_bytes + RUN_BYTES
+    batch.complete(7, -1)
+    assert notes.offsets == list(range(7, 207))
+    assert notes.errors == []
+
+
+def test_one_errback_for_all_records_is_told_each_failure() -> None:
+    batch, notes = a_batch(), Notes()
+    for _ in range(5):
+        appended(batch).add_callback(notes.written).add_errback(notes.failed)
+    batch.close()
+    batch.fail(KafkaError("all"), {3: KafkaError("the fourth")})
+    assert [str(error) for error in notes.errors] == ["all", "all", "all", "the fourth", "all"]
+    assert (notes.offsets, batch.unreported) == ([], 0)
+
+
+def test_who_comes_after_the_end_is_called_at_once() -> None:
+    batch, notes = a_batch(), Notes()
+    deliveries = [appended(batch) for _ in range(3)]
+    deliveries[0].add_callback(notes.written)
+    batch.complete(0, -1)
+    for delivery in deliveries[1:]:
+        delivery.add_callback(notes.written)
+        assert notes.offsets[-1] == deliveries.index(delivery)
+    assert notes.offsets == [0, 1, 2]
+
+
+def test_a_callable_that_adds_itself_to_the_next_record_is_called_for_that() -> None:
+    batch, told = a_batch(), list[int]()
+    deliveries = [appended(batch) for _ in range(3)]
+
+    def written(metadata: RecordMetadata) -> None:
+        told.append(metadata.offset)
+        if metadata.offset < 2:
+            deliveries[metadata.offset + 1].add_callback(written)
+
+    deliveries[0].add_callback(written)
+    batch.complete(0, -1)
+    assert told == [0, 1, 2]
+
+
+@pytest.mark.slow
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1)), max_size=30))
+def test_each_is_called_as_often_as_it_was_added_in_the_order_of_its_record(
+    added: list[tuple[int, int]],
+) -> None:
+    batch, told = a_batch(), list[tuple[int, int]]()
+    deliveries = [appended(batch) for _ in range(5)]
+
+    def one(metadata: RecordMetadata) -> None:
+        told.append((metadata.offset, 0))
+
+    def other(metadata: RecordMetadata) -> None:
+        told.append((metadata.offset, 1))
+
+    for index, which in added:
+        deliveries[index].add_callback((one, other)[which])
+    batch.complete(0, -1)
+    assert sorted(told) == sorted(added)
+    for index in range(5):
+        assert [pair for pair in told if pair[0] == index] == [pair for pair in added if pair[0] == index]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_none_is_lost_or_called_twice_where_the_end_comes_between(threads: int) -> None:
+    """Threads add while another tells, at a switch of threads every few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(40):
+            batch, notes = a_batch(), Notes()
+            deliveries = [appended(batch) for _ in range(30 * threads)]
+
+            def add(first: int, notes: Notes = notes, deliveries: list = deliveries) -> None:  # type: ignore[type-arg]
+                for delivery in deliveries[first::threads]:
+                    delivery.add_callback(notes.written)
+
+            adding = [threading.Thread(target=add, args=(first,)) for first in range(threads)]
+            for thread in adding:
+                thread.start()
+            batch.complete(0, -1)
+            for thread in adding:
+                thread.join()
+            assert sorted(notes.offsets) == list(range(30 * threads))
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_two_threads_that_take_share_the_runs() -> None:
+    listeners = Listeners()
+    for index in (0, 5, 9):
+        listeners.add(index, print)
+    one, other = listeners.take(), listeners.take()
+    assert [[*next(one)[0]], [*next(other)[0]], [*next(one)[0]]] == [[0], [5], [9]]
+    assert [*other] == [*one] == []
+    assert not listeners

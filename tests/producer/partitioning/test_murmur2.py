@@ -1,0 +1,98 @@
+"""murmur2 agrees with Java's, or keys would move between partitions when a program changes its client."""
+
+from __future__ import annotations
+
+import random
+import warnings
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.producer.partitioning.key_hashes import (
+    CACHED_KEY_BYTES,
+    CACHED_KEYS,
+    LONGEST_CACHED_KEY_BYTES,
+    KeyHashes,
+)
+from pykafka2.producer.partitioning.murmur2 import murmur2, murmur2_by_words, positive, positive_murmur2
+from tests.gate import rest_in_gate
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # kafka-python reads its schemas in a deprecated way
+    from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
+
+# From Java's UtilsTest (signed there).
+JAVA = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+@pytest.mark.parametrize("key", JAVA)
+def test_golden_vectors_of_java(key: bytes) -> None:
+    assert murmur2(key) == JAVA[key] & 0xFFFFFFFF
+
+
+@given(st.binary(max_size=300))
+def test_it_agrees_with_an_independent_implementation(key: bytes) -> None:
+    assert murmur2(key) == murmur2_of_kafka_python(key) & 0xFFFFFFFF
+
+
+def test_keys_of_every_length_are_hashed_as_word_by_word() -> None:
+    chance = random.Random(7)
+    for length in range(301):
+        for key in (chance.randbytes(length), b"\xff" * length, bytes(length)):
+            assert murmur2(key) == murmur2_by_words(key)
+            assert positive_murmur2(key) == positive(murmur2_by_words(key))
+
+
+@given(st.binary(max_size=40))
+def test_cached_hashes_are_the_positive_ones(key: bytes) -> None:
+    hashes = KeyHashes()
+    assert hashes[key] == hashes[key] == positive(murmur2(key))
+
+
+def test_the_cache_is_bounded() -> None:
+    hashes = KeyHashes()
+    for number in range(CACHED_KEYS + 5):
+        hashes[b"%d" % number]
+    assert len(hashes) <= CACHED_KEYS
+
+
+@pytest.mark.parametrize("key_bytes", rest_in_gate([1000, 50_000]))
+def test_the_cache_is_bounded_in_bytes(key_bytes: int) -> None:
+    hashes = KeyHashes()
+    most = 0
+    for number in range(CACHED_KEY_BYTES // key_bytes + 20):
+        key = b"%d" % number * (key_bytes // len(b"%d" % number))
+        hashes[key]
+        most = max(most, sum(map(len, hashes)))
+    assert most <= CACHED_KEY_BYTES
+
+
+def test_a_cache_that_was_emptied_as_it_was_full_goes_on_caching() -> None:
+    computed: list[bytes] = []
+
+    def hash_of(key: bytes) -> int:
+        computed.append(key)
+        return 1
+
+    hashes = KeyHashes(hash_of)
+    for number in range(CACHED_KEY_BYTES // 4000 + 1):
+        hashes[b"%04000d" % number]
+    computed.clear()
+    for _ in range(10):
+        hashes[b"hot"], hashes[b"warm"]
+    assert computed == [b"hot", b"warm"]
+
+
+def test_a_long_key_drives_nobody_out() -> None:
+    hashes = KeyHashes()
+    hashes[b"hot"]
+    hashes[b"x" * (LONGEST_CACHED_KEY_BYTES + 1)]
+    assert [*hashes] == [b"hot"]

@@ -1,0 +1,247 @@
+"""Records without a key: batch_size bytes to one partition, then to another, less often to a slow one."""
+
+from __future__ import annotations
+
+import gc
+import random
+import weakref
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
+from pykafka2.producer.partitioning.topic_route import Route
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.producer.partitioning.routes import a_route
+
+BATCH_BYTES = 1000
+
+
+class Bench:
+    """A choice without a cluster; time stands still at `now`."""
+
+    def __init__(self, *, is_adaptive: bool = True, availability_timeout: float = 0) -> None:
+        self.now = 0.0
+        self.delays = NodeDelays()
+        self.choice = StickyChoice(
+            batch_bytes=BATCH_BYTES,
+            is_adaptive=is_adaptive,
+            availability_timeout=availability_timeout,
+            delays=self.delays,
+            seeded=random.Random(7),
+            monotonic=lambda: self.now,
+        )
+
+    def drawn(self, route: Route, draws: int = 4000) -> Counter[int]:
+        """How often each partition is stuck to."""
+        counts: Counter[int] = Counter()
+        for _ in range(draws):
+            route.sticky.closed_bytes += BATCH_BYTES
+            counts[self.choice.next(route).partition] += 1
+        return counts
+
+
+def with_batches(route: Route, *lengths: int) -> Route:
+    for queue, length in zip(route.queues, lengths, strict=True):
+        queue.batches.extend([None] * length)  # type: ignore[list-item]
+    return route
+
+
+def test_a_partition_is_stuck_to_until_it_has_had_batch_size() -> None:
+    bench, route = Bench(), a_route(100)
+    bench.choice.begin(route, None)
+    first = route.sticky
+    first.closed_bytes = BATCH_BYTES - 1
+    assert bench.choice.next(route) is first
+    first.closed_bytes = BATCH_BYTES
+    assert bench.choice.next(route) is not first
+
+
+def test_a_new_route_goes_on_where_the_old_one_was() -> None:
+    bench, old, new = Bench(), a_route(100), a_route(100)
+    bench.choice.begin(old, None)
+    new.queues = old.queues
+    old.sticky.closed_bytes = BATCH_BYTES - 1
+    bench.choice.begin(new, old)
+    assert (new.sticky, new.sticky_from_bytes) == (old.sticky, old.sticky_from_bytes)
+    fewer = a_route(2)
+    bench.choice.begin(fewer, old)
+    assert fewer.sticky in fewer.queues
+
+
+def test_equal_queues_are_drawn_alike() -> None:
+    counts = Bench().drawn(with_batches(a_route(4), 2, 2, 2, 2))
+    assert all(900 < counts[partition] < 1100 for partition in range(4))
+
+
+def test_a_queue_is_drawn_the_less_often_the_longer_it_is() -> None:
+    # One more than the longest, less its own length: 4, 1 and 3 of 8.
+    counts = Bench().drawn(with_batches(a_route(3), 0, 3, 1), 8000)
+    assert [round(counts[partition] / 1000) for partition in range(3)] == [4, 1, 3]
+
+
+def test_lengths_do_not_matter_to_one_that_does_not_adapt() -> None:
+    counts = Bench(is_adaptive=False).drawn(with_batches(a_route(3), 0, 3, 1), 3000)
+    assert all(900 < counts[partition] < 1100 for partition in range(3))
+
+
+@pytest.mark.parametrize("is_adaptive", [True, False])
+def test_a_partition_without_a_leader_is_not_drawn_unless_there_is_no_other(is_adaptive: bool) -> None:
+    bench = Bench(is_adaptive=is_adaptive)
+    assert {*bench.drawn(a_route(4, without_leader={0, 2}))} == {1, 3}
+    assert {*bench.drawn(a_route(2, without_leader={0, 1}))} == {0, 1}
+
+
+def test_a_node_that_takes_nothing_is_passed_over_after_the_timeout() -> None:
+    bench = Bench(availability_timeout=2)
+    bench.delays.note({1}, 0.0)
+    bench.now = 2.0
+    assert {*bench.drawn(a_route(3))} == {0, 1, 2}
+    bench.now = 2.1
+    assert {*bench.drawn(a_route(3))} == {0, 2}
+    bench.delays.note({1}, 2.2)  # still, since the beginning
+    assert {*bench.drawn(a_route(3))} == {0, 2}
+    bench.delays.note((), 2.3)
+    assert {*bench.drawn(a_route(3))} == {0, 1, 2}
+
+
+def test_where_all_nodes_take_nothing_none_is_passed_over() -> None:
+    bench = Bench(availability_timeout=2)
+    bench.delays.note({0, 1}, 0.0)
+    bench.now = 5.0
+    assert {*bench.drawn(a_route(2))} == {0, 1}
+
+
+def test_where_all_nodes_take_nothing_lengths_decide_as_ever() -> None:
+    bench = Bench(availability_timeout=2)
+    bench.delays.note({0, 1, 2}, 0.0)
+    bench.now = 5.0
+    counts = bench.drawn(with_batches(a_route(3), 0, 3, 1), 8000)
+    assert [round(counts[partition] / 1000) for partition in range(3)] == [4, 1, 3]
+
+
+def test_delays_are_not_looked_at_without_a_timeout() -> None:
+    bench = Bench()
+    bench.delays.note({1}, 0.0)
+    bench.now = 1000.0
+    assert {*bench.drawn(a_route(2))} == {0, 1}
+
+
+# ------------------------------------------------------------------ with a cluster
+
+
+def partitions_of_a_stream(simulation: Simulation, cluster: KafkaCluster, **options: Any) -> Counter[int]:
+    """Where 300 records go that are sent over 0.6 seconds, while one broker takes 0.2 s for each request."""
+    producer = simulation.producer(cluster, batch_size=1000, linger_ms=0, buffer_memory=10**8, **options)
+    producer.partitions_for("spread")
+    slow = cluster.partition("spread", 0).leader
+    cluster.controls.delay(ProduceRequest, 0.2, broker=slow)
+    deliveries = []
+    for _ in range(60):
+        deliveries += [producer.send("spread", b"x" * 900) for _ in range(5)]
+        simulation.sleep(0.01)
+    cluster.controls.clear()
+    producer.flush(timeout=100)
+    return Counter(delivery.result(0).partition for delivery in deliveries)
+
+
+def of_broker(cluster: KafkaCluster, counts: Counter[int], broker: int) -> float:
+    led = [number for number in range(6) if cluster.partition("spread", number).leader == broker]
+    return sum(counts[number] for number in led) / counts.total()
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_a_slow_broker_gets_fewer_records_by_default_only(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    slow = cluster.partition("spread", 0).leader
+    adaptive = partitions_of_a_stream(simulation, cluster)
+    even = partitions_of_a_stream(simulation, cluster, partitioner_adaptive_partitioning_enable=False)
+    assert 0.25 < of_broker(cluster, even, slow) < 0.42
+    assert of_broker(cluster, adaptive, slow) < 0.2
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+@pytest.mark.parametrize("timeout_ms", [1000, 0])
+def test_a_broker_that_stands_still_is_avoided_after_the_availability_timeout(
+    simulation: Simulation, cluster: KafkaCluster, timeout_ms: int
+) -> None:
+    # Lengths of queues are even here: one batch at a time.
+    producer = simulation.producer(
+        cluster,
+        batch_size=0,
+        linger_ms=0,
+        max_in_flight_requests_per_connection=1,
+        partitioner_adaptive_partitioning_enable=True,
+        partitioner_availability_timeout_ms=timeout_ms,
+    )
+    producer.partitions_for("spread")
+    still = cluster.partition("spread", 0).leader
+    led = {number for number in range(6) if cluster.partition("spread", number).leader == still}
+    cluster.controls.hold(ProduceRequest, broker=still)
+    for partition in range(6):  # a request in flight, and one more batch that waits, for each
+        producer.send("spread", b"v", partition=partition)
+        producer.send("spread", b"v", partition=partition)
+    simulation.sleep(2)
+    deliveries = [producer.send("spread", b"v") for _ in range(200)]
+    cluster.controls.clear()
+    producer.flush(timeout=100)
+    seen = {delivery.result(0).partition for delivery in deliveries}
+    assert bool(seen & led) == (timeout_ms == 0)
+
+
+def test_batches_that_leave_before_they_are_full_do_not_change_the_partition(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    # KIP-794: a partition gets batch_size bytes, however many batches they make.
+    producer = simulation.producer(cluster, batch_size=10_000, linger_ms=0)
+    partitions = [producer.send("spread", b"x" * 400).result(10).partition for _ in range(40)]
+    changes = sum(one != other for one, other in pairwise(partitions))
+    assert changes <= 2
+    assert len({*partitions[:20]}) == 1
+
+
+def test_what_sticks_joins_no_other_batch_that_is_open(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, partitioner_ignore_keys=True, linger_ms=60_000)
+    for partition in range(6):
+        producer.send("spread", b"v", partition=partition)
+    sent = [producer.send("spread", b"v", b"%d" % number) for number in range(12)]
+    few = producer.send_many("spread", [b"v"] * 3, keys=[b"1", b"2", b"3"])
+    producer.flush(30)
+    [sticky] = {one.result(0).partition for one in sent}
+    assert sticky != 0, "else this says nothing of few rows"
+    assert [batch.partition for batch in few.result(0)] == [sticky]
+
+
+@pytest.mark.gate
+def test_partitioner_ignore_keys_spreads_records_with_a_key(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, partitioner_ignore_keys=True, batch_size=200, bulk_batch_size=200)
+    deliveries = [producer.send("spread", b"x" * 100, b"same") for _ in range(200)]
+    producer.flush(timeout=30)
+    assert {delivery.result(0).partition for delivery in deliveries} == set(range(6))
+    bulk = producer.send_many("spread", [b"x" * 100] * 200, keys=[b"same"] * 200)
+    assert {batch.partition for batch in bulk.result(10)} == set(range(6))
+
+
+def test_topics_that_were_sent_to_once_keep_no_metadata_of_that_time() -> None:
+    topics = {f"t{number}": 3 for number in range(8)}
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics=topics)
+        producer = simulation.producer(cluster)
+        snapshots, versions = [], set()
+        for topic in topics:
+            producer.send(topic, b"v").result(10)
+            versions.add(producer._metadata.version)
+            snapshots.append(weakref.ref(producer._metadata.snapshot))
+        gc.collect()
+        assert len(versions) == len(topics)
+        assert sum(known() is not None for known in snapshots) <= 2
+        stuck_to = producer._routes_by_topic["t0"].sticky
+        assert producer.send("t0", b"v").result(10).partition == stuck_to.partition

@@ -1,0 +1,257 @@
+"""What the producer's metrics count, in virtual time; that each name is there, tests/docs looks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from pykafka2.errors import (
+    BufferExhausted,
+    InvalidRecord,
+    KafkaTimeoutError,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster, Simulation
+from tests.gate import rest_in_gate
+from tests.producer.transactions.transactional import a_cluster, a_producer
+
+
+def test_batches_and_requests_are_measured(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, linger_ms=20)
+    assert math.isnan(producer.metrics()["batch-size-avg"])
+    for _ in range(10):
+        producer.send("orders", b"x" * 100)
+    producer.flush(10)
+    metrics = producer.metrics()
+    [batch] = cluster.log("orders", 0).batches()
+    assert metrics["batch-size-avg"] == metrics["batch-size-max"] == batch.size_bytes
+    assert metrics["record-size-avg"] == 109
+    assert metrics["records-per-request-avg"] == metrics["record-send-total"] == 10
+    assert metrics["compression-rate-avg"] == 1
+    assert 0 < metrics["request-latency-avg"] < 100, "milliseconds"
+    assert metrics["record-error-total"] == metrics["record-retry-total"] == 0
+    assert metrics["connection-count"] >= 1
+
+
+def test_what_time_a_batch_takes_is_in_milliseconds(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, linger_ms=200)
+    producer.partitions_for("orders")
+    cluster.controls.delay(ProduceRequest, 0.5, times=1)
+    producer.send("orders", b"1").result(10)
+    metrics = producer.metrics()
+    assert 200 <= metrics["record-queue-time-avg"] <= metrics["record-queue-time-max"] < 300
+    assert 500 <= metrics["request-latency-avg"] <= metrics["request-latency-max"] < 600
+
+
+def test_records_that_fail_are_counted(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    cluster.controls.fail_next(ProduceRequest, InvalidRecord)
+    with pytest.raises(InvalidRecord):
+        producer.send_many("orders", [b"x"] * 7).result(10)
+    assert producer.metrics()["record-error-total"] == 7
+
+
+def test_what_waits_is_shown_as_it_is(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, buffer_memory=20_000, batch_size=16_000)
+    producer.send("orders", b"1").result(10)
+    cluster.controls.hold(ProduceRequest)
+    cluster.controls.hold(MetadataRequest)
+    producer.send("orders", b"x" * 15_000)
+    waiting = simulation.spawn(lambda: producer.send("orders", b"x" * 15_000))
+    producer._client.metadata.request_update("the test says so")
+    simulation.sleep(7)
+    metrics, health = producer.metrics(), producer.health()
+    assert metrics["waiting-threads"] == health["senders_waiting_for_memory"] == 1
+    assert metrics["buffer-available-bytes"] == health["buffer_available_bytes"] == 4_000
+    assert metrics["buffer-total-bytes"] == 20_000
+    assert metrics["requests-in-flight"] == health["requests_in_flight"] == 1
+    assert 7 <= metrics["metadata-age"] < 8, "the last request has no answer"
+    assert "1 calls of send wait for buffer_memory" in producer.explain()
+    cluster.controls.clear()
+    waiting.result()
+    producer.flush(10)
+
+
+def test_explain_says_what_each_partition_waits_for(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, max_in_flight_requests_per_connection=1)
+    producer.send("orders", b"1").result(10)
+    leader = cluster.partition("orders", 0).leader
+    cluster.controls.hold(ProduceRequest)
+    for _ in range(2):
+        producer.send("orders", b"2")
+        simulation.sleep(1)
+    assert f"orders-0 waits for answers of node {leader} to 1 requests." in producer.explain()
+    cluster.controls.clear()
+    producer.flush(10)
+    assert "waits" not in producer.explain().replace("Nothing waits", "")
+
+
+def test_explain_names_first_sends_that_block_while_the_broker_is_down(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, max_block_ms=60_000)
+    cluster.controls.hold(MetadataRequest)
+    first, second, third = (
+        simulation.spawn(lambda topic=topic: producer.send(topic, b"1"))
+        for topic in ("orders", "orders", "others")
+    )
+    simulation.sleep(7)
+    told = producer.explain()
+    assert "Nothing waits" not in told
+    assert "2 calls of send wait for the metadata of topic 'orders', the longest for 7.0 s." in told
+    assert "1 calls of send wait for the metadata of topic 'others', the longest for 7.0 s." in told
+    assert len(producer.health()["senders_waiting_for_metadata"]) == 2
+    cluster.controls.clear()
+    for sending in (first, second, third):
+        sending.result()
+    producer.flush(10)
+    assert producer.explain() == "Nothing waits: every record sent was written or has failed."
+    assert producer.health()["senders_waiting_for_metadata"] == {}
+
+
+def test_explain_says_that_no_broker_is_connected_while_a_first_send_blocks(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, max_block_ms=60_000)
+    for number in range(3):
+        cluster.controls.kill_broker(number)
+    sending = simulation.spawn(lambda: producer.send("orders", b"1"))
+    simulation.sleep(5)
+    told = producer.explain()
+    assert "1 calls of send wait for the metadata of topic 'orders'" in told
+    assert "No broker is connected: " in told
+    for number in range(3):
+        cluster.controls.restart_broker(number)
+    sending.result()
+
+
+def test_explain_names_a_send_that_blocks_for_a_missing_partition(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, max_block_ms=10_000)
+    producer.send("orders", b"1").result(10)
+    sending = simulation.spawn(lambda: producer.send("orders", b"1", partition=9))
+    simulation.sleep(4)
+    told = producer.explain()
+    assert "1 calls of send wait for partition 9 of topic 'orders' to be added, the longest for 4.0 s" in told
+    with pytest.raises(UnknownTopicOrPartition):
+        sending.result()
+
+
+def test_compression_is_measured(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, compression_type="zstd")
+    producer.send_many("orders", [b"the same words " * 10] * 1000).result(10)
+    assert producer.metrics()["compression-rate-avg"] < 0.1
+
+
+def test_a_throttle_is_in_milliseconds(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    cluster.controls.throttle(None, ProduceRequest, 3.0, times=1)
+    producer.send("orders", b"1").result(10)
+    assert producer.metrics()["produce-throttle-time-max"] == 3000
+
+
+def test_waits_of_callers_are_timed(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, buffer_memory=20_000, max_block_ms=2000, batch_size=16_000)
+    cluster.controls.delay(MetadataRequest, 0.5, times=1)
+    producer.send("orders", b"1").result(10)
+    assert producer.metrics()["metadata-wait-time-ns-total"] >= 5e8
+    cluster.controls.hold(ProduceRequest)
+    producer.send("orders", b"x" * 15_000)
+    with pytest.raises(BufferExhausted):
+        producer.send("orders", b"x" * 15_000)
+    metrics = producer.metrics()
+    assert metrics["buffer-exhausted-total"] == 1
+    assert 1.9e9 < metrics["bufferpool-wait-time-ns-total"] < 2.5e9
+    with pytest.raises(KafkaTimeoutError):
+        producer.flush(1)
+    assert 0.9e9 < producer.metrics()["flush-time-ns-total"] < 1.5e9
+    cluster.controls.clear()
+    producer.flush(10)
+
+
+def test_records_sent_again_are_counted(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    cluster.controls.fail_next(ProduceRequest, NotLeaderOrFollower)
+    producer.send_many("orders", [b"x" * 100] * 1000).result(10)
+    assert producer.metrics()["record-retry-total"] == 1000
+
+
+def test_transactions_are_timed(simulation: Simulation) -> None:
+    producer = a_producer(simulation, a_cluster(simulation, 2))
+    with producer.transaction():
+        producer.send("orders", b"1")
+    metrics = producer.metrics()
+    assert metrics["txn-init-time-ns-total"] > 0
+    assert metrics["txn-commit-time-ns-total"] > 0
+    assert metrics["txn-abort-time-ns-total"] == 0
+
+
+@pytest.mark.gate
+def test_rates_are_those_of_the_last_minute(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+
+    def rate() -> float:
+        return producer.metrics()["record-send-rate"]
+
+    assert rate() == 0
+    for _ in range(90):  # ten a second, for longer than what is looked at
+        producer.send_many("orders", [b"v"] * 10)
+        producer.flush()
+        simulation.run_for(1)
+    assert rate() == pytest.approx(10, rel=0.05)
+    simulation.run_for(29)
+    assert 0 < rate() < 10, "what was sent before is still in it"
+    simulation.run_for(61)
+    assert rate() == 0
+    producer.send_many("orders", [b"v"] * 300)
+    producer.flush()
+    assert rate() == pytest.approx(10, rel=0.05), "as if half a minute of nothing had gone before"
+
+
+@pytest.mark.gate
+def test_the_share_of_time_that_sends_wait_for_memory(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, buffer_memory=40_000)
+    producer.send("orders", b"first").result(10)
+    simulation.run_for(60)
+    cluster.controls.hold("Produce")
+    producer.send("orders", b"x" * 30_000)
+    waiting = simulation.spawn(lambda: producer.send("orders", b"x" * 30_000))
+    simulation.run_for(15)
+    cluster.controls.clear()
+    waiting.result()
+    producer.flush(timeout=10)
+    assert producer.metrics()["bufferpool-wait-ratio"] == pytest.approx(15 / 30, rel=0.1)
+
+
+def test_health_has_what_each_partition_took(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
+    assert producer.health()["partitions"] == {}
+    for partition in (0, 0, 1):
+        producer.send("spread", b"x" * 100, partition=partition)
+    producer.flush(timeout=10)
+    producer.send("spread", b"x", partition=2)
+    simulation.run_for(0.1)
+    told = producer.health()["partitions"]
+    assert {name: (one["records"], one["batches"], one["batches_waiting"]) for name, one in told.items()} == {
+        "spread-0": (2, 1, 0),
+        "spread-1": (1, 1, 0),
+        "spread-2": (0, 0, 1),
+    }
+    assert 200 < told["spread-0"]["bytes"] < 400
+
+
+@pytest.mark.parametrize(("hot", "is_told"), rest_in_gate([(90, True), (40, False)]))
+def test_explain_names_a_partition_that_takes_much_more_than_its_share(
+    simulation: Simulation, cluster: KafkaCluster, hot: int, is_told: bool
+) -> None:
+    producer = simulation.producer(cluster, batch_size=0, linger_ms=0)
+    for number in range(200):
+        producer.send("spread", b"v", partition=3 if number % 100 < hot else number % 6)
+    producer.flush(timeout=30)
+    words = "spread-3 took "
+    assert (words in producer.explain()) == is_told

@@ -1,0 +1,85 @@
+"""What is asked of coordinators and what their answers say, apart from any cluster."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from pykafka2.errors import (
+    OperationNotAttempted,
+    ProducerFenced,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+)
+from pykafka2.producer.transactions.requests import (
+    Step,
+    end_versions,
+    error_of_offsets,
+    error_of_partitions,
+    fatal_error,
+    offset_commit_versions,
+    produce_versions,
+)
+from pykafka2.protocol.messages.transaction import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from pykafka2.types import ConsumerGroupMetadata
+
+CODES = (
+    0,
+    OperationNotAttempted.code,
+    UnknownTopicOrPartition.code,
+    TopicAuthorizationFailed.code,
+)
+
+
+@pytest.mark.parametrize("codes", [*permutations(CODES)], ids=str)
+def test_what_no_retry_helps_is_told_before_what_it_may(codes: tuple[int, ...]) -> None:
+    partitions = [
+        AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+        for number, code in enumerate(codes)
+    ]
+    topic = AddPartitionsToTxnTopicResult(name="orders", results_by_partition=partitions)
+    told = error_of_partitions(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[topic]))
+    assert isinstance(told, TopicAuthorizationFailed)
+    assert f"orders-{codes.index(TopicAuthorizationFailed.code)}" in str(told)
+
+
+@pytest.mark.parametrize("codes", [*permutations(CODES[:3])], ids=str)
+def test_partitions_that_were_not_tried_say_least(codes: tuple[int, ...]) -> None:
+    partitions = [
+        TxnOffsetCommitResponsePartition(partition_index=number, error_code=code)
+        for number, code in enumerate(codes)
+    ]
+    topic = TxnOffsetCommitResponseTopic(name="orders", partitions=partitions)
+    told = error_of_offsets(TxnOffsetCommitResponse(topics=[topic]))
+    assert isinstance(told, UnknownTopicOrPartition)
+
+
+def test_without_an_error_there_is_none() -> None:
+    assert error_of_partitions(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[])) is None
+    assert error_of_offsets(TxnOffsetCommitResponse(topics=[])) is None
+
+
+def test_versions_of_requests_say_which_protocol_the_transaction_follows() -> None:
+    """KIP-890: Produce 12 has the broker add the partition, EndTxn 5 raises the epoch."""
+    assert (produce_versions(1), produce_versions(2)) == ((None, 11), (12, None))
+    assert (end_versions(1), end_versions(2)) == ((None, 4), (5, None))
+    nobody, member = ConsumerGroupMetadata("g"), ConsumerGroupMetadata("g", 3, "m", None)
+    assert [offset_commit_versions(1, group) for group in (nobody, member)] == [(None, 4), (3, 4)]
+    assert [offset_commit_versions(2, group) for group in (nobody, member)] == [(5, None)] * 2
+
+
+@pytest.mark.parametrize(("late", "words"), [(False, "was not committed"), (True, "committed is not known")])
+def test_a_fenced_commit_promises_nothing_that_may_yet_happen(late: bool, words: str) -> None:
+    error = fatal_error(
+        ProducerFenced(), Step.COMMIT, transactional_id="t", timeout=60, may_be_carried_out_late=late
+    )
+    assert isinstance(error, ProducerFenced)
+    assert words in str(error)
