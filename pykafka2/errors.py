@@ -21,6 +21,7 @@ class KafkaError(Exception):
         fatal: the client that raised it cannot go on; close it and make a new one.
         refresh_metadata: the client's metadata is out of date.
         refresh_coordinator: the coordinator must be looked up again.
+        what_to_do: what a user does about it, in one or two sentences.
     """
 
     code: ClassVar[int | None] = None
@@ -28,6 +29,7 @@ class KafkaError(Exception):
     fatal: ClassVar[bool] = False
     refresh_metadata: ClassVar[bool] = False
     refresh_coordinator: ClassVar[bool] = False
+    what_to_do: ClassVar[str] = "Read the message, which names the cause."
 
     def __str__(self) -> str:
         return super().__str__() or (type(self).__doc__ or "").strip().split("\n")[0]
@@ -44,6 +46,11 @@ class KafkaError(Exception):
 
 class RetriableError(KafkaError):
     """The same call may succeed later."""
+
+    what_to_do = (
+        "Nothing at first: the clients retry by themselves until the timeout of the call. If it is "
+        "raised, call again."
+    )
 
     retriable = True
 
@@ -62,21 +69,31 @@ class InvalidMetadataError(RetriableError):
 class ConfigurationError(KafkaError, ValueError):
     """An option is missing, unknown, of the wrong type, or contradicts another; the message names it."""
 
+    what_to_do = "Correct the option that the message names."
+
 
 class UnknownOption(ConfigurationError):
     """No option has this name; the message names the nearest one."""
+
+    what_to_do = "Use the name that the message proposes, or look it up among the options of the client."
 
 
 class IllegalState(KafkaError, RuntimeError):
     """The call does not fit the state of the object; the message says which call comes first."""
 
+    what_to_do = "Make the call that the message names first."
+
 
 class NotYetAvailable(KafkaError, NotImplementedError):
     """The signature is final, its behaviour comes with a later version; the message names it."""
 
+    what_to_do = "Use the version that the message names, or later."
+
 
 class IllegalTransition(IllegalState):
     """A state machine was asked for a move that its table does not have."""
+
+    what_to_do = "Report it with the log: it is a bug in pykafka2."
 
     def __init__(self, state: object, event: object) -> None:
         super().__init__(f"no move from {state} on {event}")
@@ -90,13 +107,19 @@ class IllegalTransition(IllegalState):
 class ClientClosed(IllegalState):
     """The client is closed; make a new one."""
 
+    what_to_do = "Create a new client."
+
 
 class ClientNotStarted(RetriableError, OSError):
     """The system has no file descriptor or no thread left for a client; the message says which."""
 
+    what_to_do = "Raise the limit of open files or threads, or close clients that are no longer used."
+
 
 class ClientFailed(IllegalState):
     """The client's IO thread ended by an error, which is the cause of this one; make a new client."""
+
+    what_to_do = "Close the client and create a new one. If the cause is no callback of yours, report it."
 
     fatal = True
 
@@ -104,17 +127,25 @@ class ClientFailed(IllegalState):
 class ConcurrentUse(IllegalState):
     """Two threads use one consumer at once; give each thread its own."""
 
+    what_to_do = "Create one consumer for each thread; `wakeup()` alone may be called from another thread."
+
 
 class ForkedClientError(IllegalState):
     """The client was made before a fork; make a new one in the child process."""
+
+    what_to_do = "Create the client in the child process, after the fork."
 
 
 class NoOffsetForPartition(KafkaError):
     """A partition has no position and auto_offset_reset is 'none'; seek first, or set a policy."""
 
+    what_to_do = "Call `seek()`, commit an offset, or set `auto_offset_reset` to 'earliest' or 'latest'."
+
 
 class AssignorFailed(KafkaError):
     """An assignor failed, or its assignment cannot be used; the message names it and says why."""
+
+    what_to_do = "Correct the assignor; the cause is its exception."
 
 
 class CommitFailed(KafkaError):
@@ -124,6 +155,11 @@ class CommitFailed(KafkaError):
     poll() to join again; the message names why the membership ended, as far as that is known.
     """
 
+    what_to_do = (
+        "Call `poll()` to join the group again. If it happens often, raise `max_poll_interval_ms` or "
+        "lower `max_poll_records`."
+    )
+
 
 class RetriableCommitFailed(RetriableError):
     """An asynchronous commit failed for a reason that passes; its cause is the error it met.
@@ -131,13 +167,19 @@ class RetriableCommitFailed(RetriableError):
     It is not sent again by itself, as it could overtake a later one: commit the latest offsets again.
     """
 
+    what_to_do = "Commit again, with the latest offsets."
+
 
 class KafkaTimeoutError(RetriableError, TimeoutError):
     """The call did not end within its timeout; the message says what it waited for."""
 
+    what_to_do = "Check that the brokers that the message names are up, or allow more time."
+
 
 class BufferExhausted(KafkaTimeoutError):
     """The producer's buffer_memory stayed full for max_block_ms; the brokers are slower than the sends."""
+
+    what_to_do = "Send less, raise `buffer_memory` or `max_block_ms`, or check why the brokers are slow."
 
 
 class IncompleteSend(KafkaError):
@@ -148,6 +190,8 @@ class IncompleteSend(KafkaError):
         left: the row numbers of those that were not, in order: send these again.
         delivery: the outcome of those taken.
     """
+
+    what_to_do = "Send the rows in `left` again."
 
     def __init__(self, message: str, taken: int = 0, left: Sequence[int] = (), delivery: Any = None) -> None:
         super().__init__(message)
@@ -163,43 +207,71 @@ class IncompleteSend(KafkaError):
 class RecordTooLarge(KafkaError, ValueError):
     """A record is larger than max_request_size or buffer_memory; nothing was queued."""
 
+    what_to_do = (
+        "Raise `max_request_size` or `buffer_memory`, and the topic's `max.message.bytes`, or send "
+        "smaller records."
+    )
+
 
 class RecordPurged(KafkaError):
     """The record waited to be sent when `purge` was called: it was taken out, and is not in the log."""
+
+    what_to_do = "Send the record again if it is still needed."
 
 
 class TransactionFailed(KafkaError):
     """The transaction can only be aborted: its cause says why; abort_transaction(), then begin again."""
 
+    what_to_do = "Call `abort_transaction()`, then begin the transaction again."
+
 
 class TransactionAborted(KafkaError):
     """The record was taken for a transaction that was aborted before the record was written."""
+
+    what_to_do = "Send the record again in the next transaction."
 
 
 class SerializationError(KafkaError, ValueError):
     """A serializer or deserializer failed; the message names topic, partition and offset where known."""
 
+    what_to_do = (
+        "Correct the serializer or the record. For a consumer, `on_bad_record` chooses to skip such records."
+    )
+
 
 class IllegalArgument(SerializationError, TypeError):
     """An argument is not what the call takes; the message names it, what it got and what it takes."""
+
+    what_to_do = "Pass what the message says that the call takes."
 
 
 class ConsumerStalled(KafkaError):
     """A partition has not advanced for two minutes although brokers answer and records are there; the message
     has what is known of the cause.  The consumer goes on trying."""
 
+    what_to_do = "Follow the cause in the message; `explain()` says what the consumer waits for."
+
 
 class CorruptData(KafkaError, ValueError):
     """Bytes are not what the protocol says; the message names message, version and field."""
+
+    what_to_do = "Skip the record with `seek()` or `on_bad_record`, and look for what wrote it."
 
 
 class CorruptResponse(CorruptData, InvalidMetadataError):
     """A broker's answer is not what the protocol says: its connection is closed, and the request may be sent
     again; whether it was carried out is not known."""
 
+    what_to_do = (
+        "Nothing at first: the client connects again and retries. If it is raised, check what listens at the "
+        "address of the broker."
+    )
+
 
 class CodecUnavailable(KafkaError, ImportError):
     """The library of a compression codec is not installed; the message names the package."""
+
+    what_to_do = "Install the package that the message names."
 
 
 class Disconnected(InvalidMetadataError, ConnectionError):
@@ -209,9 +281,13 @@ class Disconnected(InvalidMetadataError, ConnectionError):
 class NoBrokersAvailable(RetriableError, ConnectionError):
     """No broker could be reached; the message lists each address with its reason."""
 
+    what_to_do = "Check `bootstrap_servers`, and that the brokers are up and can be reached from this host."
+
 
 class TlsError(KafkaError, ConnectionError):
     """The TLS handshake failed; the message says whether the other side speaks TLS at all."""
+
+    what_to_do = "Compare `security_protocol` and the certificates with the listener of the broker."
 
 
 class TlsInterrupted(TlsError, RetriableError):
@@ -221,27 +297,49 @@ class TlsInterrupted(TlsError, RetriableError):
 class TlsNotSpoken(TlsError):
     """The port speaks Kafka's protocol without TLS; see security_protocol."""
 
+    what_to_do = (
+        "Set `security_protocol` to 'PLAINTEXT' or 'SASL_PLAINTEXT', or connect to the listener with TLS."
+    )
+
 
 class TlsClientCertificateRefused(TlsError):
     """The broker wants a client certificate and was shown none, or does not accept the one that it was shown;
     see ssl_certfile."""
+
+    what_to_do = "Set `ssl_certfile` and `ssl_keyfile` to a certificate that the broker trusts."
 
 
 class TlsCertificateRejected(TlsError):
     """The broker's certificate was not signed by a trusted authority, has expired or was revoked; see
     ssl_cafile."""
 
+    what_to_do = (
+        "Set `ssl_cafile` to the authority that signed the certificate of the broker, or renew that "
+        "certificate."
+    )
+
 
 class TlsHostNameMismatch(TlsError):
     """The broker's certificate is for another host name than the one it was connected to by."""
+
+    what_to_do = (
+        "Connect by a host name in the certificate, or issue a certificate with the name that is used."
+    )
 
 
 class RequestTimeout(Disconnected):
     """The broker did not answer within request_timeout_ms; whether it acted is not known."""
 
+    what_to_do = (
+        "Nothing at first: the clients retry. If it is raised often, check the load of the broker or "
+        "raise `request_timeout_ms`."
+    )
+
 
 class DeliveryTimeout(KafkaTimeoutError):
     """A batch was not acknowledged within delivery_timeout_ms; its records may or may not be in the log."""
+
+    what_to_do = "Check the brokers, or raise `delivery_timeout_ms`. Sending again may duplicate the record."
 
     retriable = False
 
@@ -264,9 +362,13 @@ class BrokerError(KafkaError):
 class AuthorizationError(BrokerError):
     """The user has no access rule for what it asked; the subclass says of which kind of resource."""
 
+    what_to_do = "Ask the administrator for the ACL, or authenticate as another user."
+
 
 class UnknownServerError(BrokerError):
     """The broker failed in a way it has no code for; see the broker's log."""
+
+    what_to_do = "Read the log of the broker."
 
     code = -1
 
@@ -274,12 +376,18 @@ class UnknownServerError(BrokerError):
 class OffsetOutOfRange(BrokerError):
     """The offset asked for is below the log start or above the end; seek, or let auto_offset_reset decide."""
 
+    what_to_do = "Call `seek()`, or set `auto_offset_reset` to 'earliest' or 'latest'."
+
     code = 1
 
 
 class LogTruncated(OffsetOutOfRange):
     """The log was cut at `offset`, below records that had been read: a leader was elected that did not have
     them (KIP-320).  `leader_epoch` is that of the last record before the offset."""
+
+    what_to_do = (
+        "Decide whether the records that were read beyond `offset` must be undone, then `seek()` to it."
+    )
 
     offset = -1
     leader_epoch = -1
@@ -294,6 +402,8 @@ class CorruptMessage(BrokerError, RetriableError):
 class UnknownTopicOrPartition(BrokerError, InvalidMetadataError):
     """No such topic or partition on this broker; create the topic, or wait until its metadata has spread."""
 
+    what_to_do = "Create the topic, or correct its name. The clients retry until the timeout of the call."
+
     code = 3
 
 
@@ -303,6 +413,8 @@ class UnknownUntilTimeout(UnknownTopicOrPartition, KafkaTimeoutError):
 
 class InvalidFetchSize(BrokerError):
     """A fetch size is not a positive number."""
+
+    what_to_do = "Correct the fetch size."
 
     code = 4
 
@@ -328,6 +440,8 @@ class RequestTimedOut(BrokerError, RetriableError):
 class BrokerNotAvailable(BrokerError):
     """The broker is not available."""
 
+    what_to_do = "Wait until the broker is up again."
+
     code = 8
 
 
@@ -340,17 +454,23 @@ class ReplicaNotAvailable(BrokerError, InvalidMetadataError):
 class MessageTooLarge(BrokerError):
     """A batch is larger than the topic's max.message.bytes; send smaller records or raise that limit."""
 
+    what_to_do = "Send smaller records, or raise the topic's `max.message.bytes`."
+
     code = 10
 
 
 class StaleControllerEpoch(BrokerError):
     """A request came from a controller that has since been replaced."""
 
+    what_to_do = "Nothing: brokers get it from each other."
+
     code = 11
 
 
 class OffsetMetadataTooLarge(BrokerError):
     """The metadata of an offset commit is longer than the broker's offset.metadata.max.bytes (4096)."""
+
+    what_to_do = "Commit shorter metadata, or raise `offset.metadata.max.bytes` of the brokers."
 
     code = 12
 
@@ -384,11 +504,15 @@ class NotCoordinator(BrokerError, RetriableError):
 class InvalidTopicException(BrokerError):
     """The topic is internal, or its name not legal: at most 249 letters, digits, '.', '_' and '-'."""
 
+    what_to_do = "Correct the name of the topic."
+
     code = 17
 
 
 class RecordListTooLarge(BrokerError):
     """A produce request is larger than a log segment; send smaller batches."""
+
+    what_to_do = "Send smaller batches, or raise the topic's `segment.bytes`."
 
     code = 18
 
@@ -408,11 +532,15 @@ class NotEnoughReplicasAfterAppend(BrokerError, RetriableError):
 class InvalidRequiredAcks(BrokerError):
     """acks must be 0, 1 or all (-1)."""
 
+    what_to_do = "Set `acks` to 0, 1 or 'all'."
+
     code = 21
 
 
 class IllegalGeneration(BrokerError):
     """The member speaks of a generation that is over; join the group again."""
+
+    what_to_do = "Nothing: the consumer joins the group again with the next `poll()`."
 
     code = 22
 
@@ -420,11 +548,15 @@ class IllegalGeneration(BrokerError):
 class InconsistentGroupProtocol(BrokerError):
     """The members share no protocol (assignor); give them one in common."""
 
+    what_to_do = "Give all members one assignor in common, and the same `group_protocol`."
+
     code = 23
 
 
 class InvalidGroupId(BrokerError):
     """The group id is empty or not legal."""
+
+    what_to_do = "Set `group_id` to a string that is not empty."
 
     code = 24
 
@@ -432,11 +564,18 @@ class InvalidGroupId(BrokerError):
 class UnknownMemberId(BrokerError):
     """The coordinator does not know this member; join the group again without a member id."""
 
+    what_to_do = "Nothing: the consumer joins the group again with the next `poll()`."
+
     code = 25
 
 
 class InvalidSessionTimeout(BrokerError):
     """session_timeout_ms is outside the broker's group.min/max.session.timeout.ms."""
+
+    what_to_do = (
+        "Set `session_timeout_ms` between the broker's `group.min.session.timeout.ms` and "
+        "`group.max.session.timeout.ms`."
+    )
 
     code = 26
 
@@ -444,11 +583,15 @@ class InvalidSessionTimeout(BrokerError):
 class RebalanceInProgress(BrokerError):
     """The group is rebalancing; join again."""
 
+    what_to_do = "Call `poll()`, which takes part in the rebalance."
+
     code = 27
 
 
 class InvalidCommitOffsetSize(BrokerError):
     """The committed offsets are larger than the broker allows."""
+
+    what_to_do = "Commit fewer partitions at a time, or shorter metadata."
 
     code = 28
 
@@ -475,11 +618,18 @@ class ClusterAuthorizationFailed(AuthorizationError):
 class InvalidTimestamp(BrokerError):
     """A record's timestamp is outside what the topic allows (message.timestamp.before/after.max.ms)."""
 
+    what_to_do = (
+        "Correct the timestamp of the record, or the topic's `message.timestamp.before.max.ms` and "
+        "`message.timestamp.after.max.ms`."
+    )
+
     code = 32
 
 
 class UnsupportedSaslMechanism(BrokerError):
     """The broker does not offer this SASL mechanism; choose one that it lists."""
+
+    what_to_do = "Set `sasl_mechanism` to a mechanism in the message."
 
     code = 33
     fatal = True
@@ -488,11 +638,15 @@ class UnsupportedSaslMechanism(BrokerError):
 class IllegalSaslState(BrokerError):
     """The SASL exchange was out of order, or the client did not authenticate first."""
 
+    what_to_do = "Set `security_protocol` and the SASL options as the listener needs them."
+
     code = 34
 
 
 class UnsupportedVersion(BrokerError):
     """The broker does not speak the version that this needs."""
+
+    what_to_do = "Upgrade the broker, or leave out the option or call that needs the version."
 
     code = 35
     fatal = True
@@ -501,11 +655,15 @@ class UnsupportedVersion(BrokerError):
 class TopicAlreadyExists(BrokerError):
     """A topic of this name exists."""
 
+    what_to_do = "Use the topic, or choose another name."
+
     code = 36
 
 
 class InvalidPartitions(BrokerError):
     """The number of partitions is not legal here."""
+
+    what_to_do = "Correct the number of partitions: above zero, and more than the topic has."
 
     code = 37
 
@@ -513,17 +671,23 @@ class InvalidPartitions(BrokerError):
 class InvalidReplicationFactor(BrokerError):
     """The replication factor is below one or above the number of brokers."""
 
+    what_to_do = "Choose a replication factor of at most the number of brokers."
+
     code = 38
 
 
 class InvalidReplicaAssignment(BrokerError):
     """The replica assignment is not legal."""
 
+    what_to_do = "Name existing brokers, each of them once for a partition."
+
     code = 39
 
 
 class InvalidConfig(BrokerError):
     """A configuration key or value is not legal."""
+
+    what_to_do = "Correct the key or value that the message names."
 
     code = 40
 
@@ -537,11 +701,15 @@ class NotController(BrokerError, RetriableError):
 class InvalidRequest(BrokerError):
     """The request's parts do not fit together."""
 
+    what_to_do = "Correct the arguments that the message names."
+
     code = 42
 
 
 class UnsupportedForMessageFormat(BrokerError):
     """The log's message format is too old for this."""
+
+    what_to_do = "Upgrade the message format of the topic."
 
     code = 43
 
@@ -549,11 +717,15 @@ class UnsupportedForMessageFormat(BrokerError):
 class PolicyViolation(BrokerError):
     """The request breaks a policy of the broker."""
 
+    what_to_do = "Follow the policy that the message names, or ask the administrator."
+
     code = 44
 
 
 class OutOfOrderSequenceNumber(BrokerError):
     """A batch came before one that it should follow; records in between are missing."""
+
+    what_to_do = "Abort the transaction, or close the producer and create a new one."
 
     code = 45
 
@@ -561,11 +733,15 @@ class OutOfOrderSequenceNumber(BrokerError):
 class DuplicateSequenceNumber(BrokerError):
     """The batch was appended before."""
 
+    what_to_do = "Nothing: the batch is in the log."
+
     code = 46
 
 
 class InvalidProducerEpoch(BrokerError):
     """The producer's epoch is not the newest; another producer uses the same id."""
+
+    what_to_do = "Close this producer; give each producer a `transactional_id` of its own."
 
     code = 47
     fatal = True
@@ -574,11 +750,15 @@ class InvalidProducerEpoch(BrokerError):
 class InvalidTxnState(BrokerError):
     """The transaction is not in a state that allows this."""
 
+    what_to_do = "Abort the transaction and begin again."
+
     code = 48
 
 
 class InvalidProducerIdMapping(BrokerError):
     """The producer id does not belong to the transactional id."""
+
+    what_to_do = "Close the producer and create a new one."
 
     code = 49
     fatal = True
@@ -586,6 +766,8 @@ class InvalidProducerIdMapping(BrokerError):
 
 class InvalidTransactionTimeout(BrokerError):
     """transaction_timeout_ms is larger than the broker's transaction.max.timeout.ms."""
+
+    what_to_do = "Lower `transaction_timeout_ms`, or raise `transaction.max.timeout.ms` of the brokers."
 
     code = 50
 
@@ -598,6 +780,8 @@ class ConcurrentTransactions(BrokerError, RetriableError):
 
 class TransactionCoordinatorFenced(BrokerError):
     """A newer transaction coordinator took over."""
+
+    what_to_do = "Nothing: brokers get it from each other."
 
     code = 52
 
@@ -612,11 +796,15 @@ class TransactionalIdAuthorizationFailed(AuthorizationError):
 class SecurityDisabled(BrokerError):
     """The broker has no security features switched on."""
 
+    what_to_do = "Configure an authorizer on the brokers."
+
     code = 54
 
 
 class OperationNotAttempted(BrokerError):
     """The operation was not attempted, because another part of the request failed."""
+
+    what_to_do = "Correct the other part of the request, whose error is raised beside it."
 
     code = 55
 
@@ -630,11 +818,15 @@ class KafkaStorageError(BrokerError, InvalidMetadataError):
 class LogDirNotFound(BrokerError):
     """The broker has no such log directory."""
 
+    what_to_do = "Name a log directory of that broker."
+
     code = 57
 
 
 class SaslAuthenticationFailed(BrokerError):
     """The broker refused the credentials."""
+
+    what_to_do = "Correct the user name, password or token."
 
     code = 58
     fatal = True
@@ -643,13 +835,19 @@ class SaslAuthenticationFailed(BrokerError):
 class TokenExpired(SaslAuthenticationFailed):
     """The OAUTHBEARER token that the provider gave was no longer good; it was not sent."""
 
+    what_to_do = "Correct the token provider, or the clock of this host."
+
 
 class TokenProviderTimedOut(SaslAuthenticationFailed):
     """The OAUTHBEARER token provider, or the token endpoint, gave no token in time."""
 
+    what_to_do = "Check the token provider or the token endpoint."
+
 
 class UnknownProducerId(BrokerError):
     """The broker holds no state for the producer id."""
+
+    what_to_do = "Close the producer and create a new one."
 
     code = 59
     fatal = True
@@ -658,11 +856,15 @@ class UnknownProducerId(BrokerError):
 class ReassignmentInProgress(BrokerError):
     """The partition is being reassigned; wait, or cancel that first."""
 
+    what_to_do = "Wait for the reassignment, or cancel it."
+
     code = 60
 
 
 class DelegationTokenAuthDisabled(BrokerError):
     """Delegation tokens are switched off on the broker."""
+
+    what_to_do = "Set `delegation.token.secret.key` on the brokers."
 
     code = 61
 
@@ -670,17 +872,23 @@ class DelegationTokenAuthDisabled(BrokerError):
 class DelegationTokenNotFound(BrokerError):
     """The broker does not know the delegation token."""
 
+    what_to_do = "Create a new token."
+
     code = 62
 
 
 class DelegationTokenOwnerMismatch(BrokerError):
     """The delegation token belongs to somebody else."""
 
+    what_to_do = "Authenticate as the owner or a renewer of the token."
+
     code = 63
 
 
 class DelegationTokenRequestNotAllowed(BrokerError):
     """Delegation tokens may not be asked for over this connection; use a secure one."""
+
+    what_to_do = "Connect with SASL or TLS client authentication, and not by a delegation token."
 
     code = 64
 
@@ -694,11 +902,15 @@ class DelegationTokenAuthorizationFailed(AuthorizationError):
 class DelegationTokenExpired(BrokerError):
     """The delegation token has expired; make a new one."""
 
+    what_to_do = "Create a new token."
+
     code = 66
 
 
 class InvalidPrincipalType(BrokerError):
     """The principal's type is not supported."""
+
+    what_to_do = "Name a principal of the type User."
 
     code = 67
 
@@ -706,11 +918,15 @@ class InvalidPrincipalType(BrokerError):
 class NonEmptyGroup(BrokerError):
     """The group has members; stop them first."""
 
+    what_to_do = "Stop the members of the group first."
+
     code = 68
 
 
 class GroupIdNotFound(BrokerError):
     """No group of this id exists."""
+
+    what_to_do = "Correct the id of the group."
 
     code = 69
 
@@ -736,6 +952,8 @@ class ListenerNotFound(BrokerError, InvalidMetadataError):
 class TopicDeletionDisabled(BrokerError):
     """The broker does not allow topics to be deleted (delete.topic.enable)."""
 
+    what_to_do = "Set `delete.topic.enable` on the brokers."
+
     code = 73
 
 
@@ -755,11 +973,15 @@ class UnknownLeaderEpoch(BrokerError, InvalidMetadataError):
 class UnsupportedCompressionType(BrokerError):
     """The broker or this version cannot handle the codec."""
 
+    what_to_do = "Choose another `compression_type`, or upgrade the brokers."
+
     code = 76
 
 
 class StaleBrokerEpoch(BrokerError):
     """The broker has registered again since."""
+
+    what_to_do = "Nothing: brokers get it from each other."
 
     code = 77
 
@@ -773,6 +995,8 @@ class OffsetNotAvailable(BrokerError, RetriableError):
 class MemberIdRequired(BrokerError):
     """The coordinator gave a member id; join again with it."""
 
+    what_to_do = "Nothing: the consumer joins again with the id."
+
     code = 79
 
 
@@ -785,11 +1009,15 @@ class PreferredLeaderNotAvailable(BrokerError, InvalidMetadataError):
 class GroupMaxSizeReached(BrokerError):
     """The group has as many members as it may have."""
 
+    what_to_do = "Stop a member, or raise `group.max.size` of the brokers."
+
     code = 81
 
 
 class FencedInstanceId(BrokerError):
     """Another member uses the same group_instance_id; this one must stop."""
+
+    what_to_do = "Close this consumer; give each member a `group_instance_id` of its own."
 
     code = 82
     fatal = True
@@ -810,17 +1038,23 @@ class ElectionNotNeeded(BrokerError, InvalidMetadataError):
 class NoReassignmentInProgress(BrokerError):
     """There is no reassignment to cancel."""
 
+    what_to_do = "Nothing: there is nothing to cancel."
+
     code = 85
 
 
 class GroupSubscribedToTopic(BrokerError):
     """The group is subscribed to the topic; its offsets cannot be deleted."""
 
+    what_to_do = "Stop the members that subscribe to the topic."
+
     code = 86
 
 
 class InvalidRecord(BrokerError):
     """The broker refused a record; the message says which and why."""
+
+    what_to_do = "Correct the record that the message names."
 
     code = 87
 
@@ -840,6 +1074,8 @@ class ThrottlingQuotaExceeded(BrokerError, RetriableError):
 class ProducerFenced(BrokerError):
     """A newer producer with the same transactional id took over; this one must stop."""
 
+    what_to_do = "Close this producer; the newer one with the same `transactional_id` goes on."
+
     code = 90
     fatal = True
 
@@ -847,11 +1083,15 @@ class ProducerFenced(BrokerError):
 class ResourceNotFound(BrokerError):
     """The resource named does not exist."""
 
+    what_to_do = "Correct the name of the resource."
+
     code = 91
 
 
 class DuplicateResource(BrokerError):
     """The resource is named twice."""
+
+    what_to_do = "Name the resource once."
 
     code = 92
 
@@ -859,11 +1099,15 @@ class DuplicateResource(BrokerError):
 class UnacceptableCredential(BrokerError):
     """The credential is not acceptable."""
 
+    what_to_do = "Follow the rules in the message, for example the number of iterations."
+
     code = 93
 
 
 class InconsistentVoterSet(BrokerError):
     """The set of voters is not the same everywhere."""
+
+    what_to_do = "Nothing: controllers get it from each other."
 
     code = 94
 
@@ -871,11 +1115,15 @@ class InconsistentVoterSet(BrokerError):
 class InvalidUpdateVersion(BrokerError):
     """The partition's state has moved on; read it again."""
 
+    what_to_do = "Nothing: brokers get it from each other."
+
     code = 95
 
 
 class FeatureUpdateFailed(BrokerError):
     """The feature could not be updated."""
+
+    what_to_do = "Choose a version of the feature that all brokers support."
 
     code = 96
 
@@ -883,17 +1131,23 @@ class FeatureUpdateFailed(BrokerError):
 class PrincipalDeserializationFailure(BrokerError):
     """The forwarded principal could not be read."""
 
+    what_to_do = "Use the same principal builder on all brokers."
+
     code = 97
 
 
 class SnapshotNotFound(BrokerError):
     """The snapshot does not exist."""
 
+    what_to_do = "Nothing: controllers get it from each other."
+
     code = 98
 
 
 class PositionOutOfRange(BrokerError):
     """The position is outside the snapshot."""
+
+    what_to_do = "Nothing: controllers get it from each other."
 
     code = 99
 
@@ -907,11 +1161,15 @@ class UnknownTopicId(BrokerError, InvalidMetadataError):
 class DuplicateBrokerRegistration(BrokerError):
     """A broker of this id is registered and alive."""
 
+    what_to_do = "Give each broker a `node.id` of its own."
+
     code = 101
 
 
 class BrokerIdNotRegistered(BrokerError):
     """The broker id is not registered."""
+
+    what_to_do = "Correct the id of the broker, or start it."
 
     code = 102
 
@@ -925,11 +1183,15 @@ class InconsistentTopicId(BrokerError, InvalidMetadataError):
 class InconsistentClusterId(BrokerError):
     """The request is meant for another cluster."""
 
+    what_to_do = "Connect to the right cluster."
+
     code = 104
 
 
 class TransactionalIdNotFound(BrokerError):
     """The coordinator does not know the transactional id."""
+
+    what_to_do = "Correct the transactional id."
 
     code = 105
 
@@ -943,11 +1205,15 @@ class FetchSessionTopicIdError(BrokerError, RetriableError):
 class IneligibleReplica(BrokerError):
     """The replica may not join the in-sync set now."""
 
+    what_to_do = "Nothing: brokers get it from each other."
+
     code = 107
 
 
 class NewLeaderElected(BrokerError):
     """A new leader was elected."""
+
+    what_to_do = "Nothing: brokers get it from each other."
 
     code = 108
 
@@ -955,11 +1221,15 @@ class NewLeaderElected(BrokerError):
 class OffsetMovedToTieredStorage(BrokerError):
     """The offset is in tiered storage."""
 
+    what_to_do = "Nothing: brokers get it from each other."
+
     code = 109
 
 
 class FencedMemberEpoch(BrokerError):
     """The member's epoch is not the coordinator's; join the group again."""
+
+    what_to_do = "Nothing: the consumer joins the group again with the next `poll()`."
 
     code = 110
 
@@ -967,11 +1237,15 @@ class FencedMemberEpoch(BrokerError):
 class UnreleasedInstanceId(BrokerError):
     """The group_instance_id is still in use by another member."""
 
+    what_to_do = "Stop the other member with this `group_instance_id`, or wait until its session ends."
+
     code = 111
 
 
 class UnsupportedAssignor(BrokerError):
     """The broker does not offer this assignor."""
+
+    what_to_do = "Set `group_remote_assignor` to an assignor of the brokers, such as 'uniform' or 'range'."
 
     code = 112
 
@@ -979,11 +1253,15 @@ class UnsupportedAssignor(BrokerError):
 class StaleMemberEpoch(BrokerError):
     """The member's epoch is old; refresh it."""
 
+    what_to_do = "Nothing: the consumer commits again with its new epoch."
+
     code = 113
 
 
 class MismatchedEndpointType(BrokerError):
     """The request was sent to the wrong kind of endpoint."""
+
+    what_to_do = "Connect to a broker, not to a controller."
 
     code = 114
 
@@ -991,11 +1269,15 @@ class MismatchedEndpointType(BrokerError):
 class UnsupportedEndpointType(BrokerError):
     """The kind of endpoint is not supported."""
 
+    what_to_do = "Connect to a broker, not to a controller."
+
     code = 115
 
 
 class UnknownControllerId(BrokerError):
     """The controller id is not known."""
+
+    what_to_do = "Correct the id of the controller."
 
     code = 116
 
@@ -1003,11 +1285,15 @@ class UnknownControllerId(BrokerError):
 class UnknownSubscriptionId(BrokerError):
     """The telemetry subscription is not known; ask for it again."""
 
+    what_to_do = "Nothing: pykafka2 sends no telemetry."
+
     code = 117
 
 
 class TelemetryTooLarge(BrokerError):
     """The telemetry is larger than allowed."""
+
+    what_to_do = "Nothing: pykafka2 sends no telemetry."
 
     code = 118
 
@@ -1015,17 +1301,23 @@ class TelemetryTooLarge(BrokerError):
 class InvalidRegistration(BrokerError):
     """The registration is not valid."""
 
+    what_to_do = "Nothing: brokers get it from the controller."
+
     code = 119
 
 
 class TransactionAbortable(BrokerError):
     """The transaction cannot go on; abort it, then begin again."""
 
+    what_to_do = "Call `abort_transaction()`, then begin the transaction again."
+
     code = 120
 
 
 class InvalidRecordState(BrokerError):
     """The record is not in a state that allows the acknowledgement."""
+
+    what_to_do = "Nothing: pykafka2 has no share groups."
 
     code = 121
 
@@ -1045,11 +1337,15 @@ class InvalidShareSessionEpoch(BrokerError, RetriableError):
 class FencedStateEpoch(BrokerError):
     """The share coordinator's state epoch is newer."""
 
+    what_to_do = "Nothing: brokers get it from each other."
+
     code = 124
 
 
 class InvalidVoterKey(BrokerError):
     """The voter's key does not match."""
+
+    what_to_do = "Correct the directory id of the voter."
 
     code = 125
 
@@ -1057,11 +1353,15 @@ class InvalidVoterKey(BrokerError):
 class DuplicateVoter(BrokerError):
     """The voter is already in the set."""
 
+    what_to_do = "Nothing: the voter is in the set."
+
     code = 126
 
 
 class VoterNotFound(BrokerError):
     """The voter is not in the set."""
+
+    what_to_do = "Correct the id of the voter."
 
     code = 127
 
@@ -1069,11 +1369,15 @@ class VoterNotFound(BrokerError):
 class InvalidRegularExpression(BrokerError):
     """The regular expression is not valid."""
 
+    what_to_do = "Correct the pattern; brokers take the syntax of RE2/J."
+
     code = 128
 
 
 class RebootstrapRequired(BrokerError):
     """The client should start again from its bootstrap servers."""
+
+    what_to_do = "Nothing: the client starts again from `bootstrap_servers`."
 
     code = 129
 
@@ -1081,17 +1385,23 @@ class RebootstrapRequired(BrokerError):
 class StreamsInvalidTopology(BrokerError):
     """The streams topology is not valid."""
 
+    what_to_do = "Nothing: pykafka2 has no streams groups."
+
     code = 130
 
 
 class StreamsInvalidTopologyEpoch(BrokerError):
     """The streams topology's epoch is not valid."""
 
+    what_to_do = "Nothing: pykafka2 has no streams groups."
+
     code = 131
 
 
 class StreamsTopologyFenced(BrokerError):
     """The streams topology's epoch is old."""
+
+    what_to_do = "Nothing: pykafka2 has no streams groups."
 
     code = 132
 
@@ -1107,6 +1417,8 @@ class UnknownErrorCode(BrokerError):
 
     Made of words alone, as every other error can be, it has none.
     """
+
+    what_to_do = "Look the code up in the release notes of the broker, and upgrade pykafka2."
 
     def __init__(self, code: int | str, message: str = "") -> None:
         number = code if isinstance(code, str) else f"error code {code}"
@@ -1171,6 +1483,8 @@ def name_of(code: int) -> str:
 
 class _NeverRaised(KafkaError):
     """Base of kafka-python's errors that pykafka2 has no occasion to raise: programs may still catch them."""
+
+    what_to_do = "Nothing: it is never raised."
 
 
 class Cancelled(_NeverRaised, RetriableError):
