@@ -1,22 +1,21 @@
 """How a coordinator refuses a request as a whole: the same error in every place of the response that has one.
 
-Pure.  groups/refusals.py and transactions/refusals.py register one function for each kind of request, which
-`refusal` calls.  `append_error_code` says what a failed append means to the client.
+Pure.  groups/refusals.py and transactions/refusals.py have one function for each kind of request; `refusal`
+calls it.  `append_error_code` says what a failed append means to the client.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pykafka2 import errors
+from pykafka2.broker.coordinators.groups import refusals as groups
+from pykafka2.broker.coordinators.transactions import refusals as transactions
 from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages import transaction
 from pykafka2.protocol.struct import Request, Response
 
-R = TypeVar("R", bound=Request[Any])
-
-_REFUSERS: dict[type[Any], Callable[[Any, int, int], Response]] = {}
+_REFUSERS: Final = groups.REFUSERS | transactions.REFUSERS
 
 
 def refusal(request: Request[Any], version: int, code: int) -> Response:
@@ -48,15 +47,3 @@ _COORDINATOR_MOVED: Final = frozenset({errors.NotLeaderOrFollower.code, errors.K
 _TOO_LARGE: Final = frozenset(
     {errors.MessageTooLarge.code, errors.RecordListTooLarge.code, errors.InvalidFetchSize.code}
 )
-
-
-def refuses(
-    request: type[R],
-) -> Callable[[Callable[[R, int, int], Response]], Callable[[R, int, int], Response]]:
-    """Register a function that writes the refusal of a kind of request."""
-
-    def register(function: Callable[[R, int, int], Response]) -> Callable[[R, int, int], Response]:
-        _REFUSERS[request] = function
-        return function
-
-    return register

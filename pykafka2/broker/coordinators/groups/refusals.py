@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from pykafka2.broker.coordinators.refusals import refuses
 from pykafka2.protocol.messages import committed_offsets as offsets
 from pykafka2.protocol.messages import consumer_group, group_admin, transaction
 from pykafka2.protocol.messages import group as classic
@@ -13,7 +13,6 @@ from pykafka2.protocol.struct import Response
 FIRST_OFFSET_FETCH_WITH_GROUPS: Final = 8
 
 
-@refuses(classic.JoinGroupRequest)
 def _join(request: classic.JoinGroupRequest, version: int, code: int) -> Response:
     return join_error(version, code, request.member_id)
 
@@ -29,22 +28,18 @@ def join_error(version: int, code: int, member_id: str) -> classic.JoinGroupResp
     )
 
 
-@refuses(classic.SyncGroupRequest)
 def _sync(request: classic.SyncGroupRequest, version: int, code: int) -> Response:
     return classic.SyncGroupResponse(error_code=code, assignment=b"")
 
 
-@refuses(classic.HeartbeatRequest)
 def _heartbeat(request: classic.HeartbeatRequest, version: int, code: int) -> Response:
     return classic.HeartbeatResponse(error_code=code)
 
 
-@refuses(classic.LeaveGroupRequest)
 def _leave(request: classic.LeaveGroupRequest, version: int, code: int) -> Response:
     return classic.LeaveGroupResponse(error_code=code)
 
 
-@refuses(group_admin.DescribeGroupsRequest)
 def _describe(request: group_admin.DescribeGroupsRequest, version: int, code: int) -> Response:
     return group_admin.DescribeGroupsResponse(
         groups=[described_error(group_id, version, code) for group_id in request.groups]
@@ -66,12 +61,10 @@ def described_error(
     )
 
 
-@refuses(group_admin.ListGroupsRequest)
 def _list(request: group_admin.ListGroupsRequest, version: int, code: int) -> Response:
     return group_admin.ListGroupsResponse(error_code=code, groups=[])
 
 
-@refuses(group_admin.DeleteGroupsRequest)
 def _delete(request: group_admin.DeleteGroupsRequest, version: int, code: int) -> Response:
     return group_admin.DeleteGroupsResponse(
         results=[
@@ -80,7 +73,6 @@ def _delete(request: group_admin.DeleteGroupsRequest, version: int, code: int) -
     )
 
 
-@refuses(offsets.OffsetCommitRequest)
 def _commit(request: offsets.OffsetCommitRequest, version: int, code: int) -> Response:
     return offsets.OffsetCommitResponse(
         topics=[
@@ -99,7 +91,6 @@ def _commit(request: offsets.OffsetCommitRequest, version: int, code: int) -> Re
     )
 
 
-@refuses(offsets.OffsetFetchRequest)
 def _fetch(request: offsets.OffsetFetchRequest, version: int, code: int) -> Response:
     if version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
         return offsets.OffsetFetchResponse(
@@ -125,12 +116,10 @@ def _fetch(request: offsets.OffsetFetchRequest, version: int, code: int) -> Resp
     return offsets.OffsetFetchResponse(topics=topics, error_code=code)
 
 
-@refuses(offsets.OffsetDeleteRequest)
 def _delete_offsets(request: offsets.OffsetDeleteRequest, version: int, code: int) -> Response:
     return offsets.OffsetDeleteResponse(error_code=code, topics=[])
 
 
-@refuses(transaction.TxnOffsetCommitRequest)
 def _commit_transactional(request: transaction.TxnOffsetCommitRequest, version: int, code: int) -> Response:
     return transaction.TxnOffsetCommitResponse(
         topics=[
@@ -148,7 +137,6 @@ def _commit_transactional(request: transaction.TxnOffsetCommitRequest, version: 
     )
 
 
-@refuses(consumer_group.ConsumerGroupHeartbeatRequest)
 def _consumer_heartbeat(
     request: consumer_group.ConsumerGroupHeartbeatRequest, version: int, code: int
 ) -> Response:
@@ -162,7 +150,6 @@ def consumer_heartbeat_error(code: int, message: str | None) -> consumer_group.C
     )
 
 
-@refuses(consumer_group.ConsumerGroupDescribeRequest)
 def _consumer_describe(
     request: consumer_group.ConsumerGroupDescribeRequest, version: int, code: int
 ) -> Response:
@@ -185,3 +172,21 @@ def consumer_described_error(
         assignor_name="",
         members=[],
     )
+
+
+REFUSERS: Final[dict[type[Any], Callable[[Any, int, int], Response]]] = {
+    classic.JoinGroupRequest: _join,
+    classic.SyncGroupRequest: _sync,
+    classic.HeartbeatRequest: _heartbeat,
+    classic.LeaveGroupRequest: _leave,
+    group_admin.DescribeGroupsRequest: _describe,
+    group_admin.ListGroupsRequest: _list,
+    group_admin.DeleteGroupsRequest: _delete,
+    offsets.OffsetCommitRequest: _commit,
+    offsets.OffsetFetchRequest: _fetch,
+    offsets.OffsetDeleteRequest: _delete_offsets,
+    transaction.TxnOffsetCommitRequest: _commit_transactional,
+    consumer_group.ConsumerGroupHeartbeatRequest: _consumer_heartbeat,
+    consumer_group.ConsumerGroupDescribeRequest: _consumer_describe,
+}
+"""For each kind of request, the function of (request, version, error code) that refuses it."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from pykafka2.broker.coordinators.refusals import refuses
 from pykafka2.protocol.messages import transaction, transaction_admin
 from pykafka2.protocol.struct import Response
 
 FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS: Final = 4
 
 
-@refuses(transaction.InitProducerIdRequest)
 def _init(request: transaction.InitProducerIdRequest, version: int, code: int) -> Response:
     return transaction.InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
-@refuses(transaction.AddPartitionsToTxnRequest)
 def _add_partitions(request: transaction.AddPartitionsToTxnRequest, version: int, code: int) -> Response:
     if version >= FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS:
         return transaction.AddPartitionsToTxnResponse(
@@ -50,17 +48,14 @@ def partition_results(
     ]
 
 
-@refuses(transaction.AddOffsetsToTxnRequest)
 def _add_offsets(request: transaction.AddOffsetsToTxnRequest, version: int, code: int) -> Response:
     return transaction.AddOffsetsToTxnResponse(error_code=code)
 
 
-@refuses(transaction.EndTxnRequest)
 def _end(request: transaction.EndTxnRequest, version: int, code: int) -> Response:
     return transaction.EndTxnResponse(error_code=code)
 
 
-@refuses(transaction_admin.DescribeTransactionsRequest)
 def _describe_transactions(
     request: transaction_admin.DescribeTransactionsRequest, version: int, code: int
 ) -> Response:
@@ -85,10 +80,20 @@ def described_transaction_error(
     )
 
 
-@refuses(transaction_admin.ListTransactionsRequest)
 def _list_transactions(
     request: transaction_admin.ListTransactionsRequest, version: int, code: int
 ) -> Response:
     return transaction_admin.ListTransactionsResponse(
         error_code=code, unknown_state_filters=[], transaction_states=[]
     )
+
+
+REFUSERS: Final[dict[type[Any], Callable[[Any, int, int], Response]]] = {
+    transaction.InitProducerIdRequest: _init,
+    transaction.AddPartitionsToTxnRequest: _add_partitions,
+    transaction.AddOffsetsToTxnRequest: _add_offsets,
+    transaction.EndTxnRequest: _end,
+    transaction_admin.DescribeTransactionsRequest: _describe_transactions,
+    transaction_admin.ListTransactionsRequest: _list_transactions,
+}
+"""For each kind of request, the function of (request, version, error code) that refuses it."""
