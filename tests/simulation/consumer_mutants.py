@@ -22,10 +22,10 @@ from pykafka2.consumer.commit.offset_fetch import CommittedOffsets
 from pykafka2.consumer.commit.start_positions import StartPositions
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.consumer.group.classic import leader as group_leader
+from pykafka2.consumer.group.classic.join import ClassicLeaveRequests
 from pykafka2.consumer.group.classic.leader import GroupLeader
 from pykafka2.consumer.group.classic.membership import Membership
 from pykafka2.consumer.group.classic.rebalance import Rebalance
-from pykafka2.consumer.group.leave import LeaveRequests
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.poll_interval import PollClock
@@ -187,11 +187,11 @@ def goodbyes_are_not_said(world: World, patch: pytest.MonkeyPatch) -> None:
     """Members leave without a word, so the others wait for their sessions to end."""
 
     def say_nothing(
-        self: LeaveRequests, member_id: str, reason: str, done: Callable[[None], None], **how: Any
+        self: ClassicLeaveRequests, member_id: str, reason: str, done: Callable[[None], None], **how: Any
     ) -> None:
         done(None)
 
-    patch.setattr(LeaveRequests, "say", say_nothing)
+    patch.setattr(ClassicLeaveRequests, "say", say_nothing)
 
 
 def leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None:

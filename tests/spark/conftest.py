@@ -1,13 +1,14 @@
 """Fixtures of the Spark stage: one session for a run, the bundled broker in a process of its own.
 
-Tests that ask for `spark` are marked so; a plain `python -m pytest` leaves them out, `-m spark` runs them.
+Tests that ask for `spark` are marked so. A plain `python -m pytest` runs those marked `smoke` alone,
+through test_smoke.py; `-m spark` runs all of them.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,9 +69,9 @@ collect_ignore = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs a session is marked, before `-m` selects."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Mark what needs a session, before `-m` selects; put the smoke set first, as it takes longest."""
     items.sort(key=lambda item: "killed" in getattr(item, "fixturenames", ()))  # last: it goes on meanwhile
     for item in items:
         if "tests/spark/" not in item.path.as_posix():
@@ -81,6 +82,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("default"))
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.session)
+    yield
+    items.sort(key=lambda item: item.name != "test_smoke_set_passes")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,6 +30,7 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+@pytest.mark.smoke
 def test_rows_are_what_was_sent(
     spark: SparkSession, spark_kafka: ClusterApi, options: dict[str, str]
 ) -> None:

@@ -105,6 +105,7 @@ def files(spark: SparkSession, tmp_path: Path) -> Input:
     return Input(spark, tmp_path)
 
 
+@pytest.mark.smoke
 def test_every_column_is_written(
     spark: SparkSession, spark_kafka: ClusterApi, topic: str, servers: dict[str, str]
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_stream_is_written_at_least_once(
     assert committed(spark_kafka.bootstrap_servers, topic) == Counter("abcd")
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("delivery", ["exactly_once", "exactly_once_per_task"])
 def test_a_batch_that_is_played_again_is_not_written_again(
     spark_kafka: ClusterApi, topic: str, sink: dict[str, str], files: Input, delivery: str

@@ -28,6 +28,7 @@ def test_a_batch_is_written_and_read(spark: SparkSession, options: dict[str, str
     assert {row.partition for row in found} == {0, 1}
 
 
+@pytest.mark.smoke
 def test_a_stream_copies_a_topic(
     spark: SparkSession, options: dict[str, str], topic: str, tmp_path: Path
 ) -> None:
