@@ -1,11 +1,4 @@
-"""Telling several handlers something, so that none stays untold because another one has a bug.
-
-Pure; used where a connection or a client ends and everybody who waits must hear of it.
-
-Which of several errors is raised where all is done that is to be done, whatever was raised on the way.
-
-Pure.
-"""
+"""Runs every call even if one raises, and picks which exception to raise at the end. Pure."""
 
 from __future__ import annotations
 

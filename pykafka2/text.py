@@ -1,11 +1,7 @@
-"""Text that another process sent, and what was made of records, fit for an error and a log line.
+"""Makes text from brokers, records and long lists safe and short for errors and log lines.
 
-Pure.  A broker, or whatever else answers at its address, must not be able to write lines of its own into a
-log, to steer a terminal, or to fill a disk; nor must a record.
-
-Partitions and topics named in an error or a log line, which has to stay one that can be read.
-
-Pure.
+A broker, or whatever answers at its address, must not be able to write log lines of its own, control a
+terminal or fill a disk. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The listeners of one broker from what was configured: what each asks of a connection.
+"""The security of each listener of a broker, from its options.
 
-Made with each start; users that SCRAM knows are looked up in the metadata that the broker has at that moment.
+Created with each start. SCRAM users are looked up in the metadata that the broker has at that time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Whether the addresses of a bootstrap name are the kind of port that they are taken for, by how connections
-to them end.
+"""Detects a security-protocol mismatch (TLS or SASL) on a bootstrap address.
 
-Owned by its link (link.py), on the driver's thread; what is asked to find out is network/port_probes.py's.
-An end without a word may be a broker that is just restarted, and is tried again; a port of another kind is
-said at once, for only another configuration helps.
+Owned by its link (link.py), on the driver's thread. A connection that is closed without a response can be a
+restart, so it is retried; network/port_probes.py finds out what the port speaks, and a mismatch is raised
+at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What brokers say of the cluster, checked before anything is made of it.
+"""Validates metadata and coordinator responses before they are used.
 
-Pure; used on the driver's thread by metadata.py, coordinators.py and snapshot.py.  A broker with a bug, or
-whatever else listens on that port, must not cost memory or time, nor raise errors of Python's: an answer that
-no cluster could mean is refused as a whole, with words that say what is wrong with it.
+A broken broker, or another program on its port, must not cost memory or time, nor raise Python errors: an
+impossible response is rejected as a whole, with the reason. Pure; used on the driver's thread by
+metadata.py, coordinators.py and snapshot.py.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""`KafkaConsumer`: what applications call.  Everything here runs on the thread of the one who calls.
+"""`KafkaConsumer`: construction, close, and the calls that query offsets and partitions.
 
-One thread at a time: a second one gets `ConcurrentUse` at once (calls/single_thread.py).  Behind it:
-poll/poller.py (poll), state/subscription.py (what is read), fetch/fetcher.py and fetch/offset_lookups.py (the
-IO thread's part), fetch/buffer.py between the two.  The calls are in calls/poll.py, calls/subscribe.py,
-calls/seek.py, consumer.py and calls/commit.py; here is how a consumer begins and ends.
-
-The calls of `KafkaConsumer` that only ask: about offsets, about topics, about the consumer itself.
-
-Callers' threads; what is asked of brokers goes through fetch/offset_lookups.py.
+One thread at a time may call it; a second one gets `ConcurrentUse` (calls/single_thread.py). The other
+public methods are in calls/. Neighbors: poll/poller.py (poll), state/subscription.py (what is read),
+fetch/fetcher.py and fetch/offset_lookups.py (the IO thread's part), fetch/buffer.py (between the two).
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""What a consumer shows of itself: metrics, health as data, and in words what it waits for.
+"""The consumer's `metrics()`, `health()` and `explain()`.
 
-Any thread; reads what the two threads write, without locks, so the numbers are not taken at one instant.
-
-What a consumer with a group shows of it: as data for `health()`, in words for `explain()`.
-
-Any thread; reads what the two threads write, without locks.
-
-How a member of a KIP-848 group stands, in words for `explain()`.  Pure.
+Used on any thread. It reads without locks what the two threads of the consumer write, so the values are not
+a snapshot of one instant.
 """
 
 from __future__ import annotations

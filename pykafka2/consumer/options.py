@@ -1,10 +1,6 @@
-"""The consumer's options: Kafka's names and defaults, and a few of our own.
+"""The consumer's options, with Kafka's names and defaults, and the options of each group protocol.
 
-Pure data; read on the caller's thread when a consumer is made.  The table machinery is `pykafka2.options`.
-
-Which of the consumer's options belong to which kind of group, and what is refused where they do not.
-
-Pure; the caller's thread, when a consumer is made.  The options themselves are in options.py.
+Pure data, read when a consumer is created. The machinery is in `pykafka2.options`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""How a connection gets ready: runs the script of its handshake, or of another authentication.
+"""Runs the handshake of a connection, or a new authentication, as a script.
 
-Belongs to the connection (connection.py), which sends what the script calls for and hears of the end, on the
-driver's thread.  Work that may block is done on another thread.
+Owned by connection.py, on the driver's thread. Blocking work runs on another thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a port is that ends connections without a word: asked once more, in a way that it must answer.
+"""Probes a port that closes connections silently to find out what it speaks.
 
-A plaintext port of Kafka hangs up on a TLS handshake, and a port with SASL on whoever does not authenticate:
-both look like a broker that is just being restarted.  These scripts (script.py) are played on a connection of
-their own, which link.py opens after such an end, in place of the handshake; they tell the broker nothing that
-is secret, and always raise.
+A plaintext listener closes a TLS handshake, and a SASL listener closes an unauthenticated connection; both
+look like a restarting broker. link.py runs these scripts (script.py) on a new connection in place of the
+handshake. They send no secrets and always raise.
 """
 
 from __future__ import annotations

@@ -1,23 +1,11 @@
-"""Sequence numbers of an idempotent producer: who gets which, and what a failure does to the rest.
+"""The producer id, epoch and sequence numbers of an idempotent producer (KIP-98).
 
-Belongs to the IO thread; asked and told by the sender.  The broker accepts a partition's batches of one
-producer id and epoch only without gap (KIP-98), so a batch whose outcome is unknown, or that failed, ends the
-run of numbers: once nothing of the partition is in flight, the next batch starts a new run at 0 under the
-next identity, if there may be one (idempotence.py).  The old epoch is fenced by that, so a late copy of a
-lost batch cannot be appended.
-
-What an answer means for the producer's identity: its id, its epoch, and the numbers of its batches.
-
-Pure decisions, as tables; sending/results.py carries them out on batches, idempotence.py on numbers,
-idempotence.py on the producer.  A producer has one policy for its life: without idempotence nothing is
-numbered; with it the producer may raise its epoch by itself.  Inside a transaction it may not, as the
-coordinator owns the epoch.
-
-Who the producer is to the brokers: asks for a producer id, lazily, before the first idempotent batch.
-
-Belongs to the IO thread; polled by the sender while idempotence.py has no identity.  Only what a broker says
-ends the asking: a lost connection or an answer that cannot be read is asked about again, as long as there are
-records that wait (delivery_timeout_ms bounds them).
+Used on the IO thread by the sender. `ProducerIdentity` requests an id before the first idempotent batch and
+repeats the request until a broker responds. Brokers accept the batches of a partition only without a gap,
+so a batch that failed, or whose outcome is unknown, ends the run of numbers: once nothing of the partition
+is in flight, the next batch starts at 0 under the next epoch, which fences late copies. The policies, as
+tables, decide what an error means for the identity; within a transaction only the coordinator raises the
+epoch. sending/results.py applies them.
 """
 
 from __future__ import annotations

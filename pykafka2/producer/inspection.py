@@ -1,10 +1,7 @@
-"""What a producer shows of itself: metrics, health as data, and in words what it waits for.
+"""The producer's `metrics()`, `health()` and `explain()`, and the table of Kafka's metric names.
 
-Any thread; reads what the IO thread writes, without locks, so the numbers are not taken at one instant.
-
-The producer's metrics: Kafka's names, and what each says here.
-
-Pure data.  docs/reference/producer-metrics.md is held against it, and `producer.metrics()` has these names.
+Used on any thread. It reads without locks what the IO thread writes, so the values are not a snapshot of
+one instant. A test compares docs/reference/producer-metrics.md with the table.
 """
 
 from __future__ import annotations

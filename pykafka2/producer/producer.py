@@ -1,8 +1,8 @@
-"""`KafkaProducer`: what applications call.  Everything here runs on callers' threads.
+"""`KafkaProducer`: construction and the public calls. Used on callers' threads.
 
-`send` is the hot path: flat, with local names; what can wait or fail goes through a slower method.  Behind
-it: partitioning/route_table.py (which queue), accumulator/accumulator.py (the batches), sending/sender.py
-(the IO thread's part), delivery/delivery.py (the outcomes).
+`send` is the hot path: flat, with local names. Whatever can block or fail is in slower methods. Neighbors:
+partitioning/route_table.py, accumulator/accumulator.py, sending/sender.py (the IO thread),
+delivery/delivery.py.
 """
 
 from __future__ import annotations

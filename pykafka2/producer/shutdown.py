@@ -1,7 +1,7 @@
-"""How a producer ends: flush, purge, close, what is given up then, and what is left of one that was dropped.
+"""flush, purge and close of a producer, and the release of a producer that was never closed.
 
-Callers' threads, but for `drop`, which runs on whatever thread collects garbage.  Holds the producer's parts
-and never the producer itself.
+Used on callers' threads, except `drop`, which runs on the thread that collects garbage. It holds the
+producer's parts, and never the producer itself.
 """
 
 from __future__ import annotations

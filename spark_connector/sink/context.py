@@ -1,7 +1,6 @@
-"""Where a task stands: which attempt at which partition of which micro-batch, as Spark's local properties
-say.
+"""The attempt, partition and micro-batch of a task, from Spark's local properties.
 
-Their names are Spark's own affair and not documented; tests hold on to them for each version of Spark.
+Spark does not document the names of these properties; tests check them for each version of Spark.
 """
 
 from __future__ import annotations

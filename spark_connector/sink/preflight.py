@@ -1,10 +1,6 @@
-"""The sink's options as Spark hands them over, read and checked before any task starts.
+"""Checks of options, schema and topic on the driver, before any task starts.
 
-What is looked at on the driver before any task starts: schema, options, and whether the topic is there.
-
-Spark makes a writer for each micro-batch, so what was found good is not asked again in the same process.
-
-Which columns the sink takes, checked on the driver before any task starts.
+Spark creates a writer for each micro-batch, so successful checks are remembered for the process.
 """
 
 from __future__ import annotations

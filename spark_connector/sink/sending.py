@@ -1,10 +1,6 @@
-"""Sends a task's Arrow batches through a producer; what all deliveries have in common.
+"""Sends a task's Arrow batches through a producer, one `send_many` call per topic.
 
-A task's thread, in a worker.
-
-Spark's Arrow batches as arguments of `send_many`, one call for each topic of a batch.
-
-Pure.  Whatever is wrong with a row is found before any row of its batch is sent.
+Used on a task's thread, in a worker. An invalid row is found before any row of its Arrow batch is sent.
 """
 
 from __future__ import annotations

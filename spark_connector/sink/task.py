@@ -1,6 +1,6 @@
-"""What a task does with its rows when each is to be there exactly once.
+"""Writes the rows of one task exactly once, in a transaction.
 
-A task's thread, in a worker.  A task without rows asks Kafka nothing and begins no transaction.
+Used on a task's thread, in a worker. A task without rows sends nothing and begins no transaction.
 """
 
 from __future__ import annotations

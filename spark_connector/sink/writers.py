@@ -1,9 +1,7 @@
-"""Writing of micro-batches.
+"""The writers of batches and micro-batches, which Spark creates on the driver.
 
-Spark makes this writer twice for each of them: before the tasks, which it travels to, and again for `commit`
-or `abort`, where only the tasks' messages tell what was.
-
-Batch writing: `df.write`, and the batches of `foreachBatch` that exactly_once_batches() writes.
+Spark creates a stream writer twice for each micro-batch: before the tasks, which receive a copy of it, and
+again for `commit` or `abort`, which receive the messages of the tasks.
 """
 
 from __future__ import annotations

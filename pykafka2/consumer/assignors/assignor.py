@@ -1,13 +1,8 @@
-"""What an assignor is: it divides the partitions of a group's topics among the group's members.
+"""The assignor protocol, its data, and what a group leader does with the chosen assignor.
 
-The leader of a classic group asks it once a rebalance, on a helper thread; members send what it wants to know
-of them in their subscriptions.  The assignors of Kafka lie beside this file, wire_format.py has the bytes,
-registry.py finds them by name, assignor.py is what the leader does.  Plain data and one protocol; owned by
-nobody.
-
-Several assignors offered at once, and what the leader does with the one that the group chose.
-
-Pure functions, used by group/classic/leader.py and by whoever makes a consumer.
+An assignor divides the partitions of a group's topics among the members. The leader of a classic group
+calls it once per rebalance, on a helper thread. Neighbors: registry.py finds assignors by name,
+wire_format.py encodes subscriptions and assignments. Pure.
 """
 
 from __future__ import annotations

@@ -1,25 +1,10 @@
-"""What the sticky assignors share: owned partitions stay where balance lets them, the others find a reader.
+"""The sticky assignment: members keep the partitions they own as far as balance permits.
 
-sticky_algorithm.py divides them where all members read the same, sticky_algorithm.py where they do not.  Pure
-functions.
-
-The sticky assignment of a group in which all members read the same topics.
-
-Everybody gets the same number of partitions, or one more.  Each member keeps what it owns up to that; what is
-left goes round among those that lack some, where racks matter first to the near ones.
-The outcome is that of Kafka's AbstractStickyAssignor with members taken in the order of their ids.
-
-The sticky assignment of a group whose members read different topics.
-
-What is owned stays, what is free goes to the reader that has least, and then partitions move from readers
-that have at least two more than another, until no move would make it more balanced.  Partitions that few can
-read come first.  The outcome is that of Kafka's AbstractStickyAssignor where that does not hang on the order
-of a Java hash table.  Every move here makes the assignment more balanced, so that it always ends.
-
-Who owned which partition before, as far as the members' claims can be believed.
-
-A member that was out of its group for a while still claims what it had.  The claim of the later generation
-counts; where two of one generation contradict each other, neither does.  Pure functions.
+One class handles groups in which all members read the same topics; another handles the rest, where
+partitions move until no move improves the balance, so that the algorithm ends. Claims of ownership count by
+generation: the latest wins, and contradicting claims of one generation cancel out. The result equals that
+of Kafka's AbstractStickyAssignor with members in the order of their ids, except where Kafka depends on the
+order of a hash table. Pure.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""The calls of `KafkaConsumer` that hand over records: poll, columns, iteration, and bounded reads.
+"""The calls of `KafkaConsumer` that return records: poll, columns, iteration and bounded reads.
 
-Callers' threads.  Behind them: poll/poller.py; what iteration has taken and not handed out:
-state/iteration_queue.py.
-
-Iteration without a call of ours for each record: slices of what a poll brought, one after the other.
-
-Caller's thread.  `itertools.chain` runs through the slices; between two of them the consumer sees to commits
-and to its group.  A slice is as long as takes the application a tenth of a second, so that neither waits long
-for an application that is slow with each record.
+Iteration makes no Python call per record: `itertools.chain` runs through slices of the polled records.
+Between two slices, which last about a tenth of a second each, the consumer checks commits and the group.
+Used on the caller's thread. Neighbors: poll/poller.py, state/iteration_queue.py.
 """
 
 from __future__ import annotations

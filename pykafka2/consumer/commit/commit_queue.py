@@ -1,14 +1,9 @@
-"""CommitQueue on their way to the group's coordinator: one queue, in the order in which they were asked for.
+"""A queue of offset commits, sent to the group coordinator in the order of the calls.
 
-Owned by the driver's thread, which polls it; commits are added from the caller's (committer.py).  CommitQueue
-that are sent once only (asynchronous and automatic ones) follow one another on the coordinator's own
-connection without waiting for the answers.  One that is retried (a blocking one) is sent when all before it
-are over, and nothing leaves before it is: a repetition could overwrite a later commit.  Neighbours:
-state/group_identity.py (who commits), cluster/router.py and cluster/coordinators.py (the way there).
-
-One commit on its way: what is to be written, by whom, and until when.
-
-A passive value; made on the caller's thread (committer.py), from then on the driver's (commit_queue.py).
+The driver's thread polls the queue; the caller's thread adds commits (committer.py). Asynchronous and
+automatic commits follow each other on one connection without waiting for responses. A blocking commit is
+retried, so it waits until all earlier ones have finished, and later ones wait for it: a retry must not
+overwrite a later commit. Neighbors: state/group_identity.py, cluster/router.py, cluster/coordinators.py.
 """
 
 from __future__ import annotations
@@ -73,7 +68,7 @@ class CommitQueue:
         self._retried: Commit | None = None
         """The last one of these that is sent again if need be: nothing leaves before it is over."""
         self.written = 0
-        """CommitQueue that the coordinator has acknowledged."""
+        """The number of commits that the coordinator has acknowledged."""
         self.failed = 0
         self.last_written_at = -FOREVER
         self.last_error: KafkaError | None = None

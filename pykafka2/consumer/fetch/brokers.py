@@ -1,17 +1,13 @@
-"""What the fetcher keeps of each broker: its session, the fetch under way, and when it may be asked again.
+"""The state per broker of the fetcher: its fetch session, the fetch in flight, and its backoff.
 
-Driver's thread, within fetcher.py.
+Used on the driver's thread by fetcher.py. A session (KIP-227) starts with a full fetch; after any failure
+the next fetch is a full one again.
 
-A fetch session: a broker remembers what it is asked for, so a fetch names only what has changed (KIP-227).
-
-Driver's thread; one for each broker that the fetcher asks.  A session begins with a full fetch; when anything
-goes wrong (the broker has dropped it, an answer is lost) the next fetch is a full one again.
-
-| epoch | the fetch names | the answer names |
+| epoch | the request names | the response names |
 |---|---|---|
-| 0, perhaps with the id of a session to be ended | all partitions | all, and the new session's id |
-| 1, 2, … | what is new or changed, and what is not wanted any more | partitions with news |
-| -1 | all partitions | all; no session is made |
+| 0, with the id of a session to close, if any | all partitions | all partitions and the new session id |
+| 1, 2, … | added, changed and removed partitions | partitions with news |
+| -1 | all partitions | all partitions; no session is created |
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Where fetched data waits for the application: the one object that both threads of a consumer touch.
+"""The fetch buffer, the only object that both threads of a consumer modify.
 
-The driver's thread puts, the caller's thread looks and takes away; every method takes the object's own lock
-for a few operations and nothing else.  Data is decoded outside, by the caller.
-
-A signal strikes the caller's thread after a call, never between statements without one: what belongs together
-is changed by such statements, and by one call at their end.  So a Ctrl-C leaves all as it should be, and a
-handler that calls the consumer finds it so; the lock lets it in.
+The driver's thread adds fetched data, and the caller's thread removes it. Each method holds the lock for a
+few operations; the caller decodes the data outside. A signal can interrupt the caller's thread after any
+call, so each change ends in one call or in assignments without a call between them: after a Ctrl-C the
+buffer is consistent.
 """
 
 from __future__ import annotations

@@ -1,18 +1,9 @@
-"""What one fetch brought of one partition, and how far the application has read in it.
+"""The data of one fetch of one partition, decoded in steps on the caller's thread.
 
-Made on the driver's thread (batch boundaries only), decoded on the caller's thread inside poll().  Decoding
-can stop after any record, or between the steps of opening a large batch, and go on later; after an error or
-an interrupt it starts again at the position that the caller names, so that nothing is skipped and nothing is
-lost.
-
-Which batches a consumer may be shown: never control batches, and with read_committed no aborted ones.
-
-Runs on the caller's thread inside poll(); fed by fetched_data.py with the broker's list of aborted
-transactions. Sees whole batches, never single records.
-
-What is raised of a log that was cut behind what was read (KIP-320).
-
-Pure.
+The driver's thread finds the batch boundaries. Decoding can stop after any record, or while a large batch
+is being decompressed, and continue later; after an error or an interrupt it restarts at the caller's
+position, so no record is skipped or lost. Control batches are hidden, and aborted ones too with
+read_committed (KIP-98).
 """
 
 from __future__ import annotations

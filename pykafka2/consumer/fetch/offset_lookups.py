@@ -1,12 +1,8 @@
-"""Offsets asked of the leaders: the ends of partitions, and offsets by time (ListOffsets).
+"""Offsets by time and the first and last offsets of partitions (ListOffsets).
 
-Owned by the driver's thread, which polls it.  Questions are asked until they are answered or their time is
-over: an election, a moved leader or a lost connection only delays them.  Used for resets (fetcher.py) and for
-`beginning_offsets`, `end_offsets`, `offsets_for_times`.
-
-Blocking questions about partitions: where they begin and end, offsets by time, how many there are.
-
-Caller's thread; asks through offset_lookups.py on the driver's thread and waits for all the answers.
+`OffsetLookups` runs on the driver's thread and repeats each question until it is answered or times out;
+resets use it too. `OffsetQueries` blocks the caller's thread for `beginning_offsets`, `end_offsets` and
+`offsets_for_times`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""The partitions that are fetched: where each stands, and what was last heard of it.
+"""The fetch state of each assigned partition: next offset, leader, and the fetch in flight.
 
-Owned by the driver's thread; fetcher.py asks brokers, responses.py and resets.py take in what
-they say.  What is said to be for any thread are dictionaries of which single entries may be read.
-
-Where fetching of one partition stands, and what a fetch under way was asked for.
-
-Pure state of the driver's thread; fetcher.py moves it.
+Used on the driver's thread: fetcher.py sends the requests, responses.py and resets.py apply the responses.
+Other threads may read single entries of the dictionaries that are documented for it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""One look through the fetch buffer: from what is fetched to what is handed over.
+"""One pass over the fetch buffer, from fetched data to the records that poll() returns.
 
-Caller's thread only.  Decodes, runs the deserializers and interceptors, and moves the positions in one step
-when everything of a poll is ready, so that an error or a Ctrl-C before that loses nothing.
-
-Runs the application's deserializers over records that are about to be handed over.
-
-Caller's thread, inside poll().  What a deserializer refuses goes to bad_records.py.
+Used on the caller's thread. It decodes, deserializes, calls the interceptors, and moves all positions in
+one step at the end, so an error or a Ctrl-C before that loses no record. Records that a deserializer
+rejects go to bad_records.py.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The heart of poll(): brings subscription and positions up to date, looks for records, waits for more.
+"""One poll(): updates subscription and positions, collects records, or waits for them.
 
-Caller's thread only.  Neighbours: collector.py (one look for records), position_control.py (moves positions),
-errors.py (what can go wrong), missing_topics.py and stall_detector.py (what should have come by now).
-
-What poll() sees to besides reading: commits and the group's membership.
-
-Caller's thread.  poller.py attends to each task before it looks for records, and again whenever one has news
-while it waits.
+Used on the caller's thread. A `PollTask`, such as a group membership or the committer, runs before each
+pass and whenever it has news while poll() waits. Neighbors: collector.py (one pass), position_control.py
+(moves positions), errors.py, missing_topics.py and stall_detector.py (warnings and errors).
 """
 
 from __future__ import annotations

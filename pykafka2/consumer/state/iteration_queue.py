@@ -1,10 +1,8 @@
-"""Records that iteration has taken out of a poll and not handed out yet.
+"""Records that iteration has polled but not yet returned.
 
-Caller's thread only.  The reader's positions are past these records already, so whoever reads elsewhere, or
-pauses, must forget or rewind them (consumer.py does), and a commit stops before them (commit/committer.py).
-
-They are handed out by list iterators, a slice of them at a time, so that nothing of ours runs for each
-record; how far such an iterator has come is asked of it when somebody wants to know.
+Used on the caller's thread. The positions are beyond these records, so seek and pause must discard or
+rewind them (consumer.py), and a commit stops before them (commit/committer.py). List iterators return them,
+a slice at a time, so no Python call is made per record; the queue asks the iterator how far it got.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""What a consumer reads, and how far the application has read it.
+"""The subscription and the positions: what a consumer reads, and how far.
 
-Pure state of the caller's thread; poll/poller.py tells the driver's thread what changes here.  A partition's
-generation is drawn anew whenever it is to be read from elsewhere, so that what was fetched before can be told
-apart.  A change is noted as unsent before it is made: a Ctrl-C in between delays sending it, no more.
-
-A subscription by regular expression: which of the topics that there are it names.
-
-Pure; the caller's thread.  Matched from the beginning of the name, as kafka-python does (`re.match`): end the
-pattern with `$` to match whole names.
+State of the caller's thread; poll/poller.py sends changes to the driver's thread. A partition gets a new
+generation whenever it is read from elsewhere, which marks data fetched before as stale. A change is marked
+as unsent before it is made, so a Ctrl-C only delays sending it. Patterns match from the start of a topic
+name, as in kafka-python.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""How batches are filled, in bytes on the wire and in bytes of memory.
+"""Sizes of batches, on the wire and in memory, and the compression ratio per topic.
 
-Pure; used by batch.py under its queue's lock.  A record's size is known beforehand only as an upper bound,
-since how long its numbers are is decided by where in the batch it comes to stand.
-
-What compression has made of each topic's records so far, so that batches are filled up to batch_size.
-
-Callers' threads ask when they begin a batch, the IO thread tells what a finished one came to; a value is one
-float, so there is no lock.  Part of the accumulator (accumulator.py); a producer has one codec.
+batch.py uses the sizes under its queue's lock. The size of a record is an upper bound until its place in
+the batch is known. Callers' threads read the ratio when they open a batch, and the IO thread updates it
+when a batch is closed: each value is one float, so there is no lock. Pure.
 """
 
 from __future__ import annotations

@@ -1,44 +1,30 @@
-"""One partition's batches in the order in which they are to be written.
+"""A partition's batches in the order in which they are sent, and the ways to append to the last one.
 
-Shared by callers' threads, which append at the end, and the IO thread, which takes from the front; the lock
-is held for what has to be decided, and never while waiting; most records join without it
-(partition_queue.py). Part of the accumulator (accumulator.py).  What a signal handler finds here:
-partition_queue.py.
+Callers' threads append at the end, and the IO thread takes from the front. Most records are appended
+without the lock; the rest is decided under it, and no thread waits while it holds it.
 
-Which threads are in the middle of a step that holds one of a producer's locks.
+A signal handler or a finalizer runs on the thread that it interrupts. If it called the producer that this
+thread was changing, it would wait for a lock of its own thread forever. So each step that makes calls under
+a lock is recorded in `LockedSteps`, and a blocking call checks that first.
 
-A signal handler and a finalizer (`__del__`) run wherever Python looks for them, on the thread that they
-interrupt.  If one calls the producer that its thread was just changing, it would wait for that thread's own
-lock for ever, and the IO thread behind it.  So steps that call anything while they hold a lock are run by
-this, and what would wait asks it first.  What calls nothing under its lock is never interrupted there.
+A plain record has a bytes value and no key, headers, partition or timestamp. Its route, partition and
+timestamp are decided once per batch or per millisecond and kept in the topic's open batch, which
+`KafkaProducer.send` tries first. A record with a key goes to the open batch of the key's partition if the
+route is current.
 
-Shared by the producer's accumulator and its queues; takes no lock itself, as each operation on the dict is
-one step in C.
+Three places append without a lock: two at the head of `send`, and `PartitionQueue.try_append`. They are
+safe for these reasons:
 
-The short way of a plain record: straight into the batch that its topic's plain records join just now.
+* A record is appended by one line without a call, a loop or an allocation that the garbage collector
+  counts. CPython runs no other thread, signal handler, finalizer or tracer within it, so the room, fields
+  and number of a record change together or not at all. (A tool with branch events of `sys.monitoring` is
+  the exception.)
+* Any other change closes the batch first (`room_bytes` is `SHUT`), under the lock: from then on the line
+  does nothing, and what it appended before is counted.
+* A Ctrl-C after the line loses at most the caller's delivery.
 
-A plain record has bytes as its value, no key, headers, partition or timestamp of its own.  What would be
-decided for it with the answer of the record before is decided once a batch or once a millisecond: route,
-partition, whether the producer may send, the timestamp.  `KafkaProducer.send` looks here
-first, and goes the whole way where this has no answer; that way notes here what the next record may do.
-A record that has a key besides is sent to the open batch of its key's partition, if the topic's route is
-current: nothing is noted for it.
-
-Three places append without a lock: two at the head of `send`, and `PartitionQueue.try_append`.  What makes
-that safe:
-
-* A record joins by one line without a call, a loop or an object that the garbage collector counts.  CPython
-  lets other threads, signal handlers, finalizers and tracers in at none of these places, so that a record's
-  room, its fields and its number change together, or not at all.  (A tool that has itself told of each branch
-  by `sys.monitoring` is let in there.)
-* Whatever else changes a batch shuts it first (`room_bytes` is `SHUT`), under its queue's lock: from then on
-  that line does nothing, and what joined before it is counted.
-* A Ctrl-C behind that line loses at most the caller's notice.
-
-Without CPython's global lock, and in another Python, nothing of that holds: there no batch has room for a
-record that is not looked at (`HAS_GIL`).
-
-What it saves: docs/benchmarks.md.
+None of this holds without CPython's global lock or in another Python: there no batch has room for such an
+append (`HAS_GIL`). docs/benchmarks.md has what it saves.
 """
 
 from __future__ import annotations

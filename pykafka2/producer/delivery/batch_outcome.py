@@ -1,13 +1,9 @@
-"""What became of a batch, as the deliveries of its records see it: one assignment tells all of them.
+"""The outcome of a batch, which completes the deliveries of all its records by one assignment.
 
-Made with the batch and completed once, on the IO thread; read from any.  Deliveries hold it, and the batch
-lets go of it when it is done (accumulator/batch.py): the details of its records are kept only if somebody can
-still ask. A batch that was split has an outcome in parts, one for each batch that was made of it, and is done
-when all of them are.
-
-What became of a run of a batch's records: all of them, or those of one of the batches it was split into.
-
-Made on the IO thread with the outcome, read from any; part of batch_outcome.py.
+Created with the batch, completed once on the IO thread, and read on any thread. Deliveries hold the
+outcome, and the batch releases it when it is done, so details of records are kept only while somebody can
+ask for them. A batch that was split has one part per new batch, and its outcome is complete when all parts
+are.
 """
 
 from __future__ import annotations

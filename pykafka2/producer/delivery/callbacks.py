@@ -1,12 +1,8 @@
-"""Calls the `on_delivery` of each record of a batch, in order, with a metadata made for it alone.
+"""The `on_delivery` callbacks of a batch: how they are kept, and how the IO thread calls them in order.
 
-The IO thread.  What a callback raises is logged and keeps none of the others from being called; what is no
-`Exception`, as from `sys.exit()`, goes on to a thread of the user's at the end.
-
-Who wants to be called with the outcomes of a batch's records: callables, each for a run of records.
-
-Added to on any thread, emptied once on the thread that tells them; part of batch_outcome.py.  Programs give
-one callable for all their records, so a record's costs no object: the run before it grows.
+An exception of one callback is logged, and the others are still called; a BaseException such as SystemExit
+is re-raised in a later call of the user's. Programs mostly pass one callable for all records, so
+consecutive records with the same callable share one entry.
 """
 
 from __future__ import annotations

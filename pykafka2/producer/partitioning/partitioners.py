@@ -1,8 +1,8 @@
-"""Which partition a record goes to when it names none: strategies by name, and the user's own partitioners.
+"""The partitioners: strategies by name, and the user's own callables and objects.
 
-Runs on the caller's thread, inside `send`.  By default a key decides by its murmur2 hash, as in the Java
-client, and records without a key stick to a partition for a while (sticky.py).  librdkafka's names give the
-partitions that librdkafka gives, so that a key lives in one partition whoever writes it.
+Used on the caller's thread within `send`. By default the murmur2 hash of the key decides, as in the Java
+client, and records without a key stick to a partition for a while (sticky.py). librdkafka's names choose
+the same partitions as librdkafka.
 """
 
 from __future__ import annotations

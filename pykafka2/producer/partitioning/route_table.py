@@ -1,7 +1,6 @@
-"""The routes of topics (topic_route.py): made anew when the metadata changes, waited for where it is not
-known.
+"""The routes of all topics (topic_route.py), renewed when the metadata changes.
 
-Any thread.  May block for metadata (`route`, `explicit`), as `send` may.
+Used on any thread. `route` and `explicit` can block for metadata, as `send` can.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What each partition has taken, and whether one takes much more than its share.
+"""The share of buffer_memory that each partition uses, to name one that uses too much.
 
-The IO thread notes each batch that is written (results.py); any thread reads (inspection.py).  Counted per
-batch, never per record.
+The IO thread counts each batch that is written (results.py), and any thread reads (inspection.py).
 """
 
 from __future__ import annotations

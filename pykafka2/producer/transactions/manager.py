@@ -1,13 +1,9 @@
-"""The transactions of a producer: which call or failure leads to which step, and to which state.
+"""The transaction manager: maps calls and failures to steps and states.
 
-A `Pollable` of the IO thread, polled after the sender, which asks it who may go and tells it what failed.
-Calls come from transactions.py as tickets; the steps are scripts (steps.py).  One is under
-way at a time, as in Java: partitions join (before transaction.version 2), then offsets, then the end, when
-every batch has its outcome.
-
-Calls of transactions that somebody waits for, from their beginning until their outcome was heard.
-
-Made by callers' threads (transactions.py), kept and completed by the IO thread (manager.py).
+A `Pollable` of the IO thread, polled after the sender, which asks it which batches may be sent and reports
+failures. Calls of transactions.py arrive as tickets. One step (steps.py) runs at a time, as in Java: first
+partitions are added (before transaction.version 2), then offsets, then the transaction ends when every
+batch has its outcome.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The requests of a transactional producer, and what their answers mean for the transaction.
+"""The requests of a transactional producer, and what each error means for the transaction.
 
-Pure: manager.py sends them.  Until the end is asked for, whatever goes wrong with the transaction
-can be undone by aborting it, so only the loss of the identity is fatal; an end whose outcome cannot be known
-is, too (KIP-588, KIP-1050).
-
-What went wrong with a transaction, in words that say what became of it.
-
-Pure; used by manager.py, which decides, and read by whoever calls.
+Until the end is requested, an abort undoes any failure, so only the loss of the identity is fatal; so is an
+end whose outcome cannot be known (KIP-588, KIP-1050). The messages of the errors say what became of the
+transaction. Pure; manager.py sends the requests.
 """
 
 from __future__ import annotations

@@ -1,20 +1,8 @@
-"""The transactional calls on callers' threads: each becomes a ticket for the IO thread, and waits for it.
+"""The transactional calls of `KafkaProducer`, on callers' threads.
 
-Thread-safe.  A call never waits longer than its timeout; what it began goes on, and the same call again
-waits for that (manager.py).
-
-Checks the group that a caller passes to `send_offsets_to_transaction`.
-
-Callers' threads; pure.  What a request could not carry would fail on the IO thread, and the transaction with
-it.
-
-Puts the transactional parts of a producer together: who decides, and who is called.
-
-Used by producer.py when a producer is made; nothing here lives longer than that.
-
-The transactional calls of `KafkaProducer`, and what they promise; transactions.py carries them out.
-
-Callers' threads.
+Each call becomes a ticket for the IO thread (manager.py) and waits for it until the timeout; what it began
+continues, and the same call waits for it again. Arguments are checked here, because a value that no request
+can carry would fail the transaction on the IO thread. Thread-safe.
 """
 
 from __future__ import annotations

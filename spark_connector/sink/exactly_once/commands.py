@@ -1,6 +1,6 @@
-"""What the exactly-once scripts ask for: reads and writes of the ledger, ends of transactions.
+"""The commands of the exactly-once scripts: reading and writing the ledger, ending transactions.
 
-Plain data.  Neighbours: protocol.py yields these, runner.py carries them out and sends the answers back.
+Plain data. Neighbors: protocol.py yields commands, runner.py executes them and sends the results back.
 """
 
 from __future__ import annotations

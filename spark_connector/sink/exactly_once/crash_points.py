@@ -1,8 +1,7 @@
-"""Named moments of the exactly-once protocol at which a test can end the process.
+"""Named points of the exactly-once protocol at which a test can end the process.
 
-A program sets nothing.  A test names a function in the environment,
-`PYKAFKA2_SPARK_STEP_HOOK=module:function`; it is called with a step's name and what is known there, in
-whatever process of Spark's comes by.
+A test names a function in the environment, `PYKAFKA2_SPARK_STEP_HOOK=module:function`. Every process of
+Spark calls it with the name of the point and the known facts.
 """
 
 from __future__ import annotations

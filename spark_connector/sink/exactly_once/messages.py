@@ -1,4 +1,4 @@
-"""What tasks tell the driver when they are done.  Pickled; no connection and no secret in it."""
+"""The messages that tasks send to the driver when they finish. Pickled; without connections and secrets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Carries out what the exactly-once scripts ask for, with real clients.  Neighbours: protocol.py, and
-commands.py for what may be asked.
+"""Runs the scripts of the exactly-once protocol with real clients.
 
-Any process of Spark's; blocks its thread.
+Used in any process of Spark; blocks its thread. Neighbors: protocol.py has the scripts, commands.py what
+they can yield.
 """
 
 from __future__ import annotations

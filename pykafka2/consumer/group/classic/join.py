@@ -1,11 +1,7 @@
-"""What a member and its coordinator say to each other, step by step: entering a group, and leaving it.
+"""Joining and leaving a classic group: the exchanges with the coordinator, and their retries.
 
-Scripts (network/script.py) run by membership.py on the driver's thread.  What heals by itself is asked again
-with back-off inside the script; whatever else the coordinator says is raised, in words that name the setting.
-
-One join after another: the exchange with the coordinator, the pauses between, how many came to no end.
-
-Owned by membership.py, on the driver's thread; what is said to the coordinator is a script in join.py.
+The exchanges are scripts (network/script.py) that membership.py runs on the driver's thread. Retriable
+errors are retried with backoff within a script; other errors are raised and name the option to change.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The caller's side of a classic group: when to join, what an assignment takes away and brings.
+"""The caller's side of a classic group: when to join, and how to apply an assignment.
 
-Caller's thread only, within group/task.py.  Neighbours: membership.py (the driver's side),
-group/owned_partitions.py (moves the partitions, tells the listeners), rebalance.py.
-
-The assignors that a member offers, and what they are told: for its wish to join, and of what came of it.
-
-Caller's thread only; used by rebalance.py.  What they do for the leader is leader.py's.
+Also holds the assignors that a member offers. Used on the caller's thread by group/task.py. Neighbors:
+membership.py (the driver's side), group/owned_partitions.py (revokes and assigns partitions, calls the
+listeners).
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
-"""What a member tells its coordinator: heartbeats that say only what has changed, and the last one.
+"""The heartbeats of a KIP-848 member, from the first one to the one that leaves the group.
 
-Owned by membership.py, on the driver's thread.  Whether something has been heard is only known by the answer,
-so `forget` has the next heartbeat say everything again.
-
-How a member of a KIP-848 group leaves: for good, or, a static one, for a while.
-
-Owned by membership.py, on the driver's thread.  A static member that leaves for a while keeps its partitions
-until its session ends.  Its coordinator lets nobody have a place that is taken, not even the one who has it:
-after a lost answer, or after being put out, that one must leave before it can join again.
+Owned by membership.py, on the driver's thread. A heartbeat carries only changes; `forget` makes the next
+one carry everything, because only a response confirms what the coordinator has received. A static member
+that leaves temporarily keeps its partitions until its session times out, and must leave before it can
+rejoin.
 """
 
 from __future__ import annotations
