@@ -1,4 +1,4 @@
-"""What happens to records that cannot be read: `on_bad_record`.
+"""Handles records that cannot be read, according to the option `on_bad_record`.
 
 Caller's thread, inside poll().  Records that a deserializer refuses are met in poll/collector.py, batches
 that are damaged in poll/errors.py; both ask here.

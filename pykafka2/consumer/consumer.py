@@ -166,7 +166,7 @@ class QueryCalls(Owned):
         return self._inspection.metrics()
 
     def health(self) -> dict[str, Any]:
-        """What the consumer is doing, as data for a monitor; any thread.
+        """Return the state of the consumer as data for a monitor.  Any thread can call it.
 
         `state` (open, failed, closed), `connected`, `group` (None without one), `partitions` by name with
         position, end, trouble and for how long each stands still, ages in seconds of the metadata.
@@ -174,7 +174,7 @@ class QueryCalls(Owned):
         return self._inspection.health()
 
     def explain(self) -> str:
-        """What the consumer is waiting for, in words; any thread."""
+        """Explain in words what the consumer is waiting for.  Any thread can call it."""
         return self._inspection.explain()
 
     def _seconds(self, timeout_ms: float | None) -> float:

@@ -56,7 +56,8 @@ class Inspection:
         }
 
     def _greatest_lag(self) -> int:
-        """Of all partitions, by what was handed to poll(); iteration may be up to one poll behind."""
+        """Return the greatest lag of all partitions by what poll() returned; iteration can be one poll
+        behind."""
         ends, positions = self._fetcher.table.readable_ends, self._subscription.positions
         lags = [ends[one] - position for one, position in list(positions.items()) if one in ends]
         return max(lags, default=0)
@@ -234,7 +235,7 @@ def _state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
 
 
 def _for_the_join(health: dict[str, Any]) -> str:
-    """What a joining member waits for; a member that led the group before knows the others."""
+    """Explain what a joining member waits for; a member that led the group before knows the other members."""
     waits = f"{health['state_age']:.1f} s for {coordinator_in_words(health)}"
     others = health["other_members"]
     if health["coordinator"] is None:

@@ -29,7 +29,7 @@ def read_interceptors(value: Any) -> tuple[Any, ...]:
 
 
 class ConsumerInterceptor:
-    """What an interceptor may do, for those who like to write it as a subclass; it need not be one."""
+    """Base class for consumer interceptors; deriving from it is optional."""
 
     def on_consume(self, records: Records) -> Records | None:
         """Records are about to be handed over.  Those to go on with: these, changed or not, or others; None

@@ -126,13 +126,14 @@ def _read_protocol(value: Any) -> str:
 
 
 def _read_strategy(value: Any) -> Any:
-    """As given: assignors remember things, so each consumer gets its own (assignors/registry.py)."""
+    """Keep the value as it is: assignors have state, so each consumer creates its own
+    (assignors/registry.py)."""
     return tuple(value) if isinstance(value, list) else value
 
 
 @attrs.define(kw_only=True, frozen=True)
 class ConsumerOptions(ClientOptions):
-    """What a consumer was told.  Durations are seconds; the public names and units stand in the table."""
+    """A consumer's options.  Durations are in seconds; the table has the public names and units."""
 
     client_id: str = text(
         "client_id",

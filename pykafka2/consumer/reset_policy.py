@@ -1,5 +1,4 @@
-"""Where reading begins when no position is known: `auto_offset_reset`.  Pure; for options.py and
-poll/poller.py.
+"""The first position if none is known: `auto_offset_reset`.  Pure; used by options.py and poll/poller.py.
 
 Source: KIP-1106 for by_duration; durations are written as in ISO 8601, read as java.time.Duration reads them.
 """
@@ -55,7 +54,7 @@ def read_policy(value: Any) -> str:
 
 
 def reset_timestamp(policy: str, wall_ms: int) -> int:
-    """What to ask brokers for: an end of the log, or a time in milliseconds since the epoch."""
+    """Return the timestamp for ListOffsets: an end of the log, or milliseconds since the epoch."""
     if policy == EARLIEST:
         return EARLIEST_TIMESTAMP
     seconds = _seconds(policy.partition(":")[2])
@@ -63,7 +62,7 @@ def reset_timestamp(policy: str, wall_ms: int) -> int:
 
 
 def _seconds(duration: str) -> float | None:
-    """Of an ISO 8601 duration that is not negative; None for anything else."""
+    """Return the seconds of an ISO 8601 duration that is not negative, or None."""
     found = _DURATION.fullmatch(duration)
     if found is None:
         return None

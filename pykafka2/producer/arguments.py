@@ -1,4 +1,4 @@
-"""What callers give to `send` beside key and value, checked before anything is appended or memory is taken.
+"""Checks the arguments of `send` besides key and value, before memory is reserved.
 
 Callers' threads; pure.  Only arguments that are given, and are not of the plain kind, cost anything here.
 """

@@ -47,7 +47,7 @@ LAST_EPOCH = 2**15 - 2
 
 
 class Verdict(Enum):
-    """What becomes of a batch, and of the identity it was sent under."""
+    """The fate of a batch and of the identity it was sent under."""
 
     WRITTEN = "an earlier attempt is in the log"
     RETRY = "it is sent again as it is"
@@ -67,7 +67,7 @@ class IdentityPolicy:
     is_transactional: ClassVar[bool] = False
 
     def verdict(self, error: KafkaError, *, is_in_turn: bool) -> Verdict:
-        """What the failed attempt means."""
+        """Return the meaning of a failed attempt."""
         row = self.TABLE.get(type(error))
         if row is not None:
             in_turn, otherwise = row
@@ -76,7 +76,8 @@ class IdentityPolicy:
         return Verdict.RETRY if error.retriable or isinstance(error, CorruptData) else Verdict.FAIL
 
     def next_identity(self, identity: Identity) -> Identity:
-        """Who the producer is after a hole in its numbers; the same one: only somebody else can tell.
+        """Return the producer's identity after a gap in its numbers; the same one if only the coordinator can
+        change it.
 
         `NOBODY`: a broker has to be asked for a new id.
         """
@@ -222,7 +223,7 @@ class Sequences:
             run.gap_may_close = run.gap_may_close or may_be_written
 
     def cut_off(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """What is numbered behind the hole that this batch left, under an epoch no broker may know yet.
+        """Return the batches numbered after the gap of this batch, whose epoch no broker may know yet.
 
         The broker would take the next number as the epoch's first and never see the hole, so these must be
         numbered anew, or fail.

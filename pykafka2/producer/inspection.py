@@ -185,7 +185,7 @@ GAUGES = {
 
 
 def texts() -> dict[str, str]:
-    """What each metric says, by its whole name."""
+    """Return the description of each metric by its full name."""
     measured = {f"{stem}-{ending}": text for stem, (endings, text) in MEASURED.items() for ending in endings}
     rates = {name: text for name, (_, text) in RATES.items()}
     return dict(sorted({**TOTALS, **SHARED_TOTALS, **rates, **measured, **GAUGES}.items()))

@@ -32,7 +32,7 @@ class ProducerRecord:
 
 
 class ProducerInterceptor:
-    """What an interceptor may do, for those who like to write it as a subclass; it need not be one."""
+    """Base class for producer interceptors; deriving from it is optional."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
         """A record is about to be serialized, on the thread that sends it.  The record to go on with: this
@@ -117,5 +117,5 @@ class Interceptors:
 
 
 def fields_of(record: ProducerRecord) -> tuple[str, Any, Any, GivenHeaders | None, int | None, int | None]:
-    """What `send` goes on with."""
+    """Return the fields of a record for `send`."""
     return record.topic, record.value, record.key, record.headers, record.partition, record.timestamp_ms

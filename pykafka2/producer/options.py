@@ -92,7 +92,7 @@ def _read_interceptors(value: Any) -> tuple[Any, ...]:
 
 @attrs.define(kw_only=True, frozen=True)
 class ProducerOptions(ClientOptions):
-    """What a producer was told.  Durations are seconds; the public names and units stand in the table."""
+    """A producer's options.  Durations are in seconds; the table has the public names and units."""
 
     client_id: str = text(
         "client_id",

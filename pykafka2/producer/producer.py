@@ -552,11 +552,11 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
         return self._metrics.snapshot()
 
     def health(self) -> dict[str, Any]:
-        """What the producer is doing, as data: state, waiting records, memory, metadata, identity."""
+        """Return the state of the producer as data: waiting records, memory, metadata, identity."""
         return self._inspection.health()
 
     def explain(self) -> str:
-        """What the producer is waiting for, in words."""
+        """Explain in words what the producer is waiting for."""
         return self._inspection.explain()
 
     # ------------------------------------------------------------------ the end
@@ -620,7 +620,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
     def _serialized(
         self, topic: str, key: Any, value: Any, headers: GivenHeaders | None
     ) -> tuple[Any, Any, GivenHeaders | None]:
-        """What the serializers make of key and value.  They may add headers, as in Java."""
+        """Serialize key and value.  Serializers can add headers, as in Java."""
         # The caller's own list stays as it is.
         own: Headers = [] if headers is None else checked_headers(topic, headers)
         if key is not None and self._serialize_key is not None:

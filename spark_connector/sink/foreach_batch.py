@@ -70,7 +70,7 @@ class ExactlyOnceBatches:
 
 
 def exactly_once_batches(name: str, **options: Any) -> ExactlyOnceBatches:
-    """What foreachBatch is to call, so that each batch is in Kafka exactly once, whatever the output mode.
+    """Return a function for foreachBatch that writes each batch exactly once, in any output mode.
 
         totals.writeStream.outputMode("update").foreachBatch(
             exactly_once_batches("totals", topic="totals", **{"kafka.bootstrap.servers": servers})

@@ -34,7 +34,7 @@ NEEDED_TOGETHER = ("epoch.sink", "epoch.batch", "epoch.run")
 
 
 def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """What these options say.
+    """Parse the options of the sink.
 
     Raises:
         ConfigurationError, UnknownOption: as `read_options`, or options that contradict each other.

@@ -22,7 +22,8 @@ NO_GENERATION = -1
 
 
 class RebalanceProtocol(IntEnum):
-    """What members do with their partitions before they join again (KIP-429); the greater is the better."""
+    """The rebalance protocol (KIP-429): which partitions members revoke before they rejoin.  A greater value
+    is preferred."""
 
     EAGER = 0
     """They give up all of them, so that an assignment may move anything at once."""
@@ -32,7 +33,7 @@ class RebalanceProtocol(IntEnum):
 
 @attrs.define(frozen=True)
 class LastAssignment:
-    """What a member was assigned last, and in which generation; kept when it gives the partitions up."""
+    """A member's last assignment and its generation, kept when its partitions are revoked."""
 
     partitions: tuple[TopicPartition, ...]
     generation: int
@@ -56,7 +57,7 @@ class MemberSubscription:
 
 @attrs.define(frozen=True)
 class Assignment:
-    """What one member is to read, and what the assignor wants to tell it."""
+    """The partitions of one member, and user data of the assignor for it."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
@@ -95,13 +96,13 @@ class Assignor(Protocol):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What it is called in the group's protocol; the same in all members, and never empty."""
+        """The name in the group protocol: the same for all members, and not empty."""
 
     @abstractmethod
     def assign(
         self, cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
-        """What each member is to read, by member id; a member left out is given nothing.
+        """Return the assignment by member id; a missing member is assigned nothing.
 
         Called on the leader only.  The answer should depend on nothing but the arguments, and not on the
         order of `members`, because another member may be the leader next time.
@@ -116,7 +117,7 @@ class Assignor(Protocol):
         return (RebalanceProtocol.EAGER,)
 
     def user_data(self, topics: frozenset[str], last: LastAssignment | None) -> bytes | None:
-        """What this member tells the leader's assignor; None, the default, is nothing.
+        """Return this member's user data for the leader's assignor, or None (the default).
 
         `topics` are those subscribed to, `last` is what the member was assigned last (None: nothing yet).
         """
@@ -128,7 +129,7 @@ class Assignor(Protocol):
 
 
 def cluster_metadata(snapshot: ClusterSnapshot, topics: frozenset[str]) -> ClusterMetadata:
-    """What a snapshot knows of these topics, as assignors want it."""
+    """Return the metadata of these topics in the form that assignors use."""
     known = {name: snapshot.topics[name].partitions for name in sorted(topics) if name in snapshot.topics}
     return ClusterMetadata(
         {
@@ -186,7 +187,7 @@ def group_assignment(
     cluster: ClusterMetadata,
     members: Mapping[str, MemberSubscription],
 ) -> dict[str, Assignment]:
-    """What each member is to read, everybody named, as the leader sends it.
+    """Return the assignment of every member, as the leader sends it.
 
     Raises `AssignorFailed` if the assignor fails, or answers what the group cannot use: a member that is not
     of the group, something that is no `Assignment`, or, with the cooperative protocol, a partition of one

@@ -27,7 +27,7 @@ _GENERATION_BYTES = 4
 
 
 class CooperativeStickyAssignor(Assignor):
-    """As "sticky", without a moment in which nobody reads what does not move.
+    """The "sticky" assignor for members that keep reading partitions that do not move.
 
     Stateless: any number of consumers may share it.  Beside an assignor that is only eager it works eagerly.
     """
@@ -68,7 +68,7 @@ class CooperativeStickyAssignor(Assignor):
 
 
 def _claim(member: MemberSubscription) -> Claim:
-    """What the member owns; subscriptions before version 2 have its generation in their user data."""
+    """Return the member's claim; subscriptions before version 2 have its generation in their user data."""
     generation, user_data = member.generation, member.user_data or b""
     if generation == NO_GENERATION and len(user_data) == _GENERATION_BYTES:
         generation = int.from_bytes(user_data, "big", signed=True)

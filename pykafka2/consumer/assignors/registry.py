@@ -1,4 +1,4 @@
-"""What `partition_assignment_strategy` takes: assignors by name, as classes or as objects, one or several.
+"""Reads `partition_assignment_strategy`: names, classes or objects of assignors, one or several.
 
 Runs on the caller's thread when a consumer is made.  Adding an assignor of Kafka means one row in BUILT_IN.
 """

@@ -33,7 +33,7 @@ class StickyAssignor(Assignor):
         return "sticky"
 
     def user_data(self, topics: frozenset[str], last: LastAssignment | None) -> bytes | None:
-        """What the member was assigned last, as all clients write it; nothing before that."""
+        """Return the member's last assignment in the format of all clients, or None before the first one."""
         return None if last is None else claim_bytes(Claim(last.partitions, last.generation))
 
     def assign(
@@ -65,7 +65,7 @@ def claim_bytes(claim: Claim) -> bytes:
 
 
 def read_claim(user_data: bytes | None) -> Claim:
-    """What a member says it was assigned last; what cannot be read says nothing, as in the Java client."""
+    """Return the claim in a member's user data; unreadable data is an empty claim, as in the Java client."""
     for version in (1, 0) if user_data else ():
         try:
             read, _ = _PreviousAssignment.decode_from(user_data or b"", 0, version)

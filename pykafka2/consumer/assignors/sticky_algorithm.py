@@ -272,7 +272,7 @@ class _MixedDivision:
                     has_moved = True
 
     def _better_reader(self, partition: TopicPartition, earlier_owner: str | None) -> str | None:
-        """Whom to move a partition to; its owner of an earlier generation comes first."""
+        """Return the member to move a partition to, or None; its earlier owner is preferred."""
         readers, counts = self._readers[partition.topic], self._loads.counts
         limit = counts[self._owner[partition]] - 1
         if earlier_owner in readers and counts[earlier_owner] < limit:
@@ -313,7 +313,8 @@ def divide_calmly(
     claims: Mapping[str, Claim],
     owner_of: Mapping[TopicPartition, str],
 ) -> Given:
-    """As `divide`, but nothing moves for the sake of racks unless more is near to its reader after it.
+    """Divide like `divide`, but move no partition for racks unless more partitions are near their readers
+    afterwards.
 
     Kafka has no such rule: its cooperative groups may move partitions between far members for ever.
     """
@@ -358,7 +359,7 @@ def _divide(
 
 @attrs.define(frozen=True)
 class Claim:
-    """What a member says it owned, and in which generation (-1 if it does not say)."""
+    """The partitions that a member claims to own, and the generation of the claim (-1 if unknown)."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
@@ -383,7 +384,7 @@ def owners(cluster: ClusterMetadata, claims: Mapping[str, Claim]) -> dict[TopicP
 
 
 def earlier_owners(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-    """Who says to have owned a partition in an older generation than the newest; of several the latest."""
+    """Return the owner of each partition in an older generation than the newest; the latest wins."""
     newest = max((claim.generation for claim in claims.values()), default=NO_GENERATION)
     found: dict[TopicPartition, tuple[int, str]] = {}
     for member_id in sorted(claims):

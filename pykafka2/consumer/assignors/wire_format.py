@@ -27,7 +27,7 @@ _VERSION_BYTES = 2
 def subscription_bytes(
     subscription: MemberSubscription, version: int = ConsumerProtocolSubscription.MAX_VERSION
 ) -> bytes:
-    """What a member tells the leader.  Its instance id is not part of it: JoinGroup has that."""
+    """Encode a member's subscription for the leader.  The instance id is in JoinGroup instead."""
     message = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
         user_data=subscription.user_data,
@@ -42,7 +42,7 @@ def subscription_bytes(
 
 
 def read_subscription(data: bytes, instance_id: str | None = None) -> MemberSubscription:
-    """What a member told; raises `CorruptData` for bytes that say nothing."""
+    """Decode a member's subscription.  Raises `CorruptData` if the bytes are not one."""
     version = min(_version_of(data, "subscription"), ConsumerProtocolSubscription.MAX_VERSION)
     message, _ = ConsumerProtocolSubscription.decode_from(data, _VERSION_BYTES, version)
     return MemberSubscription(
@@ -60,7 +60,7 @@ def read_subscription(data: bytes, instance_id: str | None = None) -> MemberSubs
 
 
 def assignment_bytes(assignment: Assignment, version: int = ConsumerProtocolAssignment.MAX_VERSION) -> bytes:
-    """What the leader tells a member."""
+    """Encode the leader's assignment for one member."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
@@ -72,7 +72,7 @@ def assignment_bytes(assignment: Assignment, version: int = ConsumerProtocolAssi
 
 
 def read_assignment(data: bytes) -> Assignment:
-    """What the leader told; raises `CorruptData` for bytes that say nothing, as if it left the member out."""
+    """Decode the leader's assignment.  Raises `CorruptData` if the bytes are not one."""
     version = min(_version_of(data, "assignment"), ConsumerProtocolAssignment.MAX_VERSION)
     message, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION_BYTES, version)
     return Assignment(

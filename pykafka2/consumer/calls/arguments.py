@@ -24,7 +24,7 @@ def checked_limit(max_records: int) -> int:
 
 
 def checked_range(start: int, end: int, max_bytes: int) -> None:
-    """What `read_range` is given."""
+    """Check the arguments of `read_range`."""
     for name, offset in (("start", start), ("end", end)):
         if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= INT64_MAX:
             raise ValueError(f"{name}={offset!r}: it must be an integer from 0 to {INT64_MAX}")
@@ -57,7 +57,7 @@ def checked_timeout(timeout_ms: float) -> float:
 
 
 def checked_close(timeout: float | None, timeout_ms: float | None) -> float:
-    """What `close` is given, in seconds; 5 where nothing is."""
+    """Return the timeout of `close` in seconds, 5 by default."""
     arguments: dict[str, tuple[str, object]] = {
         "timeout": ("seconds", timeout),
         "timeout_ms": ("milliseconds", timeout_ms),
@@ -71,7 +71,7 @@ def checked_close(timeout: float | None, timeout_ms: float | None) -> float:
 
 
 def checked_place(offset: object) -> int:
-    """What `seek` is given."""
+    """Check the offset of `seek`."""
     if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= INT64_MAX:
         return offset
     meant = ""
@@ -85,7 +85,7 @@ def checked_place(offset: object) -> int:
 
 
 def checked_time(partition: TopicPartition, time_ms: object) -> int:
-    """What `offsets_for_times` is given for a partition."""
+    """Check a timestamp of `offsets_for_times`."""
     if not isinstance(time_ms, int) or isinstance(time_ms, bool):
         meant = "; write int(when.timestamp() * 1000)" if isinstance(time_ms, datetime) else ""
         meant = "; write int(...)" if isinstance(time_ms, float) else meant

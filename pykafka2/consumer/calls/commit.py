@@ -147,7 +147,7 @@ class CommitCalls(Owned):
         metadata: bool = False,
         timeout_ms: float | None = None,
     ) -> Any:
-        """What the group has committed, whether the partition is assigned here or not.
+        """Return the group's committed offset, even if the partition is not assigned to this consumer.
 
         Of one partition the offset, with `metadata=True` an `OffsetAndMetadata`, None if there is none; of
         several (a list, a set, the keys of a dict) a dict of `OffsetAndMetadata` or None.  Offsets of an open
@@ -172,7 +172,7 @@ class CommitCalls(Owned):
 
     @owned
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """What a transactional producer must know of the membership (KIP-447).
+        """Return the membership metadata for a transactional producer (KIP-447).
 
         Of one that has been lost since, while the consumer is subscribed: with that the coordinator refuses
         the offsets of what others may have read by now.  A consumer that also commits by itself is warned of:

@@ -75,7 +75,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     def poll_columns(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, Columns]:
-        """As `poll`, column by column: keys, values, offsets, timestamps and headers as lists, or Arrow's.
+        """Poll records as columns: keys, values, offsets, timestamps and headers as lists or Arrow arrays.
 
         `Columns.to_arrow()` makes a pyarrow table.  A list is made when it is first looked at, so columns
         that are not needed cost little.  No deserializer is run.  Batches are handed over whole, so the last
@@ -193,7 +193,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         return self._options.max_poll_records if max_records is None else checked_limit(max_records)
 
     def _finish_interrupted(self) -> None:
-        """What a Ctrl-C has kept others from: records are read again, or not wanted any more."""
+        """Finish what a Ctrl-C interrupted: rewind records, or discard those of revoked partitions."""
         changes = self._subscription.changes
         if self._to_rewind:
             self._finish_rewinding()
@@ -238,7 +238,7 @@ class SliceLength:
         return self._length
 
     def pause(self) -> None:
-        """What follows is waiting for records, which is not the application's time."""
+        """Mark the following time as waiting, which does not count for max_poll_interval_ms."""
         self._began_at = None
 
 

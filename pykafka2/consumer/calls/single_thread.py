@@ -1,4 +1,4 @@
-"""Who may be inside a consumer's calls: one thread at a time, and nobody after `close`.
+"""Guards the calls of a consumer: one thread at a time, and none after `close`.
 
 Callers' threads.
 """
@@ -21,7 +21,7 @@ OwnedT = TypeVar("OwnedT", bound="Owned")
 
 
 class Owned:
-    """What the guard asks of a consumer: its lock, and why it cannot be used any more."""
+    """The attributes of a consumer that the guard uses: its lock, and why it can no longer be used."""
 
     _lock: threading.RLock
     _refusal: KafkaError | None
@@ -63,7 +63,8 @@ def owned(
 def handing_over(
     method: Callable[Concatenate[OwnedT, P], T],
 ) -> Callable[Concatenate[OwnedT, P], T]:
-    """As `owned`, for calls that return records: a Ctrl-C after the positions have moved moves them back.
+    """Guard a call that returns records like `owned`; a Ctrl-C after the positions have moved moves them
+    back.
 
     An exception comes after a call, not between the return from here and the caller's next step, so records
     that positions are past have reached the application.

@@ -141,7 +141,7 @@ class CommitQueue:
         return FOREVER
 
     def _end_overdue(self, now: float) -> None:
-        """What is kept waiting, behind one that is repeated for a minute, say, has a deadline of its own."""
+        """Fail commits that are past their deadline while they wait behind a commit that is being retried."""
         for commit in [one for one in self._waiting if now >= one.deadline]:
             self._is_over(commit, now)
         self._soonest_deadline = min((one.deadline for one in self._waiting), default=FOREVER)

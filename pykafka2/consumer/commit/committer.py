@@ -94,7 +94,7 @@ class Committer:
     # ------------------------------------------------------------------ what there is to commit
 
     def handed_over(self, partitions: Collection[TopicPartition] | None = None) -> Offsets:
-        """Where the application stands in each partition (of these, or of all), with the leader epochs.
+        """Return the application's position in these partitions (or in all), with leader epochs.
 
         With enable_auto_offset_store=False only what `store_offsets` marked.  Nothing of a topic that was
         made anew: who reads that next would pass over as many of its records.

@@ -1,4 +1,4 @@
-"""What the answers to commits mean, in words for the application.
+"""Turns the errors of commit responses into messages for the application.
 
 Pure; used on the driver's thread by commit_queue.py.
 """

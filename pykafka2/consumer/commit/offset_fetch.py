@@ -1,4 +1,4 @@
-"""What a group has committed: asked of its coordinator (OffsetFetch).
+"""Fetches a group's committed offsets from its coordinator (OffsetFetch).
 
 Caller's thread; the requests live on the driver, which repeats them while their errors pass.  An error never
 counts as "nothing was committed": only the coordinator's word does, or the reset policy would skip records.
@@ -99,7 +99,7 @@ class CommittedOffsets:
         return self.read(answer, partitions)
 
     def start(self, partitions: Collection[TopicPartition]) -> Completion[OffsetFetchResponse]:
-        """As `of`, without waiting, for default_api_timeout_ms; `read` reads the answer."""
+        """Start a question without waiting, for default_api_timeout_ms; `read` decodes the response."""
         question = _Question(self, self._cluster, partitions)
         return self._cluster.start(
             question.request(), self._to, None, question.refusal, question.max_version, question.request
@@ -195,7 +195,7 @@ class CommittedOffsets:
         return error_of(code, f"the committed offset of {worst}: {error_of(code)}")
 
     def _moved(self, error: KafkaError) -> KafkaError:
-        """What is said of a member's epoch is no word on what was committed."""
+        """Return `MembershipMoved` for an error about the member, which says nothing about the offsets."""
         identity = self._standing.identity
         if isinstance(error, UnknownMemberId) and identity.membership:
             self._standing.rejection = Rejection(identity, error)
@@ -205,7 +205,7 @@ class CommittedOffsets:
 
 
 class _Question:
-    """What is asked of some partitions, attempt by attempt."""
+    """A question for the committed offsets of some partitions, sent in several attempts."""
 
     def __init__(
         self, committed: CommittedOffsets, cluster: ClusterClient, partitions: Collection[TopicPartition]
@@ -219,7 +219,7 @@ class _Question:
 
     @property
     def max_version(self) -> int | None:
-        """What all attempts may be sent in at most."""
+        """The highest version that all attempts can use."""
         of_words = self.words.max_version
         return self.ids.max_version if of_words is None else of_words
 

@@ -1,4 +1,4 @@
-"""Where reading resumes: at what the group has committed.
+"""Sets the first positions of partitions to the group's committed offsets.
 
 Caller's thread only, inside poll().  Neighbours: offset_fetch.py (asks the coordinator),
 state/subscription.py.

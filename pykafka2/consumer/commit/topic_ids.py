@@ -38,7 +38,7 @@ class TopicIds:
 
     @property
     def max_version(self) -> int | None:
-        """What the request may be sent in at most."""
+        """The highest version that the request can use."""
         return None if self.by_name else LAST_VERSION_WITH_NAMES
 
     def of_topic(self, topic: str) -> bytes:

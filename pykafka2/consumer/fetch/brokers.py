@@ -89,7 +89,7 @@ SessionKey = tuple[str, bytes, int]
 
 
 class FetchSession:
-    """What one broker remembers, as far as this side knows."""
+    """The fetch session of one broker, as far as this side knows it."""
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._is_wanted = is_wanted

@@ -22,7 +22,7 @@ Item = FetchedData | Problem
 
 @attrs.define(eq=False)
 class _Queue:
-    """What waits of one partition."""
+    """The fetched data of one partition."""
 
     items: deque[Item] = attrs.Factory(deque)
     size_bytes: int = 0

@@ -196,12 +196,12 @@ class FetchedData:
 
     @property
     def leader_epoch(self) -> int:
-        """Of the batch that was read last; -1 before the first."""
+        """The leader epoch of the batch that was read last; -1 before the first."""
         return self._batches[self._index - 1].partition_leader_epoch if self._index else -1
 
     @property
     def open_bytes(self) -> int:
-        """What is kept, decompressed, of a batch that is read in part."""
+        """The decompressed bytes of a batch that is read in part."""
         if self._part is not None:
             return self._part.open_bytes
         return 0 if self._records is None and self._opening is None else self._opened_bytes
@@ -286,7 +286,7 @@ class FetchedData:
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         end: int | None = None,
     ) -> int:
-        """As `take`, column by column and in whole batches: `limit` may be exceeded by the last one.
+        """Take whole batches like `take`, as columns: the last batch can exceed `limit`.
 
         A batch of very many records is taken step by step; between two of them this `is_unfinished`.
         Nothing at or behind the offset `end` is taken, if that is given.

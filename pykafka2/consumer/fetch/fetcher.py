@@ -157,7 +157,8 @@ class Fetcher:
                 self.table.changes += 1
 
     def _idle_by_leader(self, now: float, result: PollResult) -> dict[int, list[FetchState]]:
-        """What could be fetched now, by leaders that have no fetch in flight and can be reached."""
+        """Return the fetchable partitions by leader, for leaders that are reachable and have no fetch in
+        flight."""
         groups, in_flight = self._groups, self._nodes.in_flight
         if groups.as_of != self.table.changes or groups.snapshot is not self._metadata.snapshot:
             groups = self._groups = self._group_by_leader(now, result)
@@ -168,8 +169,8 @@ class Fetcher:
         }
 
     def _group_by_leader(self, now: float, result: PollResult) -> Groups:
-        """What could be fetched now.  It stays so until the table or the metadata change, unless something in
-        it is a matter of time."""
+        """Return the fetchable partitions by leader.  The result is valid until the table or the metadata
+        changes, unless it depends on time."""
         snapshot, paused = self._metadata.snapshot, self._paused
         groups = Groups(self.table.changes, snapshot)
         self.table.moved.clear()  # all are named by who is given other lists

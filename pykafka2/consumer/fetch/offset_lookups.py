@@ -88,7 +88,7 @@ class OffsetLookups:
         return None
 
     def poll(self, now: float) -> PollResult:
-        """What to ask now.  A question whose time is over ends here, also one that is under way."""
+        """Send the questions that are due, and fail those that have timed out, also in flight."""
         result = PollResult.idle()
         if not self._questions:
             return result
@@ -266,7 +266,7 @@ class _Answers:
 
 
 class OffsetQueries:
-    """What a consumer may ask besides reading."""
+    """The blocking questions of a consumer for offsets and partitions."""
 
     def __init__(self, cluster: ClusterClient, lookups: OffsetLookups) -> None:
         self._cluster = cluster

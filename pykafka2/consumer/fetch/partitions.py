@@ -126,7 +126,7 @@ class FetchTable:
 
 @attrs.define(eq=False)
 class FetchState:
-    """Where fetching of one partition stands."""
+    """The fetch state of one partition."""
 
     partition: TopicPartition
     generation: int
@@ -153,7 +153,7 @@ class FetchState:
     _asked: FetchPartition | None = None
 
     def ask(self, leader_epoch: int, max_bytes: int) -> FetchPartition:
-        """What a fetch says of it; the same object as before where it says the same."""
+        """Return the entry of a fetch request; the same object as before if nothing changed."""
         asked = self._asked
         if (
             asked is None
@@ -181,7 +181,7 @@ NOT_FOR_LONG = -1
 
 @attrs.define(eq=False)
 class Groups:
-    """What could be fetched, by the nodes to fetch it from."""
+    """Fetchable partitions by the node to fetch them from."""
 
     as_of: int = NOT_FOR_LONG
     """What `FetchTable.changes` was; `NOT_FOR_LONG` where it may be otherwise by and by."""

@@ -222,7 +222,7 @@ class RangeReader:
         return told or PartitionData(partition_index=self._partition.partition, high_watermark=-1)
 
     def _told(self, response: FetchResponse) -> PartitionData | None:
-        """What the answer says of this partition; of others it may say what it likes."""
+        """Return this partition's data of the response and ignore other partitions."""
         name, number = self._partition
         for topic in response.responses:
             if topic.topic == name or (topic.topic_id == self._topic_id != ZERO_UUID):
@@ -232,7 +232,7 @@ class RangeReader:
         return None
 
     def _raise_if_missing(self) -> None:
-        """What brokers do not know any more has no leader that could answer; one broker's word is doubted."""
+        """Raise if the topic is missing on the brokers; one broker alone is not believed."""
         known = self._cluster.metadata.topic(self._partition.topic)
         if known is not None and known.is_gone:
             raise UnknownTopicOrPartition(f"{self._partition}: {known.error}")
@@ -243,7 +243,8 @@ class RangeReader:
             self._cluster.driver.wait_until(lambda: self._cluster.is_closed, seconds)
 
     def _raise_if_gone(self, position: int, error: OffsetOutOfRange, seconds: float) -> None:
-        """What lies before the log is gone; a leader that lacks what lies behind it may be replaced."""
+        """Raise if the position is below the log start; a leader that lacks later offsets can be outdated, so
+        it is retried."""
         info = self._cluster.metadata.partition(*self._partition)
         if info is None or info.leader_epoch >= self._epoch:
             self._epoch = -1  # the broker may only know nothing of that epoch

@@ -1,4 +1,4 @@
-"""What is asked of a broker: partitions that have room in the buffer, in turns, as its session knows them.
+"""Builds fetch requests: the partitions with room in the buffer, in turns, as changes of the session.
 
 Driver's thread, within fetcher.py.  Hot: once for every fetch, which may have a thousand partitions.
 """
@@ -21,7 +21,7 @@ WAIT_WHILE_OTHERS_ARE_FULL = 0.05
 
 @attrs.define(eq=False)
 class _Said:
-    """What a node was asked for last."""
+    """The last entries that were sent to a node."""
 
     states: list[FetchState]
     """The very list that the fetcher gave: it makes another one as soon as anything has changed."""

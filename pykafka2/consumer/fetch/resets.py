@@ -1,4 +1,4 @@
-"""Where to begin: positions found by time, or at the ends of the log.
+"""Resets positions to an end of the log or to a timestamp.
 
 Driver's thread, on command of the application's (fetcher.py); offset_lookups.py asks the brokers.
 """

@@ -1,4 +1,4 @@
-"""What a fetch brought of one partition, or why it brought nothing.
+"""Applies the response for one partition of a fetch: data or an error.
 
 Driver's thread, within fetcher.py; data and problems go to the fetch buffer, the partition's place to
 partitions.py.
@@ -162,6 +162,6 @@ class FetchAnswers:
 
 
 def _apart(records: memoryview) -> memoryview:
-    """What waits of a partition must not keep a frame that is mostly others': then it is a copy."""
+    """Copy the records if they are a small part of the frame, so that the frame can be freed."""
     frame_bytes = memoryview(records.obj).nbytes
     return memoryview(bytes(records)) if 2 * len(records) < frame_bytes else records

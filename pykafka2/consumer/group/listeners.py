@@ -1,4 +1,4 @@
-"""Who is told that partitions come and go: the public base class, and how plain functions stand in for it.
+"""Rebalance listeners: the public base class, and plain functions in its place.
 
 Called on the thread that polls, unsubscribes or closes, inside that call and with no lock held, so a listener
 may use the consumer: commit, seek, position, pause.  What it raises reaches the caller of that call.
@@ -45,7 +45,7 @@ def _tell_nobody(partitions: Sequence[TopicPartition]) -> None:
 
 @attrs.define(frozen=True)
 class Listeners:
-    """What `subscribe` was given, in one form."""
+    """The listeners of `subscribe` in one form."""
 
     assigned: Told = _tell_nobody
     revoked: Told = _tell_nobody

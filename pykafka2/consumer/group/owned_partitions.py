@@ -29,7 +29,7 @@ SHARE_OF_COMMIT = 0.5
 
 
 class LastCommits(Protocol):
-    """Who commits what was handed over of partitions that are let go: commit/committer.py."""
+    """The last commit before partitions are revoked; commit/committer.py implements it."""
 
     def commit_before_rebalance(
         self, partitions: Collection[TopicPartition], timeout: float
@@ -167,7 +167,7 @@ class OwnedPartitions:
         self._begun = frozenset(going)
 
     def _exists(self, partition: TopicPartition) -> bool:
-        """As far as is known: what a single broker does not know is not taken for deleted."""
+        """Return whether the metadata has the partition; one broker alone cannot remove it from there."""
         return self._metadata.partition(*partition) is not None
 
     def _tell(
@@ -215,7 +215,7 @@ class OwnedPartitions:
 
 
 def _surely(then: Callable[[list[TopicPartition]], None], partitions: list[TopicPartition]) -> None:
-    """What a listener was told of is done, though a Ctrl-C strikes meanwhile; both steps may be repeated."""
+    """Call `then` again if a Ctrl-C interrupts it; calling it twice is harmless."""
     try:
         then(partitions)
     except BaseException:

@@ -30,7 +30,7 @@ HASTE = 0.05
 
 
 class AnyMembership(Protocol):
-    """What both protocols' memberships tell, by attributes that any thread may read."""
+    """The attributes of both memberships that any thread can read."""
 
     polls: PollClock
     news: int
@@ -40,7 +40,7 @@ class AnyMembership(Protocol):
 
 
 class GroupProtocol(Protocol):
-    """What differs by the group's protocol."""
+    """The part of a group task that depends on the group protocol."""
 
     def has_news(self) -> bool:
         """True if `step` has something to do besides what the membership says."""
@@ -228,8 +228,8 @@ class GroupTask:
                 self._driver.wait_until(lambda: bool(told), HASTE)
 
     def leave_unasked(self, reason: str, timeout: float) -> None:
-        """As the process ends, on whatever thread: say good-bye, commit nothing, tell no listener, and never
-        raise.  What was handed over may not be done."""
+        """At interpreter exit, on any thread: leave the group without committing or calling listeners.  Never
+        raises."""
         told: list[KafkaError | None] = []
         if self._subscription.mode is not Mode.TOPICS or not self.protocol.may_leave_unasked():
             return

@@ -84,7 +84,7 @@ class Collector:
         return handed_over
 
     def _collect_once(self, limit: int, keep_position: bool) -> tuple[Records, bool]:
-        """What is left of the records found, and whether there were some."""
+        """Return the records after the interceptors, and whether there were any before."""
         this = self._begin_pass()
         if this is None:
             return {}, False

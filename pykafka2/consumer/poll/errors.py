@@ -1,4 +1,4 @@
-"""What keeps a partition from being read on: unreadable data, and what the fetcher has met.
+"""Errors that stop a partition: unreadable data, and errors of the fetcher.
 
 Caller's thread, inside poll().  Everything noted here is raised by the next look that hands over no records,
 unless a policy deals with it: auto_offset_reset, or on_bad_record (bad_records.py).
@@ -69,7 +69,7 @@ class PollErrors:
         """Partitions whose data was unreadable, with the generation at that time."""
 
     def failure(self, item: Item, position: int | None, generation: int, error: KafkaError) -> Failure:
-        """What is to be noted of an error that an item in the buffer, read at this position, has raised."""
+        """Return the failure to note for an error of an item in the buffer at this position."""
         is_unreadable = isinstance(item, FetchedData) and not isinstance(error, SerializationError)
         bad = self._bad(item, position, error) if is_unreadable else None
         return Failure(item.partition, generation, without_frames(error), is_unreadable, bad)
@@ -98,7 +98,7 @@ class PollErrors:
             del error
 
     def read_again(self) -> None:
-        """What could not be read may have been damaged on its way, or be whole on the broker by now."""
+        """Fetch unreadable data again: it may have been damaged on the way."""
         for partition, generation in self.to_read_again.items():
             assigned = self._subscription.assigned.get(partition)
             if assigned is not None and assigned.generation == generation:
@@ -106,7 +106,7 @@ class PollErrors:
         self.to_read_again.clear()
 
     def _bad(self, item: Item, position: int | None, error: KafkaError) -> BadRecord | None:
-        """What may be passed over instead of raising; None where that is not asked for, or would not help."""
+        """Return the bad record that `on_bad_record` can skip, or None."""
         if self.bad_records.raises or position is None or not isinstance(item, FetchedData):
             return None
         if not isinstance(error, CorruptData | CorruptMessage):

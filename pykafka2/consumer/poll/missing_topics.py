@@ -134,7 +134,7 @@ class MissingTopics:
             logger.warning("nothing can be read, as no broker is connected: %s", nodes.why_unreachable())
 
     def _warn_of_missing(self) -> None:
-        """Of topics and partitions that the brokers do not know, once a minute each."""
+        """Warn of each missing topic or partition, once a minute."""
         if self._unreachable_since is not None:
             return
         now = self._cluster.driver.clock.monotonic()

@@ -88,7 +88,7 @@ class Poller:
         return records
 
     def poll_columns(self, timeout: float, limit: int) -> dict[TopicPartition, Columns]:
-        """As `poll`, in columns; `limit` may be exceeded by the last batch."""
+        """Poll columns like `poll`; the last batch can exceed `limit`."""
         columns: dict[TopicPartition, Columns] = self._poll(timeout, lambda: self.collector.columns(limit))
         return columns
 

@@ -1,4 +1,4 @@
-"""Who a consumer is to its group: what the membership writes down and commits read.
+"""A consumer's identity in its group, which the membership writes and commits read.
 
 Passive values without a lock: each field is replaced by one assignment, so any thread may read them.  The
 membership writes `identity`, `obstacle` and `lost_because`; commit/commit_queue.py, on the driver's thread,
@@ -14,7 +14,7 @@ from pykafka2.errors import KafkaError
 
 @attrs.define(frozen=True)
 class GroupIdentity:
-    """What a commit names itself by; the defaults are those of a consumer that is no member (`assign`)."""
+    """The identity in a commit; the defaults are those of a consumer without membership (`assign`)."""
 
     member_id: str = ""
     generation_id: int = -1

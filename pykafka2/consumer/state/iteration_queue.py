@@ -67,7 +67,7 @@ class IterationQueue:
         return found
 
     def take_back(self) -> None:
-        """What was taken has not reached the application."""
+        """Restore the records of the last `take`, which did not reach the application."""
         taken, self.taken = self.taken, None
         if taken is not None:
             self._replace(taken)
@@ -105,7 +105,7 @@ class IterationQueue:
             self._replace(kept)
 
     def first_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where those of these partitions that have records here would be read again from."""
+        """Return the first offset here of each of these partitions."""
         return {one: offset for one, (offset, _) in self.places().items() if one in partitions}
 
     def clear(self) -> None:

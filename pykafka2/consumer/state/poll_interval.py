@@ -56,7 +56,7 @@ class PollClock:
         return (now if self.is_waiting else self.last_poll_at) + self.limit
 
     def why_overrun(self, now: float) -> str:
-        """What to tell whoever is put out of the group now."""
+        """Explain why the member leaves the group now."""
         gap = self.gap(now)
         if not self.is_inside:
             return self.complaint(gap)

@@ -20,7 +20,7 @@ from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 
 class Mode(Enum):
-    """Who decides on the partitions: nobody yet, the topics subscribed to, or the application."""
+    """How partitions are chosen: not yet, by subscription, or by the application."""
 
     NONE = "none"
     TOPICS = "topics"
@@ -62,7 +62,7 @@ class Assigned:
 
 @attrs.define
 class Change:
-    """What an assignment took away and what it brought."""
+    """The partitions that an assignment removed and added."""
 
     removed: list[TopicPartition] = attrs.Factory(list)
     added: list[TopicPartition] = attrs.Factory(list)
@@ -103,12 +103,12 @@ class Subscription:
         self.topics = self.wanted_topics = frozenset(topics)
 
     def subscribe_to_pattern(self, pattern: TopicPattern) -> None:
-        """As `subscribe`, of the topics that the pattern names; `match` says which these are now."""
+        """Subscribe to the topics that match the pattern; `match` updates them."""
         self._read_topics()
         self.pattern, self.remote_pattern = pattern, None
 
     def subscribe_to_remote_pattern(self, pattern: str) -> None:
-        """As `subscribe`, of what the group's coordinator finds by this regular expression."""
+        """Subscribe to the topics that the group's coordinator finds for this regular expression."""
         self._read_topics()
         self.pattern, self.remote_pattern = None, pattern
         self.topics = self.wanted_topics = _topics_of(self.assigned)
@@ -222,7 +222,7 @@ class Subscription:
         return list(self.assigned)
 
     def _instead(self) -> str:
-        """What helps who names partitions that are not assigned."""
+        """Return what to do about a partition that is not assigned."""
         if self.assigned:
             return "see assignment()"
         if self.mode is Mode.TOPICS:
@@ -239,7 +239,7 @@ class Subscription:
         self.stored.pop(partition, None)
 
     def rewind(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        """As `seek`, but not by the application's wish: what it has marked as done stays so."""
+        """Seek without a request of the application: its stored offsets stay."""
         assigned = self.find(partition)
         self.unsent.add(partition)
         assigned.generation = self._next_generation()
@@ -324,7 +324,7 @@ class TopicPattern:
 
 
 def topic_pattern(pattern: object, *, hides_internal: bool) -> TopicPattern:
-    """Of a string or a compiled expression of strings.  Raises `IllegalArgument` for anything else."""
+    """Compile a pattern from a string or an expression.  Raises `IllegalArgument` for other values."""
     try:
         regex = re.compile(pattern)  # type: ignore[call-overload]
     except (TypeError, re.error) as error:

@@ -1,4 +1,4 @@
-"""Where records wait to be sent: a queue of batches per partition.
+"""The accumulator of records: a queue of batches per partition.
 
 One of the three objects that callers' threads and the IO thread share.  Each queue (partition_queue.py) has
 a lock of its own; permission for bytes comes from the pool outside it.  `PartitionQueue.try_append` is the

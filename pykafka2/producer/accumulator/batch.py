@@ -45,7 +45,7 @@ Charge = Callable[[Permit, int], bool]
 
 
 def raise_here(error: BaseException) -> None:
-    """What becomes of a `sys.exit()` in a callback where no driver passes it on."""
+    """Re-raise a BaseException of a callback if no driver passes it on."""
     raise error
 
 
@@ -227,7 +227,7 @@ class ProducerBatch:
 
     @property
     def _bound_bytes(self) -> int:
-        """What its records take at most before compression."""
+        """Return the upper bound of the size of its records before compression."""
         return self._granted_bytes - self.room_bytes - SMALLEST_RECORD_BYTES if self._granted_bytes else 0
 
     def _begin_step(self, used_bytes: int, count: int) -> int:
@@ -457,7 +457,7 @@ def _encoded(fields: Fields, base_timestamp: int) -> tuple[bytes, int]:
 
 
 def _record_bytes(row: Row) -> int:
-    """What a record takes at most, uncompressed."""
+    """Return the upper bound of the size of a record, uncompressed."""
     value, key, _, headers, _ = row
     sizes = len(value or b"") + len(key or b"") + len(headers)
     return SMALLEST_RECORD_BYTES + LONGER_OVERHEAD_BYTES + sizes

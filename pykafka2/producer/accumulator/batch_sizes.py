@@ -76,7 +76,7 @@ def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
 
 
 def overhead_of(fields: Fields) -> int:
-    """What a batch takes beside its records' bytes, without those who want to be called."""
+    """Return a batch's memory besides the bytes of its records and its callbacks."""
     if not fields:
         return BATCH_OVERHEAD_BYTES
     # Records of one partition are of one kind, as a rule.
@@ -102,7 +102,7 @@ class CompressionRatios:
         self._by_topic: dict[str, float] = {}
 
     def ratio(self, topic: str) -> float:
-        """What to expect of the topic's next batch."""
+        """Return the expected compression ratio of the topic's next batch."""
         return self._by_topic.get(topic, START)
 
     def observe(self, topic: str, raw_bytes: int, compressed_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""What `send_many` is given as Arrow's columns, checked; their bytes stay in Arrow's buffers.
+"""Checks Arrow columns for `send_many`; their bytes stay in Arrow's buffers.
 
 Callers' threads.  Loads pyarrow and numpy, so only a call that was given an Arrow column imports it.
 """
@@ -203,7 +203,7 @@ def _timestamps(topic: str, column: Any, count: int, now_ms: int) -> Any:
 
 
 def _encoded_headers(topic: str, headers: Any, count: int) -> bytes | list[bytes] | Any:
-    """As records end with them: the same for all, or each record's own in a list or an Arrow array."""
+    """Encode the headers: the same bytes for all records, or a list or Arrow array with those of each."""
     if isinstance(headers, pa.Array | pa.ChunkedArray):
         encoded = encoded_headers(headers)
         if encoded is not None:

@@ -1,4 +1,4 @@
-"""What `send_many` is given, checked and brought into columns of bytes before anything is appended.
+"""Checks the arguments of `send_many` and converts them into columns of bytes.
 
 Callers' threads.  Lists and other sequences are read here, Arrow's columns by arrow.py, which only they
 load.  Every error names the argument, and the row where it is one row's.
@@ -49,7 +49,7 @@ NULL_KIND = type(None)
 
 @attrs.define
 class BulkArguments:
-    """Of one call of `send_many`."""
+    """The arguments of one call of `send_many`."""
 
     topic: str
     values: Any

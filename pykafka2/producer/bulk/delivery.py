@@ -1,4 +1,4 @@
-"""What becomes of the records of one `send_many`: a completion for each batch they went into.
+"""The delivery of one `send_many`: a completion for each batch of its records.
 
 A share is a run of records that stand one behind the other in one batch; it sees the batch's outcome
 (delivery/batch_outcome.py).  Waiting happens on the caller's thread, callbacks on the IO thread.
@@ -89,7 +89,7 @@ class BulkDelivery:
         return self.done()
 
     def result(self, timeout: float | None = None) -> list[BatchMetadata]:
-        """Where the records are, batch by batch; waits at most `timeout` seconds (None: until it is known).
+        """Return the metadata of each batch; waits at most `timeout` seconds (None: without limit).
 
         Raises:
             KafkaError: records failed; it is the first error, `failures` has all.
@@ -160,7 +160,7 @@ class BulkDelivery:
 
 
 def teller(on_delivery: OnBatch | None, interceptors: Interceptors | None) -> Tell | None:
-    """What tells a share's outcome to interceptors and then to on_delivery; None if nobody is to be told.
+    """Return the function that reports a share's outcome to interceptors and on_delivery, or None.
 
     on_delivery is called once, but for a batch that was split, and for records with errors of their own.
     """

@@ -120,7 +120,7 @@ class BulkReader:
         )
 
     def _intercepted(self, interceptors: Interceptors, given: BulkArguments) -> BulkArguments:
-        """What the interceptors make of the records, one after the other."""
+        """Apply the interceptors to the records, one at a time."""
         topic = given.topic
         values = as_list("values", topic, given.values)
         count = len(values)

@@ -218,7 +218,7 @@ class BulkSender:
     def _chosen(
         self, route: Route, part: BulkPart, columns: RecordColumns, begin: int, end: int
     ) -> list[int]:
-        """What a partitioner that has to see each record says; rows that name theirs are left out."""
+        """Return the partitions that a per-record partitioner chooses; rows with a partition are left out."""
         choose, numbers = self._strategy.choose, []
         assert choose is not None  # noqa: S101  the caller has looked
         named = None if part.partitions is None else part.partitions[begin:end]

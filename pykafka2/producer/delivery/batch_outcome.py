@@ -84,7 +84,7 @@ class BatchOutcome:
         return (part.record_errors or {}).get(index - part.first, part.error)
 
     def metadata_of(self, index: int) -> RecordMetadata:
-        """Where the record is.  Of a record that was written."""
+        """Return the metadata of a record that was written."""
         part = self._part(index)
         at, fields = index - part.first, part.fields
         if fields is None:
@@ -136,12 +136,12 @@ class BatchOutcome:
         self._reported.add(index)
 
     def unreported(self, first: int, count: int) -> int:
-        """Of how many of these records nobody was told a failure."""
+        """Return how many of these records failed without a report to anybody."""
         reported = self._reported
         return count if reported is None else sum(first + at not in reported for at in range(count))
 
     def listeners(self) -> tuple[Listeners, Listeners]:
-        """Where those are kept who want to be called with a record's metadata, and with its error.
+        """Return the callbacks for metadata and those for errors.
 
         Who adds one calls `tell` after it if it `is_done` by then.
         """
@@ -173,7 +173,7 @@ class BatchOutcome:
 
     @property
     def listener_bytes(self) -> int:
-        """What those who want to be called take of memory."""
+        """Return the memory of the callbacks in bytes."""
         return sum(kind.size_bytes for kind in (self.callbacks, self.errbacks) if kind is not None)
 
     # ------------------------------------------------------------------ the IO thread
@@ -243,7 +243,7 @@ class BatchOutcome:
             self._interrupt(exit_request)
 
     def _metadata_of_run(self, indexes: range, part: Part) -> Iterator[RecordMetadata | None]:
-        """Of records of the only part there is; None for who takes no record's."""
+        """Return the metadata of each record of the only part, or one None if the run names no record."""
         first, fields = indexes.start, part.fields
         if first < 0:
             return iter([None])

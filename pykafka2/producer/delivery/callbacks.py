@@ -58,7 +58,7 @@ def tell_written(
 def metadata_of(
     topic: str, partition: int, fields: Fields, base_offset: int, log_append_time: int
 ) -> Iterator[RecordMetadata]:
-    """Of each record, made when it is its turn; a third less of it than by a loop of Python's."""
+    """Yield the metadata of each record when it is needed; a third faster than a Python loop."""
     count = len(fields) // FIELDS
     has_offset, has_own_time = base_offset >= 0, log_append_time < 0
     columns = zip(
@@ -109,7 +109,7 @@ def tell_failed(
 
 
 def log_callback(topic: str, partition: int, error: BaseException) -> None:
-    """What a callback of the user's has raised; called where it is handled."""
+    """Log the exception of a callback; called while it is handled."""
     what = "failed" if isinstance(error, Exception) else "asked for the end"
     logger.exception("a delivery callback for %s-%d %s", topic, partition, what)
 
@@ -172,7 +172,7 @@ class Listeners:
 
     @property
     def size_bytes(self) -> int:
-        """What they take of memory."""
+        """Return their memory in bytes."""
         if not self._runs:
             return 0
         # Those of one partition are of one kind, as a rule.

@@ -1,4 +1,4 @@
-"""What becomes of sent records, for those who sent them: light futures that share their batch's outcome.
+"""Futures of sent records, which share the outcome of their batch.
 
 A `Delivery` holds that outcome and its place in it, and no lock or event of its own; nothing holds the
 delivery but its user.  Waiting happens on the caller's thread.
@@ -53,7 +53,7 @@ class Delivery:
         return self._outcome.is_done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is; waits at most `timeout` seconds (None: until it is known).
+        """Return the metadata of the record; waits at most `timeout` seconds (None: without limit).
 
         Raises:
             KafkaError: the record failed; the class says why.

@@ -31,7 +31,7 @@ def murmur2(data: bytes) -> int:
 
 
 def positive_murmur2(data: bytes) -> int:
-    """What Java takes modulo the number of partitions."""
+    """Return the hash that Java takes modulo the number of partitions."""
     return POSITIVE_BY_LENGTH[len(data)](data)
 
 

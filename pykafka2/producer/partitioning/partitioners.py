@@ -47,7 +47,7 @@ class Strategy:
 
 
 class ClusterView:
-    """What a partitioner may ask about the cluster (kafka-python's names)."""
+    """The cluster as a partitioner sees it (kafka-python's names)."""
 
     __slots__ = ("_snapshot",)
 
@@ -73,7 +73,7 @@ class ClusterView:
 
 
 class Partitioner(Protocol):
-    """What a partitioner of one's own must have.  It may have `close()` besides, which the producer calls."""
+    """The interface of a user's partitioner.  `close()` is optional; the producer calls it."""
 
     def partition(
         self,
@@ -125,7 +125,7 @@ class StickyPartitioner(DefaultPartitioner):
 
 
 def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) -> Strategy:
-    """What the option `partitioner` stands for: a name, a callable, an object; None for the default.
+    """Return the strategy for the option `partitioner`: a name, a callable, an object or None.
 
     `ignores_keys` has a meaning for the default only, as in Java.
     """

@@ -1,4 +1,4 @@
-"""Where records without a key go: to one partition until it has had batch_size bytes, then to another.
+"""Chooses partitions for records without a key: one partition for batch_size bytes, then another.
 
 KIP-794.  Which one is drawn: evenly, or, if told to adapt, the more often the fewer batches of it wait, and
 never one whose leader takes nothing.  Callers' threads draw, once a batch; the IO thread notes in
@@ -26,7 +26,7 @@ class NodeDelays:
         self._waiting_since: dict[int, float] = {}
 
     def note(self, waiting: Collection[int], now: float) -> None:
-        """What a turn of the sender found: these nodes were to be sent to, and could not.  The IO thread."""
+        """Record which nodes had batches that could not be sent.  Used on the IO thread."""
         since = self._waiting_since
         if since or waiting:
             # Replaced, never changed, as other threads read it.

@@ -16,7 +16,7 @@ NO_SNAPSHOT = ClusterSnapshot()
 
 
 class Route:
-    """Where a topic's records may go."""
+    """The partitions that a topic's records can go to."""
 
     __slots__ = (
         "available",
@@ -52,7 +52,7 @@ class Route:
         """What had been appended to that queue when it was chosen."""
 
     def without_snapshot(self) -> Route:
-        """What its successor goes on from, without all that was known of the cluster."""
+        """Return the part of the route that its successor keeps, without cluster data."""
         kept = copy(self)
         kept.snapshot = NO_SNAPSHOT
         return kept

@@ -36,7 +36,7 @@ def leaves_open(error: KafkaError) -> bool:
 
 
 class Failures:
-    """What is known of attempts that failed, until their batch is settled."""
+    """The failed attempts of batches, until the batches are settled."""
 
     def __init__(self, client_id: str | None) -> None:
         self._log = ClientLogger(__name__, client_id)
@@ -54,7 +54,7 @@ class Failures:
         self._may_be_written.add(batch)
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """What may have become of the batch may have become of its parts."""
+        """Mark the parts of a split batch like the batch itself."""
         if batch in self._may_be_written:
             self._may_be_written.discard(batch)
             self._may_be_written.update(parts)

@@ -22,7 +22,7 @@ CROWDED = 3
 
 @attrs.define
 class Taken:
-    """What a partition has taken since the start; bytes are those of batches as they were sent."""
+    """The batches and bytes of a partition since the start, as they were sent."""
 
     records: int = 0
     bytes: int = 0

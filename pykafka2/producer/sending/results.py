@@ -1,4 +1,4 @@
-"""What becomes of a batch that came back: written, sent again in its place, or failed for good.
+"""Settles batches that came back: written, retried in their place, or failed.
 
 Belongs to the IO thread; the sender (sender.py) brings answers and errors here.  A batch has exactly one
 outcome, and one that may still be written is never called failed before its delivery timeout without saying

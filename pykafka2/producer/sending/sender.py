@@ -49,14 +49,14 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 
 
 class Readiness(Protocol):
-    """What the sender asks of the router (cluster/router.py)."""
+    """The part of the router that the sender uses (cluster/router.py)."""
 
     def is_ready(self, node_id: int, now: float) -> bool:
         """Whether a request would leave at once; if not, a connection is wanted from now on."""
         ...
 
     def connection_to(self, node_id: int) -> str:
-        """What is waited for in that case, in words, with the reason why it takes so long."""
+        """Explain what the connection to the node waits for, with the reason for the delay."""
         ...
 
 
@@ -248,7 +248,7 @@ class Sender:
         now: float,
         result: PollResult,
     ) -> None:
-        """As many requests as there is something for; the first batch of each queue is ready."""
+        """Send as many requests as possible; the first batch of each queue is ready."""
         in_flight = self._in_flight.get(node_id, 0)
         are_ready = True
         while in_flight < self._options.max_in_flight:
@@ -441,7 +441,7 @@ def _measured(batch: ProducerBatch, size_bytes: int, now: float) -> tuple[float 
 def _answers(
     response: ProduceResponse, names: Mapping[bytes, str]
 ) -> dict[tuple[str, int], PartitionProduceResponse]:
-    """What the broker says of each partition."""
+    """Return the broker's responses by topic and partition."""
     answers = {}
     for topic in response.responses:
         name = topic.name or names.get(topic.topic_id, "")

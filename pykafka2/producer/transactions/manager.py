@@ -353,7 +353,7 @@ class Ticket:
 
 
 class Waiting:
-    """Who waits for the present init, end or detachment, and for offsets.  The IO thread only.
+    """The tickets that wait for the current init, end or detachment, and for offsets.  Used on the IO thread.
 
     When a call has ended well its tickets stay until the next one begins: if all callers had given up by
     then, somebody has yet to be told.

@@ -52,7 +52,7 @@ FIRST_OFFSET_COMMIT_WITH_MEMBER: Final = 3
 
 
 class Step(Enum):
-    """What is asked of a coordinator."""
+    """A request to a coordinator."""
 
     INIT = "InitProducerId"
     ADD_PARTITIONS = "AddPartitionsToTxn"
@@ -77,7 +77,7 @@ _IDENTITY_IS_LOST = (
 
 
 def reaction_to(step: Step, error: KafkaError) -> Reaction:
-    """What an error of a step means.  Of connections: it is asked again, as long as somebody wants it."""
+    """Return what an error of a step means.  Connection errors are retried as long as a caller waits."""
     # What could not be said once cannot be said at all.
     if error.retriable or not isinstance(error, BrokerError | SerializationError):
         return Reaction.RETRY
@@ -172,7 +172,7 @@ def commit_offsets(
 
 
 def error_of_offsets(answer: TxnOffsetCommitResponse) -> KafkaError | None:
-    """As `error_of_partitions`."""
+    """Return the first error of the response, like `error_of_partitions`."""
     errors = {
         f"{topic.name}-{one.partition_index}": one.error_code
         for topic in answer.topics

@@ -1,4 +1,4 @@
-"""Where the transactions of a producer stand: the states, their moves, and what may be called in which.
+"""The states of a transactional producer, their transitions, and the calls that each state permits.
 
 `TransactionStatus` is moved by the IO thread alone (manager.py) and asked by any: by callers of
 the transactional methods (transactions.py) and by `send`, when it starts a batch
@@ -48,7 +48,7 @@ LEGAL_MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 
 
 class Call(Enum):
-    """What applications call."""
+    """A transactional call of the application."""
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"

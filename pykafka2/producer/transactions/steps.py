@@ -1,5 +1,5 @@
-"""What a transactional producer asks of coordinators, each step as a script, and what is known of the open
-transaction meanwhile.
+"""The requests of a transactional producer to coordinators, one script per step, and the facts about the open
+transaction.
 
 Owned by the transaction manager (manager.py), on the IO thread; requests.py has the
 requests and the meaning of errors.
@@ -63,7 +63,7 @@ CONCURRENT_BACKOFF = 0.02
 
 
 class Features(Protocol):
-    """What is asked of the connections (cluster/nodes.py)."""
+    """The broker features that steps depend on (cluster/nodes.py)."""
 
     def finalized_feature(self, name: str) -> int:
         """The level of a feature of the cluster; 0 where there is none."""
@@ -81,7 +81,7 @@ class StepFailed(Exception):
 
 @attrs.define(frozen=True)
 class Offsets:
-    """What `send_offsets_to_transaction` was given."""
+    """The arguments of `send_offsets_to_transaction`."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     group: ConsumerGroupMetadata
@@ -89,7 +89,7 @@ class Offsets:
 
 @attrs.define
 class Facts:
-    """What is known of the open transaction.
+    """The facts about the open transaction.
 
     Attributes:
         version: the transaction.version under which it is written.

@@ -50,7 +50,7 @@ METRICS: Final = {
 
 
 class TransactionCalls:
-    """What `KafkaProducer` offers of transactions; see its methods for what is promised."""
+    """The transactional calls of `KafkaProducer`; each method documents its promise."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ _AT_CLOSE: Final = {
 
 
 def checked_group(group: Any) -> ConsumerGroupMetadata:
-    """Who commits; a group's name alone stands for a consumer that assigns its partitions itself.
+    """Return the group metadata; a group id alone stands for a consumer that assigns its partitions itself.
 
     Raises IllegalArgument that names the field.
     """

@@ -111,7 +111,7 @@ class BatchIdentity:
 
 
 def _total(numbers: Iterable[int]) -> int:
-    """As digests are added up."""
+    """Return the sum of digests."""
     return sum(numbers) & DIGEST_MASK
 
 

@@ -66,7 +66,7 @@ _there: set[tuple[str, str]] = set()
 
 @attrs.define
 class Owner:
-    """Who may write decisions of a sink, until somebody else takes over.  Kept from batch to batch."""
+    """The owner that can write decisions of a sink until another takes over.  Kept between batches."""
 
     producer: KafkaProducer
     state: LedgerState

@@ -1,4 +1,4 @@
-"""What the ledger says of one sink: who writes, which batch was decided last, and how far its commit got.
+"""A sink's state in the ledger: the current run, the last decided batch, and how far its commit got.
 
 Pure data.  One record of the ledger holds the whole state, with the sink's name as key, so the last record is
 all that matters, whether or not the broker compacts.

@@ -67,7 +67,7 @@ MOST_LOOKS = 10
 
 @attrs.define(frozen=True)
 class Entry:
-    """What a task is to do: write, or nothing as its rows are there already."""
+    """The work of a task: write its rows, or nothing if they are written already."""
 
     state: LedgerState
     is_written: bool
@@ -312,7 +312,7 @@ def commit_job(messages: Iterable[Written], *, id_per_attempt: bool) -> Script[N
 
 
 def enter_job(job: str) -> Script[None]:
-    """What a task of a batch write does when it has registered its id, before its first row.
+    """Prepare a task of a batch write, between registering its id and its first row.
 
     Raises NotCommitted: the job has failed meanwhile; whoever committed to it would leave rows behind.
     """
@@ -422,7 +422,7 @@ def _check_run(state: LedgerState, epoch: Epoch) -> None:
 def _check_redo(
     state: LedgerState, epoch: Epoch, messages: Sequence[Written], written: Iterable[int]
 ) -> None:
-    """What is written again has to be what is missing, in as many tasks as before."""
+    """Check that the rows written again are the missing ones, in as many tasks as before."""
     written = set(written)
     if len(messages) != state.tasks or written != set(state.missing):
         raise ExactlyOnceError(

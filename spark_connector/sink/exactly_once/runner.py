@@ -53,7 +53,7 @@ OVER = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidT
 
 @attrs.define
 class Cluster:
-    """Of one sink."""
+    """The clients and topics of one sink."""
 
     _options: SinkOptions
     sink: str

@@ -14,7 +14,7 @@ GIVEN_UP = "given-up"
 
 
 def of_sink(prefix: str, sink: str) -> str:
-    """What all ids of a sink begin with."""
+    """Return the common prefix of all ids of a sink."""
     return f"{prefix}/{sink}/"
 
 

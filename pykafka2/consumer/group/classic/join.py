@@ -61,7 +61,7 @@ Lead = Callable[[JoinGroupResponse], Script[list[SyncGroupRequestAssignment]]]
 
 @attrs.define(frozen=True)
 class JoinWish:
-    """What a member wants when it joins: made on the caller's thread, as assignors are asked for it."""
+    """A member's topics and assignors for its JoinGroup, made on the caller's thread."""
 
     topics: frozenset[str]
     subscriptions: tuple[tuple[str, bytes], ...]
@@ -71,7 +71,7 @@ class JoinWish:
 
 @attrs.define(frozen=True)
 class Assigned:
-    """What the group's leader has given to this member."""
+    """The assignment of this member by the group leader."""
 
     assignor: str
     generation: int
@@ -79,7 +79,7 @@ class Assigned:
 
 
 class Watcher(Protocol):
-    """Who is told how far a join has come."""
+    """An observer of the progress of a join."""
 
     def on_member_id(self, member_id: str) -> None: ...
 

@@ -1,5 +1,5 @@
-"""What the leader of a group does besides reading: it assigns, sees when topics get more partitions, and that
-what it had one member give up for another is given up.
+"""The leader's part of a classic group: assigns partitions, and starts a rebalance if topics get partitions
+or if a revoked partition has no owner.
 
 Owned by membership.py, on the driver's thread; assignors run on a helper thread, as they may take long and
 heartbeats must not wait.  Members' topics are kept in the metadata for as long as this member leads.
@@ -114,8 +114,8 @@ class GroupLeader:
             self._metadata.want_topic(topic, now)
 
     def news(self, now: float) -> str:
-        """What must lead to a rebalance, in words: a topic with other partitions than were assigned, or
-        partitions that nobody has since their owner was to give them up.
+        """Return why the group must rebalance, in words: changed partition counts, or partitions without an
+        owner since a member had to revoke them.
 
         The owner asks for that rebalance itself.  A static one that came back meanwhile does not: it got what
         was left to it without one, and has nothing to give up (KIP-345).

@@ -324,7 +324,7 @@ class Membership:
         self._lose(MemberEvent.FENCE, str(self.failure))
 
     def _lose(self, event: MemberEvent, because: str, *, keep_id: bool = False) -> None:
-        """What was owned belongs to others from now on."""
+        """Mark the owned partitions as lost."""
         self._assigned = None  # before the loss is told: who has seen that takes nothing on by this any more
         self.losses += 1
         self.because = because

@@ -66,7 +66,7 @@ class Rebalance:
         return False
 
     def raise_failure(self) -> None:
-        """What the membership met, once; that another has its place, again and again."""
+        """Raise the error of the membership once; a fenced member raises it every time."""
         member = self._membership
         failure = member.failure
         if failure is not None:
@@ -199,7 +199,7 @@ class OfferedAssignors:
         self._rack = rack
 
     def wish(self, topics: frozenset[str], owned: Iterable[TopicPartition], reason: str) -> JoinWish:
-        """What to join with."""
+        """Return the topics and assignors to join with."""
         last = self.last
         subscription = MemberSubscription(
             topics=tuple(sorted(topics)),

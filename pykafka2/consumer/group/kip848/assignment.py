@@ -1,4 +1,4 @@
-"""What a member wants, what the coordinator gave it, and which partitions that means.
+"""A KIP-848 member's subscription, its target assignment, and the partitions they name.
 
 Pure values and functions; used on both threads.  The coordinator names topics by their ids, so that a topic
 that was deleted and made anew is another one (KIP-516).
@@ -21,7 +21,7 @@ PartitionsById = Mapping[bytes, frozenset[int]]
 
 @attrs.define(frozen=True)
 class Wish:
-    """What a member subscribes to."""
+    """A member's subscription."""
 
     topics: frozenset[str] = frozenset()
     pattern: str | None = None
@@ -30,7 +30,7 @@ class Wish:
 
 @attrs.define(frozen=True)
 class Target:
-    """What the coordinator has assigned; `number` grows with each assignment that differs from the last."""
+    """The target assignment of the coordinator; `number` grows with each changed assignment."""
 
     number: int
     partitions: PartitionsById
@@ -38,7 +38,7 @@ class Target:
 
 @attrs.define(frozen=True)
 class Owned:
-    """What a member reads, as the caller's thread reports it.
+    """The partitions that a member owns, as the caller's thread reports them.
 
     `number` is that of the target it stems from; without `is_whole` some of that target's topics are not
     known yet.
@@ -68,7 +68,7 @@ def read_assignment(assignment: ConsumerGroupHeartbeatResponseAssignment | None)
 
 
 def written(partitions: PartitionsById) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
-    """As a heartbeat has it."""
+    """Return the partitions in the form of a heartbeat."""
     return [
         ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
         for topic_id, numbers in sorted(partitions.items())

@@ -1,4 +1,4 @@
-"""What the coordinator's errors mean to a member of a KIP-848 group, in words that say what to do.
+"""Turns the coordinator's errors for a KIP-848 member into messages that say what to do.
 
 Pure; used by membership.py on the driver's thread.
 """

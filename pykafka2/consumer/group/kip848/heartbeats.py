@@ -58,7 +58,7 @@ class Heartbeats:
     """The coordinator may have a pattern of this member, so that its end must be said."""
 
     def forget(self) -> None:
-        """What was said may not have been heard."""
+        """Send everything again in the next heartbeat, because the last one may be lost."""
         self._wish = self._owned = None
 
     def next(self, epoch: int, wish: Wish, owned: Owned) -> ConsumerGroupHeartbeatRequest:

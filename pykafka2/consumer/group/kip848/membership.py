@@ -332,7 +332,7 @@ class ConsumerMembership:
         self._lose(MemberEvent.REFUSED, str(self.failure))
 
     def _lose(self, event: MemberEvent, because: str) -> None:
-        """What was owned belongs to others from now on."""
+        """Mark the owned partitions as lost."""
         self.target = None  # before the loss is told: who has seen that takes nothing on by this any more
         self.losses += 1
         self.because = because

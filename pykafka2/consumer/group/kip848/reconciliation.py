@@ -60,8 +60,8 @@ class Reconciliation:
         return bool(self._waits_for) and self._metadata.version != self._seen_version
 
     def raise_failure(self) -> None:
-        """What the membership met, once; a refusal for good again and again, until something else is
-        subscribed to."""
+        """Raise the error of the membership once; a permanent rejection is raised until the subscription
+        changes."""
         member = self._membership
         failure = member.failure
         if failure is None:
