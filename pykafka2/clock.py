@@ -1,4 +1,4 @@
-"""Where time and randomness come from.
+"""The sources of time and randomness.
 
 Nothing else in pykafka2 reads a clock or draws a random number: both are handed in by the driver, from the
 operating system in production and from the seed in the simulation.

@@ -26,7 +26,7 @@ EXIT_FLUSH_TIMEOUT = 10.0
 
 
 class LiveClient(Protocol):
-    """What a public client offers to this module."""
+    """The interface of a public client for this module."""
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
         """Raise this error from later calls.  Takes no lock: its holder may exist in the parent only."""

@@ -34,7 +34,7 @@ SUM_AFTER = 64
 
 
 class Series:
-    """What is measured together, as size and age of a batch are: a row of numbers at a time.
+    """Values that are measured together, such as size and age of a batch: a row of numbers at a time.
 
     One thread adds, any reads.  A None in a row counts for nothing.
     """
@@ -124,14 +124,14 @@ class Metrics:
         self._totals[name] = self._totals.get(name, 0) + amount
 
     def count(self, name: str, amount: float = 1) -> None:
-        """As `add`, from any thread.  A name is counted by this or by `add`, not by both."""
+        """Add to a counter from any thread.  A name is used with this or with `add`, not with both."""
         if self._monotonic() >= self._window_ends:
             self._begin_window()
         with self._lock:  # without a call, at which a signal handler that counts as well would find it held
             self._shared[name] += amount
 
     def count_ns(self, name: str, seconds: float) -> None:
-        """As `count`, of a duration, in nanoseconds."""
+        """Add a duration to a counter of nanoseconds, from any thread."""
         self.count(name, round(seconds * 1e9))
 
     def series(self, *names: str) -> Series:
@@ -179,7 +179,7 @@ class Metrics:
             self._turning.release()
 
     def _rate(self, name: str, total: float) -> float:
-        """What was added a second, since the older window began, or the younger if that is too long ago."""
+        """Return the increase per second since the older window, or the younger one if that is too old."""
         now = self._monotonic()
         for began, totals in (self._before, self._running):
             elapsed = now - began

@@ -21,7 +21,7 @@ OPTION = "option"
 
 
 class Because(ValueError):
-    """What a reader of values raises to add its own words to the message."""
+    """Raised by a reader of values to add its own words to the message."""
 
 
 def is_async(function: object) -> bool:
@@ -36,7 +36,7 @@ NOT_AWAITED = "it is async, and nothing here awaits it; give a plain function"
 
 
 def hidden(value: object) -> str:
-    """What the `repr` of an attrs class shows of a secret."""
+    """The text that the `repr` of an attrs class shows for a secret."""
     return "None" if value is None else "'[hidden]'"
 
 

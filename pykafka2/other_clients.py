@@ -1,4 +1,4 @@
-"""What programs for other clients write, and what to write instead: for errors about unknown names.
+"""Names of other clients and their counterparts here, for errors about unknown names.
 
 Pure data and look-ups in it; nothing here makes an option or a call known.  Read by options.py for names of
 options, and by the producer and the consumer for names of calls.
@@ -225,7 +225,7 @@ def explain_arguments(error: TypeError, call: str, given: Iterable[str]) -> None
 
 
 def instead_of_option(name: str) -> str | None:
-    """What to write instead of this option, which a client does not know; None where nobody knows it."""
+    """Return what to write instead of this unknown option, or None."""
     if name in OF_A_CONSUMER:
         return f"{name} is an option of KafkaConsumer"
     if name in OF_A_PRODUCER:

@@ -244,7 +244,8 @@ class SecurityOptions:
 
 
 def check_security(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given, by field name, with what sasl_jaas_config stands for.  Raises `ConfigurationError`."""
+    """Check the security options, by field name, and return them with those in sasl_jaas_config.  Raises
+    `ConfigurationError`."""
     given = {**given}
     for name, value in (given.pop("sasl_jaas_config", None) or {}).items():
         if name in given:

@@ -41,13 +41,13 @@ class ToBytes(Protocol[T_contra]):
 
 
 class SupportsSerialize(Protocol[T_contra]):
-    """What a serializer of one's own must have; None as answer makes a null."""
+    """The interface of a user's serializer; None as its result makes a null."""
 
     def serialize(self, topic: str, headers: Headers, data: T_contra) -> bytes | None: ...
 
 
 class SupportsDeserialize(Protocol[T_co]):
-    """What a deserializer of one's own must have."""
+    """The interface of a user's deserializer."""
 
     def deserialize(self, topic: str, headers: Headers, data: bytes) -> T_co: ...
 
@@ -62,7 +62,7 @@ def serialize_function(option: Any, name: str = "serializer") -> SerializeFuncti
 
 
 def deserialize_function(option: Any, name: str = "deserializer") -> DeserializeFunction | None:
-    """As `serialize_function`, for the other direction."""
+    """Return the function for the option, like `serialize_function` for the other direction."""
     return _as_function(option, "deserialize", name)
 
 

@@ -186,7 +186,7 @@ class ConsumerRecord(Generic[K, V]):
 
 @attrs.define(frozen=True)
 class BadRecord:
-    """What could not be read: a record that a deserializer refused, or the rest of a damaged batch.
+    """Data that could not be read: a record that a deserializer rejected, or the rest of a damaged batch.
 
     `error` says why; reading goes on at `next_offset` if it is passed over.  Of a record, key, value, headers
     and timestamp are as they were written; of a damaged batch only `batch` is given, its bytes.
@@ -210,7 +210,7 @@ class BadRecord:
 
 # Made once a record that has a callback: a tuple is made without a call of Python's.
 class RecordMetadata(NamedTuple):
-    """Where a sent record is: offset -1 with acks=0; timestamp in milliseconds since the epoch."""
+    """The position of a sent record: offset -1 with acks=0; timestamp in milliseconds since the epoch."""
 
     topic: str
     partition: int
@@ -226,7 +226,7 @@ class RecordMetadata(NamedTuple):
 
 @attrs.define(frozen=True)
 class BatchMetadata:
-    """Where records of one `send_many` are that were written together.
+    """The position of records of one `send_many` that were written together.
 
     `rows` are their numbers in the call: the record of rows[n] is at base_offset + n.  base_offset is -1 with
     acks=0; timestamp is the broker's, in milliseconds since the epoch, where it sets them (log-append time),
@@ -250,7 +250,7 @@ class BatchMetadata:
 
 @attrs.define(frozen=True)
 class ConsumerGroupMetadata:
-    """What a transactional producer must know of a consumer's membership (KIP-447)."""
+    """A consumer's membership, for a transactional producer (KIP-447)."""
 
     group_id: str
     generation_id: int = -1

@@ -150,7 +150,7 @@ def _rules(bindings: Iterable[AclBinding]) -> list[AclBinding]:
 
 @attrs.define(frozen=True)
 class _Terms:
-    """What requests say in numbers of a rule."""
+    """The numbers of an ACL in requests."""
 
     resource_type: int
     pattern_type: int

@@ -45,7 +45,7 @@ class GroupsAdmin:
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed; partitions without a commit are left out."""
+        """Return a group's committed offsets, without partitions that have none."""
         not_yet("KafkaAdminClient.list_group_offsets")
 
     def alter_group_offsets(

@@ -1,4 +1,5 @@
-"""What admin calls take and give: plain, typed, comparable values.  Durations in seconds, sizes in bytes."""
+"""Arguments and results of admin calls: plain, typed, comparable values.  Durations in seconds, sizes in
+bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class ClusterDescription:
 
 
 class ResourceType(Enum):
-    """What a configuration belongs to; the numbers are Kafka's."""
+    """The kind of resource that a configuration belongs to, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -144,7 +145,7 @@ class TransactionDescription:
 
 @attrs.define(frozen=True)
 class QuotaEntity:
-    """Whom a quota binds; None stands for the default entity of that kind."""
+    """The entity that a quota applies to; None stands for the default entity of that kind."""
 
     user: str | None = None
     client_id: str | None = None
@@ -153,7 +154,7 @@ class QuotaEntity:
 
 @attrs.define(frozen=True)
 class ScramCredentialInfo:
-    """What is told of a user's credential: "SCRAM-SHA-256" or "SCRAM-SHA-512", and the iterations."""
+    """The public facts of a SCRAM credential: "SCRAM-SHA-256" or "SCRAM-SHA-512", and the iterations."""
 
     mechanism: str
     iterations: int
@@ -180,7 +181,7 @@ class UserScramCredentialDeletion:
 
 @attrs.define(frozen=True)
 class DelegationToken:
-    """What stands for its owner at a login by SCRAM: `sasl_delegation_token=True`, with `token_id` as
+    """A token that authenticates as its owner by SCRAM: `sasl_delegation_token=True`, with `token_id` as
     `sasl_username` and `password` as `sasl_password`.
 
     Principals are as "User:ann"; times are milliseconds since 1970.  It expires at `expiry_time_ms` unless it

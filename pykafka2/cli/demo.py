@@ -200,7 +200,7 @@ class Demo:
 
 
 class _Acknowledgement:
-    """What happens when the broker has one record: note where it is and how long it took."""
+    """A callback that records where the broker has a record and how long it took."""
 
     __slots__ = ("failures", "latencies", "number", "proof", "sent_at")
 

@@ -16,7 +16,7 @@ PARTITION = 0
 
 @attrs.define
 class Crash:
-    """What was seen when the leader died."""
+    """The measurements around the crash of the leader."""
 
     broker: int
     in_flight: int

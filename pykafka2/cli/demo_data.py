@@ -1,4 +1,4 @@
-"""What the demo sends: order events made from a seed, or the lines of a file.
+"""The demo's records: order events from a seed, or the lines of a file.
 
 Both are lists of `DemoRecord`, numbered from 0 in the order in which they are sent; the number travels in the
 record's headers, so that the proof can name a record that went astray.

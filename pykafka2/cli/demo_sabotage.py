@@ -1,4 +1,4 @@
-"""What `pykafka2 demo --sabotage` does to the log: one record damaged, unseen by the protocol."""
+"""Damages one record of the log for `pykafka2 demo --sabotage`, unnoticed by the protocol."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0))
 
 @attrs.define
 class Figures:
-    """What was measured; times in seconds."""
+    """The measurements of a run; times in seconds."""
 
     brokers: int = 0
     partitions: int = 0

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, but a misspelt command or option is answered with the nearest one."""
+    """An argparse parser that suggests the nearest command or option for a misspelt one."""
 
     def error(self, message: str) -> NoReturn:
         subparsers = [

@@ -1,4 +1,4 @@
-"""What callers name topics and partitions by, checked before it gets any further.
+"""Checks the topics and partitions that callers pass.
 
 Any thread; pure.  A name that cannot be written down would spoil every request that lists the topics wanted,
 and with it the client for all who share it: so it is refused where it comes in.
@@ -19,7 +19,7 @@ LONGEST_SHOWN = 200
 
 
 def instead(given: object) -> str:
-    """What was given instead of what is meant; of what may hold data or secrets only its kind."""
+    """Describe an invalid argument; shows only the type of values that can contain data or secrets."""
     for part in given if isinstance(given, list | tuple | set | frozenset) else [given]:
         if isinstance(part, ConsumerRecord | Mapping):
             kind = type(part).__name__

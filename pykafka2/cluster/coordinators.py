@@ -29,7 +29,7 @@ LAST_VERSION_WITH_ONE_KEY = 3
 
 @attrs.define
 class _Lookup:
-    """What is known of one key's coordinator, and whether somebody asks."""
+    """The known facts about one key's coordinator, and whether a lookup is in flight."""
 
     backoff: Backoff
     node: Node | None = None

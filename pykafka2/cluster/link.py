@@ -46,7 +46,7 @@ CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
 
 class Purpose(Enum):
-    """What a link is for; a coordinator has one of its own, so that a commit never waits behind a fetch."""
+    """The purpose of a link; a coordinator has its own link, so a commit never waits behind a fetch."""
 
     MAIN = "main"
     COORDINATOR = "coordinator"

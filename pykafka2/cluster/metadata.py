@@ -138,7 +138,7 @@ class Metadata:
         return info if info is not None and info.leader in snapshot.nodes else None
 
     def topic_error(self, topic: str) -> BrokerError | None:
-        """What the last answer said was wrong with the topic; None if nothing, or if none came yet."""
+        """Return the topic's error in the last response, or None."""
         known = self.snapshot.topics.get(topic)
         return known.error if known is not None else None
 

@@ -198,7 +198,7 @@ class Nodes:
         return self._failures_of_gone + sum(link.failures for link in self._links.values())
 
     def refusal(self, now: float) -> KafkaError | None:
-        """What TLS or authentication failed by, if no candidate can be reached and one of them did so."""
+        """Return the TLS or authentication error of a candidate if no candidate can be reached, or None."""
         refusal: KafkaError | None = None
         for link in self._candidates(now):
             if not link.has_failed:
@@ -267,7 +267,7 @@ class Nodes:
         ]
 
     def _candidates(self, now: float) -> list[NodeLink]:
-        """Whom any request may go to."""
+        """Return the links that any request can use."""
         named = self._metadata.snapshot.nodes
         if not named or self._is_rebootstrapping:
             return self._bootstrap_links()

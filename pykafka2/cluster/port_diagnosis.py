@@ -26,7 +26,7 @@ MOST_DOUBTS = 16
 
 @attrs.define
 class Probe:
-    """What is asked by a connection that is made only to find out why the one before it ended."""
+    """The probe of a connection that is opened only to find out why the one before was closed."""
 
     because: KafkaError
     """By what that one ended."""
@@ -83,7 +83,7 @@ class PortDoubts:
         return error if self._verdict is None else self._verdict
 
     def _doubt(self, probe: Probe | None) -> None:
-        """What the next connection to the address of now is to ask."""
+        """Set the probe for the next connection to the current address."""
         if self._at is not None:
             self._probes.pop(self._at, None)
             if probe is not None:

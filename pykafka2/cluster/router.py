@@ -86,7 +86,7 @@ class Router:
         return link is not None and (link.has_failed or link.is_backing_off)
 
     def connection_to(self, node_id: int) -> str:
-        """What a request to this node waits for, in words, with why the last attempt to connect failed."""
+        """Explain what a request to this node waits for, with the error of the last attempt to connect."""
         link = self._nodes.known_link(node_id)
         why = f" ({link.last_error})" if link is not None and link.last_error is not None else ""
         return f"a connection to node {node_id}{why}"

@@ -72,7 +72,7 @@ class TopicSnapshot:
 
     @property
     def error(self) -> BrokerError | None:
-        """What the last answer said of the topic, in words that name it."""
+        """The topic's error in the last response, with the name of the topic."""
         if not self.error_code:
             return None
         if self.error_code == UnknownTopicOrPartition.code:
@@ -203,7 +203,7 @@ def _merge_topic(
 
 
 def _former_id(old: TopicSnapshot | None, topic_id: bytes) -> bytes:
-    """Of the topic that had the name before the one with this id, which is sixteen zero bytes if not told."""
+    """Return the id of the earlier topic with the name, or sixteen zero bytes if unknown."""
     if old is None:
         return ZERO_UUID
     is_same = ZERO_UUID in (old.topic_id, topic_id) or old.topic_id == topic_id

@@ -1,4 +1,4 @@
-"""What a codec is, the table of them, and the loop that keeps decompression within its bounds.
+"""The interface and the table of codecs, and the loop that bounds decompression.
 
 Any thread.  The wrappers (gzip.py, snappy.py, lz4.py, zstd.py) are imported when their codec is first
 asked for, and import their libraries when they first work.
@@ -56,14 +56,14 @@ class Codec:
         return finish(self.decompress_in_steps(data, max_output_bytes))
 
     def decompress_in_steps(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Steps[bytes]:
-        """As `decompress`; each step but the last produces about STEP_BYTES."""
+        """Decompress in steps; each step but the last produces about STEP_BYTES."""
         if len(data) > max_output_bytes:
             raise self.too_large(max_output_bytes)
         yield from ()  # one step
         return bytes(data)
 
     def mend_header(self, data: bytes) -> bytes:
-        """What message format 0 holds in a form that `decompress` takes; only lz4 differs."""
+        """Convert data of message format 0 for `decompress`; only lz4 differs."""
         return data
 
     def check_level(self, level: int | None) -> None:

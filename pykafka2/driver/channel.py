@@ -17,14 +17,14 @@ from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Tra
 
 
 class ChannelHandler(Protocol):
-    """Who owns the bytes.  All calls come on the driver's thread."""
+    """The owner of the bytes.  All calls come on the driver's thread."""
 
     def on_open(self, now: float) -> None:
         """Connected (and TLS agreed): bytes may flow."""
         ...
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to be read to; never empty."""
+        """The buffer for the next bytes; never empty."""
         ...
 
     def on_received(self, count: int, now: float) -> None:

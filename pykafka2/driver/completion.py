@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Waiting(Protocol):
-    """What a completion needs to block a caller: driver.py."""
+    """The function of driver.py with which a completion blocks its caller."""
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool: ...
 

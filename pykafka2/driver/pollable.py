@@ -1,4 +1,4 @@
-"""What a manager is to its driver: one duty with its state, asked `poll(now)`, answering with requests.
+"""The interface between a manager and its driver: `poll(now)` returns requests and the time of the next poll.
 
 Managers belong to the driver's thread, never block and never read a
 clock.  Where a request goes is said by a `Destination`; the router (cluster/router.py) knows the way.
@@ -92,7 +92,7 @@ class Send(Generic[R]):
 
 @attrs.define
 class PollResult:
-    """What a manager wants: requests to send now, and when to be asked again at the latest."""
+    """The result of a poll: requests to send now, and the latest time of the next poll."""
 
     sends: list[Send[Any]]
     wake_at: float = FOREVER

@@ -1,4 +1,4 @@
-"""What programs run on: time, randomness, a network, and loops that somebody turns.
+"""The interfaces of a runtime: clock, randomness, network, and the loops that it runs.
 
 Two implementations: `thread_driver.ThreadRuntime` (the machine's threads, clocks and sockets) and
 `testing/simulation/driver.py` (virtual time, one seeded scheduler, an in-memory network).  Clients and
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @attrs.define
 class Outcome(Generic[T]):
-    """What offloaded work came to: a value or an error."""
+    """The result of offloaded work: a value or an error."""
 
     value: T | None = None
     error: BaseException | None = None

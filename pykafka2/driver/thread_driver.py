@@ -41,7 +41,7 @@ _loops: set[int] = set()
 
 
 class Parker:
-    """Where one thread sleeps until another unparks it; an unpark that comes first is not lost.
+    """A place where one thread sleeps until another unparks it; an early unpark is not lost.
 
     `unpark` may be called from any thread and from a signal handler, also one that interrupted `unpark`.
     """

@@ -33,7 +33,7 @@ class WaitQueue:
         self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
-        """What they wait for may have come.  0.05 us when nobody waits."""
+        """Wake the waiters to check their conditions.  0.05 us without waiters."""
         if self._waiters:
             for waiter in list(self._waiters):
                 waiter.unpark()

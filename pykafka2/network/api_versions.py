@@ -35,7 +35,7 @@ class ApiVersions:
 
     @classmethod
     def of(cls, broker: str, response: ApiVersionsResponse) -> ApiVersions:
-        """What a broker answered."""
+        """Return the versions in a response of a broker."""
         return cls(
             broker,
             {one.api_key: (one.min_version, one.max_version) for one in response.api_keys},

@@ -62,7 +62,7 @@ class HandlerFailed(RuntimeError):
 
 
 class Pipe(Protocol):
-    """What carries the bytes: driver/channel.py."""
+    """The carrier of the bytes; driver/channel.py implements it."""
 
     def write(self, buffers: Sequence[Buffer]) -> None: ...
 
@@ -98,7 +98,7 @@ SETTING_UP = {
 
 @attrs.define(frozen=True)
 class ConnectionOptions:
-    """What all connections of a client share.  Durations are seconds."""
+    """The options that all connections of a client share.  Durations are in seconds."""
 
     client_id: str | None = None
     request_timeout: float = 30.0
@@ -111,7 +111,7 @@ class ConnectionOptions:
 
 @attrs.define(eq=False)
 class Unwritten:
-    """What is to be called once the bytes written so far are with the transport."""
+    """Callbacks for when the bytes written so far have reached the transport."""
 
     on_sent: Callable[[float], None] | None
     on_response: OnResponse | None = None
@@ -428,7 +428,7 @@ class Connection:
             self._on_ready(now)
 
     def _authenticate_again(self, now: float) -> None:
-        """What is in flight is answered first; nothing else is sent until this is done (KIP-368)."""
+        """Authenticate again after the responses in flight, before any other request (KIP-368)."""
         versions, sasl = self.api_versions, self._options.sasl
         if versions is None or sasl is None:
             raise IllegalState(f"{self.broker}: a session without SASL has no end")
@@ -447,7 +447,8 @@ class Connection:
 
 
 def _for_others(broker: str, error: KafkaError) -> KafkaError:
-    """What the requests hear that are not the reason for the end: they may be sent again elsewhere."""
+    """Return the error for requests that did not cause the end of the connection: they can be retried
+    elsewhere."""
     if type(error) is Disconnected or not isinstance(error, Disconnected | CorruptData | TlsError):
         return error
     lost = Disconnected(f"the connection to {broker} was closed: {error}")

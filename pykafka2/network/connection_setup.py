@@ -22,7 +22,7 @@ Offloader = Callable[[Offload, OnWorkDone], None]
 
 
 class SettingUpOwner(Protocol):
-    """What running a script asks of its connection."""
+    """The part of a connection that running a script needs."""
 
     broker: str
 

@@ -61,7 +61,7 @@ class FrameReader:
         return self._large is None and self._start == self._end
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to be read to; never empty, at most 4 MiB."""
+        """The buffer for the next bytes; never empty, at most 4 MiB."""
         if self._large is not None:
             return self._large[self._filled : self._filled + MAX_READ_BYTES]
         return self._buffer[self._end :]

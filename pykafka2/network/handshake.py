@@ -38,7 +38,7 @@ NO_SASL_HERE = (
 
 @attrs.define(frozen=True)
 class Agreement:
-    """What a handshake came to."""
+    """The result of a handshake."""
 
     versions: ApiVersions
     session_lifetime_ms: int = 0
@@ -136,7 +136,7 @@ def reauthenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> S
 
 
 def _next(go_on: Callable[[Any], bytes | Offload], answer: Any) -> bytes | Offload | None:
-    """What an exchange wants after an answer, or after an error of its work; None at its end."""
+    """Return what an exchange sends next after a response or an error, or None at its end."""
     try:
         return go_on(answer)
     except StopIteration:

@@ -82,7 +82,7 @@ class InFlightWindow:
 
     @property
     def next_id(self) -> int:
-        """What `take_id` will give."""
+        """The id that `take_id` will return."""
         return self._next_id
 
     def take_id(self) -> int:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Step:
-    """What a script yields.  Runners may know further kinds (driver/script_runner.py)."""
+    """A value that a script yields.  Runners can support further kinds (driver/script_runner.py)."""
 
     __slots__ = ()
 

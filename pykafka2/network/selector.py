@@ -28,7 +28,7 @@ MAX_EVENTS = 256
 
 
 class _Source(Protocol):
-    """What tcp.py and tls.py give beyond the transport protocol."""
+    """The attributes that tcp.py and tls.py add to the transport protocol."""
 
     def fileno(self) -> int: ...
 
@@ -104,12 +104,12 @@ class _Epoll:
         )
 
     def bits(self, events: int) -> int:
-        """What of READABLE and WRITABLE these are; an error is both."""
+        """Return READABLE and WRITABLE for these events; an error is both."""
         return (READABLE if events & ~select.EPOLLOUT else 0) | (WRITABLE if events & ~select.EPOLLIN else 0)
 
 
 class _AnyPoll:
-    """What the machine has where it has no epoll."""
+    """The poll object of machines without epoll."""
 
     def __init__(self, wake_up: WakeUp) -> None:
         self._wake_up = wake_up
@@ -198,7 +198,8 @@ class SocketSelector:
         self._poller.unregister(registration.fileno)
 
     def select(self, timeout: float | None) -> list[Ready]:
-        """What is ready, after at most `timeout` seconds (None: for ever); a wake-up ends the wait early."""
+        """Return the ready sources after at most `timeout` seconds (None: without limit); a wake-up ends the
+        wait."""
         if self._wake_up is None:
             return []
         poller = self._poller

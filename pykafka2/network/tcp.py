@@ -152,7 +152,7 @@ class TcpNetwork:
             raise ClientNotStarted(f"nothing can be connected to: {_words(error)}") from error
 
     def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
-        """As `addresses.resolve`.  Blocks: only through `offload`."""
+        """Resolve like `addresses.resolve`.  Blocks, so use it through `offload` only."""
         return resolve(host, port, canonical=canonical)
 
     def connect(

@@ -1,4 +1,4 @@
-"""What a side of TLS trusts and shows: from options to a context, and from transports to TLS transports.
+"""The certificates and trust of one side of TLS: from options to a context and to TLS transports.
 
 A `TlsContext` is made before any thread uses it and may serve several.  `ssl` loads when the first one is
 made, so plaintext clients never pay for it.  The stream itself: tls_transport.py.
@@ -67,7 +67,7 @@ def _time_and_size(file: str) -> tuple[int, int] | None:
 
 
 class TlsContext:
-    """What a side of a TLS connection trusts and shows.
+    """The certificates and trust of one side of a TLS connection.
 
     Verification of the other side's certificate and of its host name are on unless switched off, TLS 1.2 is
     the oldest version that is spoken.  `context` (an `ssl.SSLContext`) replaces everything but
@@ -153,7 +153,7 @@ class TlsContext:
         return bool(self._context.verify_mode)
 
     def accept_no_certificate(self) -> None:
-        """As a server: look at a certificate that a client shows, and let in who shows none, too."""
+        """On a server: verify a client certificate if there is one, and accept clients without one."""
         import ssl
 
         self._context.verify_mode = ssl.CERT_OPTIONAL

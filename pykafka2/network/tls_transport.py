@@ -44,7 +44,7 @@ _of_thread = threading.local()
 
 
 def _scratch() -> memoryview:
-    """Where what is encrypted passes through, between the socket and TLS: one for all streams of a thread."""
+    """Return the buffer for encrypted bytes between the socket and TLS: one for all streams of a thread."""
     scratch: memoryview | None = getattr(_of_thread, "scratch", None)
     if scratch is None:
         scratch = _of_thread.scratch = memoryview(bytearray(LARGE_READ_BYTES))
@@ -184,9 +184,8 @@ class TlsTransport:
         self._transport.close(reset=reset)
 
     def peer_subject(self) -> Any:
-        """Whom the peer's certificate is about, as `ssl` has it; None where it has shown none, or nobody has
-        asked for it.
-        """
+        """Return the subject of the peer's certificate in the form of `ssl`, or None without a verified
+        certificate."""
         return (self._tls.getpeercert() or {}).get("subject")
 
     def _go_on_agreeing(self) -> bool:

@@ -70,7 +70,7 @@ class SocketTransport(Transport, Protocol):
 
 
 class TlsWrapper(Protocol):
-    """What lays TLS over a transport: `tls.TlsContext`."""
+    """An object that wraps a transport in TLS: `tls.TlsContext`."""
 
     def wrap_connecting(self, transport: SocketTransport, server_name: str) -> Transport:
         """The client's side, over a transport that is being connected."""
@@ -106,7 +106,8 @@ class Selector(Protocol):
     def unregister(self, source: Transport | Listener) -> None: ...
 
     def select(self, timeout: float | None) -> list[Ready]:
-        """What is ready, after at most `timeout` seconds (None: for ever); a wake-up ends the wait early."""
+        """Return the ready sources after at most `timeout` seconds (None: without limit); a wake-up ends the
+        wait."""
         ...
 
     def wake(self) -> None:

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ResourceType(IntEnum):
-    """What a rule is about."""
+    """The kind of resource of an ACL."""
 
     UNKNOWN = 0
     ANY = 1
@@ -34,7 +34,7 @@ class PatternType(IntEnum):
 
 
 class Operation(IntEnum):
-    """What a rule allows or denies."""
+    """The operation that an ACL allows or denies."""
 
     UNKNOWN = 0
     ANY = 1

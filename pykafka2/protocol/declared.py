@@ -1,4 +1,4 @@
-"""What a struct's class declares, asked by whoever generates code for it or looks into its instances.
+"""The declarations of struct classes, for code generation and inspection.
 
 Pure questions about a class; struct.py makes such classes, encoding.py, decoding.py and methods.py write
 functions for them.
@@ -24,7 +24,7 @@ WeighingDecoder = Callable[[Buffer, int, int, Budget], "tuple[Any, int]"]
 
 
 class Declared(Protocol):
-    """What every struct's class has: its fields, and the codecs that were compiled for it."""
+    """The attributes of every struct class: its fields, and its compiled codecs."""
 
     _fields: ClassVar[tuple[Field, ...]]
     _resolved: ClassVar[bool]

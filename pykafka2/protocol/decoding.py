@@ -39,7 +39,7 @@ def decoder_of(cls: type[Declared], version: int, flexible: bool) -> Decoder:
 
 
 def weighing_decoder_of(cls: type[Declared], version: int, flexible: bool) -> WeighingDecoder:
-    """As `decoder_of`, of the decoder that spends a budget."""
+    """Return the decoder that spends a budget, like `decoder_of` otherwise."""
     decoder = cls._weighing_decoders.get((version, flexible))
     if decoder is None:
         source = write_decoder(cls, version, flexible, weighs=True)

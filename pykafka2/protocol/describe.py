@@ -40,7 +40,7 @@ def describe(cls: type[Message]) -> dict[str, Any]:
 
 
 def within(versions: VersionRange, outer: Span) -> Span:
-    """What two ranges have in common."""
+    """Return the intersection of two ranges."""
     if outer is None:
         return None
     low, high = max(versions.low, outer[0]), min(versions.high, outer[1])

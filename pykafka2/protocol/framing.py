@@ -40,7 +40,7 @@ def encode_request(
 
 @lru_cache(maxsize=64)
 def _rest_of_header(client_id: str | None, is_flexible: bool) -> bytes:
-    """What follows the correlation id in a request's header: the same for all requests of a client."""
+    """Encode a request header after the correlation id: the same for all requests of a client."""
     header = RequestHeader(request_api_key=0, request_api_version=0, correlation_id=0, client_id=client_id)
     parts: list[Buffer] = []
     header.encode_into(2 if is_flexible else 1, parts)
@@ -119,7 +119,7 @@ def decode_response(frame: Buffer, request: type[Request[ResponseT]], version: i
 
 
 def decode_response_body(frame: Buffer, request: type[Request[ResponseT]], version: int) -> ResponseT:
-    """What follows the correlation id of such a response.  Raises as `decode_response`."""
+    """Decode a response after the correlation id.  Raises the errors of `decode_response`."""
     response_class: Any = request.RESPONSE
     offset = 4
     if version >= response_class.FLEXIBLE_FROM and request.API_KEY != registry.ApiKey.API_VERSIONS:

@@ -1,4 +1,4 @@
-"""What compiled codecs call: varints, tagged fields to skip, uuids, and why bytes are malformed.
+"""Functions for compiled codecs: varints, tagged fields to skip, uuids, and errors of malformed bytes.
 
 Pure functions without state, called on whatever thread encodes or decodes.  The functions compiled by
 encoding.py and decoding.py do the common case in line (a varint of one byte, a run of fixed-width fields) and
@@ -99,7 +99,7 @@ def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_string_length(data: Buffer, position: int) -> tuple[int, int]:
-    """As read_uvarint, for a compact string: the length plus one, refused where Kafka refuses the length."""
+    """Read a compact string length plus one; rejects the lengths that Kafka rejects."""
     value, position = read_uvarint(data, position)
     if value > MAX_STRING_BYTES + 1:
         raise Malformed(f"a string of {value - 1} bytes is longer than Kafka's {MAX_STRING_BYTES}")

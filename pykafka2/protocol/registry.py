@@ -270,7 +270,7 @@ _REQUESTS: Final[dict[int, type[Request[Any]]]] = {}
 
 
 def api(api_key: int) -> ApiInfo:
-    """What is known of an API; UnsupportedVersion where we do not speak it."""
+    """Return the facts about an API.  Raises UnsupportedVersion if pykafka2 does not support it."""
     info = API_KEYS.get(api_key)
     if info is None:
         raise UnsupportedVersion(f"API key {api_key} is not one that pykafka2 speaks")

@@ -53,7 +53,7 @@ def _codec_of(
     writer: _SingleEncoder | _SingleDecoder,
     kind: str,
 ) -> Any:
-    """What `writer` has written into `source`, compiled; None where there is no short way."""
+    """Compile the code that `writer` generates, or return None if there is no shortcut."""
     if cls.__name__ not in OFTEN_SINGLE or not flexible:
         return None
     try:
@@ -208,7 +208,7 @@ class _SingleDecoder:
             raise _HasNoShortWay
 
     def _mark(self, code: str, expected: object) -> None:
-        """What must be as expected."""
+        """Record a condition that must hold."""
         name = self._source.fresh("mark")
         self._codes += code
         self._targets.append(name)

@@ -1,4 +1,4 @@
-"""What a message is: a class with declared fields, compiled at first use.
+"""Messages as classes with declared fields, compiled at first use.
 
 A Struct costs next to nothing at import: its metaclass notes the declarations and gives it slots.  The first
 instance compiles `__init__` and `__eq__` (methods.py), the first encode or decode of a version compiles that
@@ -169,7 +169,7 @@ class Message(Struct):
 
     @classmethod
     def decode_from(cls, data: Buffer, offset: int, version: int) -> tuple[Self, int]:
-        """As decode(), from `offset` on; also the position after the message."""
+        """Decode from `offset` on; returns the message and the position after it."""
         if type(data) is not bytes:
             data = flat(data)
         if len(data) > LONG_BYTES:
@@ -238,7 +238,7 @@ ResponseT_co = TypeVar("ResponseT_co", bound=Response, covariant=True)
 
 
 class Request(Message, Generic[ResponseT_co]):
-    """What a client asks; generic in the class of the answer, so that a call is typed."""
+    """A request, generic in the class of its response, so that a call is typed."""
 
     __slots__ = ()
 

@@ -75,7 +75,7 @@ class _Decoder:
         )
 
     def _field(self, at: Any) -> tuple[Any, Any, Any]:
-        """Where a key or value begins, its size (-1 for null), and what comes behind it."""
+        """Return where a key or value begins, its size (-1 for null), and where the next field begins."""
         raw, at = self._records.varints(at)
         is_null = raw == 1
         if is_null.all():

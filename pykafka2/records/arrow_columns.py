@@ -82,7 +82,7 @@ def _sizes(run: Run) -> tuple[int, int] | None:
 
 
 def _groups(runs: list[Run]) -> Iterator[list[Run]]:
-    """As many as fit into an array."""
+    """Yield groups of runs that fit into one array."""
     group: list[Run] = []
     group_bytes = 0
     for run in runs:
@@ -179,7 +179,7 @@ def _array(matrix: Any, size: int) -> Any:
 
 
 def _fields(data: Any, count: int, size: int) -> Any:
-    """As many fields of one size, back to back in `data`."""
+    """Return an array of `count` fields of one size, which are adjacent in `data`."""
     ends = np.arange(count + 1, dtype=np.int32) * np.int32(size)
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(data)])
 

@@ -59,7 +59,7 @@ class BytesColumn:
 
     @classmethod
     def of(cls, array: Any) -> BytesColumn:
-        """Of an Arrow array of any type of bytes or text."""
+        """Return the column of an Arrow array of any bytes or text type."""
         array = array if array.type == BINARY else array.cast(BINARY)
         _, offsets, data = array.buffers()
         if offsets is None or offsets.size == 0:  # Arrow may leave both out where nothing is in
@@ -74,7 +74,7 @@ class BytesColumn:
         return cls(array, np.frombuffer(data or b"", np.uint8), ends, lengths, same)
 
     def sizes(self, first: int, stop: int) -> Numbers | int:
-        """What the entries take with their lengths."""
+        """Return the sizes of the entries with their length prefixes."""
         if self.same_length is not None:
             return self.same_length + varint_size(self.same_length)
         lengths = self.lengths[first:stop]
@@ -204,7 +204,7 @@ class ArrowColumns:
     # ------------------------------------------------------------------ inside
 
     def _sizes(self, first: int, stop: int) -> Numbers | int:
-        """What each record takes after its offset delta: one number, or an array."""
+        """Return the size of each record after its offset delta: one number, or an array."""
         sizes = self.values.sizes(first, stop) + (
             len(NULL) if self.keys is None else self.keys.sizes(first, stop)
         )

@@ -127,7 +127,7 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """Where a reader goes on; compaction may have removed the record at last_offset, never this."""
+        """The offset after the batch, even if compaction has removed the record at last_offset."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property

@@ -112,7 +112,7 @@ class ColumnDecoder:
 
     @property
     def next_offset(self) -> int:
-        """Where the next part begins, or before that: offsets between may be missing."""
+        """The first offset of the next part, or one before it: offsets between may be missing."""
         return self._rows.next_offset if self._rows.has_gaps else self._batch.base_offset + self._index
 
     def fill(self, columns: Columns) -> None:
@@ -197,7 +197,7 @@ class ColumnDecoder:
         return PlannedRun(index, at, count, layout, frame)
 
     def _known_plan(self) -> Sequence[PlannedRun] | None:
-        """What an earlier batch of as many bytes and records was made of, if this one is so, too."""
+        """Return the plan of an earlier batch with the same bytes and records, if it fits this batch too."""
         if self._rows.has_gaps:
             return None
         buffer, plan = self._buffer, plans.find(len(self._buffer), self._batch.count)

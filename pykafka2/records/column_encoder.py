@@ -75,7 +75,7 @@ class RecordColumns(Protocol):
         """Those of these row numbers, in that order."""
 
     def cuts(self, max_bytes: int) -> list[int]:
-        """Where to end batches whose records take at most max_bytes; a larger record gets a batch of its own.
+        """Return where to end batches of at most max_bytes; a larger record gets a batch of its own.
 
         Sizes are upper bounds, a few bytes a record too high.
         """
@@ -207,7 +207,7 @@ class ListColumns:
 
 
 def cuts_of(ends: Sequence[int], more: int, max_bytes: int) -> list[int]:
-    """Where to cut records that end at `ends` bytes, with `more` bytes a record besides.
+    """Return where to cut records that end at `ends` bytes, with `more` bytes extra per record.
 
     `ends` may be anything in which `bisect` can search.
     """

@@ -36,7 +36,7 @@ class ColumnPart:
 
     @property
     def next_offset(self) -> int:
-        """Where the next step goes on."""
+        """The offset at which the next step continues."""
         if self._decoder is None:
             return self._first_offset
         return self._batch.next_offset if self._decoder.is_done else self._decoder.next_offset

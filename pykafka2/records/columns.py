@@ -90,7 +90,7 @@ class Columns:
 
     @property
     def last_offset(self) -> int:
-        """Of the last record; there must be one."""
+        """The offset of the last record; there must be one."""
         return self._runs[-1].offsets[-1]
 
     def to_arrow(self) -> pyarrow.Table:
@@ -173,7 +173,7 @@ class Columns:
     __hash__ = None  # type: ignore[assignment]
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """What travels to another process: the lists, not the buffers that they were cut from."""
+        """Return the lists for pickling, without the buffers they were decoded from."""
         lists = (self.offsets, self.timestamps, self.keys, self.values, self.headers)
         return lists, self.size_bytes, self._types
 

@@ -23,7 +23,8 @@ VALUE = struct.Struct(">hi")  # version, coordinator epoch
 
 @attrs.define(frozen=True)
 class ControlMarker:
-    """What a control record says: its type (0 abort, 1 commit, others belong to KRaft) and who ended it.
+    """The content of a control record: its type (0 abort, 1 commit, others belong to KRaft) and the
+    coordinator epoch.
 
     coordinator_epoch is -1 for types other than abort and commit.
     """

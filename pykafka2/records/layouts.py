@@ -97,7 +97,7 @@ class PlannedRun:
 
 
 class Plans:
-    """What batches of so many bytes and records consisted of, if of runs alone.
+    """The runs that batches of the same bytes and records consisted of.
 
     Any thread may ask and tell: what is found is only a guess, which is compared with the bytes.
     """

@@ -122,7 +122,7 @@ AnyBatch = RecordBatch | LegacyBatch
 
 
 def any_batches(buffer: Buffer, where: str = "records") -> Iterator[AnyBatch]:
-    """As `batch.batches`, but reads formats 0 and 1 too, also mixed with format 2 as old logs are."""
+    """Yield batches like `batch.batches`, also of formats 0 and 1, and mixed as in old logs."""
     for offset, view in slices(buffer, where):
         magic = view[MAGIC_AT]
         if magic == 2:
@@ -143,7 +143,7 @@ def decode_any_records(
     check_crcs: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> Iterator[ConsumerRecord]:
-    """As `decoder.decode_records`, for a batch of any format."""
+    """Decode a batch of any format like `decoder.decode_records`."""
     return finish(decode_any_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes))[0]
 
 
@@ -155,7 +155,7 @@ def decode_any_in_steps(
     check_crcs: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> Steps[Opened]:
-    """As `run_decoder.decode_in_steps`, for a batch of any format."""
+    """Decode a batch of any format like `run_decoder.decode_in_steps`."""
     if isinstance(batch, RecordBatch):
         return decode_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes)
     return _legacy_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes)
@@ -197,7 +197,7 @@ def decode_any_tuples(
     check_crcs: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> Iterator[RecordTuple]:
-    """As `tuple_decoder.decode_tuples`, for a batch of any format."""
+    """Decode a batch of any format like `tuple_decoder.decode_tuples`."""
     if isinstance(batch, RecordBatch):
         return decode_tuples(batch, where, check_crcs, max_output_bytes, read_offsets=False)
     return decode_legacy_tuples(batch, where, check_crcs, max_output_bytes)
@@ -211,7 +211,7 @@ def decode_any_columns(
     check_crcs: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> None:
-    """As `column_decoder.decode_columns`, for a batch of any format."""
+    """Decode a batch of any format like `column_decoder.decode_columns`."""
     if isinstance(batch, RecordBatch):
         decode_columns(batch, columns, where, first_offset, None, check_crcs, max_output_bytes)
         return

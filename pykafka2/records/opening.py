@@ -1,4 +1,4 @@
-"""What all decoders do with a batch before and after its records: open it, and say what is wrong with it.
+"""Opens a batch for all decoders, and describes what is wrong with it.
 
 Any thread; no state.
 """
@@ -40,7 +40,7 @@ def open_body(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes
 
 
 def open_in_steps(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> Steps[Buffer]:
-    """As `open_body`, but a large batch is decompressed in several steps."""
+    """Open a batch like `open_body`; a large batch is decompressed in several steps."""
     if check_crcs:
         batch.verify_crc(where)
     try:

@@ -37,7 +37,7 @@ _FIELD_BYTES = [len(VARINTS[length]) + length for length in range(LONGEST_VALUE)
 
 
 class _Fronts(dict[int, bytes]):
-    """What comes before a record's offset, with the record before ended."""
+    """The bytes before a record's offset, which also end the record before."""
 
     __slots__ = ("_bytes", "_more_bytes", "_time")
 
@@ -119,7 +119,8 @@ def encode_plain(
 
 
 def _field_bytes(key_lengths: list[int], lengths: list[int], is_even: bool) -> tuple[list[int], bool]:
-    """What key and value of each record take with their sizes, and whether that is the same for all."""
+    """Return the size of key and value of each record with their length prefixes, and whether it is the same
+    for all."""
     count, first = len(key_lengths), key_lengths[0]
     if is_even and key_lengths.count(first) == count:
         return [_FIELD_BYTES[first] + _FIELD_BYTES[lengths[0]]] * count, True
@@ -128,7 +129,7 @@ def _field_bytes(key_lengths: list[int], lengths: list[int], is_even: bool) -> t
 
 
 def _ends(timestamps: list[int]) -> list[int] | None:
-    """Where runs of equal timestamps end; None where times run back, or there are too many."""
+    """Return where runs of equal timestamps end, or None if timestamps decrease or runs are too many."""
     count, last = len(timestamps), timestamps[-1]
     if timestamps.count(last) == count:
         return [count]

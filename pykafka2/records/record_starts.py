@@ -1,4 +1,4 @@
-"""Where the records of several batches lie in one buffer, and the varints of all of them at once.
+"""Finds the records of several batches in one buffer, and decodes the varints of all of them at once.
 
 Any thread; pure; loads numpy.  Only array_decoder.py uses it.
 """
@@ -72,7 +72,8 @@ class Records:
         return raw, at
 
     def bodies(self) -> tuple[Any, Any]:
-        """Where each record begins, behind its length, and where it ends; one way after another is tried."""
+        """Return where each record begins, after its length, and where it ends; tries one method after
+        another."""
         if self.total * SMALL_RECORD_BYTES >= len(self._buffer) and not self._begins_alike():
             ways = (self._starts_by_zeros, self._starts_by_steps)
         else:
@@ -104,7 +105,7 @@ class Records:
         return first < self._ends[0] and self._buffer[:2] == self._buffer[first : first + 2]
 
     def _step(self, position: int) -> int:
-        """Where the record at this place ends."""
+        """Return where the record at this position ends."""
         size = self._buffer[position]
         if size < 0x80:
             return position + 1 + (size >> 1)

@@ -38,7 +38,7 @@ def decode_records(
     check_crcs: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> Iterator[ConsumerRecord]:
-    """As `decoder.decode_records`: the same records, and the same is raised.
+    """Decode the same records, and raise the same errors, as `decoder.decode_records`.
 
     But the batch is opened and looked through when this is called, not when the first record is asked for.
     """
@@ -53,8 +53,8 @@ def decode_in_steps(
     check_crcs: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> Steps[Opened]:
-    """As `decode_records`, in short steps: a large batch is decompressed, and passed over up to
-    `first_offset`, bit by bit."""
+    """Decode records in short steps: a large batch is decompressed, and skipped up to `first_offset`, in
+    parts."""
     where = f"{topic}-{partition}"
     body = bytes((yield from open_in_steps(batch, where, check_crcs, max_output_bytes)))
     if not looks_uniform(batch, body):

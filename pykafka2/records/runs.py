@@ -45,7 +45,7 @@ class Rows:
 
 @attrs.define(eq=False)
 class HeaderArrays:
-    """Where headers lie in a buffer, in order, and the row of the record that each belongs to; not none."""
+    """The positions of headers in a buffer, in order, and the row of the record of each.  At least one."""
 
     rows: Any
     name_at: Any
@@ -151,7 +151,7 @@ def _in_each_row(headers: dict[int, Headers], count: int) -> list[Headers]:
 
 @attrs.define
 class Field:
-    """Where one field lies in each record of a `UniformRun`, from the record's beginning on; -1 for null."""
+    """The position of one field in each record of a `UniformRun`, from its start; -1 for null."""
 
     at: int
     size: int

@@ -76,7 +76,7 @@ def _source(
 
 
 def _asked(provider: Any, extensions: dict[str, str]) -> tuple[Any, dict[str, str]]:
-    """What the provider gives, and the extensions: its own, where it has any, win (as in kafka-python)."""
+    """Return the provider's token and the extensions; the provider's own win (as in kafka-python)."""
     method = getattr(provider, "token", None)
     given = method() if callable(method) else provider()
     own = getattr(provider, "extensions", None)

@@ -39,7 +39,7 @@ def handlers(deadline: Deadline, tls: ssl.SSLContext | None) -> list[urllib.requ
 
 
 class _Reads(io.RawIOBase):
-    """What a socket receives; no wait is longer than what is left."""
+    """The receiving side of a socket, with waits limited by the time left."""
 
     def __init__(self, sock: Any, deadline: Deadline) -> None:
         self._socket = sock
@@ -67,7 +67,7 @@ class _Socket:
         self._deadline = deadline
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """What is received."""
+        """Return the reader of the received bytes."""
         return io.BufferedReader(_Reads(self._socket, self._deadline))
 
     def __getattr__(self, name: str) -> Any:

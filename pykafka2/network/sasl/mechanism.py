@@ -1,4 +1,4 @@
-"""What a SASL mechanism is to the handshake: a name, and an exchange of tokens.
+"""The interface of a SASL mechanism: a name, and an exchange of tokens.
 
 An exchange is a generator.  It yields a token, which is sent to the broker, and receives the broker's; or it
 yields `Offload`, and receives what that work came to: hashing a password a million times, or asking an
@@ -24,12 +24,12 @@ class SaslMechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """As sasl_mechanism has it."""
+        """The name as in sasl_mechanism."""
         ...
 
     @property
     def to_check(self) -> str:
-        """What a user whom brokers refuse is to check, as the end of a sentence."""
+        """The options that a rejected user must check, as the end of a sentence."""
         ...
 
     def exchange(self) -> Exchange:

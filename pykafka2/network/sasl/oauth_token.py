@@ -148,7 +148,7 @@ class TokenCache:
         return token
 
     def _asked(self, now: float, wish: Wish) -> Token:
-        """What the source gives, which is kept if its life is known."""
+        """Return the source's token, and keep it if its lifetime is known."""
         if wish.is_over:
             raise self.overdue()
         with self._lock:
@@ -181,10 +181,11 @@ class TokenCache:
 
 
 def token_of(given: Any, extensions: Mapping[str, str]) -> Token:
-    """What a user's callable returned, as a token: text, a `Token`, or confluent-kafka's tuple
-    `(token, expires_at[, principal[, extensions]])`; what it names itself wins over `extensions`.
+    """Convert the result of a user's callable into a token: text, a `Token`, or confluent-kafka's tuple
+    `(token, expires_at[, principal[, extensions]])`, whose extensions win over `extensions`.
 
-    Raises `SaslAuthenticationFailed`."""
+    Raises `SaslAuthenticationFailed`.
+    """
     if isinstance(given, Token):
         return attrs.evolve(given, extensions={**extensions, **given.extensions})
     if isinstance(given, str):

@@ -32,7 +32,7 @@ _MAX_ITERATION_DIGITS = 10
 
 @attrs.define(frozen=True)
 class ServerFirst:
-    """What the server answers to the client's first message."""
+    """The server's response to the client's first message."""
 
     nonce: str
     salt: bytes
@@ -43,7 +43,7 @@ class ServerFirst:
 
 @attrs.define(frozen=True)
 class Keys:
-    """What a salted password comes to; a server keeps these in place of the password."""
+    """The keys of a salted password, which a server stores instead of the password."""
 
     stored_key: bytes
     server_key: bytes

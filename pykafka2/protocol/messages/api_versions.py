@@ -1,4 +1,4 @@
-"""What a broker speaks: ApiVersions.
+"""ApiVersions: the versions that a broker supports.
 
 The first exchange on every connection (KIP-35, KIP-511); its response header never becomes flexible.
 """

@@ -1,4 +1,4 @@
-"""What brokers tell the controller: registration, heartbeats, in-sync replicas, producer ids.
+"""Requests of brokers to the controller: registration, heartbeats, in-sync replicas, producer ids.
 
 AlterPartition, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds; clients never send them.
 """

@@ -1,4 +1,4 @@
-"""What the coordinator of KIP-848's groups writes to __consumer_offsets.
+"""Records of KIP-848's groups in __consumer_offsets.
 
 A key without a value removes what the key names.
 """
@@ -64,7 +64,7 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(RecordValue, kind=5, versions="0", flexible="0+"):
-    """What a member said about itself."""
+    """A member's subscription and client."""
 
     instance_id: String | None = field(nullable="0+")
     rack_id: String | None = field(nullable="0+")
@@ -105,7 +105,7 @@ class TopicPartition(Struct):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(RecordValue, kind=7, versions="0", flexible="0+"):
-    """What a member is to own."""
+    """A member's target assignment."""
 
     topic_partitions: list[TopicPartition]
 
@@ -124,7 +124,7 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(RecordValue, kind=8, versions="0", flexible="0+"):
-    """What a member owns, and what it still has to give up."""
+    """A member's current partitions, and those it still has to revoke."""
 
     member_epoch: Int32
     previous_member_epoch: Int32

@@ -1,4 +1,4 @@
-"""What members of a classic consumer group tell each other through the coordinator.
+"""Messages between members of a classic consumer group, through the coordinator.
 
 Bytes inside JoinGroup and SyncGroup, each after its version as an int16.
 """
@@ -15,7 +15,7 @@ class ConsumerProtocolSubscriptionTopicPartition(Struct):
 
 
 class ConsumerProtocolSubscription(Data, versions="0-3"):
-    """What a member wants to read, what it owns, and where it runs."""
+    """A member's topics, owned partitions and rack."""
 
     topics: list[String]
     user_data: Bytes | None = field(default=None, nullable="0+")
@@ -32,7 +32,7 @@ class ConsumerProtocolAssignmentTopicPartition(Struct):
 
 
 class ConsumerProtocolAssignment(Data, versions="0-3"):
-    """What a member is to read."""
+    """A member's assigned partitions."""
 
     assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition]
     user_data: Bytes | None = field(default=None, nullable="0+")

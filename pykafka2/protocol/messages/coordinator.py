@@ -1,4 +1,4 @@
-"""Who coordinates a group, a transaction or a share partition: FindCoordinator.
+"""FindCoordinator: the coordinator of a group, a transaction or a share partition.
 
 Any broker answers.
 """

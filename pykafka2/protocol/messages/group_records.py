@@ -1,4 +1,4 @@
-"""What the coordinator of classic groups writes to __consumer_offsets.
+"""Records of classic groups in __consumer_offsets.
 
 Commits and group states, each after its kind or version as an int16.
 """

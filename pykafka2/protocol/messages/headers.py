@@ -1,4 +1,4 @@
-"""What stands before every request and response.
+"""Headers of requests and responses.
 
 framing.py chooses the version; RequestHeader v0 is that of Kafka's oldest ControlledShutdown.
 """

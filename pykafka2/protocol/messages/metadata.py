@@ -1,4 +1,4 @@
-"""What the cluster looks like: Metadata, DescribeTopicPartitions.
+"""Metadata and DescribeTopicPartitions: brokers, topics and partitions.
 
 The client's cluster/metadata.py asks; any broker answers.
 """

@@ -1,4 +1,4 @@
-"""Who a forwarded request comes from: the principal inside an Envelope.
+"""The principal inside an Envelope, for forwarded requests.
 
 Brokers write it for the controller (KIP-590).
 """

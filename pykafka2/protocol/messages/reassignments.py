@@ -1,4 +1,4 @@
-"""Where partitions live and who leads them: ElectLeaders, Alter- and ListPartitionReassignments.
+"""ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments.
 
 Asked of the controller through any broker (KIP-455, KIP-460).
 """

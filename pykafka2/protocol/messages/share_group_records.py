@@ -1,4 +1,4 @@
-"""What the coordinator of share groups writes to __consumer_offsets (KIP-932).
+"""Records of share groups in __consumer_offsets (KIP-932).
 
 A key without a value removes what the key names.
 """
@@ -17,7 +17,7 @@ class ShareGroupMemberMetadataKey(RecordKey, kind=10, versions="0"):
 
 
 class ShareGroupMemberMetadataValue(RecordValue, kind=10, versions="0", flexible="0+"):
-    """What a member said about itself."""
+    """A member's subscription and client."""
 
     rack_id: String | None = field(nullable="0+")
     client_id: String
@@ -64,7 +64,7 @@ class TopicPartition(Struct):
 
 
 class ShareGroupTargetAssignmentMemberValue(RecordValue, kind=13, versions="0", flexible="0+"):
-    """What a member is to read."""
+    """A member's target assignment."""
 
     topic_partitions: list[TopicPartition]
 
@@ -82,7 +82,7 @@ class TopicPartitions(Struct):
 
 
 class ShareGroupCurrentMemberAssignmentValue(RecordValue, kind=14, versions="0", flexible="0+"):
-    """What a member reads."""
+    """A member's current partitions."""
 
     member_epoch: Int32
     previous_member_epoch: Int32

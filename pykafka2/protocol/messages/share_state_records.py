@@ -1,4 +1,4 @@
-"""What the share coordinator writes to __share_group_state (KIP-932).
+"""Records of the share coordinator in __share_group_state (KIP-932).
 
 Snapshots of a share partition's state, and updates upon them.
 """
@@ -53,7 +53,7 @@ class ShareUpdateValueStateBatch(Struct):
 
 
 class ShareUpdateValue(RecordValue, kind=1, versions="0", flexible="0+"):
-    """What changed since the last snapshot."""
+    """The changes since the last snapshot."""
 
     snapshot_epoch: Int32
     leader_epoch: Int32

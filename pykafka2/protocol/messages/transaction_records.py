@@ -1,4 +1,4 @@
-"""What the transaction coordinator writes to __transaction_state (KIP-98, KIP-890).
+"""Records of the transaction coordinator in __transaction_state (KIP-98, KIP-890).
 
 One record per change of a transaction; the last one of a transactional id counts.
 """
