@@ -16,8 +16,7 @@ from pykafka2.errors import ConfigurationError
 from spark_connector.options.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from spark_connector.sink.context import Epoch
 from spark_connector.sink.exactly_once import protocol as scripts
-from spark_connector.sink.exactly_once.ledger_state import Phase
-from spark_connector.sink.exactly_once.replays import checks_of
+from spark_connector.sink.exactly_once.ledger_state import Phase, checks_of
 from spark_connector.sink.exactly_once.runner import Cluster
 from spark_connector.sink.preflight import check_schema, sink_options
 

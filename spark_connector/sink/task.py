@@ -21,13 +21,11 @@ from spark_connector.sink.exactly_once import crash_points as steps
 from spark_connector.sink.exactly_once import protocol as scripts
 from spark_connector.sink.exactly_once import transactional_ids as names
 from spark_connector.sink.exactly_once.crash_points import Step
-from spark_connector.sink.exactly_once.identity import Marker, TaskRows
-from spark_connector.sink.exactly_once.ledger_state import LedgerState
+from spark_connector.sink.exactly_once.identity import Marker, Tally, TaskRows
+from spark_connector.sink.exactly_once.ledger_state import LedgerState, check_task, checks_of
 from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
-from spark_connector.sink.exactly_once.replays import check_task, checks_of
 from spark_connector.sink.exactly_once.runner import Cluster
 from spark_connector.sink.sending import Sending
-from spark_connector.sink.tally import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa

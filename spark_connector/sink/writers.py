@@ -19,8 +19,8 @@ from spark_connector.sink.checkpoint import PlannedBatch, planned_batch
 from spark_connector.sink.context import Epoch, stream_epoch, task_place
 from spark_connector.sink.exactly_once import protocol as scripts
 from spark_connector.sink.exactly_once.identity import BatchIdentity
+from spark_connector.sink.exactly_once.ledger_state import checks_of
 from spark_connector.sink.exactly_once.messages import Written
-from spark_connector.sink.exactly_once.replays import checks_of
 from spark_connector.sink.exactly_once.runner import Cluster
 from spark_connector.sink.preflight import check_before_tasks, sink_options
 from spark_connector.sink.sending import write_at_least_once

@@ -16,11 +16,10 @@ from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
 from spark_connector.sink import context
 from spark_connector.sink.checkpoint import PlannedBatch, planned_batch
 from spark_connector.sink.context import Epoch, TaskPlace
-from spark_connector.sink.exactly_once.identity import BatchIdentity, Marker, TaskRows
+from spark_connector.sink.exactly_once.identity import BatchIdentity, Marker, Tally, TaskRows
 from spark_connector.sink.exactly_once.ledger_state import LedgerState, Phase, from_bytes, to_bytes
 from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
 from spark_connector.sink.exactly_once.runner import Cluster
-from spark_connector.sink.tally import Tally
 from spark_connector.sink.task import MOST_TASKS, write_epoch
 from tests.spark.test_exactly_once import World, _hooked, rows, world
 

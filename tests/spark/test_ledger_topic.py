@@ -9,8 +9,8 @@ from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster
 from spark_connector.sink.exactly_once import ledger as ledger_module
 from spark_connector.sink.exactly_once.identity import BatchIdentity
+from spark_connector.sink.exactly_once.ledger import TopicSettings
 from spark_connector.sink.exactly_once.ledger_state import LedgerState
-from spark_connector.sink.exactly_once.ledger_topic import TopicSettings
 from spark_connector.sink.exactly_once.runner import Cluster
 from tests.spark.test_exactly_once import World, _hooked, world
 

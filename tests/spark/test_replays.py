@@ -17,9 +17,14 @@ from spark_connector.options.sink_options import EXACTLY_ONCE, PER_TASK
 from spark_connector.sink.clients import ends_of
 from spark_connector.sink.context import TaskPlace
 from spark_connector.sink.exactly_once import ledger
-from spark_connector.sink.exactly_once.ledger_state import LedgerState, Phase
+from spark_connector.sink.exactly_once.ledger_state import (
+    STRICT,
+    LedgerState,
+    Phase,
+    check_batch,
+    check_ledger,
+)
 from spark_connector.sink.exactly_once.messages import Written
-from spark_connector.sink.exactly_once.replays import STRICT, check_batch, check_ledger
 from spark_connector.sink.task import write_epoch
 from spark_connector.sink.writers import abort_epoch
 from tests.spark.test_exactly_once import Run, World, _hooked, all_of, at_step, world

@@ -1,18 +1,27 @@
-"""The identity of a batch: source offsets, number of tasks, and the rows of each task.
+"""The identity of a batch: source offsets, number of tasks, and a digest of the rows of each task.
 
-The ledger records it with each batch.  A replayed batch must have the same identity; otherwise the checkpoint
-is an older copy, and the batch holds other rows under the same number.
+The ledger records it with each batch. A replayed batch must have the same identity; otherwise the checkpoint
+is an older copy, and the batch holds other rows under the same number. The digest depends neither on the
+order of the rows nor on their Arrow batches, because a shuffle can change both.
 
-Pure.  Neighbours: tally.py counts the rows of a task, checkpoint.py reads the source offsets.
+Pure. Neighbor: sink/checkpoint.py reads the source offsets.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
+import pyarrow as pa
 
 from spark_connector.sink.exactly_once.messages import Written
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 
 DIGEST_MASK = (1 << 64) - 1
 """Digests are sums of 64 bits."""
@@ -131,3 +140,58 @@ def difference_of_task(before: TaskRows, now: TaskRows, *, by_digest: bool) -> s
 
 def _counted(rows: int) -> str:
     return f"{rows} row" if rows == 1 else f"{rows} rows"
+
+
+COLUMNS = ("key", "value")
+_FACTORS = tuple(np.uint64(one) for one in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93))
+_NULL = np.uint64(0x165667B19E3779F9)
+_SHIFT = np.uint64(32)
+
+
+@attrs.define
+class Tally:
+    """Rows of one task so far.  `digest` is None unless it is wanted."""
+
+    _with_digest: bool
+    rows: int = 0
+    digest: int | None = attrs.field(default=None, init=False)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        if self._with_digest and batch.num_rows:
+            self.digest = ((self.digest or 0) + _digest_of(batch)) & DIGEST_MASK
+
+
+def _digest_of(batch: pa.RecordBatch) -> int:
+    """Sum of the rows' hashes.
+
+    CRCs alone must not be summed: they are linear, so the sums over ids 0-1023 and 1024-2047 are equal.
+    """
+    columns = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
+    hashes = np.zeros(batch.num_rows, np.uint64)
+    for name, factor in zip(COLUMNS, _FACTORS, strict=False):
+        if name in columns:
+            hashes += _mixed(_crcs(columns[name]) + factor)
+    return int(_mixed(hashes).sum(dtype=np.uint64))
+
+
+def _crcs(column: pa.Array) -> npt.NDArray[np.uint64]:
+    """A number for each value; null has one of its own."""
+    kind = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
+    values: Any = column if pa.types.is_large_binary(column.type) else column.cast(kind)
+    if values.null_count:
+        is_null = values.is_null().to_numpy(zero_copy_only=False)
+        values = values.fill_null(b"")
+    found = np.fromiter(
+        map(zlib.crc32, values.to_numpy(zero_copy_only=False)), dtype=np.uint64, count=len(values)
+    )
+    if column.null_count:
+        found[is_null] = _NULL
+    return found
+
+
+def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    for factor in _FACTORS[1:]:
+        numbers = numbers * factor
+        numbers ^= numbers >> _SHIFT
+    return numbers

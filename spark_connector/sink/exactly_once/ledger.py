@@ -1,11 +1,11 @@
-"""The ledger: a topic that says what was decided of each sink, and which tasks' transactions have ended.
+"""The ledger: a topic with the decisions of each sink and the tasks whose transactions have ended.
 
-Partition 0 holds decisions, partition 1 markers: a task's marker is part of its transaction, so it can be
-read once that is committed, and only then.  They lie apart so that open transactions of tasks keep nobody
-from reading decisions.  Records have keys, so brokers that compact keep the last of each; where none does,
-only reading at the start of a run takes longer.
+Partition 0 holds decisions, and partition 1 markers: a task's marker is part of its transaction, so it can be
+read after the commit only. With one partition, open transactions of tasks would hide decisions. Records
+have keys, so compacting brokers keep the last of each; without compaction, only the read at the start of a
+run takes longer. The sink creates the topic; an existing one is used as it is.
 
-Any process of Spark's.  Neighbours: ledger_state.py for what a decision says, runner.py who uses it.
+Used in any process of Spark. Neighbors: ledger_state.py (the content of a decision), runner.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import attrs
 
-from pykafka2 import Columns, KafkaProducer, TopicPartition
+from pykafka2 import Columns, KafkaProducer, NewTopic, TopicPartition
 from pykafka2.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -34,11 +34,48 @@ from pykafka2.errors import (
 from spark_connector import clock, connections
 from spark_connector.errors import ExactlyOnceError
 from spark_connector.options.kafka_options import redacted
+from spark_connector.options.sink_options import SinkOptions
 from spark_connector.sink.clients import committed_end_of, ends_of, kept_admin, kept_consumer, new_producer
 from spark_connector.sink.exactly_once.commands import ANOTHER_SINK, Attempts, Contended
 from spark_connector.sink.exactly_once.identity import Marker, TaskRows
 from spark_connector.sink.exactly_once.ledger_state import LedgerState, from_bytes, to_bytes
-from spark_connector.sink.exactly_once.ledger_topic import PARTITIONS, TopicSettings
+
+PARTITIONS = 2
+MOST_REPLICAS = 3
+
+
+@attrs.define(frozen=True)
+class TopicSettings:
+    """None takes what the number of brokers allows: three replicas of which two are in sync."""
+
+    replication_factor: int | None = None
+    min_insync_replicas: int | None = None
+    segment_bytes: int = 16 << 20
+    segment_ms: int = 3_600_000
+
+    @classmethod
+    def of(cls, options: SinkOptions) -> TopicSettings:
+        return cls(
+            options.ledger_replication_factor,
+            options.ledger_min_insync_replicas,
+            options.ledger_segment_bytes,
+            options.ledger_segment_ms,
+        )
+
+    def new_topic(self, name: str, brokers: int) -> NewTopic:
+        """Closed segments are compacted as soon as a tenth of them is outdated."""
+        replicas = self.replication_factor or max(1, min(MOST_REPLICAS, brokers))
+        in_sync = self.min_insync_replicas or max(1, replicas - 1)
+        configs = {
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(in_sync),
+            "segment.bytes": str(self.segment_bytes),
+            "segment.ms": str(self.segment_ms),
+            "min.cleanable.dirty.ratio": "0.1",
+            "unclean.leader.election.enable": "false",
+        }
+        return NewTopic(name, partitions=PARTITIONS, replication_factor=replicas, configs=configs)
+
 
 logger = logging.getLogger(__name__)
 

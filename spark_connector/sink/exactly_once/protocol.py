@@ -47,17 +47,18 @@ from spark_connector.sink.exactly_once.commands import (
 )
 from spark_connector.sink.exactly_once.crash_points import Step
 from spark_connector.sink.exactly_once.identity import BatchIdentity, Marker
-from spark_connector.sink.exactly_once.ledger_state import LedgerState, Phase
-from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
-from spark_connector.sink.exactly_once.replays import (
+from spark_connector.sink.exactly_once.ledger_state import (
     STRICT,
     Checks,
+    LedgerState,
+    Phase,
     check_batch,
     check_ledger,
     check_not_behind,
     check_not_late,
     check_source,
 )
+from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
 
 MOST_ATTEMPTS = 20
 """Of a write that others come in between."""

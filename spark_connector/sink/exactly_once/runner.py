@@ -34,9 +34,8 @@ from spark_connector.sink.exactly_once import crash_points as steps
 from spark_connector.sink.exactly_once import transactional_ids as names
 from spark_connector.sink.exactly_once.commands import Command, Script
 from spark_connector.sink.exactly_once.identity import Marker
-from spark_connector.sink.exactly_once.ledger import Ledger
+from spark_connector.sink.exactly_once.ledger import Ledger, TopicSettings
 from spark_connector.sink.exactly_once.ledger_state import LedgerState
-from spark_connector.sink.exactly_once.ledger_topic import TopicSettings
 from spark_connector.sink.exactly_once.messages import OpenTransaction
 
 R = TypeVar("R")
