@@ -99,7 +99,8 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
 
     if TYPE_CHECKING:
         # For pyright, which infers K and V here: mypy infers them from `__init__`.  Both check the options
-        # there, so that a wrong one is one short error.
+        # there, so that a wrong one is one short error.  The last overload leaves everything else to
+        # `__init__`, including that of a subclass with arguments of its own.
 
         @overload
         def __new__(cls, config: Mapping[str, object], /, **options: Any) -> Self: ...
@@ -113,7 +114,7 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             key_serializer: None = None,
             value_serializer: None = None,
             **options: Any,
-        ) -> KafkaProducer[Buffer, Buffer]: ...
+        ) -> Self: ...
 
         @overload
         def __new__(
@@ -148,7 +149,10 @@ class KafkaProducer(TransactionalCalls, Generic[K, V]):
             **options: Any,
         ) -> KafkaProducer[K, V]: ...
 
-        def __new__(cls, config: Mapping[str, object] | None = None, /, **options: Any) -> Any: ...
+        @overload
+        def __new__(cls, *args: Any, **options: Any) -> Self: ...
+
+        def __new__(cls, *args: Any, **options: Any) -> Any: ...  # type: ignore[misc]
 
     def __init__(
         self,

@@ -113,6 +113,30 @@ def producing_with_serializers(servers: str) -> None:
     takes_any(texts)
 
 
+class Twice(KafkaProducer[bytes, bytes]):
+    def send_twice(self, value: bytes) -> None:
+        self.send("orders", value)
+        self.send("orders", value)
+
+
+class Words(KafkaProducer[Buffer, str]):
+    def __init__(self, servers: str, topic: str) -> None:
+        super().__init__(bootstrap_servers=servers, value_serializer=str.encode)
+        self.topic = topic
+
+    def say(self, word: str) -> None:
+        self.send(self.topic, word)
+
+
+def subclassing_the_producer(servers: str) -> None:
+    assert_type(Twice(bootstrap_servers=servers, acks=1), Twice)
+    with Twice({"bootstrap.servers": servers}) as twice:
+        twice.send_twice(b"value")
+    Words(servers, "words").say("word")
+    Words(servers)  # type: ignore[call-arg]
+    KafkaProducer(value_serializer=3)  # type: ignore[arg-type]
+
+
 def takes_bytes(producer: KafkaProducer) -> None:
     assert_type(producer, KafkaProducer[Buffer, Buffer])
 
