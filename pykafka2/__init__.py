@@ -170,9 +170,7 @@ def _unknown(name: str) -> AttributeError | ImportError:
 
         if name in INSTEAD_OF_CLASSES:
             # `from pykafka2 import Producer` would replace an AttributeError by its own words.
-            return ImportError(
-                f"pykafka2 has no {name!r}; here it is {INSTEAD_OF_CLASSES[name]}", name="pykafka2"
-            )
+            return ImportError(f"pykafka2 has no {name!r}. Use {INSTEAD_OF_CLASSES[name]}", name="pykafka2")
     return AttributeError(f"module 'pykafka2' has no attribute {name!r}")
 
 

@@ -270,7 +270,9 @@ class OptionTable(Generic[O]):
             shown = "[hidden]" if option.secret else repr(value)
             shown = shown if len(shown) <= LONGEST_SHOWN else shown[: LONGEST_SHOWN - 3] + "..."
             more = f" ({error})" if isinstance(error, Because) else ""
-            raise ConfigurationError(f"{option.name}={shown}: legal is {option.legal}{more}") from None
+            raise ConfigurationError(
+                f"{option.name}={shown} is not valid; use {option.legal}{more}"
+            ) from None
 
 
 class ClientConfig(SecurityConfig, total=False):

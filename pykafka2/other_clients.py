@@ -162,10 +162,10 @@ GUESSED: Final[dict[str, str]] = {
 INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
     "KafkaProducer": {
         "produce": "send(topic, value, key=..., on_delivery=...)",
-        "poll": "nothing: a thread of the producer's own calls the callbacks",
+        "poll": "Remove the call: the producer's own thread calls the callbacks",
         "send_and_wait": "send(...).result(timeout)",
         "list_topics": "partitions_for(topic), or KafkaAdminClient.list_topics()",
-        "start": "nothing: a producer connects by itself",
+        "start": "Remove the call: the producer connects by itself",
         "stop": "close()",
     },
     "KafkaConsumer": {
@@ -179,7 +179,7 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "unassign": "unsubscribe(), or assign([])",
         "seek_to_committed": "committed(partition), then seek(partition, offset)",
         "last_stable_offset": "end_offsets([partition]), with isolation_level='read_committed'",
-        "start": "nothing: a consumer connects by itself",
+        "start": "Remove the call: the consumer connects by itself",
         "stop": "close()",
     },
 }
@@ -208,7 +208,7 @@ INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
     "AdminClient": "KafkaAdminClient",
     "Consumer": "KafkaConsumer, which takes the same dict of options",
     "DeserializingConsumer": "KafkaConsumer, with key_deserializer and value_deserializer",
-    "KafkaException": "KafkaError",
+    "KafkaException": "KafkaError, the base of all errors in pykafka2.errors",
     "Message": "ConsumerRecord, whose fields are attributes",
     "Producer": "KafkaProducer, which takes the same dict of options",
     "SerializingProducer": "KafkaProducer, with key_serializer and value_serializer",
@@ -219,9 +219,9 @@ INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
 def explain_arguments(error: TypeError, call: str, given: Iterable[str]) -> None:
     """Add our names to Python's error about arguments that only another client's `call` has."""
     instead = INSTEAD_OF_ARGUMENTS.get(call, {})
-    more = [f"{name} is {instead[name]}" for name in given if name in instead]
+    more = [f"instead of {name} use {instead[name]}" for name in given if name in instead]
     if more:
-        error.args = (f"{error}; here {', and '.join(more)}",)
+        error.args = (f"{error}; {', and '.join(more)}",)
 
 
 def instead_of_option(name: str) -> str | None:
@@ -240,5 +240,10 @@ def no_such_attribute(client: object, name: str) -> AttributeError:
         instead = INSTEAD_OF_CALLS.get(one.__name__, {}).get(name)
         if instead is not None:
             break
-    more = f"; here it is {instead}" if instead is not None else ""
+    if instead is None:
+        more = ""
+    elif instead.startswith("Remove"):
+        more = f". {instead}"
+    else:
+        more = f". Use {instead}"
     return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{more}", name=name, obj=client)

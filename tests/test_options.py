@@ -166,21 +166,21 @@ def test_an_unknown_option_names_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"linger_ms": -1}, "linger_ms=-1: legal is a number of milliseconds, at least 0"),
+        ({"linger_ms": -1}, "linger_ms=-1 is not valid; use a number of milliseconds, at least 0"),
         ({"linger_ms": "soon"}, "linger_ms='soon'"),
         ({"linger_ms": True}, "linger_ms=True"),
         ({"linger_ms": float("nan")}, "linger_ms=nan"),
-        ({"acks": 2}, "acks=2: legal is 0, 1, -1 or 'all'"),
+        ({"acks": 2}, "acks=2 is not valid; use 0, 1, -1 or 'all'"),
         ({"acks": True}, "acks=True"),
-        ({"batch_size": 1.5}, "batch_size=1.5: legal is an integer from 0"),
+        ({"batch_size": 1.5}, "batch_size=1.5 is not valid; use an integer from 0"),
         ({"batch_size": 2**31}, "batch_size=2147483648"),
-        ({"compression_type": "brotli"}, "legal is one of 'none', 'gzip'"),
+        ({"compression_type": "brotli"}, "use one of 'none', 'gzip'"),
         ({"compression_gzip_level": 0}, "compression_gzip_level=0"),
         ({"compression_lz4_level": 18}, "compression_lz4_level=18"),
-        ({"enable_idempotence": 1}, "enable_idempotence=1: legal is True or False"),
-        ({"client_id": 7}, "client_id=7: legal is a string"),
-        ({"client_id": "\ud800"}, r"client_id='\\ud800': legal is a string \(it is not Unicode text"),
-        ({"client_id": "x" * 40_000}, r"client_id='x+\.\.\.: legal is a string \(it has 40000 bytes"),
+        ({"enable_idempotence": 1}, "enable_idempotence=1 is not valid; use True or False"),
+        ({"client_id": 7}, "client_id=7 is not valid; use a string"),
+        ({"client_id": "\ud800"}, r"client_id='\\ud800' is not valid; use a string \(it is not Unicode text"),
+        ({"client_id": "x" * 40_000}, r"client_id='x+\.\.\. is not valid; use a string \(it has 40000 bytes"),
         ({"transactional_id": "\ud800"}, r"transactional_id=.* \(it is not Unicode text"),
         ({"bootstrap_servers": ""}, "it is empty"),
         ({"bootstrap_servers": "host:port"}, "'host:port' has no port between 1 and 65535"),
@@ -189,7 +189,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"bootstrap_servers": "http://host:9092"}, "is a URL; write host:port"),
         ({"bootstrap_servers": 9092}, "bootstrap_servers=9092"),
         ({"bootstrap_servers": "::1"}, r"write an IPv6 address in brackets"),
-        ({"security_protocol": "TLS"}, "legal is one of 'PLAINTEXT', 'SSL'"),
+        ({"security_protocol": "TLS"}, "use one of 'PLAINTEXT', 'SSL'"),
         (
             {"security_protocol": "SASL_SSL"},
             "security_protocol='SASL_SSL' needs sasl_mechanism: one of PLAIN",
@@ -229,7 +229,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"sasl_kerberos_service_name": "other"}, "Kerberos needs a C library"),
         ({"ssl_cafile": "ca.pem", "ssl_ca_pem": "-----"}, "ssl_cafile and ssl_ca_pem say the same"),
         ({"ssl_key_pem": "-----"}, "ssl_key_pem is given without ssl_certificate_pem"),
-        ({"transactional_id": ""}, "transactional_id='': legal is a string that is not empty"),
+        ({"transactional_id": ""}, "transactional_id='' is not valid; use a string that is not empty"),
         ({"transactional_id": "t", "enable_idempotence": False}, "enable_idempotence=False contradicts"),
         ({"transactional_id": "t", "acks": 1}, "acks=1 contradicts transactional_id"),
         ({"transactional_id": "t", "retries": 0}, "retries=0 contradicts transactional_id"),
@@ -240,7 +240,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"ssl_keyfile": "k.pem"}, "ssl_keyfile is given without ssl_certfile"),
         ({"ssl_enabled_protocols": ["TLSv1.1"]}, "ssl_enabled_protocols"),
         ({"metadata_max_idle_ms": 4999}, "at least 5000"),
-        ({"interceptors": "x.Y"}, "interceptors='x.Y': legal is a list of objects"),
+        ({"interceptors": "x.Y"}, "interceptors='x.Y' is not valid; use a list of objects"),
     ],
 )
 def test_an_illegal_value_is_refused_with_name_value_and_what_is_legal(
@@ -355,7 +355,9 @@ def test_a_producers_blocking_calls_are_bounded_by_max_block_ms() -> None:
 
 def test_a_number_may_come_as_text_as_property_files_have_it() -> None:
     assert PRODUCER_OPTIONS.parse({"linger.ms": "5"}, {}).linger == 0.005
-    with pytest.raises(ConfigurationError, match="linger_ms='5ms': legal is a number of milliseconds"):
+    with pytest.raises(
+        ConfigurationError, match="linger_ms='5ms' is not valid; use a number of milliseconds"
+    ):
         PRODUCER_OPTIONS.parse(None, {"linger_ms": "5ms"})
 
 

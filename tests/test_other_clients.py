@@ -112,10 +112,15 @@ def test_a_password_that_nothing_asks_for_is_said_and_not_shown() -> None:
 
 def test_calls_of_a_producer() -> None:
     with KafkaProducer() as producer:
-        with pytest.raises(AttributeError, match=r"no attribute 'produce'; here it is send\(topic, value"):
+        with pytest.raises(AttributeError, match=r"no attribute 'produce'\. Use send\(topic, value"):
             producer.produce("orders", b"x")  # type: ignore[attr-defined]
         with pytest.raises(IllegalArgument, match="a topic is named by a str, not b'value'"):
             producer.send(b"value", "orders")  # type: ignore[arg-type]
+
+
+def test_a_call_without_a_counterpart_says_that_it_can_be_removed() -> None:
+    with KafkaProducer() as producer, pytest.raises(AttributeError, match=r"'poll'\. Remove the call: the"):
+        producer.poll(0)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_calls_of_a_producer() -> None:
     ],
 )
 def test_importing_another_clients_class_names_ours(name: str, ours: str) -> None:
-    with pytest.raises(ImportError, match=f"pykafka2 has no '{name}'; here it is {ours}"):
+    with pytest.raises(ImportError, match=rf"pykafka2 has no '{name}'\. Use {ours}"):
         exec(f"from pykafka2 import {name}")
 
 
@@ -144,14 +149,17 @@ def test_what_to_import_instead_exists() -> None:
 def test_arguments_of_confluent_kafkas_calls_are_explained() -> None:
     with KafkaConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}) as consumer:
         for call, words in (
-            (lambda: consumer.subscribe(["orders"], on_assign=print), "here on_assign is on_assigned=..."),
+            (
+                lambda: consumer.subscribe(["orders"], on_assign=print),
+                r"instead of on_assign use on_assigned=\.\.\.",
+            ),
             (
                 lambda: consumer.subscribe(["orders"], on_revoke=print, on_assign=print),
-                "here on_revoke is on_revoked=.*, and on_assign is on_assigned=",
+                "instead of on_revoke use on_revoked=.*, and instead of on_assign use on_assigned=",
             ),
-            (lambda: consumer.poll(timeout=1.0), "here timeout is timeout_ms=..., in milliseconds"),
-            (lambda: consumer.commit(message=None, asynchronous=False), r"here message is commit\(\{"),
-            (lambda: consumer.store_offsets(message=None), r"here message is store_offsets\(record\)"),
+            (lambda: consumer.poll(timeout=1.0), "instead of timeout use timeout_ms=..., in milliseconds"),
+            (lambda: consumer.commit(message=None, asynchronous=False), r"instead of message use commit\(\{"),
+            (lambda: consumer.store_offsets(message=None), r"instead of message use store_offsets\(record\)"),
             (lambda: consumer.subscribe(["orders"], nobody=1), "unexpected keyword argument 'nobody'$"),
         ):
             with pytest.raises(TypeError, match=words):

@@ -61,7 +61,11 @@ class Parser(argparse.ArgumentParser):
         ]
         known = [option for parser in (self, *subparsers) for option in parser._option_string_actions]
         chosen = re.findall(r"argument (\S+): invalid choice: '([^']*)'", message)
-        misspelt = [] if chosen else re.findall(r"(?:unrecognized arguments: |\s)(-[^\s=]+)", message)
+        misspelt = (
+            []
+            if message.startswith("argument ")
+            else re.findall(r"(?:unrecognized arguments: |\s)(-[^\s=]+)", message)
+        )
         close = _nearest(misspelt, known)
         for name, word in chosen:
             action = self._option_string_actions.get(name)

@@ -200,7 +200,7 @@ def _check_given(context: object, server_side: bool) -> None:
     if not isinstance(context, ssl.SSLContext) or context.protocol is other:
         side = "servers" if server_side else "clients"
         raise ConfigurationError(
-            f"ssl_context={context!r}: legal is an ssl.SSLContext for {side}, such as "
+            f"ssl_context={context!r} is not valid; use an ssl.SSLContext for {side}, such as "
             f"ssl.create_default_context(ssl.Purpose.{_purpose(server_side).name})"
         )
 

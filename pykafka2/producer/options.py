@@ -235,7 +235,7 @@ class ProducerOptions(ClientOptions):
         options = super().from_given(values)
         if options.compression_gzip_level == 0:
             raise ConfigurationError(
-                "compression_gzip_level=0: legal is 1 to 9, or -1 for gzip's own default"
+                "compression_gzip_level=0 is not valid; use 1 to 9, or -1 for gzip's own default"
             )
         options = _with_delivery_timeout(options, given)
         return _with_idempotence(options, given)

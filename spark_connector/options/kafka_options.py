@@ -82,7 +82,7 @@ def _translated(options: dict[str, str]) -> dict[str, str]:
         wanted = options.pop("ssl.endpoint.identification.algorithm").strip().lower()
         if wanted not in ("", "https"):
             raise ConfigurationError(
-                f"kafka.ssl.endpoint.identification.algorithm={wanted!r}: legal is 'https' or nothing"
+                f"kafka.ssl.endpoint.identification.algorithm={wanted!r} is not valid; use 'https' or nothing"
             )
         options["ssl.check.hostname"] = "true" if wanted else "false"
     return options

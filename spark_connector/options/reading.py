@@ -94,7 +94,9 @@ def _read(declared: SparkOption, text: str) -> Any:
     except (ValueError, TypeError, OverflowError) as error:
         shown = repr(text) if len(text) <= LONGEST_SHOWN else repr(text[:LONGEST_SHOWN]) + "..."
         more = f" ({error})" if isinstance(error, Because) else ""
-        raise ConfigurationError(f"{declared.name}={shown}: legal is {declared.legal}{more}") from None
+        raise ConfigurationError(
+            f"{declared.name}={shown} is not valid; use {declared.legal}{more}"
+        ) from None
 
 
 def _nearest(name: str, table: Mapping[str, tuple[str, SparkOption]]) -> str:

@@ -175,6 +175,12 @@ def test_a_misspelt_option_names_the_nearest(
     assert f"did you mean {nearest}?" in capsys.readouterr().err
 
 
+def test_an_invalid_value_suggests_no_other_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["broker", "--port", "abc"])
+    assert "argument --port: invalid int value: 'abc'\n" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

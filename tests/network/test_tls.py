@@ -567,7 +567,9 @@ def test_a_certificate_that_cannot_be_read_again_leaves_the_first_in_use(
 )
 def test_a_context_of_ones_own_that_no_client_can_use_is_refused(context: object) -> None:
     """The first connection found out, and that ended the client's thread."""
-    with pytest.raises(ConfigurationError, match=r"ssl_context=.*: legal is an ssl.SSLContext for clients"):
+    with pytest.raises(
+        ConfigurationError, match=r"ssl_context=.* is not valid; use an ssl.SSLContext for clients"
+    ):
         ReloadingTlsContext(client_options(ssl_context=context))
 
 

@@ -122,7 +122,7 @@ def test_a_partitioner_that_is_none_is_refused_when_the_producer_is_made(
     simulation: Simulation, cluster: KafkaCluster, partitioner: object
 ) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"partitioner=.* legal is one of 'murmur2_round_robin'.*a callable"
+        ConfigurationError, match=r"partitioner=.* use one of 'murmur2_round_robin'.*a callable"
     ):
         simulation.producer(cluster, partitioner=partitioner)
 

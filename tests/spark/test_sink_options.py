@@ -106,7 +106,10 @@ def test_a_topic_is_needed_as_option_or_column() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"delivery": "at_most_once"}, "delivery='at_most_once': legal is 'at_least_once', 'exactly_once'"),
+        (
+            {"delivery": "at_most_once"},
+            "delivery='at_most_once' is not valid; use 'at_least_once', 'exactly_once'",
+        ),
         ({"delivery": "exactly_once", "kafka.transaction.timeout.ms": "9999"}, "have to end within it"),
         ({"delivery": "exactly_once", "kafka.transaction.timeout.ms": "long"}, "have to end within it"),
         ({"kafka.transaction.timeout.ms": "60000"}, "has no transactions"),

@@ -147,8 +147,8 @@ def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) 
             return Strategy(KeyHashes(), _callable_chooser(partitioner))
     hint = f"; give an object: {partitioner.__name__}()" if isinstance(partitioner, type) else ""
     raise ConfigurationError(
-        f"partitioner={partitioner!r}: legal is one of {', '.join(map(repr, STRATEGIES))}; a callable "
-        f"({', '.join(_OF_CALLABLE)}); or an object with partition({', '.join(_OF_OBJECT)}){hint}"
+        f"partitioner={partitioner!r} is not valid; use one of {', '.join(map(repr, STRATEGIES))}; a "
+        f"callable ({', '.join(_OF_CALLABLE)}); or an object with partition({', '.join(_OF_OBJECT)}){hint}"
     )
 
 

@@ -189,8 +189,8 @@ def test_a_range_keeps_the_consumer_that_reads_it(cluster: LogCluster) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("consume", r"no attribute 'consume'; here it is poll\(timeout_ms=..., max_records=...\)"),
-        ("get_watermark_offsets", r"; here it is beginning_offsets\(\[partition\]\) and end_offsets"),
+        ("consume", r"no attribute 'consume'\. Use poll\(timeout_ms=..., max_records=...\)"),
+        ("get_watermark_offsets", r"\. Use beginning_offsets\(\[partition\]\) and end_offsets"),
         ("pol", "'KafkaConsumer' object has no attribute 'pol'$"),
     ],
 )
