@@ -1,22 +1,22 @@
 """Run a Kafka cluster for tests, in this process, until SIGTERM or Ctrl-C.
 
-Prints one line, `bootstrap.servers=127.0.0.1:9092,...`, when clients may connect.  Data is kept in memory and
-is gone at the end.
+Prints one line, `bootstrap.servers=127.0.0.1:9092,...`, when clients can connect.  Data is kept in memory and
+lost at the end.
 
   pykafka2 broker                              three brokers on ports 9092, 9093 and 9094
   pykafka2 broker --brokers 1 --port 0         one broker on a free port
   pykafka2 broker --topic orders:6 --topic audit:1:1
                                                topics: name:partitions[:replication factor]
-  pykafka2 broker --racks a,b,c                the brokers' racks, from the first again where they run out
+  pykafka2 broker --racks a,b,c                the brokers' racks, repeated if there are more brokers
   pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
-  pykafka2 broker --quick                      for tests: a group does not wait for more members, and so on
+  pykafka2 broker --quick                      short delays for tests, such as a group's first rebalance
   pykafka2 broker --host 0.0.0.0 --advertised-host kafka.test --advertised-port 19092
-                                               behind a proxy or in a container: what clients are told
+                                               addresses for clients, behind a proxy or in a container
   pykafka2 broker --listener PLAINTEXT://:9092 --listener SASL_SSL://:9095 --user ann:secret
-                                               several ways to come in, each on ports that follow; a line
-                                               listener.SASL_SSL=... for each, and ssl.ca=FILE to trust
-  pykafka2 broker --admin-port 9990            and a line admin=http://127.0.0.1:9990 token=...: faults, links
-                                               and views over HTTP and JSON (docs/guides/testing.md)
+                                               several listeners, each on consecutive ports; also prints
+                                               listener.SASL_SSL=... for each, and ssl.ca=FILE
+  pykafka2 broker --admin-port 9990            faults, links and views over HTTP and JSON; also prints
+                                               admin=http://127.0.0.1:9990 token=... (docs/guides/testing.md)
 """
 
 from __future__ import annotations
@@ -46,82 +46,86 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--port",
         type=int,
         default=None,
-        help="the first broker's port, the others take those that follow; 0: free ones (9092)",
+        help="port of the first broker; the others use the next ports; 0 for free ports (9092)",
     )
     parser.add_argument(
         "--listener",
         action="append",
         default=[],
         metavar="NAME[=PROTOCOL]://[HOST]:PORT",
-        help="listen there with this security protocol (its name); the other brokers on the ports that "
-        "follow; may be repeated",
+        help="listen on this address with this security protocol (its name); the other brokers use the "
+        "next ports; can be repeated",
     )
     parser.add_argument(
         "--advertised-listener",
         action="append",
         default=[],
         metavar="NAME://HOST:PORT",
-        help="what clients that came by a listener are told; the other brokers' ports follow",
+        help="the address for clients of this listener; the other brokers use the next ports",
     )
     parser.add_argument(
         "--user",
         action="append",
         default=[],
         metavar="NAME:PASSWORD",
-        help="let a user log in, by PLAIN or SCRAM; may be repeated",
+        help="add a user for PLAIN and SCRAM; can be repeated",
     )
     parser.add_argument(
-        "--token-key", metavar="KEY", help="what OAUTHBEARER tokens must be signed with, HS256 (nobody signs)"
+        "--token-key", metavar="KEY", help="the HS256 key of OAUTHBEARER tokens (default: unsigned tokens)"
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
     parser.add_argument(
-        "--advertised-host", metavar="HOST", help="the host that clients are told (where the brokers listen)"
+        "--advertised-host", metavar="HOST", help="the brokers' host in responses to clients (--host)"
     )
     parser.add_argument(
         "--advertised-port",
         type=int,
         metavar="PORT",
-        help="the port that clients are told for the first broker, the others' follow (where they listen)",
+        help="the first broker's port in responses to clients; the others use the next ports (--port)",
     )
     parser.add_argument(
-        "--first-broker-id", type=int, default=0, metavar="ID", help="ids go up from this one (0)"
+        "--first-broker-id",
+        type=int,
+        default=0,
+        metavar="ID",
+        help="the id of the first broker; the others use the next ids (0)",
     )
     parser.add_argument(
         "--racks",
         metavar="RACK[,RACK...]",
-        help="the brokers' racks in turn, from the first again when there are more brokers (none)",
+        help="the brokers' racks, repeated if there are more brokers (none)",
     )
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         metavar="NAME:PARTITIONS[:REPLICAS]",
-        help="create a topic; may be repeated",
+        help="create a topic; can be repeated",
     )
     parser.add_argument(
         "--auto-create",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="create topics that clients ask for (auto.create.topics.enable)",
+        help="create a missing topic on its first use (auto.create.topics.enable)",
     )
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="shorten what Kafka does at leisure: first rebalances, expiry of transactions ...",
+        help="shorten delays for tests: a group's first rebalance, the expiry of transactions, ...",
     )
     parser.add_argument(
         "--serial",
         action="store_true",
-        help="mute a connection until its request is answered, as Apache Kafka does (channel.mode=serial)",
+        help="process one request of a connection at a time, as Apache Kafka does (channel.mode=serial)",
     )
     parser.add_argument(
         "--admin-port",
         type=int,
         metavar="PORT",
-        help="offer the controls over HTTP and JSON on 127.0.0.1 at this port; 0: a free one",
+        help="offer the controls over HTTP and JSON on 127.0.0.1 at this port; 0 for a free port",
     )
     parser.add_argument(
-        "--admin-token", metavar="TOKEN", help="what callers of the admin port must show (a random one)"
+        "--admin-token", metavar="TOKEN", help="the token for requests to the admin port (random)"
     )
     parser.add_argument(
         "--config",
@@ -129,7 +133,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a broker configuration by Kafka's name; may be repeated",
+        help="a broker configuration by Kafka's name; can be repeated",
     )
 
 

@@ -187,25 +187,25 @@ IS_CLOSED = "the consumer is closed"
 
 
 class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCalls, Generic[K, V]):
-    """Reads records from a cluster.  For one thread at a time.
+    """Reads records from a cluster.  Only one thread can use it at a time.
 
-    Any thread may call `wakeup`, `read_range`, and what only looks at it: `health`, `explain`, `metrics`,
-    `highwater`, `bootstrap_connected`.
+    Any thread can call `wakeup`, `read_range`, `health`, `explain`, `metrics`, `highwater` and
+    `bootstrap_connected`.
 
     Options are Kafka's with underscores (`auto_offset_reset="earliest"`), with the Java client's defaults; a
-    mapping with Kafka's dotted names is accepted as first argument.  Nothing is connected to before the first
-    call that needs the cluster.  Without a group, subscribing means reading all partitions of the topics.
+    mapping with Kafka's dotted names is accepted as first argument.  The consumer connects with the first
+    call that needs the cluster.  Without a group it reads all partitions of its topics.
 
         with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
             for record in consumer:
                 print(record.offset, record.value)
 
     Args:
-        topics: to subscribe to; a mapping of options may stand before them.
-        runtime: what it runs on; None for threads and sockets of its own.
+        topics: topics to subscribe to; a mapping of options can precede them.
+        runtime: clock, threads and sockets; None for real ones.
 
     Raises:
-        UnknownOption, ConfigurationError: an option is unknown, illegal, or not offered yet.
+        UnknownOption, ConfigurationError: an option is unknown, invalid, or not supported yet.
     """
 
     def __init__(
@@ -277,13 +277,17 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
     ) -> None:
         """End the connections and the thread.  Safe to repeat, and after a Ctrl-C.
 
-        `timeout` is in seconds, `timeout_ms` in milliseconds (kafka-python's); 5 s where neither is given.
-        With a group, what was handed over is committed before (where that is done automatically, and
-        `autocommit` is not off), what is being committed is waited for, and its callbacks are called.
-        Leaving a `with` statement by an exception commits nothing automatically: the record that was being
-        worked on may not be done.  Then a member's listener is told, and the member leaves its group, so that
-        the others need not wait for its session to end; a static one (group_instance_id) stays.
-        `leave_group` says otherwise.
+        A member of a group commits the records that were returned (with enable_auto_commit, unless
+        `autocommit` is False), waits for other commits and calls their callbacks.  Then it calls its
+        listener and leaves the group; a static member (group_instance_id) stays in it.  If an exception
+        ends a `with` block, nothing is committed automatically, because the current record may be
+        unprocessed.
+
+        Args:
+            timeout: seconds; 5 if neither timeout is set.
+            leave_group: True or False overrides whether the member leaves its group.
+            autocommit: False commits nothing.
+            timeout_ms: milliseconds, as in kafka-python.
 
         Raises:
             ConcurrentUse: another thread is inside a call; `wakeup` it first.

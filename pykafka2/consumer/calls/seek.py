@@ -38,7 +38,7 @@ class PositionCalls(Owned):
 
     @owned
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """The offset of the next record of this partition to be handed over.
+        """Return the offset of the next record that `poll` will return for this partition.
 
         Waits, `timeout_ms` at most (default_api_timeout_ms by default), where it has to be asked for first.
 
@@ -57,7 +57,7 @@ class PositionCalls(Owned):
 
     @owned
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets of this partition are still to be handed over, as of its last fetch; asks nobody.
+        """Return how many offsets of this partition remain, as of its last fetch; sends no request.
 
         Up to the high watermark, or with read_committed up to the last stable offset.  None while the
         position is not known, or nothing has been fetched.
@@ -75,9 +75,9 @@ class PositionCalls(Owned):
 
     @owned
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on reading at this offset.
+        """Continue at this offset with the next `poll`.
 
-        It is not checked here: one outside the log is met with auto_offset_reset by `poll`.
+        The offset is not checked here: if it is outside the log, `poll` applies auto_offset_reset.
 
         Raises:
             IllegalState: the partition is not assigned.
@@ -90,29 +90,28 @@ class PositionCalls(Owned):
 
     @owned
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first record of these partitions; of all that are assigned, where none is named.
+        """Continue at the first record of these partitions, or of all assigned ones without arguments.
 
-        A listener whose `assigned` is empty names none by `*assigned`: there look first whether there is any.
+        In a listener, check that `assigned` is not empty before `seek_to_beginning(*assigned)`.
 
         Raises:
-            IllegalState: one is not assigned, or none is named and none assigned (but for a listener, which
-                nothing may be assigned to).
+            IllegalState: a partition is not assigned; or, outside a listener, no partition is assigned.
         """
         self._seek_to(EARLIEST, partitions, "seek_to_beginning()")
 
     @owned
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go behind the last record of these partitions; otherwise as `seek_to_beginning`."""
+        """Continue after the last record of these partitions; otherwise like `seek_to_beginning`."""
         self._seek_to(LATEST, partitions, "seek_to_end()")
 
     # ------------------------------------------------------------------ flow
 
     @owned
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand over nothing of these partitions until `resume`.
+        """Return no records of these partitions until `resume`.
 
-        What is fetched stays fetched, unless other partitions need its room.  Go on polling, to stay a member
-        of the group.  A partition that a rebalance brings is not paused, even if it was here before.
+        Keep calling `poll` to stay a member of the group.  Fetched records stay buffered unless other
+        partitions need the memory.  A newly assigned partition is not paused, even if it was paused before.
         """
         chosen = checked_partitions(partitions)
         for partition in chosen:
@@ -122,12 +121,12 @@ class PositionCalls(Owned):
 
     @owned
     def resume(self, *partitions: TopicPartition) -> None:
-        """Hand over records of these partitions again."""
+        """Return records of these partitions again."""
         self._position_control.pause(checked_partitions(partitions), False)
 
     @owned
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the paused partitions."""
         return self._subscription.paused()
 
     # ------------------------------------------------------------------ inside

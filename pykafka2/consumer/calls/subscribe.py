@@ -50,29 +50,29 @@ class SubscriptionCalls(Owned):
         on_revoked: Told | None = None,
         on_lost: Told | None = None,
     ) -> None:
-        """Read these topics from now on, partitions added later included.
+        """Subscribe to topics, including partitions that are added later.
 
-        With a group_id its members share the partitions: `poll` joins the group, and takes on or gives back
-        partitions when it rebalances.  Without, all partitions are read.  Replaces an earlier subscription
-        and its listener; partitions that stay keep their positions.  No topics: as `unsubscribe`.
+        With a group_id the members of the group share the partitions, and `poll` takes part in rebalances.
+        Without one, all partitions are read.  Replaces an earlier subscription and its listener; partitions
+        of topics in both keep their positions.  An empty list works like `unsubscribe`.
 
         Args:
-            topics: names.
-            pattern: instead of names: a regular expression, matched from the beginning of the name
-                (`re.match`); topics that come later are found with the metadata, metadata_max_age_ms at most
-                after they were made.  A `SubscriptionPattern` is resolved by the brokers, for members of a
-                group with group_protocol='consumer': in RE2's syntax, of whole names.
+            topics: a list of names.
+            pattern: a regular expression instead of names, matched from the start of the name
+                (`re.match`).  New topics are found at most metadata_max_age_ms after their creation.  With
+                group_protocol='consumer' the brokers can match it: pass a `SubscriptionPattern`, which
+                has RE2's syntax and must match the whole name.
             listener: an object with `on_partitions_assigned(partitions)`, `on_partitions_revoked(partitions)`
                 and `on_partitions_lost(partitions)`, see `ConsumerRebalanceListener`.
             on_assigned: a function of the partitions, instead of a listener.
-            on_revoked: likewise.
-            on_lost: likewise; without it losses go to `on_revoked`.
+            on_revoked: a function of the partitions.
+            on_lost: a function of the partitions; the default is `on_revoked`.
 
         Raises:
             IllegalState: partitions are assigned by `assign`, or topics and a pattern are given.
-            ConfigurationError: a listener without a group_id: nothing would ever be told to it; or a
+            ConfigurationError: a listener without a group_id, because it would never be called; or a
                 `SubscriptionPattern` without group_protocol='consumer'.
-            IllegalArgument: a topic that is not in a list, a bad pattern, or what is no listener.
+            IllegalArgument: topics is not a list, or the pattern or the listener is invalid.
         """
         names = _checked_names(topics)
         if pattern is not None and names:
@@ -104,10 +104,10 @@ class SubscriptionCalls(Owned):
 
     @owned
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; those that stay keep their positions.  No group is joined.
+        """Read exactly these partitions, without joining a group.
 
-        Of those that go what was handed over is committed, without waiting, where that is automatic.  No
-        partitions: as `unsubscribe`.
+        Partitions that were assigned before keep their positions.  With enable_auto_commit, the offsets of
+        removed partitions are committed in the background.  An empty list works like `unsubscribe`.
 
         Raises:
             IllegalState: topics are subscribed to.
@@ -128,7 +128,7 @@ class SubscriptionCalls(Owned):
 
     @owned
     def incremental_assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions besides those that are assigned; of what is read already nothing changes.
+        """Add partitions to the assignment; the others keep their positions.
 
         Raises:
             IllegalState: topics are subscribed to.
@@ -138,10 +138,10 @@ class SubscriptionCalls(Owned):
 
     @owned
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more, and the others on; as with `assign`, what was handed over is committed.
+        """Remove partitions from the assignment; their offsets are committed as by `assign`.
 
         Raises:
-            IllegalState: topics are subscribed to, or one of these is not assigned: then all stay.
+            IllegalState: topics are subscribed to, or a partition is not assigned; nothing is removed.
         """
         going = dict.fromkeys(checked_partitions(partitions))
         if self._subscription.mode is not Mode.TOPICS:
@@ -151,10 +151,10 @@ class SubscriptionCalls(Owned):
 
     @owned
     def unsubscribe(self) -> None:
-        """Read nothing any more, whether subscribed or assigned; positions are forgotten.
+        """Remove the subscription or assignment, and the positions.
 
-        A member of a group commits what was handed over (where that is automatic), tells its listener, and
-        leaves the group; it waits 5 s at most for the brokers to take note.
+        A member of a group commits (with enable_auto_commit), calls its listener and leaves the group,
+        which takes at most 5 s.
         """
         reason = "the consumer unsubscribed"
         try:
@@ -174,23 +174,23 @@ class SubscriptionCalls(Owned):
 
     @owned
     def assignment(self) -> set[TopicPartition]:
-        """The partitions being read; after `subscribe` they are known once `poll` has met the brokers."""
+        """Return the assigned partitions; empty after `subscribe` until `poll` has joined the group."""
         return set(self._subscription.assigned)
 
     @owned
     def subscription(self) -> set[str]:
-        """The topics subscribed to, those that a pattern names among them; empty after `assign`."""
+        """Return the subscribed topics, including those that match the pattern; empty after `assign`."""
         return set(self._subscription.topics)
 
     @owned
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
-        """Have this member join its group again with the next `poll`, which may have the group rebalance.
+        """Join the group again with the next `poll`, which can start a rebalance.
 
-        The coordinator does so if the member is the leader, or tells its assignor something new (KIP-568).
+        The coordinator starts one if the member is the leader, or if its subscription changed (KIP-568).
 
         Raises:
             IllegalState: no topics are subscribed to, there is no group_id, or group_protocol='consumer',
-                where the coordinator decides by itself.
+                where the coordinator decides.
         """
         if self._group is None:
             raise IllegalState(
