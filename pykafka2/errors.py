@@ -85,13 +85,13 @@ class IllegalState(KafkaError, RuntimeError):
 
 
 class NotYetAvailable(KafkaError, NotImplementedError):
-    """The signature is final, its behaviour comes with a later version; the message names it."""
+    """This version of pykafka2 does not implement the call; the message names the version that will."""
 
     what_to_do = "Use the version that the message names, or later."
 
 
 class IllegalTransition(IllegalState):
-    """A state machine was asked for a move that its table does not have."""
+    """A state machine received an event that its current state does not allow."""
 
     what_to_do = "Report it with the log: it is a bug in pykafka2."
 
@@ -149,7 +149,7 @@ class AssignorFailed(KafkaError):
 
 
 class CommitFailed(KafkaError):
-    """The group did not take the offsets, and will not: this consumer is no member of it any more.
+    """The group rejected the offsets, because this consumer is no longer a member of it.
 
     Its partitions may have other owners by now, who will read the records again from the last commit.  Call
     poll() to join again; the message names why the membership ended, as far as that is known.
@@ -162,7 +162,7 @@ class CommitFailed(KafkaError):
 
 
 class RetriableCommitFailed(RetriableError):
-    """An asynchronous commit failed for a reason that passes; its cause is the error it met.
+    """An asynchronous commit failed with a retriable error, which is the cause of this one.
 
     It is not sent again by itself, as it could overtake a later one: commit the latest offsets again.
     """
@@ -183,7 +183,7 @@ class BufferExhausted(KafkaTimeoutError):
 
 
 class IncompleteSend(KafkaError):
-    """`send_many` gave up after it had taken some of the records; the cause says why.
+    """`send_many` stopped after it had queued some of the records; the cause is the reason.
 
     Attributes:
         taken: how many were taken; they are on their way.
@@ -214,19 +214,19 @@ class RecordTooLarge(KafkaError, ValueError):
 
 
 class RecordPurged(KafkaError):
-    """The record waited to be sent when `purge` was called: it was taken out, and is not in the log."""
+    """The record was queued when `purge` was called; it was dropped and is not in the log."""
 
     what_to_do = "Send the record again if it is still needed."
 
 
 class TransactionFailed(KafkaError):
-    """The transaction can only be aborted: its cause says why; abort_transaction(), then begin again."""
+    """The transaction can only be aborted; the cause is the reason."""
 
     what_to_do = "Call `abort_transaction()`, then begin the transaction again."
 
 
 class TransactionAborted(KafkaError):
-    """The record was taken for a transaction that was aborted before the record was written."""
+    """The transaction was aborted before the record was written."""
 
     what_to_do = "Send the record again in the next transaction."
 
@@ -240,7 +240,7 @@ class SerializationError(KafkaError, ValueError):
 
 
 class IllegalArgument(SerializationError, TypeError):
-    """An argument is not what the call takes; the message names it, what it got and what it takes."""
+    """An argument is invalid; the message names it, its value and the valid values."""
 
     what_to_do = "Pass what the message says that the call takes."
 
@@ -360,13 +360,13 @@ class BrokerError(KafkaError):
 
 
 class AuthorizationError(BrokerError):
-    """The user has no access rule for what it asked; the subclass says of which kind of resource."""
+    """The user has no access rule for the operation; the subclass names the kind of resource."""
 
     what_to_do = "Ask the administrator for the ACL, or authenticate as another user."
 
 
 class UnknownServerError(BrokerError):
-    """The broker failed in a way it has no code for; see the broker's log."""
+    """The broker failed with an error that has no code of its own; see the broker's log."""
 
     what_to_do = "Read the log of the broker."
 
@@ -374,7 +374,7 @@ class UnknownServerError(BrokerError):
 
 
 class OffsetOutOfRange(BrokerError):
-    """The offset asked for is below the log start or above the end; seek, or let auto_offset_reset decide."""
+    """The requested offset is below the start of the log or above its end."""
 
     what_to_do = "Call `seek()`, or set `auto_offset_reset` to 'earliest' or 'latest'."
 
@@ -426,7 +426,7 @@ class LeaderNotAvailable(BrokerError, InvalidMetadataError):
 
 
 class NotLeaderOrFollower(BrokerError, InvalidMetadataError):
-    """The broker asked is no longer the partition's leader."""
+    """The broker is no longer the leader of the partition."""
 
     code = 6
 
@@ -446,7 +446,7 @@ class BrokerNotAvailable(BrokerError):
 
 
 class ReplicaNotAvailable(BrokerError, InvalidMetadataError):
-    """The replica asked is not available."""
+    """The requested replica is not available."""
 
     code = 9
 
@@ -538,7 +538,7 @@ class InvalidRequiredAcks(BrokerError):
 
 
 class IllegalGeneration(BrokerError):
-    """The member speaks of a generation that is over; join the group again."""
+    """The member used an older generation of the group."""
 
     what_to_do = "Nothing: the consumer joins the group again with the next `poll()`."
 
@@ -597,7 +597,7 @@ class InvalidCommitOffsetSize(BrokerError):
 
 
 class TopicAuthorizationFailed(AuthorizationError):
-    """The principal may not do this to the topic; ask for an ACL: READ to consume, WRITE to produce."""
+    """The principal has no access to the topic. It needs an ACL: READ to consume, WRITE to produce."""
 
     code = 29
 
