@@ -131,7 +131,11 @@ class MissingTopics:
             self._unreachable_since = now
         elif now >= self._next_warning():
             self._warned_unreachable_at = now
-            logger.warning("nothing can be read, as no broker is connected: %s", nodes.why_unreachable())
+            logger.warning(
+                "[%s] no record can be read, because no broker is connected: %s",
+                self._cluster.name,
+                nodes.why_unreachable(),
+            )
 
     def _warn_of_missing(self) -> None:
         """Warn of each missing topic or partition, once a minute."""
@@ -143,7 +147,12 @@ class MissingTopics:
             if self._metadata.topic(topic) is None or now < self._warned_at.get(what, -FOREVER) + WARN_EVERY:
                 continue
             self._warned_at[what] = now
-            logger.warning("nothing of %s is read: %s", topic, self._failure(what, now - since))
+            logger.warning(
+                "[%s] no record of %s can be read: %s",
+                self._cluster.name,
+                topic,
+                self._failure(what, now - since),
+            )
 
     def _failure(self, what: str | TopicPartition, limit: float) -> KafkaError:
         if isinstance(what, TopicPartition):

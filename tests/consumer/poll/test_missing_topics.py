@@ -47,6 +47,9 @@ def test_brokers_that_cannot_be_reached_are_warned_of_once_a_minute(
             except KafkaError:
                 cluster.runtime.run_for(1)
         said = [message for message in caplog.messages if "no broker is connected" in message]
+        assert all(
+            message.startswith(f"[{consumer._options.client_id}] no record can be read") for message in said
+        )
         assert len(said) == 3, caplog.messages
         assert "No broker is connected" in consumer.explain()
 
