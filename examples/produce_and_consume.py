@@ -1,8 +1,7 @@
 """Produce to a Kafka cluster and read everything back.
 
-Shows: a cluster of three brokers in this process, a producer with serializers whose deliveries are looked at,
-a consumer that reads from the beginning until nothing comes any more.  Give it the address of a cluster of
-yours, and it uses that one instead:
+Shows: a cluster of three brokers in this process, a producer with serializers and checked deliveries, and a
+consumer that reads from the beginning to the end.  Pass the address of your own cluster to use it instead:
 
     python examples/produce_and_consume.py
     python examples/produce_and_consume.py localhost:9092

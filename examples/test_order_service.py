@@ -47,7 +47,7 @@ def service(kafka_cluster: KafkaCluster) -> Iterator[OrderService]:
 
 
 def stored(cluster: KafkaCluster) -> list[dict[str, Any]]:
-    """What a consumer reads of the topic, from its beginning to where it ends now."""
+    """Returns the records of the topic from its beginning to its present end."""
     orders = TopicPartition("orders", 0)
     with KafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers,

@@ -1,8 +1,8 @@
-"""Kafka as a data source of PySpark, without a jar: `spark.read.format("pykafka2")` and its three relatives.
+"""A PySpark data source for Kafka, without a jar: `spark.read.format("pykafka2")` and its three relatives.
 
-Importing it needs neither pyspark nor pyarrow; names load when they are asked for.  Where this package is
-installed nothing has to be registered (pyspark_pykafka2.py is how Spark finds it); `register(spark)` is for
-where it only lies on the path of the driver.  It is built on pykafka2's public names alone.
+Importing this package needs neither pyspark nor pyarrow; names are loaded on first use.  If the package is
+installed, Spark registers the source itself (through pyspark_pykafka2.py).  Call `register(spark)` if it is
+only on the path of the driver.  The connector uses only public names of pykafka2.
 """
 
 from __future__ import annotations

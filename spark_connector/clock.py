@@ -1,6 +1,4 @@
-"""The connector's only look at real time: waiting between questions, how long a trigger was held back,
-and how much time a transaction has left.
-"""
+"""All real time of the connector: pauses between retries, trigger delays, and the age of transactions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The clients of this process, one for each set of options, kept from task to task.
+"""The clients of this process: one for each set of options, reused by later tasks.
 
-Spark's Python workers serve many tasks, so a task finds its connections and its metadata where the last one
-left them.  Workers are forked from a daemon: what came over with a fork is the parent's and is forgotten, not
-closed.  Any thread.  Sockets that nobody uses close by connections.max.idle.ms; clients at exit.
+Spark's Python workers run many tasks, so a task finds the connections and the metadata of earlier ones.
+Workers are forked from a daemon: clients inherited through a fork belong to the parent, so they are dropped
+without closing.  Thread-safe.  Idle sockets close after connections.max.idle.ms, and clients at exit.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pykafka2 import KafkaAdminClient, KafkaConsumer
 from pykafka2.errors import ConfigurationError, UnknownOption
 
 MOST_KEPT = 8
-"""Clients of a thread; the one that was used the longest ago makes room.  What other threads used last is
-theirs as long as they live: queries in foreachBatch share a process."""
+"""Clients per thread; the least recently used one is closed first.  Clients last used by another live thread
+are never closed: queries in foreachBatch share a process."""
 
 
 COMMON = (
     "bootstrap.", "client.", "connections.", "default.api.", "metadata.", "receive.",
     "reconnect.", "request.", "retry.", "sasl.", "security.", "send.", "socket.", "ssl.",
 )  # fmt: skip
-"""How the names of options begin that clients of every kind have."""
+"""Prefixes of the options that all kinds of clients have."""
 
 
 DEFAULTS = {"client.id": "pykafka2-spark", "allow.auto.create.topics": "false"}
-"""A topic that is gone stays gone, though somebody looks for it."""
+"""Reading the metadata of a deleted topic must not create it again."""
 
 
 class Client(Protocol):
@@ -38,16 +38,16 @@ class Client(Protocol):
 C = TypeVar("C", bound=Client)
 
 _lock = threading.Lock()
-"""Held for no longer than a look: to make or to close a client may take as long as brokers take to answer."""
+"""Never held while a client is created or closed, which can take as long as brokers take to respond."""
 _kept: dict[object, tuple[Client, int]] = {}
-"""With the thread that used it last."""
+"""Clients by kind and options, with the thread that used each last."""
 _in_making: dict[object, threading.Event] = {}
-"""Set when the client is there, or could not be made."""
+"""Events that are set once the client exists or could not be created."""
 _pid = os.getpid()
 
 
 def kept(kind: str, options: Mapping[str, str], make: Callable[[], C]) -> C:
-    """This process's client of these options, made if there is none yet; by one thread if several ask."""
+    """Returns this process's client for these options; one of several calling threads creates it."""
     key = _key(kind, options)
     while True:
         with _lock:
@@ -65,16 +65,16 @@ def kept(kind: str, options: Mapping[str, str], make: Callable[[], C]) -> C:
 
 
 def found(kind: str, options: Mapping[str, str]) -> Client | None:
-    """What is kept under these options, if it is there."""
+    """Returns the client for these options, None if there is none."""
     with _lock:
         _forget_parents()
         return _kept.get(_key(kind, options), (None, 0))[0]
 
 
 def drop(client: Client) -> None:
-    """Close a client that is no good any more; the next task makes a new one."""
+    """Closes a client that failed; the next task creates a new one."""
     with _lock:
-        for key in [key for key, (one, _) in _kept.items() if one is client]:
+        for key in [key for key, (value, _) in _kept.items() if value is client]:
             del _kept[key]
     client.close()
 
@@ -89,7 +89,7 @@ def close_all() -> None:
 
 
 def consumer(options: Mapping[str, str]) -> KafkaConsumer:
-    """A consumer for `read_range` and questions, kept for this process."""
+    """Returns this process's consumer for `read_range` and for offset lookups."""
     return kept("consumer", options, lambda: new_consumer(options))
 
 
@@ -99,27 +99,27 @@ def admin(options: Mapping[str, str]) -> KafkaAdminClient:
 
 
 def new_consumer(options: Mapping[str, str]) -> KafkaConsumer:
-    """A consumer of options `kafka.*` (without that prefix).
+    """Returns a consumer with options `kafka.*` (without that prefix).
 
     Raises:
-        UnknownOption, ConfigurationError: the clients do not know or refuse an option.
+        UnknownOption, ConfigurationError: an option is unknown or illegal.
     """
     try:
         return KafkaConsumer({**DEFAULTS, **options})
     except UnknownOption as error:
-        raise UnknownOption(f"among the options kafka.*: {error}") from None
+        raise UnknownOption(f"kafka.*: {error}") from None
     except ConfigurationError as error:
-        raise ConfigurationError(f"among the options kafka.*: {error}") from None
+        raise ConfigurationError(f"kafka.*: {error}") from None
 
 
 def new_admin(options: Mapping[str, str]) -> KafkaAdminClient:
-    """An admin client of those of a consumer's options that it knows."""
+    """Returns an admin client with those options of a consumer that it shares."""
     chosen = {name: value for name, value in options.items() if name.startswith(COMMON)}
     return KafkaAdminClient({"client.id": "pykafka2-spark", **chosen})
 
 
 def _made(key: object, make: Callable[[], C], event: threading.Event) -> C:
-    """Make a client while others go on; whoever waits for the same one is let go, whatever comes of it."""
+    """Creates a client without holding the lock; threads that wait for it continue even if this fails."""
     too_many: list[Client] = []
     try:
         client = make()
@@ -130,13 +130,13 @@ def _made(key: object, make: Callable[[], C], event: threading.Event) -> C:
         with _lock:
             _in_making.pop(key, None)
         event.set()
-    for one in too_many:
-        one.close()
+    for unused in too_many:
+        unused.close()
     return client
 
 
 def _make_room() -> list[Client]:
-    """What is to be closed."""
+    """Removes the least recently used clients of this thread and of ended threads; the caller closes them."""
     alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
     mine = [key for key, (_, thread) in _kept.items() if thread not in alive]
     return [_kept.pop(key)[0] for key in mine[: max(len(mine) + 1 - MOST_KEPT, 0)]]
@@ -150,12 +150,14 @@ def _forget_parents() -> None:
     global _pid
     if os.getpid() != _pid:
         _kept.clear()
-        _in_making.clear()  # by threads that are not here
+        _in_making.clear()  # the threads that create them do not exist in this process
         _pid = os.getpid()
 
 
 def _renew_lock() -> None:
-    """In the child of a fork another thread may have held the lock; that thread is not there."""
+    """In the child of a fork: another thread of the parent may have held the lock, and would never release
+    it.
+    """
     global _lock
     _lock = threading.Lock()
 

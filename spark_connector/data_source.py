@@ -1,7 +1,7 @@
-"""`KafkaDataSource`: what Spark makes of `format("pykafka2")`, and hands on to reader or writer.
+"""`KafkaDataSource`: the class behind `format("pykafka2")`, which creates readers and writers.
 
-Spark makes it in helper processes on the driver, never in the user's own; options and schema are checked
-there, before any task starts.  Neighbours: source/ and sink/.
+Spark creates it in helper processes on the driver, never in the user's process.  Options and schema are
+checked there, before any task starts.  Neighbors: source/ and sink/.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PACKAGES = ("numpy", "pyarrow")
 
 
 class KafkaDataSource(DataSource):
-    """Kafka's topics as tables and streams.  Options: see the guide "Spark".
+    """Kafka topics as tables and streams.  The guide "Spark" lists the options.
 
-    Imports inside the methods: Spark looks through all data sources when the first one is asked for, and this
-    one should cost that nothing.
+    Methods import what they need: Spark imports every data source when a session uses its first one, and this
+    one should add no cost.
     """
 
     @classmethod
@@ -93,5 +93,5 @@ def _check_packages() -> None:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("pykafka2")` known to a session, where the package is not installed but importable."""
+    """Registers `format("pykafka2")` with a session; needed only if the package is not installed."""
     spark.dataSource.register(KafkaDataSource)

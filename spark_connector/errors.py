@@ -6,29 +6,29 @@ from pykafka2.errors import KafkaError
 
 
 class SparkConnectorError(KafkaError):
-    """The root of what only the connector raises."""
+    """Base class of the connector's errors."""
 
 
 class DataLoss(SparkConnectorError):
-    """Records that a query was to read are gone: aged out, or their topic was deleted or made anew.
+    """Records that a query had to read were deleted, by retention or with their topic.
 
-    `failOnDataLoss=false` makes a warning of it.
+    `failOnDataLoss=false` logs a warning instead.
     """
 
     what_to_do = (
-        "Set `failOnDataLoss=false` to go on with the records that are left, and raise the retention of "
+        "Set `failOnDataLoss=false` to continue with the remaining records, and raise the retention of "
         "the topic."
     )
 
 
 class WrongSchema(SparkConnectorError, ValueError):
-    """A schema that the source cannot give or the sink cannot write."""
+    """A schema that the source cannot produce or the sink cannot write."""
 
     what_to_do = "Correct the columns that the message names."
 
 
 class WrongOffsets(SparkConnectorError, ValueError):
-    """Offsets of a checkpoint that are not in the shape {"topic": {"partition": offset}}."""
+    """Checkpoint offsets that do not have the form {"topic": {"partition": offset}}."""
 
     what_to_do = "Correct `startingOffsets` or `endingOffsets`, or restore the checkpoint."
 
@@ -40,25 +40,27 @@ class WrongRow(SparkConnectorError, ValueError):
 
 
 class ExactlyOnceError(SparkConnectorError):
-    """The root of what delivery=exactly_once raises."""
+    """Base class of the errors of delivery=exactly_once."""
 
     what_to_do = "Read the message, which names the batch and the run."
 
 
 class SupersededRun(ExactlyOnceError):
-    """A later run of the query has begun, or a later batch of this run; what is late can commit nothing."""
+    """A later run of the query, or a later batch of this run, has begun; late tasks can commit nothing."""
 
-    what_to_do = "Nothing: the later run goes on. Start each query once."
+    what_to_do = "Nothing: the later run continues. Start each query once."
 
 
 class CheckpointBehind(ExactlyOnceError):
-    """The checkpoint is an older copy: the ledger has later batches, or another batch of the same number."""
+    """The checkpoint is an older copy: the ledger has later batches, or another batch with the same
+    number.
+    """
 
     what_to_do = "Restore the newer checkpoint, or choose another `queryName` and ledger."
 
 
 class LedgerBehind(ExactlyOnceError):
-    """The ledger lacks batches that the checkpoint has; `failOnLedgerLoss=false` makes a warning of it."""
+    """The ledger lacks batches that the checkpoint has; `failOnLedgerLoss=false` logs a warning instead."""
 
     what_to_do = "Restore the ledger topic, or set `failOnLedgerLoss=false`."
 
@@ -70,9 +72,9 @@ class NotCommitted(ExactlyOnceError):
 
 
 class PartlyCommitted(ExactlyOnceError):
-    """Some tasks' transactions of a decided batch were lost before they could be committed.
+    """Transactions of some tasks of a decided batch were lost before they could be committed.
 
-    Of a stream, the next run writes what is missing.  Of a batch write, the message says what is there.
+    The next run of a stream writes the missing rows.  For a batch write, the message names the missing rows.
     """
 
     what_to_do = "Start the query again; for a batch write, follow the message."

@@ -1,6 +1,6 @@
-"""Offsets as Spark keeps them in checkpoints, in the shape of its own Kafka connector: {"topic": {"0": 23}}.
+"""Offsets in the form that Spark keeps in checkpoints, as for its own Kafka connector: {"topic": {"0": 23}}.
 
-Pure.  Spark compares offsets by their JSON text, so equal ones must come out in one order, always: topics by
+Pure.  Spark compares offsets by their JSON text, so equal offsets must always have the same order: topics by
 name, partitions by number.
 """
 
@@ -22,23 +22,25 @@ def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]
     return found
 
 
-def from_spark(told: Mapping[str, Any]) -> Offsets:
-    """Offsets that Spark hands back, perhaps from a checkpoint that somebody edited.
+def from_spark(offsets: Mapping[str, Any]) -> Offsets:
+    """Parses offsets from Spark, which may come from a checkpoint that was edited.
 
     Raises:
-        WrongOffsets: they are not in the shape of `to_spark`.
+        WrongOffsets: they do not have the form that `to_spark` returns.
     """
     found: Offsets = {}
-    for topic, entries in told.items():
+    for topic, entries in offsets.items():
         if not isinstance(entries, Mapping):
-            raise WrongOffsets(f'offsets of topic {topic!r}: {entries!r} is no {{"partition": offset}}')
+            raise WrongOffsets(f'Offsets of topic {topic!r} are {entries!r}, not {{"partition": offset}}')
         for number, offset in entries.items():
             if not str(number).isdecimal() or not isinstance(offset, int) or offset < 0:
-                raise WrongOffsets(f"offsets of topic {topic!r}: partition {number!r} at {offset!r}")
+                raise WrongOffsets(
+                    f"Offsets of topic {topic!r} have partition {number!r} at offset {offset!r}"
+                )
             found[TopicPartition(topic, int(number))] = offset
     return found
 
 
 def shown(partitions: Mapping[TopicPartition, object] | set[TopicPartition]) -> str:
-    """Partitions for messages."""
-    return ", ".join(f"{one.topic}-{one.partition}" for one in sorted(partitions))
+    """Formats partitions for messages."""
+    return ", ".join(f"{partition.topic}-{partition.partition}" for partition in sorted(partitions))

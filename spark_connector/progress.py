@@ -1,7 +1,7 @@
-"""How far streaming queries are behind the topics they read, from the progress that Spark reports.
+"""The lag of streaming queries behind their topics, from the progress that Spark reports.
 
-Spark's own Kafka connector puts these figures into the metrics of each source, which a Python source cannot.
-Neighbour: source/limited_stream.py reports where the partitions end.
+Spark's own Kafka connector reports these figures in the metrics of each source, which a Python source cannot.
+Neighbor: source/limited_stream.py reports the end offsets of the partitions.
 """
 
 from __future__ import annotations
@@ -77,19 +77,21 @@ class OffsetsBehindLatestListener(StreamingQueryListener):
 
 
 def query_lag(progress: StreamingQueryProgress) -> QueryLag:
-    """Returns the lag that a progress reports: of `query.lastProgress`, or of a listener's event."""
+    """Returns the lag after a micro-batch, from `query.lastProgress` or the progress of a listener's
+    event.
+    """
     found = (_of_source(source) for source in progress.sources)
     return QueryLag(
         str(progress.id),
         str(progress.runId),
         progress.name,
         progress.batchId,
-        tuple(one for one in found if one is not None),
+        tuple(behind for behind in found if behind is not None),
     )
 
 
 def _of_source(source: SourceProgress) -> OffsetsBehindLatest | None:
-    """None if the source has no offsets of Kafka's, or did not look at the topics' ends yet."""
+    """Returns None if the source is not Kafka, or has not looked up the latest offsets yet."""
     ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
     if ends is None or not latest:
         return None
@@ -98,12 +100,12 @@ def _of_source(source: SourceProgress) -> OffsetsBehindLatest | None:
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int] | None:
-    """Offsets by topic and partition; None if the text is not `{"topic": {"0": 23}}`."""
+    """Returns offsets by topic and partition; None if the text is not `{"topic": {"0": 23}}`."""
     try:
-        told: Any = json.loads(text or "null")
+        parsed: Any = json.loads(text or "null")
         found = {
             (topic, partition): offset
-            for topic, entries in told.items()
+            for topic, entries in parsed.items()
             for partition, offset in entries.items()
         }
     except (ValueError, AttributeError):

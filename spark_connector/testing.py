@@ -1,4 +1,4 @@
-"""For tests of Spark jobs: a cluster that the driver and all workers reach, and a local session that fits it.
+"""Test fixtures for Spark jobs: a cluster that driver and workers can reach, and a local session.
 
     pytest_plugins = ["spark_connector.testing"]
 
@@ -6,9 +6,10 @@
         spark_kafka.create_topic("orders", partitions=4)
         ...  # .option("kafka.bootstrap.servers", spark_kafka.bootstrap_servers)
 
-The brokers run in a process of their own, as py4j holds up this one; they end with it, however it ends.
-Without pytest there is `local_session` alone.
-Neighbour: `pykafka2.testing`, whose controls, views and history are all there.
+The brokers run in a process of their own, because py4j blocks threads of this one; they end with this
+process.
+Without pytest, only `local_session` is available.
+Neighbor: `pykafka2.testing`, whose controls, views and history are all available.
 """
 
 from __future__ import annotations
@@ -28,47 +29,47 @@ if TYPE_CHECKING:
 
 try:
     import pytest
-except ImportError:  # programs and examples need none
+except ImportError:  # pytest is optional
     HAS_PYTEST = False
 else:
     HAS_PYTEST = True
 
 
 class SparkUnavailable(RuntimeError):
-    """pyspark or Java is not there."""
+    """pyspark or Java is missing."""
 
 
 def why_no_spark() -> str | None:
-    """What is missing for a session in this process, None if nothing is."""
+    """Returns what is missing for a session in this process, None if nothing is."""
     if find_spec("pyspark") is None:
-        return "pyspark is not installed: pip install 'pyspark>=4.1', or pykafka2 with its extra spark-local"
+        return "pyspark is not installed. Run: pip install 'pykafka2[spark-local]'"
     home = os.environ.get("JAVA_HOME")
     if home and which("java", path=str(Path(home) / "bin")) is None:
-        return f"JAVA_HOME is {home}, where there is no bin/java: set it to a JRE 17 or newer, or unset it"
+        return f"JAVA_HOME is {home}, which has no bin/java. Set it to a JRE 17 or later, or unset it."
     if not home and which("java") is None:
-        return "there is no Java: install a JRE 17 or newer, or set JAVA_HOME"
+        return "Java was not found. Install a JRE 17 or later, or set JAVA_HOME."
     return None
 
 
 def local_session(master: str = "local[2]", **conf: str) -> SparkSession:
-    """A session for tests and examples: no web pages, few partitions, UTC, this Python for the workers.
+    """Creates a session for tests and examples: no web UI, few partitions, UTC, this Python for the workers.
 
     `conf` has further settings with underscores for dots, such as spark_sql_shuffle_partitions="4".
 
     Raises:
-        SparkUnavailable: pyspark or Java is not there.
+        SparkUnavailable: pyspark or Java is missing.
     """
     reason = why_no_spark()
     if reason is not None:
         raise SparkUnavailable(reason)
     from pyspark.sql import SparkSession
 
-    # Workers are started by the JVM, which knows neither this virtual environment nor sys.path.
+    # The JVM starts the workers, without this virtual environment and sys.path.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     here = str(Path(__file__).parents[1])
-    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if here not in known:
-        os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, known)])
+    path_entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if here not in path_entries:
+        os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, path_entries)])
     settings = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -90,6 +91,8 @@ if HAS_PYTEST:
 
     @pytest.fixture(scope="session")
     def spark_kafka() -> Iterator[ClusterApi]:
-        """A cluster of one broker in a process of its own, for all tests; make topics of new names."""
+        """A cluster of one broker in a process of its own, for all tests; use a new topic name in each
+        test.
+        """
         with KafkaCluster(brokers=1, process=True) as cluster:
             yield cluster

@@ -20,13 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the orders (default: 1)")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the sink")
     parser.epilog = "The sink has delivery=exactly_once; --option delivery=at_least_once takes that back."
-    given = parser.parse_args(arguments)
+    settings = parser.parse_args(arguments)
     reason = why_no_spark()
     if reason is not None:
         print(f"the pipeline needs Spark: {reason}", file=sys.stderr)
         return 2
-    sink = {"delivery": "exactly_once", **dict(one.split("=", 1) for one in given.option)}
-    orders = make_orders(given.orders, given.seed)
+    sink = {"delivery": "exactly_once", **dict(one.split("=", 1) for one in settings.option)}
+    orders = make_orders(settings.orders, settings.seed)
     with KafkaCluster(brokers=3, topics={"orders": 4, "totals": 2}, process=True) as cluster:
         servers = cluster.bootstrap_servers
         print(f"brokers at {servers}")

@@ -1,1 +1,1 @@
-"""The options of source and sink: one table each, read before anything is asked of Kafka."""
+"""The options of source and sink, one table each; all are checked before the first request to Kafka."""

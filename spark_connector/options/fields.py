@@ -1,7 +1,7 @@
-"""How an option of the connector is declared: its name as Spark's Kafka connector has it, and its reading.
+"""Declarations of the connector's options: the names of Spark's Kafka connector, and parsers of values.
 
-Spark hands over options as text, with names in lower case.  Pure data; neighbours: source_options.py and
-sink_options.py declare, reading.py reads.
+Spark passes options as text, with names in lower case.  Pure data.  Neighbors: source_options.py and
+sink_options.py declare options, reading.py reads them.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 import attrs
 
 OPTION = "spark option"
-"""The key of an attrs field's metadata under which its `SparkOption` lies."""
+"""Key in the metadata of an attrs field for its `SparkOption`."""
 INT64_MAX = 2**63 - 1
 
 _UNITS_MS = {
     "us": 0.001, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000
 }  # fmt: skip
-"""Spark's names of units of time."""
+"""Spark's units of time, in milliseconds."""
 
 
 class Because(ValueError):
-    """What a reader of values raises to add its own words to the message."""
+    """Raised by a parser to add its reason to the error message."""
 
 
 @attrs.define(frozen=True)
 class SparkOption:
-    """One option: `read` makes the inner value of the text, or raises `ValueError`."""
+    """One option.  `read` parses the text, or raises `ValueError`."""
 
     name: str
     read: Callable[[str], Any]
     legal: str
     doc: str
     default: str
-    """As the documentation shows it."""
+    """As shown in the documentation."""
     batch: bool = True
     stream: bool = True
 
@@ -51,14 +51,14 @@ def option(
     batch: bool = True,
     stream: bool = True,
 ) -> Any:
-    """A field for an option; `shown` is the default in the documentation where `default` does not say it."""
-    said = shown or ("none" if default is None else str(default).lower())
-    declared = SparkOption(name, read, legal, doc, said, batch, stream)
+    """Declares an option.  `shown` replaces `default` in the documentation."""
+    documented_default = shown or ("none" if default is None else str(default).lower())
+    declared = SparkOption(name, read, legal, doc, documented_default, batch, stream)
     return attrs.field(default=default, metadata={OPTION: declared})
 
 
 def flag(text: str) -> bool:
-    """As Scala reads a Boolean."""
+    """Parses a Boolean as Scala does."""
     if text.lower() not in ("true", "false"):
         raise ValueError
     return text.lower() == "true"
@@ -75,7 +75,7 @@ def whole_number(minimum: int) -> Callable[[str], int]:
 
 
 def milliseconds(text: str) -> float:
-    """A length of time as Spark writes it, `15m`, `500ms`; a number alone is milliseconds."""
+    """Parses a duration as Spark writes it, such as `15m` or `500ms`; a bare number is milliseconds."""
     text = text.strip().lower()
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyz")
     unit = text[len(digits) :] or "ms"
@@ -85,7 +85,7 @@ def milliseconds(text: str) -> float:
 
 
 def number_of_bytes(text: str) -> int:
-    """Bytes, also with Spark's units: `64m`, `1g`, `10kb`."""
+    """Parses a number of bytes, with Spark's optional units: `64m`, `1g`, `10kb`."""
     text = text.strip().lower()
     digits = text.rstrip("bkmgt")
     unit = text[len(digits) :].removesuffix("b")
@@ -112,5 +112,5 @@ def json_object(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise Because(f"it is not JSON: {error}") from None
     if not isinstance(found, dict) or not found:
-        raise Because("it is not a JSON object, or an empty one")
+        raise Because("it is not a JSON object, or it is empty")
     return found

@@ -1,7 +1,7 @@
-"""Options `kafka.*`: those of Java's clients, translated to pykafka2's where the two differ.
+"""Options `kafka.*`: names of Java's clients, translated to pykafka2's where they differ.
 
-Pure.  Which names and values there are is the clients' own table to say: whoever makes a client of these
-options hears of an unknown one before anything is sent.  Neighbour: connections.py makes the clients.
+Pure.  Names and values are checked by the clients themselves when they are created, before anything is sent.
+Neighbor: connections.py creates the clients.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pykafka2.errors import ConfigurationError
 PREFIX = "kafka."
 
 NOT_FOR_SOURCES = {
-    "auto.offset.reset": "startingOffsets says where a query begins",
+    "auto.offset.reset": "startingOffsets sets where a query begins",
     "key.deserializer": "keys are read as binary; cast the column",
     "value.deserializer": "values are read as binary; cast the column",
     "enable.auto.commit": "the source commits no offsets; Spark's checkpoint holds them",
@@ -28,7 +28,7 @@ NOT_FOR_SINKS = {
     "transactional.id": "delivery=exactly_once names the transactions itself",
     "enable.idempotence": "the sink's producers are always idempotent",
 }
-# What means nothing where records are read without a group.
+# Options of consumer groups, which have no effect: the source reads without a group.
 OF_GROUPS = (
     "group.id",
     "session.timeout.ms",
@@ -40,35 +40,35 @@ SECRET = re.compile(r"password|secret|token|credential|jaas|\.key$|keystore\.key
 
 
 def for_source(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Options of a `KafkaConsumer`."""
+    """Returns options for a `KafkaConsumer`."""
     _refuse(kafka, NOT_FOR_SOURCES)
     return _translated({name: value for name, value in kafka.items() if name not in OF_GROUPS})
 
 
 def for_sink(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Options of a `KafkaProducer`."""
+    """Returns options for a `KafkaProducer`."""
     _refuse(kafka, NOT_FOR_SINKS)
     return _translated(dict(kafka))
 
 
 def redacted(kafka: Mapping[str, str]) -> dict[str, str]:
-    """For messages and reprs."""
+    """Hides secrets, for messages and reprs."""
     return {name: "[hidden]" if is_secret(name) else value for name, value in kafka.items()}
 
 
 def is_secret(name: str) -> bool:
-    """Whether nobody may see the value of an option, in whichever spelling of its name."""
+    """Whether the value of an option must not be shown, however its name is spelled."""
     return SECRET.search(name.lower().replace("_", ".")) is not None
 
 
 def _refuse(kafka: Mapping[str, str], reasons: Mapping[str, str]) -> None:
     if not kafka.get("bootstrap.servers", "").strip():
         raise ConfigurationError(
-            "kafka.bootstrap.servers is missing: 'host:port', several with commas between"
+            "kafka.bootstrap.servers is missing. Set it to 'host:port', or to several separated by commas."
         )
     for name in kafka:
         if name in reasons:
-            raise ConfigurationError(f"kafka.{name} is refused: {reasons[name]}")
+            raise ConfigurationError(f"kafka.{name} cannot be set: {reasons[name]}.")
 
 
 def _translated(options: dict[str, str]) -> dict[str, str]:
@@ -82,7 +82,7 @@ def _translated(options: dict[str, str]) -> dict[str, str]:
         wanted = options.pop("ssl.endpoint.identification.algorithm").strip().lower()
         if wanted not in ("", "https"):
             raise ConfigurationError(
-                f"kafka.ssl.endpoint.identification.algorithm={wanted!r} is not valid; use 'https' or nothing"
+                f"kafka.ssl.endpoint.identification.algorithm={wanted!r}: only 'https' and '' are legal."
             )
         options["ssl.check.hostname"] = "true" if wanted else "false"
     return options

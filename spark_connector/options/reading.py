@@ -1,6 +1,6 @@
-"""Reads what a user gave into an options object: unknown names, contradictions and bad values end here.
+"""Parses the options of a user, and rejects unknown names, contradictions and illegal values.
 
-Pure; called on the driver before any task starts.  Neighbours: fields.py, kafka_options.py for `kafka.*`.
+Pure; called on the driver before any task starts.  Neighbors: fields.py, kafka_options.py for `kafka.*`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SPARKS_OWN = frozenset(
         "checkpointlocation", "queryname", "outputmode", "triggerinterval", "path",
     }
 )  # fmt: skip
-"""What Spark itself puts among the options of a source or sink."""
+"""Options that Spark itself adds to those of a source or sink."""
 LONGEST_SHOWN = 300
-"""Characters of a value in an error."""
+"""Characters of a value that an error shows."""
 
 
 def table_of(options_class: type[Any]) -> dict[str, tuple[str, SparkOption]]:
-    """Field name and option by the option's name in lower case."""
+    """Returns field name and option, by the option's name in lower case."""
     found: dict[str, tuple[str, SparkOption]] = {}
     for attribute in attrs.fields(options_class):
         declared: SparkOption | None = attribute.metadata.get(OPTION)
@@ -39,38 +39,41 @@ def table_of(options_class: type[Any]) -> dict[str, tuple[str, SparkOption]]:
 
 def read_options(
     options_class: type[O],
-    given: Mapping[str, str],
+    options: Mapping[str, str],
     *,
     elsewhere: type[Any],
     here: str,
     refused: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Any], dict[str, str], frozenset[str]]:
-    """The values of the class's fields, the options `kafka.*` without that prefix, and the fields given.
+    """Returns the values of the class's fields, the options `kafka.*` without that prefix, and the set
+    fields.
 
     Args:
-        elsewhere: the class of options of the other direction, known and not legal here.
+        elsewhere: options class of the other direction, whose options are known but not legal here.
         here: "source" or "sink", for messages.
-        refused: names in lower case that are refused, with the reason.
+        refused: names in lower case that are rejected, with the reason.
 
     Raises:
-        UnknownOption: there is no such option; the nearest is named.
-        ConfigurationError: a value that is not legal, or an option that belongs elsewhere.
+            UnknownOption: no such option exists; the message suggests the nearest name.
+            ConfigurationError: a value is illegal, or an option belongs to the other direction.
     """
     table, others = table_of(options_class), table_of(elsewhere)
     values: dict[str, Any] = {}
     kafka: dict[str, str] = {}
-    for written, text in given.items():
+    for written, text in options.items():
         name = written.strip().lower()
         if name.startswith(PREFIX):
-            dotted = name.replace("_", ".")  # the clients take both
+            dotted = name.replace("_", ".")  # the clients accept both spellings
             if dotted[len(PREFIX) :] in kafka:
-                raise ConfigurationError(f"{dotted} is given twice, with dots and with underscores")
+                raise ConfigurationError(
+                    f"{dotted} is set twice, with dots and with underscores. Keep one of them."
+                )
             kafka[dotted[len(PREFIX) :]] = str(text)
         elif name in table:
             field, declared = table[name]
             values[field] = _read(declared, str(text))
         elif refused and name in refused:
-            raise ConfigurationError(f"{name} is refused: {refused[name]}")
+            raise ConfigurationError(f"{name} cannot be set: {refused[name]}.")
         elif name in others:
             other = "sink" if here == "source" else "source"
             raise ConfigurationError(
@@ -78,13 +81,13 @@ def read_options(
                 f"{_NAMED_OTHERWISE.get(name, '')}"
             )
         elif name not in SPARKS_OWN:
-            raise UnknownOption(f"there is no option {written!r}{_nearest(name, table)}")
+            raise UnknownOption(f"Unknown option {written!r}{_nearest(name, table)}")
     return values, kafka, frozenset(values)
 
 
 _NAMED_OTHERWISE: Final = {
-    "topic": ", where subscribe, subscribePattern or assign says what to read",
-    "subscribe": ", where topic says what to write to",
+    "topic": ". Set subscribe, subscribePattern or assign to choose what to read.",
+    "subscribe": ". Set topic to choose where to write.",
 }
 
 
@@ -95,13 +98,13 @@ def _read(declared: SparkOption, text: str) -> Any:
         shown = repr(text) if len(text) <= LONGEST_SHOWN else repr(text[:LONGEST_SHOWN]) + "..."
         more = f" ({error})" if isinstance(error, Because) else ""
         raise ConfigurationError(
-            f"{declared.name}={shown} is not valid; use {declared.legal}{more}"
+            f"{declared.name}={shown} is illegal{more}. Set it to {declared.legal}."
         ) from None
 
 
 def _nearest(name: str, table: Mapping[str, tuple[str, SparkOption]]) -> str:
-    known = {"kafka.bootstrap.servers": "kafka.bootstrap.servers"} | {
+    names = {"kafka.bootstrap.servers": "kafka.bootstrap.servers"} | {
         lower: declared.name for lower, (_, declared) in table.items()
     }
-    found = get_close_matches(name, known, n=1, cutoff=0.0)
-    return f"; the nearest is {known[found[0]]!r}" if found else ""
+    found = get_close_matches(name, names, n=1, cutoff=0.0)
+    return f". Did you mean {names[found[0]]!r}?" if found else ""

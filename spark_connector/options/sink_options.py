@@ -1,7 +1,6 @@
-"""The options of the sink, and what they refuse.
+"""The options of the sink, and their checks.
 
-Pure data and its rules; read on the driver.  What differs from Spark's own sink stands in
-docs/guides/spark.md.
+Pure data; read on the driver.  docs/guides/spark.md lists the differences from Spark's own sink.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ CHECK_COUNTS = "counts"
 CHECK_NONE = "none"
 
 SHORTEST_TRANSACTION_MS = 10_000
-"""Less than this is over before a micro-batch is; whoever asks for it will lose batches again and again."""
+"""A shorter transaction can time out before its micro-batch ends, so batches would be lost repeatedly."""
 TRANSACTION_MS = 900_000
-"""What brokers allow by default (transaction.max.timeout.ms)."""
+"""The longest that brokers allow by default (transaction.max.timeout.ms)."""
 
 SMALLEST_SEGMENT = 1 << 20
-"""Bytes that Kafka 4.0 and later require of segment.bytes."""
+"""Smallest segment.bytes that Kafka 4.0 and later accept."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -48,26 +47,26 @@ def _name(text: str) -> str:
 
 @attrs.define(kw_only=True, frozen=True)
 class SinkOptions:
-    """What a sink was told; read by `sink_options`."""
+    """Options of a sink, parsed by `sink_options`."""
 
     topic: str | None = option(
-        "topic", None, _topic, "a topic's name", "The topic for all rows; it wins over a column named topic."
+        "topic", None, _topic, "a topic's name", "The topic for all rows; overrides a column named topic."
     )
     delivery: str = option(
         "delivery",
         AT_LEAST_ONCE,
         one_of(AT_LEAST_ONCE, EXACTLY_ONCE, PER_TASK),
         f"'{AT_LEAST_ONCE}', '{EXACTLY_ONCE}' or '{PER_TASK}'",
-        "What a reader with read_committed is promised: no row is missing, or none is missing or there "
-        "twice.",
+        "The guarantee for readers with read_committed: rows are never missing, or each row is there exactly "
+        "once.",
     )
     ledger_topic: str = option(
         "ledgerTopic",
         "pykafka2-spark-ledger",
         _name,
         "a topic's name",
-        "Where deliveries of exactly once keep what they decided; made with two partitions if it is not "
-        "there.",
+        "The topic in which exactly-once deliveries record decisions; created with two partitions if it does "
+        "not exist.",
     )
     ledger_replication_factor: int | None = option(
         "ledgerReplicationFactor",
@@ -123,21 +122,21 @@ class SinkOptions:
         "pykafka2-spark",
         _name,
         "letters, digits, '.', '_' and '-'",
-        "What the transactional ids begin with, for ACLs.",
+        "Prefix of the transactional ids, for ACLs.",
     )
     id_per_attempt: bool = option(
         "transactionalIdPerAttempt",
         False,
         flag,
         "'true' or 'false'",
-        "Whether each attempt of a task has a transactional id of its own, as spark.speculation needs.",
+        "Whether each attempt of a task has its own transactional id, as spark.speculation requires.",
     )
     epoch_sink: str | None = option(
         "epoch.sink",
         None,
         _name,
         "letters, digits, '.', '_' and '-'",
-        "Set by exactly_once_batches: the name under which the ledger knows the batches.",
+        "Set by exactly_once_batches: the name of the batches in the ledger.",
         stream=False,
     )
     epoch_batch: int | None = option(
@@ -145,7 +144,7 @@ class SinkOptions:
         None,
         whole_number(0),
         "a whole number",
-        "Set by exactly_once_batches: the batch.",
+        "Set by exactly_once_batches: the number of the batch.",
         stream=False,
     )
     epoch_run: str | None = option(
@@ -153,11 +152,13 @@ class SinkOptions:
         None,
         _name,
         "letters, digits, '.', '_' and '-'",
-        "Set by exactly_once_batches: who writes.",
+        "Set by exactly_once_batches: the run that writes.",
         stream=False,
     )
-    kafka: Mapping[str, str] = attrs.field(factory=dict, repr=lambda one: repr(kafka_options.redacted(one)))
-    """The producers' options."""
+    kafka: Mapping[str, str] = attrs.field(
+        factory=dict, repr=lambda values: repr(kafka_options.redacted(values))
+    )
+    """Options of the producers."""
 
     @property
     def is_transactional(self) -> bool:
@@ -165,35 +166,36 @@ class SinkOptions:
 
 
 def checked(options: SinkOptions) -> SinkOptions:
-    """The same, with the transactions' time-out.
+    """Returns the options with transaction.timeout.ms set.
 
-    Raises ConfigurationError for a time-out that is too short, or one where there are no transactions.
+    Raises ConfigurationError if it is too short, or set without transactions.
     """
     replicas, in_sync = options.ledger_replication_factor, options.ledger_min_insync_replicas
     if replicas is not None and in_sync is not None and in_sync > replicas:
         raise ConfigurationError(
             f"ledgerMinInsyncReplicas={in_sync} is above ledgerReplicationFactor={replicas}, so the ledger "
-            f"could never be written; set it to {max(1, replicas - 1)}"
+            f"could never be written. Set it to {max(1, replicas - 1)}."
         )
     if options.ledger_segment_bytes < SMALLEST_SEGMENT:
         raise ConfigurationError(
-            f"ledgerSegmentBytes={options.ledger_segment_bytes} is below {SMALLEST_SEGMENT}, the least that "
-            "brokers accept; raise it"
+            f"ledgerSegmentBytes={options.ledger_segment_bytes} is below {SMALLEST_SEGMENT}, the minimum of "
+            "brokers. Raise it."
         )
     name = "transaction.timeout.ms"
-    given = options.kafka.get(name)
+    timeout_ms = options.kafka.get(name)
     if not options.is_transactional:
-        if given is not None:
+        if timeout_ms is not None:
             raise ConfigurationError(
-                f"kafka.{name}={given}: delivery={options.delivery} has no transactions; leave it out, or "
-                f"choose delivery={EXACTLY_ONCE}"
+                f"kafka.{name}={timeout_ms} has no effect, as delivery={options.delivery} has no "
+                "transactions. Remove "
+                f"it, or set delivery={EXACTLY_ONCE}."
             )
         return options
-    if given is None:
+    if timeout_ms is None:
         return attrs.evolve(options, kafka={**options.kafka, name: str(TRANSACTION_MS)})
-    if not given.strip().isdecimal() or int(given) < SHORTEST_TRANSACTION_MS:
+    if not timeout_ms.strip().isdecimal() or int(timeout_ms) < SHORTEST_TRANSACTION_MS:
         raise ConfigurationError(
-            f"kafka.{name}={given}: a micro-batch and its commit have to end within it; take "
-            f"{SHORTEST_TRANSACTION_MS} ms at least (default {TRANSACTION_MS})"
+            f"kafka.{name}={timeout_ms} is too short for a micro-batch and its commit. Set at least "
+            f"{SHORTEST_TRANSACTION_MS} ms (default {TRANSACTION_MS})."
         )
     return options

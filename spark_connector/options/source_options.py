@@ -1,6 +1,6 @@
 """The options of the source, with the names, meanings and defaults of Spark's own Kafka connector.
 
-Pure data and its rules; read on the driver.  What differs stands in docs/guides/spark.md.
+Pure data and its checks; read on the driver.  docs/guides/spark.md lists the differences.
 """
 
 # ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
@@ -36,12 +36,12 @@ EARLIEST_OFFSET = -2
 LATEST_OFFSET = -1
 
 TASK_TIMEOUT_MS = "120000"
-"""As Spark's spark.network.timeout, which its own connector takes."""
+"""The default of Spark's spark.network.timeout, which Spark's own connector uses."""
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 
 Where = str | dict[TopicPartition, int]
-"""Where to begin or to end: `earliest`, `latest`, or an offset for each partition."""
+"""A position: `earliest`, `latest`, or an offset for each partition."""
 Times = dict[TopicPartition, int]
 
 _REFUSED = {
@@ -70,7 +70,7 @@ def _pattern(text: str) -> str:
 def _assignment(text: str) -> tuple[TopicPartition, ...]:
     found: list[TopicPartition] = []
     for topic, numbers in json_object(text).items():
-        if not isinstance(numbers, list) or not all(_is_number(one) and one >= 0 for one in numbers):
+        if not isinstance(numbers, list) or not all(_is_number(index) and index >= 0 for index in numbers):
             raise ValueError
         found += (TopicPartition(topic, number) for number in numbers)
     if not found:
@@ -79,11 +79,11 @@ def _assignment(text: str) -> tuple[TopicPartition, ...]:
 
 
 def by_partition(text: str, minimum: int) -> dict[TopicPartition, int]:
-    """What `{"topic": {"0": 23}}` says."""
+    """Parses `{"topic": {"0": 23}}`."""
     found: dict[TopicPartition, int] = {}
     for topic, entries in json_object(text).items():
         if not isinstance(entries, dict):
-            raise Because(f"of {topic!r} it has no object")
+            raise Because(f"the value of {topic!r} is not an object")
         for number, value in entries.items():
             if not number.isdecimal() or not _is_number(value) or not minimum <= value <= INT64_MAX:
                 raise Because(f"{topic!r} has {number!r}: {value!r}")
@@ -133,17 +133,17 @@ _COUNT = "a whole number of at least 1"
 
 @attrs.define(kw_only=True, frozen=True)
 class SourceOptions:
-    """What a source was told; read by `source_options`."""
+    """Options of a source, parsed by `source_options`."""
 
     subscribe: tuple[str, ...] | None = option(
-        "subscribe", None, _names, "topics with commas between", "The topics to read, all their partitions."
+        "subscribe", None, _names, "topics separated by commas", "The topics to read, with all partitions."
     )
     subscribe_pattern: str | None = option(
         "subscribePattern",
         None,
         _pattern,
         "a regular expression of Python's re",
-        "Topics whose whole name matches; Kafka's internal ones never do.",
+        "Topics to read: all whose full name matches, except internal topics.",
     )
     assign: tuple[TopicPartition, ...] | None = option(
         "assign", None, _assignment, 'JSON such as {"orders": [0, 1]}', "The partitions to read."
@@ -153,7 +153,7 @@ class SourceOptions:
         None,
         _starting,
         f"'earliest', 'latest' (streams only) or {_OFFSETS}",
-        "Where a new query begins; JSON names every partition. A restarted one goes on where it was.",
+        "Where a new query begins; JSON names every partition. A restarted query resumes where it stopped.",
         shown="latest for streams, earliest for batches",
     )
     ending_offsets: Where = option(
@@ -169,14 +169,14 @@ class SourceOptions:
         None,
         whole_number(0),
         "milliseconds since the epoch",
-        "A new query begins at each partition's first record of this time or later; wins over the two below.",
+        "A new query begins at the first record of this time or later; overrides the next two options.",
     )
     starting_offsets_by_timestamp: Times | None = option(
         "startingOffsetsByTimestamp",
         None,
         _times,
         _TIMES,
-        "The same for each partition; wins over startingOffsets.",
+        "startingTimestamp for each partition; overrides startingOffsets.",
     )
     ending_timestamp: int | None = option(
         "endingTimestamp",
@@ -191,7 +191,7 @@ class SourceOptions:
         None,
         _times,
         _TIMES,
-        "The same for each partition; wins over endingOffsets.",
+        "endingTimestamp for each partition; overrides endingOffsets.",
         stream=False,
     )
     starting_offsets_by_timestamp_strategy: str = option(
@@ -199,24 +199,25 @@ class SourceOptions:
         "error",
         one_of("error", "latest"),
         "'error' or 'latest'",
-        "What to do where a partition has no record of the starting time or later.",
+        "What happens if a partition has no record of the starting time or later.",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         True,
         flag,
         "'true' or 'false'",
-        "Whether a query fails when records that it was to read are gone, or warns and goes on.",
+        "Whether a query fails if records were deleted before it read them; otherwise it logs a warning.",
     )
     include_headers: bool = option(
-        "includeHeaders", False, flag, "'true' or 'false'", "Whether there is a column headers."
+        "includeHeaders", False, flag, "'true' or 'false'", "Whether rows have the column headers."
     )
     columns: tuple[str, ...] | None = option(
         "columns",
         None,
         _columns,
-        f"some of {', '.join(COLUMNS)}, with commas between",
-        "The columns to give, in this order: Spark does not tell which a query needs, and each costs time.",
+        f"some of {', '.join(COLUMNS)}, separated by commas",
+        "The columns of a row, in this order. Leave out columns that the query does not use: each "
+        "costs time.",
         shown="all",
     )
     isolation: str | None = option(
@@ -224,7 +225,7 @@ class SourceOptions:
         None,
         one_of("read_uncommitted", "read_committed"),
         "'read_uncommitted' or 'read_committed'",
-        "Whether records of open and aborted transactions are read; kafka.isolation.level means the same.",
+        "Whether records of open and aborted transactions are read; same as kafka.isolation.level.",
         shown="read_uncommitted",
     )
     min_partitions: int | None = option(
@@ -232,22 +233,22 @@ class SourceOptions:
         None,
         whole_number(1),
         _COUNT,
-        "About how many tasks to make at least: large ranges of offsets are split.",
-        shown="one task for each of Kafka's partitions",
+        "The approximate minimum number of tasks: large ranges of offsets are split.",
+        shown="one task per Kafka partition",
     )
     max_records_per_partition: int | None = option(
         "maxRecordsPerPartition",
         None,
         whole_number(1),
         _COUNT,
-        "The most offsets of one task: larger ranges are split, before minPartitions looks.",
+        "The maximum number of offsets per task: larger ranges are split, before minPartitions applies.",
     )
     max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger",
         None,
         whole_number(1),
         _COUNT,
-        "The most offsets of one micro-batch, shared out by how much waits in each partition.",
+        "The maximum number of offsets per micro-batch, shared in proportion to each partition's backlog.",
         batch=False,
     )
     min_offsets_per_trigger: int | None = option(
@@ -255,7 +256,7 @@ class SourceOptions:
         None,
         whole_number(1),
         _COUNT,
-        "A micro-batch waits for so many offsets, for maxTriggerDelay at most.",
+        "The number of offsets that a micro-batch waits for, at most for maxTriggerDelay.",
         batch=False,
     )
     max_trigger_delay_ms: float = option(
@@ -263,7 +264,7 @@ class SourceOptions:
         15 * 60_000.0,
         milliseconds,
         "a time such as '15m' or '30s'",
-        "How long minOffsetsPerTrigger may hold back what there is.",
+        "How long minOffsetsPerTrigger can delay a micro-batch.",
         shown="15m",
         batch=False,
     )
@@ -271,8 +272,8 @@ class SourceOptions:
         "maxBytesPerTrigger",
         None,
         number_of_bytes,
-        "bytes, or such as '64m'",
-        "About the most bytes of one micro-batch, as they lie in the log, reckoned from samples.",
+        "bytes, or a size such as '64m'",
+        "The approximate maximum size of a micro-batch in the log, estimated from samples.",
         batch=False,
     )
     pushdown: bool = option(
@@ -280,7 +281,7 @@ class SourceOptions:
         False,
         flag,
         "'true' or 'false'",
-        "Whether conditions on topic, partition, offset and timestamp limit what is read; takes "
+        "Whether conditions on topic, partition, offset and timestamp limit what is read; requires "
         "spark.sql.python.filterPushdown.enabled=true.",
         stream=False,
     )
@@ -289,32 +290,32 @@ class SourceOptions:
         None,
         milliseconds,
         "milliseconds",
-        "How long a task waits for records; wins over kafka.default.api.timeout.ms.",
-        shown="kafka.default.api.timeout.ms if given, otherwise 120000",
+        "How long a task waits for records; overrides kafka.default.api.timeout.ms.",
+        shown="kafka.default.api.timeout.ms if set, otherwise 120000",
     )
     fetch_offset_retries: int = option(
         "fetchOffset.numRetries",
         3,
         whole_number(0),
         "a whole number of at least 0",
-        "How often a question for offsets is asked again.",
+        "How often a failed offset lookup is retried.",
     )
     fetch_offset_retry_interval_ms: float = option(
         "fetchOffset.retryIntervalMs",
         1_000.0,
         milliseconds,
         "milliseconds",
-        "The time between those questions.",
+        "The pause between these retries.",
     )
     group_id_prefix: str | None = option(
         "groupIdPrefix",
         None,
         str,
         "anything",
-        "Accepted and of no effect, as is kafka.group.id: no group is used.",
+        "Accepted without effect, like kafka.group.id: the source uses no consumer group.",
     )
     kafka: Mapping[str, str] = attrs.field(factory=dict, repr=kafka_options.redacted)  # type: ignore[arg-type]
-    """The consumers' options."""
+    """Options of the consumers."""
 
     @property
     def isolation_level(self) -> str:
@@ -322,7 +323,7 @@ class SourceOptions:
 
     @property
     def task_timeout_ms(self) -> str:
-        """How long a task waits for records, as an option of its consumer."""
+        """How long a task waits for records, as a consumer option."""
         if self.poll_timeout_ms is not None:
             return str(int(self.poll_timeout_ms))
         return self.kafka.get("default.api.timeout.ms", TASK_TIMEOUT_MS)
@@ -334,17 +335,17 @@ class SourceOptions:
         return COLUMNS if self.include_headers else COLUMNS[:-1]
 
 
-def source_options(given: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
-    """What these options say.
+def source_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
+    """Parses and checks the options of the source.
 
     Args:
-        streaming: what they are for; None while that is not known, when only the schema is asked for.
+        streaming: whether the query is a stream; None if unknown, when Spark requests only the schema.
 
     Raises:
-        ConfigurationError, UnknownOption: as `read_options`, or options that contradict each other.
+        ConfigurationError, UnknownOption: as `read_options`, or options contradict each other.
     """
     values, kafka, named = read_options(
-        SourceOptions, given, elsewhere=SinkOptions, here="source", refused=_REFUSED
+        SourceOptions, raw, elsewhere=SinkOptions, here="source", refused=_REFUSED
     )
     options = SourceOptions(**values, kafka=kafka_options.for_source(kafka))
     _check_selection(options)
@@ -364,25 +365,28 @@ def _check_selection(options: SourceOptions) -> None:
     }
     chosen = [name for name, value in ways.items() if value is not None]
     if len(chosen) != 1:
-        said = f"{' and '.join(chosen)} are given" if chosen else "none is given"
-        raise ConfigurationError(f"one of subscribe, subscribePattern and assign says what to read; {said}")
+        chosen_text = f"{' and '.join(chosen)} are set" if chosen else "none is set"
+        raise ConfigurationError(f"Set exactly one of subscribe, subscribePattern and assign; {chosen_text}.")
 
 
 def _check_contradictions(options: SourceOptions) -> None:
     least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if least is not None and most is not None and least > most:
-        raise ConfigurationError(f"minOffsetsPerTrigger={least} is more than maxOffsetsPerTrigger={most}")
-    told = options.kafka.get("isolation.level")
-    if options.isolation is not None and told is not None and told != options.isolation:
         raise ConfigurationError(
-            f"isolation={options.isolation} and kafka.isolation.level={told}: give one of them"
+            f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}. Lower it."
+        )
+    level = options.kafka.get("isolation.level")
+    if options.isolation is not None and level is not None and level != options.isolation:
+        raise ConfigurationError(
+            f"isolation={options.isolation} and kafka.isolation.level={level} contradict each other. "
+            "Set only one."
         )
     if options.columns is not None and "headers" not in options.columns and options.include_headers:
-        raise ConfigurationError("includeHeaders=true, and columns does not name headers")
+        raise ConfigurationError("includeHeaders=true, but columns does not name headers. Add it to columns.")
 
 
 def _check_kind(options: SourceOptions, named: frozenset[str], streaming: bool) -> None:
-    """Refuse what only the other kind of query has."""
+    """Raises ConfigurationError for an option that only the other kind of query has."""
     kind, other = ("stream", "batch") if streaming else ("batch", "stream")
     for attribute in attrs.fields(SourceOptions):
         declared = attribute.metadata.get(OPTION)
@@ -396,4 +400,7 @@ def _check_kind(options: SourceOptions, named: frozenset[str], streaming: bool) 
     if not streaming and options.starting_timestamp is None and options.starting_offsets_by_timestamp is None:
         where = options.starting_offsets
         if where == LATEST or (isinstance(where, dict) and LATEST_OFFSET in where.values()):
-            raise ConfigurationError("startingOffsets: a batch query cannot begin at latest (-1 in JSON)")
+            raise ConfigurationError(
+                "startingOffsets is latest (-1 in JSON), where a batch query cannot begin. Set it to "
+                "earliest."
+            )

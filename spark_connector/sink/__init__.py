@@ -1,1 +1,1 @@
-"""The sink: rows of batches and micro-batches into topics."""
+"""The sink: writes the rows of batches and micro-batches to topics."""

@@ -1,7 +1,7 @@
-"""The sink's clients: producers, and those that ask and end with the options that all clients share.
+"""The sink's clients: producers, and the clients that look up offsets and end transactions.
 
-Any process of Spark's: tasks' workers and the helper processes on the driver.  Neighbour: connections.py
-keeps them from task to task.
+Used in any process of Spark: in the workers of tasks and in the helper processes on the driver.  Neighbor:
+connections.py keeps them from task to task.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ OF_PRODUCERS = frozenset(
         "transaction.timeout.ms",
     }
 )
-"""What only producers know; the rest is for all clients."""
+"""Options that only producers have; all clients share the others."""
 
-_asking = threading.Lock()
-"""A consumer answers one thread at a time, and several queries of a program may share one."""
+_offset_lookup = threading.Lock()
+"""A consumer serves one thread at a time, and several queries of a program can share a consumer."""
 
 
 def shared_options(kafka: Mapping[str, str]) -> dict[str, str]:
-    """The options that every client takes."""
+    """Returns the options that every client accepts."""
     shared = {name: value for name, value in kafka.items() if _dotted(name) not in OF_PRODUCERS}
     return {"client.id": CLIENT_ID, **shared}
 
 
 def new_producer(kafka: Mapping[str, str], transactional_id: str | None = None) -> KafkaProducer:
-    """A producer of options `kafka.*` (without that prefix); nothing is sent yet.
+    """Returns a producer with options `kafka.*` (without that prefix); sends nothing yet.
 
     Raises:
-        UnknownOption, ConfigurationError: the clients do not know or refuse an option.
+        UnknownOption, ConfigurationError: an option is unknown or illegal.
     """
     options: dict[str, object] = {"client.id": CLIENT_ID, **kafka}
-    options.pop("default.api.timeout.ms", None)  # of the other clients, for sinks and sources alike
+    options.pop("default.api.timeout.ms", None)  # only the other clients have it
     if transactional_id is not None:
         options["transactional.id"] = transactional_id
     else:
@@ -75,18 +75,18 @@ def new_producer(kafka: Mapping[str, str], transactional_id: str | None = None) 
     try:
         return KafkaProducer(options)
     except UnknownOption as error:
-        raise UnknownOption(f"among the options kafka.*: {error}") from None
+        raise UnknownOption(f"kafka.*: {error}") from None
     except ConfigurationError as error:
-        raise ConfigurationError(f"among the options kafka.*: {error}") from None
+        raise ConfigurationError(f"kafka.*: {error}") from None
 
 
 def kept_producer(kafka: Mapping[str, str]) -> KafkaProducer:
-    """This process's idempotent producer of these options."""
+    """Returns this process's idempotent producer for these options."""
     return connections.kept("producer", kafka, lambda: new_producer(kafka))
 
 
 def discard(producer: KafkaProducer) -> None:
-    """Give up what a failed task left in a kept producer, so that no later task sends it."""
+    """Drops the records that a failed task left in a kept producer, so that no later task sends them."""
     with suppress(KafkaError):
         producer.purge()
     with suppress(KafkaError):
@@ -101,39 +101,41 @@ def kept_admin(kafka: Mapping[str, str]) -> KafkaAdminClient:
 
 
 def kept_consumer(kafka: Mapping[str, str]) -> KafkaConsumer:
-    """For `read_range`, and for ends of logs as they are, whatever is open in them."""
+    """Returns a consumer for `read_range` and for log end offsets that include open transactions."""
     return connections.consumer({**shared_options(kafka), "isolation.level": "read_uncommitted"})
 
 
 def ends_of(
     kafka: Mapping[str, str], partition: TopicPartition, timeout_ms: float | None = None
 ) -> tuple[int, int]:
-    """The first offset of a partition, and the one behind its last record.  Any thread."""
+    """Returns the first offset of a partition and the offset after its last record.  Thread-safe."""
     consumer = kept_consumer(kafka)
-    with _asking:
+    with _offset_lookup:
         first = consumer.beginning_offsets([partition], timeout_ms)[partition]
         return first, consumer.end_offsets([partition], timeout_ms)[partition]
 
 
 def committed_end_of(kafka: Mapping[str, str], partition: TopicPartition) -> int:
-    """How far readers of committed records come: where the oldest open transaction began.  Any thread."""
+    """Returns the last stable offset: the start of the oldest open transaction.  Thread-safe."""
     consumer = connections.consumer({**shared_options(kafka), "isolation.level": "read_committed"})
-    with _asking:
+    with _offset_lookup:
         return consumer.end_offsets([partition])[partition]
 
 
 def end_all(
     kafka: Mapping[str, str], handles: Iterable[TransactionHandle], *, commit: bool, timeout: float
 ) -> dict[TransactionHandle, KafkaError]:
-    """`end_transactions` with these options."""
+    """Calls `end_transactions` with these options."""
     options = {name.replace(".", "_"): value for name, value in shared_options(kafka).items()}
     return end_transactions(handles, commit=commit, timeout=timeout, **options)  # type: ignore[arg-type]
 
 
 def _renew_lock() -> None:
-    """In the child of a fork another thread may have held the lock; that thread is not there."""
-    global _asking
-    _asking = threading.Lock()
+    """In the child of a fork: another thread of the parent may have held the lock, and would never release
+    it.
+    """
+    global _offset_lookup
+    _offset_lookup = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_renew_lock)

@@ -12,16 +12,16 @@ from spark_connector.errors import SparkConnectorError
 from spark_connector.sink.checkpoint import PlannedBatch
 
 QUERY_ID = "sql.streaming.queryId"
-"""Kept in the checkpoint, so the same after a restart."""
+"""Stored in the checkpoint, so it stays the same after a restart."""
 BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
-"""Of a streaming query the id of this run of it."""
+"""For a streaming query: the id of this run."""
 SPECULATION = "spark.speculation"
 
 
 @attrs.define(frozen=True)
 class TaskPlace:
-    """partition, attempt: of the task.  is_speculating: the session may run two attempts at once."""
+    """The task's partition and attempt.  is_speculating: the session can run two attempts at once."""
 
     partition: int
     attempt: int
@@ -30,11 +30,10 @@ class TaskPlace:
 
 @attrs.define(frozen=True)
 class Epoch:
-    """A micro-batch of a sink, and who writes it.
+    """A micro-batch of a sink, and the run that writes it.
 
-    sink: the name under which the ledger knows it: the streaming query's id, or what the user chose.
-    run: a name of its own for each start of the query.
-    number: the batch's id.
+    sink: its name in the ledger: the streaming query's id, or a name that the user chose.
+    run: unique for each start of the query.
     source: digest of the source offsets of the batch; None if they are unknown.
     """
 
@@ -53,28 +52,28 @@ def task_place() -> TaskPlace:
 
 
 def stream_epoch(planned: PlannedBatch | None = None) -> Epoch:
-    """The micro-batch that this task belongs to.
+    """Returns the micro-batch of this task.
 
-    planned: the newest batch in the checkpoint, whose offsets count if it is this one.
+    planned: the newest batch in the checkpoint, whose offsets are used if it is this batch.
 
-    Raises SparkConnectorError where Spark does not say.
+    Raises SparkConnectorError if Spark does not pass the batch to its tasks.
     """
     context = _context()
-    told = {name: context.getLocalProperty(name) or "" for name in (QUERY_ID, BATCH_ID, RUN_ID)}
-    missing = [name for name, value in told.items() if not value]
+    properties = {name: context.getLocalProperty(name) or "" for name in (QUERY_ID, BATCH_ID, RUN_ID)}
+    missing = [name for name, value in properties.items() if not value]
     if missing:
         raise SparkConnectorError(
-            f"this version of Spark does not tell its tasks {', '.join(missing)}, which "
-            "delivery=exactly_once needs; use delivery=at_least_once, or exactly_once_batches() in "
-            "foreachBatch"
+            f"This version of Spark does not pass {', '.join(missing)} to its tasks, which "
+            "delivery=exactly_once needs. Use delivery=at_least_once, or exactly_once_batches() in "
+            "foreachBatch."
         )
-    number = int(told[BATCH_ID])
+    number = int(properties[BATCH_ID])
     source = planned.digest if planned is not None and planned.number == number else None
-    return Epoch(told[QUERY_ID], told[RUN_ID], number, source)
+    return Epoch(properties[QUERY_ID], properties[RUN_ID], number, source)
 
 
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise SparkConnectorError("rows are written by Spark's tasks; this is none")
+        raise SparkConnectorError("Rows can be written only in a task of Spark, and this thread runs none.")
     return context

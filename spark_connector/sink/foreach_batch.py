@@ -1,8 +1,9 @@
-"""`exactly_once_batches`: what `format("pykafka2")` promises of streams, for `foreachBatch`.
+"""`exactly_once_batches`: exactly-once delivery for `foreachBatch`.
 
-Spark refuses output mode update for data sources in Python; in foreachBatch it is allowed, and a batch may be
-written to several topics.  Runs on the driver, in the user's process (with Spark Connect in a helper process
-of the server).
+Spark does not support output mode update for data sources in Python.  foreachBatch does, and can write a
+batch
+to several topics.  Runs on the driver, in the user's process (with Spark Connect, in a helper process of the
+server).
 """
 
 from __future__ import annotations
@@ -29,37 +30,37 @@ FORMAT = "pykafka2"
 
 
 class ExactlyOnceBatches:
-    """Writes the batches of one streaming query; call it as foreachBatch does.  Made by
+    """Writes the batches of one streaming query; called by foreachBatch.  Created by
     `exactly_once_batches`.
     """
 
     def __init__(self, name: str, options: Mapping[str, str]) -> None:
         self.name = name
-        self._given = dict(options)
+        self._user_options = dict(options)
         self._run = f"batches-{uuid.uuid4().hex}"
         self._options = self._read(0)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Write a batch, unless the ledger has it as written.
+        """Writes a batch, unless the ledger records it as written.
 
         Raises:
             WrongSchema: the sink cannot write such rows.
-            SupersededRun: another process writes under the same name by now.
-            CheckpointBehind: later batches are written, or another one under this number.
-            LedgerBehind: the ledger lacks earlier batches.
-            NotCommitted: nothing was committed.
+            SupersededRun: another process now writes under the same name.
+            CheckpointBehind: later batches are written, or another batch under this number.
         """
         check_schema(df.schema, self._options.topic)
         epoch = Epoch(self.name, self._run, batch_id)
         script = scripts.enter(epoch, 0, checks_of(self._options), recovers=True)
         entry = Cluster(self._options, self.name).perform(script)
         if entry.is_written and entry.state.phase is not Phase.REDO:
-            # Its tasks read the rows, for Spark's aggregations and to compare them with the ledger.
-            logger.info("batch %d of %r is committed already; its rows are compared", batch_id, self.name)
-        df.write.format(FORMAT).options(**self._given, **self._epoch_options(batch_id)).mode("append").save()
+            # The tasks still read the rows, for Spark's aggregations and to compare them with the ledger.
+            logger.info("Batch %d of %r is already committed; comparing its rows", batch_id, self.name)
+        df.write.format(FORMAT).options(**self._user_options, **self._epoch_options(batch_id)).mode(
+            "append"
+        ).save()
 
     def _read(self, batch_id: int) -> SinkOptions:
-        return sink_options({**self._given, **self._epoch_options(batch_id)}, streaming=False)
+        return sink_options({**self._user_options, **self._epoch_options(batch_id)}, streaming=False)
 
     def _epoch_options(self, batch_id: int) -> dict[str, str]:
         return {"epoch.sink": self.name, "epoch.batch": str(batch_id), "epoch.run": self._run}
@@ -69,24 +70,29 @@ class ExactlyOnceBatches:
 
 
 def exactly_once_batches(name: str, **options: Any) -> ExactlyOnceBatches:
-    """Return a function for foreachBatch that writes each batch exactly once, in any output mode.
+    """Returns a function for foreachBatch that writes each batch exactly once, in any output mode.
 
         totals.writeStream.outputMode("update").foreachBatch(
             exactly_once_batches("totals", topic="totals", **{"kafka.bootstrap.servers": servers})
         )
 
     Args:
-        name: of these batches in the ledger.  It belongs to the query's checkpoint: the same after a restart,
-            another one with a new checkpoint, and one for each where a query writes several times.
-        options: those of the sink; `delivery` is exactly_once or exactly_once_per_task.
+            name: of these batches in the ledger.  It belongs to the query's checkpoint: keep it after a
+            restart,
+                change it with a new checkpoint, and use a different name for each sink of a query.
+            options: of the sink; `delivery` is exactly_once or exactly_once_per_task.
 
     Raises:
-        ConfigurationError, UnknownOption: as the sink; also delivery=at_least_once, which needs no such
-        thing.
+            ConfigurationError, UnknownOption: as the sink; also for delivery=at_least_once, which does not
+            need
+            this function.
     """
-    given = {key: str(value) for key, value in options.items()}
-    lowered = {key.lower(): key for key in given}
-    delivery = given.pop(lowered.get("delivery", ""), EXACTLY_ONCE)
+    user_options = {key: str(value) for key, value in options.items()}
+    lowered = {key.lower(): key for key in user_options}
+    delivery = user_options.pop(lowered.get("delivery", ""), EXACTLY_ONCE)
     if delivery.strip().lower() == AT_LEAST_ONCE:
-        raise ConfigurationError(f"delivery={AT_LEAST_ONCE}: use df.write.format('{FORMAT}') in foreachBatch")
-    return ExactlyOnceBatches(name, {**given, "delivery": delivery})
+        raise ConfigurationError(
+            f"delivery={AT_LEAST_ONCE} is not supported here. Use df.write.format('{FORMAT}') in "
+            "foreachBatch."
+        )
+    return ExactlyOnceBatches(name, {**user_options, "delivery": delivery})

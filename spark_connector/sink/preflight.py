@@ -33,58 +33,58 @@ from spark_connector.sink.clients import new_producer, shared_options
 NEEDED_TOGETHER = ("epoch.sink", "epoch.batch", "epoch.run")
 
 
-def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+def sink_options(user_options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Parse the options of the sink.
 
     Raises:
-        ConfigurationError, UnknownOption: as `read_options`, or options that contradict each other.
+        ConfigurationError, UnknownOption: as `read_options`, or options contradict each other.
     """
-    values, kafka, _ = read_options(SinkOptions, given, elsewhere=SourceOptions, here="sink")
+    values, kafka, _ = read_options(SinkOptions, user_options, elsewhere=SourceOptions, here="sink")
     options = checked(SinkOptions(**values, kafka=for_sink(kafka)))
     epoch = (options.epoch_sink, options.epoch_batch, options.epoch_run)
-    present = [one is not None for one in epoch]
+    present = [value is not None for value in epoch]
     if streaming and any(present):
         raise ConfigurationError(
-            "epoch.* is set by exactly_once_batches() alone; a stream has epochs of its own"
+            "The options epoch.* cannot be set for a stream: only exactly_once_batches() sets them."
         )
     if any(present) and not (all(present) and options.is_transactional):
         raise ConfigurationError(
-            f"{', '.join(NEEDED_TOGETHER)} come together and with delivery=exactly_once; "
-            "exactly_once_batches() sets them"
+            f"The options {', '.join(NEEDED_TOGETHER)} must be set together and with delivery=exactly_once. "
+            "Use exactly_once_batches(), which sets them."
         )
     if options.delivery == PER_TASK and not streaming and not any(present):
         raise ConfigurationError(
-            f"delivery={PER_TASK} is for streams, whose batches have numbers; a batch write is all or "
-            "nothing with delivery=exactly_once"
+            f"delivery={PER_TASK} is for streams, whose batches have numbers. For a batch write, set "
+            "delivery=exactly_once: it is written completely or not at all."
         )
     return options
 
 
 PATIENCE = 10.0
-"""Seconds for a topic to be found, or to be made where the brokers make topics by themselves.  A shorter
-kafka.default.api.timeout.ms wins."""
+"""Seconds to wait for a topic, which brokers may create automatically.  A shorter
+kafka.default.api.timeout.ms overrides it."""
 
-_found_good: set[tuple[object, ...]] = set()
-"""Options of clients and topics, of this process."""
+_checked: set[tuple[object, ...]] = set()
+"""Topics and client options that this process has checked."""
 
 
 def check_before_tasks(options: SinkOptions, schema: StructType) -> None:
-    """See that rows of this schema can be written.
+    """Checks that rows of this schema can be written.
 
     Raises:
         WrongSchema: the sink cannot write such rows.
-        UnknownOption, ConfigurationError: the clients do not know or refuse an option.
+        UnknownOption, ConfigurationError: an option of the clients is unknown or illegal.
         UnknownTopicOrPartition: the topic that `topic` names does not exist.
-        NoBrokersAvailable, KafkaError: nobody was reached, or they refuse.
+        NoBrokersAvailable, KafkaError: no broker responded, or a broker refused.
     """
     check_schema(schema, options.topic)
     known = (options.topic, tuple(sorted(options.kafka.items())))
-    if known in _found_good:
+    if known in _checked:
         return
     new_producer(options.kafka, "checked" if options.is_transactional else None).close()
     if options.topic is not None:
         _check_topic(options, options.topic)
-    _found_good.add(known)
+    _checked.add(known)
 
 
 def _check_topic(options: SinkOptions, topic: str) -> None:
@@ -92,27 +92,27 @@ def _check_topic(options: SinkOptions, topic: str) -> None:
     try:
         admin = KafkaAdminClient({"allow.auto.create.topics": "true", **shared})
     except UnknownOption as error:
-        raise UnknownOption(f"among the options kafka.*: {error}") from None
+        raise UnknownOption(f"kafka.*: {error}") from None
     except ConfigurationError as error:
-        raise ConfigurationError(f"among the options kafka.*: {error}") from None
-    given_ms = shared.get("default.api.timeout.ms")
-    timeout = PATIENCE if given_ms is None else min(PATIENCE, float(given_ms) / 1000)
+        raise ConfigurationError(f"kafka.*: {error}") from None
+    timeout_ms = shared.get("default.api.timeout.ms")
+    timeout = PATIENCE if timeout_ms is None else min(PATIENCE, float(timeout_ms) / 1000)
     with admin:
         try:
             admin.wait_for_topics([topic], timeout=timeout)
         except UnknownTopicOrPartition as error:
-            raise UnknownTopicOrPartition(f"topic={topic}: there is no such topic ({error})") from None
+            raise UnknownTopicOrPartition(f"topic={topic} does not exist ({error})") from None
 
 
 _IGNORED = ("offset", "timestamptype")
-"""What a source has besides: rows may go from topic to topic as they were read."""
+"""Other columns of a source, so that rows can be copied from topic to topic."""
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """See that the sink can write such rows.
+    """Checks that the sink can write such rows.
 
     Args:
-        topic: the option, if it is given.
+        topic: the option, if set.
 
     Raises:
         WrongSchema: a column is missing, of another type, or unknown.
@@ -122,29 +122,31 @@ def check_schema(schema: StructType, topic: str | None) -> None:
         name = field.name.lower()
         if name in _IGNORED:
             continue
-        if name not in _TAKEN:
+        if name not in _WRITABLE:
             raise WrongSchema(
-                f"the sink has no use for a column {field.name!r}; columns are {', '.join(_TAKEN)}: select "
-                "or rename them, or make one value of several by to_json(struct('*')).alias('value')"
+                f"The sink cannot write the column {field.name!r}; its columns are "
+                f"{', '.join(_WRITABLE)}. Select "
+                "or rename columns, or combine several with to_json(struct('*')).alias('value')."
             )
         if name in seen:
-            raise WrongSchema(f"the column {field.name!r} is there twice")
-        is_taken, legal = _TAKEN[name]
-        if not is_taken(field.dataType):
+            raise WrongSchema(f"The column {field.name!r} appears twice. Rename or drop one.")
+        is_writable, legal = _WRITABLE[name]
+        if not is_writable(field.dataType):
             is_nested = name in ("key", "value") and isinstance(
                 field.dataType, ArrayType | MapType | StructType
             )
-            meant = f"to_json({field.name}) makes text of it" if is_nested else "cast it"
+            meant = f"Convert it with to_json({field.name})" if is_nested else "Cast it"
             raise WrongSchema(
-                f"the column {field.name!r} is {field.dataType.simpleString()}; it may be {legal}: {meant}"
+                f"The column {field.name!r} is {field.dataType.simpleString()}, but must be {legal}. {meant}."
             )
         seen[name] = field.dataType
     if "value" not in seen:
-        raise WrongSchema(f"there is no column 'value', but {', '.join(schema.names) or 'no column at all'}")
-    if topic is None and "topic" not in seen:
         raise WrongSchema(
-            "there is no column 'topic', and the option topic is not given: one of them is needed"
+            f"The column 'value' is missing; columns are: {', '.join(schema.names) or 'none'}. Rename "
+            "one to 'value'."
         )
+    if topic is None and "topic" not in seen:
+        raise WrongSchema("The topic is missing. Set the option topic, or add a column 'topic'.")
 
 
 def _is_text_or_bytes(kind: DataType) -> bool:
@@ -162,7 +164,7 @@ def _is_headers(kind: DataType) -> bool:
     )
 
 
-_TAKEN: dict[str, tuple[Callable[[DataType], bool], str]] = {
+_WRITABLE: dict[str, tuple[Callable[[DataType], bool], str]] = {
     "key": (_is_text_or_bytes, "string or binary"),
     "value": (_is_text_or_bytes, "string or binary"),
     "headers": (_is_headers, "array<struct<key:string,value:binary>>"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class Sending:
-    """Rows of one task on their way.  `rows` counts them."""
+    """Rows of one task that are being sent.  `rows` counts them."""
 
     _producer: KafkaProducer
     _topic: str | None
@@ -38,11 +38,11 @@ class Sending:
     _under_way: deque[BulkDelivery] = attrs.field(factory=deque, init=False)
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Hand a batch to the producer.
+        """Hands a batch to the producer.
 
         Raises:
-            WrongRow: a row cannot be written; none of the batch was sent.
-            KafkaError: an earlier row could not be written, or these cannot be taken.
+            WrongRow: a row cannot be written; no row of the batch was sent.
+            KafkaError: an earlier row could not be written, or the producer cannot accept this batch.
         """
         for rows in RowSplitter(self._topic, self._partition_count).split(batch):
             self._under_way.append(self._producer.send_many(rows.topic, **rows.columns))
@@ -51,7 +51,7 @@ class Sending:
             self._under_way.popleft().result(0)
 
     def finish(self) -> None:
-        """Wait until all is written; raises the first error."""
+        """Waits until all rows are written; raises the first error."""
         self._producer.flush()
         while self._under_way:
             self._under_way.popleft().result()
@@ -63,7 +63,7 @@ class Sending:
 
 
 def write_at_least_once(options: SinkOptions, batches: Iterable[pa.RecordBatch], partition: int) -> Written:
-    """Write a task's rows with this process's idempotent producer."""
+    """Writes a task's rows with this process's idempotent producer."""
     producer = kept_producer(options.kafka)
     sending = Sending(producer, options.topic)
     try:
@@ -84,12 +84,12 @@ _ARGUMENTS = {
     "partition": "partitions",
     "timestamp": "timestamps_ms",
 }
-"""Of `send_many`, by column."""
+"""Arguments of `send_many`, by column."""
 
 
 @attrs.define(frozen=True)
 class TopicRows:
-    """Rows for one topic: `columns` are keyword arguments of `send_many`, with `values` among them."""
+    """Rows for one topic: `columns` are the keyword arguments of `send_many`, including `values`."""
 
     topic: str
     columns: dict[str, Any]
@@ -97,36 +97,40 @@ class TopicRows:
 
 @attrs.define
 class RowSplitter:
-    """Splits batches by topic.  `topic` is the option, which wins over the column."""
+    """Splits batches by topic.  `topic` is the option, which overrides the column."""
 
     _topic: str | None
     _partition_count: Callable[[str], int]
-    """How many partitions a topic has; asked for where rows name theirs."""
+    """Returns the number of partitions of a topic; called only for rows with a partition."""
 
     def split(self, batch: pa.RecordBatch) -> list[TopicRows]:
-        """The rows of each topic, in their order.
+        """Returns the rows of each topic, in order.
 
         Raises:
-            WrongRow: a row has no topic, or a partition, a time or headers that cannot be written.
+            WrongRow: a row has no topic, or an illegal partition, timestamp or header.
         """
         if not batch.num_rows:
             return []
         columns = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
         if self._topic is None and columns["topic"].null_count:
-            _refuse("topic", columns["topic"].is_null(), "is null, and the option topic is not given")
+            _refuse("topic", columns["topic"].is_null(), "is null, and the option topic is not set")
         _check_values(columns)
-        given = {argument: columns[name] for name, argument in _ARGUMENTS.items() if name in columns}
+        arguments = {argument: columns[name] for name, argument in _ARGUMENTS.items() if name in columns}
         found: list[TopicRows] = []
         for name, mask in self._topics(columns):
             self._check_partitions(name, columns.get("partition"), mask)
-            chosen = given if mask is None else {one: column.filter(mask) for one, column in given.items()}
+            chosen = (
+                arguments
+                if mask is None
+                else {keyword: column.filter(mask) for keyword, column in arguments.items()}
+            )
             found.append(TopicRows(name, chosen))
         return found
 
     # ------------------------------------------------------------------ inside
 
     def _topics(self, columns: dict[str, Any]) -> Iterator[tuple[str, pa.Array | None]]:
-        """Each topic with a mask of its rows; None if all rows are for it."""
+        """Yields each topic with a mask of its rows; None if all rows have the same topic."""
         if self._topic is not None:
             yield self._topic, None
             return
@@ -136,7 +140,7 @@ class RowSplitter:
             yield name, None if len(names) == 1 else pc.equal(encoded.indices, number)
 
     def _check_partitions(self, topic: str, partitions: pa.Array | None, mask: pa.Array | None) -> None:
-        """Raise WrongRow if one of the topic's rows names a partition that the topic does not have."""
+        """Raises WrongRow if one of the topic's rows names a partition that the topic does not have."""
         if partitions is None:
             return
         mine = partitions if mask is None else partitions.filter(mask)
@@ -150,8 +154,9 @@ class RowSplitter:
             _refuse(
                 "partition",
                 wrong,
-                f"is not among the {count} partitions of topic {topic!r} (rows that were read from "
-                "a topic have a column partition: leave it out, and the key decides)",
+                f"is not among the {count} partitions of topic {topic!r} (a topic that was read adds a "
+                "column "
+                "partition: drop it, and the key decides)",
                 partitions,
             )
 
@@ -164,14 +169,14 @@ def _check_values(columns: dict[str, Any]) -> None:
     if times is not None:
         early = pc.less(times.cast(pa.int64()), 0)
         if pc.any(early).as_py():
-            _refuse("timestamp", early, "is before 1970, which Kafka cannot say", times)
+            _refuse("timestamp", early, "is before 1970, which Kafka cannot store", times)
     headers = columns.get("headers")
     if headers is not None and not pa.types.is_null(headers.type):
         entries = headers.flatten()
         if entries.null_count or entries.field(0).null_count:
             name = entries.type.field(0).name  # as the user spells it
             nameless = [
-                row is not None and any(one is None or one[name] is None for one in row)
+                row is not None and any(header is None or header[name] is None for header in row)
                 for row in headers.to_pylist()
             ]
             if any(nameless):
@@ -182,5 +187,7 @@ def _refuse(column: str, wrong: pa.Array, because: str, values: pa.Array | None 
     row = pc.index(wrong, True).as_py()
     shown = "" if values is None else f" ({values[row].as_py()!r})"
     count = pc.sum(wrong.cast(pa.int64())).as_py()
-    more = f"; so it is in {count} of {len(wrong)} rows" if count > 1 else ""
-    raise WrongRow(f"row {row} of a batch: {column}{shown} {because}{more}; no row of that batch was sent")
+    more = f"; the same applies to {count} of {len(wrong)} rows" if count > 1 else ""
+    raise WrongRow(
+        f"Row {row} of a batch is illegal: {column}{shown} {because}{more}. No row of that batch was sent."
+    )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT = 5.0
 MOST_TASKS = 20_000
-"""Of a batch: its record in the ledger stays below the megabyte that brokers allow by default."""
+"""Limit per batch, so that its ledger record stays below the 1 MB that brokers allow by default."""
 
 
 def write_epoch(
@@ -41,9 +41,9 @@ def write_epoch(
     batches: Iterable[pa.RecordBatch],
     place: TaskPlace,
 ) -> Written:
-    """Write a task's part of a micro-batch, unless it is there already.
+    """Writes a task's part of a micro-batch, unless it is already written.
 
-    The transaction is left open for the driver, or with exactly_once_per_task committed here.
+    The driver ends the transaction; with exactly_once_per_task it is committed here.
 
     Raises:
         SupersededRun, CheckpointBehind: as `scripts.enter`.
@@ -55,7 +55,7 @@ def write_epoch(
     if rows is None:
         return Written(place.partition, 0, epoch.sink, epoch.run, source=epoch.source)
     cluster, checks = Cluster(options, epoch.sink), checks_of(options)
-    # An attempt that has outlived its batch must not register its id: a later batch may write under it.
+    # An attempt that outlived its batch must not register its id: a later batch may be using it.
     entry = cluster.perform(scripts.enter(epoch, place.partition, checks, fresh=True))
     if entry.is_written:
         return _drain(options, epoch, rows, place, entry.state.source)
@@ -80,7 +80,7 @@ def write_epoch(
 
 
 def write_job(options: SinkOptions, job: str, batches: Iterable[pa.RecordBatch], place: TaskPlace) -> Written:
-    """Write a task's part of a batch write in a transaction that is left open for the driver.
+    """Writes a task's part of a batch write; the driver ends the transaction.
 
     Raises:
         NotCommitted: as `scripts.enter_job`.
@@ -111,7 +111,7 @@ def _write(
     epoch: Epoch | None,
     state: LedgerState | None = None,
 ) -> Written:
-    """Closing the producer aborts what a failure leaves open."""
+    """Writes rows and marker.  After a failure, the caller aborts the transaction by closing the producer."""
     producer.begin_transaction()
     is_redo = epoch is not None and state is not None and state.batch == epoch.number
     earlier = [state.source] if is_redo and state is not None else []
@@ -145,7 +145,7 @@ def _drain(
     place: TaskPlace,
     earlier_source: str | None,
 ) -> Written:
-    """Read the rows and write none: aggregations before the sink keep their state only if all are read."""
+    """Reads the rows without writing: aggregations before the sink keep their state only if all are read."""
     tally = _tally(options, epoch, earlier_source)
     for batch in batches:
         tally.add(batch)
@@ -161,16 +161,16 @@ def _drain(
 
 
 def _tally(options: SinkOptions, epoch: Epoch | None, *earlier_sources: str | None) -> Tally:
-    """Digests cost about 0.2 µs for each key and value, so they are computed only if nothing else will do.
+    """Returns a tally with digests only if needed: they cost about 0.2 µs for each key and value.
 
-    earlier_sources: of the batch as the ledger has it, which has digests if its source offsets are unknown.
+    earlier_sources: of the batch in the ledger, which has digests if its source offsets are unknown.
     """
     is_unknown = epoch is not None and None in (epoch.source, *earlier_sources)
     return Tally(is_unknown and options.replay_check == CHECK_ROWS)
 
 
 def _close(producer: KafkaProducer) -> None:
-    """Aborts what is open; whatever became of the rows was told before."""
+    """Aborts an open transaction; the outcome of the rows has been reported before."""
     with suppress(KafkaError):
         producer.close(CLOSE_TIMEOUT)
 
@@ -183,22 +183,22 @@ def _id_of(options: SinkOptions, sink: str, run: int, place: TaskPlace, batch: i
 def _check_task_count(place: TaskPlace) -> None:
     if place.partition >= MOST_TASKS:
         raise ConfigurationError(
-            f"this batch has more than {MOST_TASKS} tasks, which do not fit into one record of the ledger; "
-            "reduce them, as by coalesce() or spark.sql.shuffle.partitions"
+            f"This batch has more than {MOST_TASKS} tasks, which do not fit into one record of the ledger. "
+            "Use fewer, with coalesce() or spark.sql.shuffle.partitions."
         )
 
 
 def _check_speculation(options: SinkOptions, place: TaskPlace) -> None:
     if place.is_speculating and not options.id_per_attempt and options.delivery != PER_TASK:
         raise ConfigurationError(
-            "spark.speculation=true runs two attempts of a task at once, of which the later one aborts the "
-            "other's transaction, even one that is being committed; set transactionalIdPerAttempt=true, or "
-            "spark.speculation=false"
+            "spark.speculation=true runs two attempts of a task at once, and the later one aborts the "
+            "other's transaction, even during its commit. Set transactionalIdPerAttempt=true or "
+            "spark.speculation=false."
         )
 
 
 def _with_first(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
-    """The same, or None if there are no rows."""
+    """Returns the batches from the first one with rows on, None if there are no rows."""
     left = iter(batches)
     for batch in left:
         if batch.num_rows:

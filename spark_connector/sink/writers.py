@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
-    """Holds no connection."""
+    """Writes micro-batches.  Holds no connection."""
 
     def __init__(self, options: SinkOptions, planned: PlannedBatch | None = None) -> None:
         self._options = options
@@ -45,27 +45,28 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         return write_epoch(self._options, stream_epoch(self._planned), iterator, place)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        written = [one for one in messages if isinstance(one, Written)]
+        written = [message for message in messages if isinstance(message, Written)]
         epoch = _epoch_of(written, batchId)
         if epoch is not None:
             commit_epoch(self._options, epoch, written)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        written = [one for one in messages if isinstance(one, Written)]
+        written = [message for message in messages if isinstance(message, Written)]
         epoch = _epoch_of(written, batchId)
         if epoch is not None:
             abort_epoch(self._options, epoch, written)
 
 
-def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> KafkaStreamWriter:
-    """The writer of a micro-batch; `overwrite` is set with output mode complete, whose rows are written anew.
+def stream_writer(user_options: Mapping[str, str], schema: StructType, overwrite: bool) -> KafkaStreamWriter:
+    """Returns the writer of a micro-batch; `overwrite` is set in output mode complete, which repeats all
+    rows.
 
     Raises:
         ConfigurationError, UnknownOption, WrongSchema, UnknownTopicOrPartition: as `check_before_tasks`.
     """
-    options = sink_options(given, streaming=True)
+    options = sink_options(user_options, streaming=True)
     check_before_tasks(options, schema)
-    return KafkaStreamWriter(options, planned_batch(given) if options.is_transactional else None)
+    return KafkaStreamWriter(options, planned_batch(user_options) if options.is_transactional else None)
 
 
 def commit_epoch(options: SinkOptions, epoch: Epoch, written: list[Written]) -> None:
@@ -79,26 +80,32 @@ def commit_epoch(options: SinkOptions, epoch: Epoch, written: list[Written]) -> 
 
 
 def abort_epoch(options: SinkOptions, epoch: Epoch, written: list[Written]) -> None:
-    """Whatever was committed by tasks themselves stays; a later run passes over it."""
+    """Aborts the batch.  Rows that tasks committed themselves stay; a later run skips them."""
     if options.delivery != PER_TASK:
         Cluster(options, epoch.sink).perform(scripts.abort(epoch, written))
 
 
 def _epoch_of(written: list[Written], batch: int) -> Epoch | None:
-    """The batch that the tasks name; None without transactions."""
-    runs = {(one.sink, one.run) for one in written if one.sink is not None and one.run is not None}
+    """Returns the batch that the tasks name, None without transactions."""
+    runs = {
+        (message.sink, message.run)
+        for message in written
+        if message.sink is not None and message.run is not None
+    }
     if not runs:
         return None
     if len(runs) > 1:
-        raise ExactlyOnceError(f"tasks of batch {batch} belong to several runs: {sorted(runs)!r}")
+        raise ExactlyOnceError(
+            f"Tasks of batch {batch} belong to several runs: {sorted(runs)!r}. Start the query only once."
+        )
     ((sink, run),) = runs
     return Epoch(sink, run, batch, BatchIdentity.of(written).source)
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):
-    """Travels to the tasks, and from there to `commit` or `abort`.  Holds no connection.
+    """Writes a DataFrame: copied to the tasks, and back to `commit` or `abort`.  Holds no connection.
 
-    job: a name of its own for each write.
+    job: unique for each write.
     """
 
     def __init__(self, options: SinkOptions, job: str) -> None:
@@ -140,8 +147,8 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         return Epoch(options.epoch_sink, options.epoch_run, options.epoch_batch)
 
 
-def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> KafkaBatchWriter:
-    """The writer of a DataFrame.
+def batch_writer(user_options: Mapping[str, str], schema: StructType, overwrite: bool) -> KafkaBatchWriter:
+    """Returns the writer of a DataFrame.
 
     Raises:
         ConfigurationError: the save mode is overwrite, or an option is illegal.
@@ -149,12 +156,12 @@ def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) 
     """
     if overwrite:
         raise ConfigurationError(
-            "mode('overwrite') would empty the topic, which the sink does not do; use mode('append')"
+            "mode('overwrite') is not supported, because the sink never deletes records. Use mode('append')."
         )
-    options = sink_options(given, streaming=False)
+    options = sink_options(user_options, streaming=False)
     check_before_tasks(options, schema)
     return KafkaBatchWriter(options, f"job-{uuid.uuid4().hex}")
 
 
 def _written(messages: list[WriterCommitMessage | None]) -> list[Written]:
-    return [one for one in messages if isinstance(one, Written)]
+    return [message for message in messages if isinstance(message, Written)]

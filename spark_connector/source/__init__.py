@@ -1,1 +1,1 @@
-"""The source: batch and micro-batch reading of topics, in Arrow's columns."""
+"""The source: reads topics in batches and micro-batches, as Arrow columns."""

@@ -1,4 +1,4 @@
-"""The source's columns: their types for Arrow, which must be what Spark makes of schema.py's."""
+"""Arrow types of the source's columns, which must match the Spark types in schema.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch reading: all ranges are settled when the query is planned, on the driver."""
+"""Batch reading: all ranges are fixed on the driver when the query is planned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pykafka2.errors import ConfigurationError
 from spark_connector import connections
 from spark_connector.offsets import Offsets
 from spark_connector.options.source_options import EARLIEST, SourceOptions
-from spark_connector.source.losses import tell
+from spark_connector.source.losses import report_loss
 from spark_connector.source.positions import ending_offsets, starting_offsets
 from spark_connector.source.ranges import OffsetRange, tasks_of
 from spark_connector.source.reading import RangeTask
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """A task of Spark's: one range, or none."""
+    """A Spark task: one range, or none."""
 
-    def __init__(self, wanted: OffsetRange | None) -> None:
-        super().__init__(wanted)
+    def __init__(self, offset_range: OffsetRange | None) -> None:
+        super().__init__(offset_range)
 
 
 class KafkaBatchReader(DataSourceReader):
-    """Planned on the driver, read in tasks; what travels are options and ranges."""
+    """Plans on the driver and reads in tasks; only options and ranges are copied to the tasks."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -41,11 +41,11 @@ class KafkaBatchReader(DataSourceReader):
         with connections.new_consumer(kafka) as consumer, connections.new_admin(kafka) as admin:
             ranges = self._ranges(Topics(self._options, consumer, admin))
         tasks = tasks_of(ranges, self._options.min_partitions, self._options.max_records_per_partition)
-        return [RangePartition(one) for one in tasks] or [RangePartition(None)]
+        return [RangePartition(offset_range) for offset_range in tasks] or [RangePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]] | Iterator[pa.RecordBatch]:
-        wanted = cast("OffsetRange | None", partition.value)
-        return iter(()) if wanted is None else self._task.read(wanted)
+        offset_range = cast("OffsetRange | None", partition.value)
+        return iter(()) if offset_range is None else self._task.read(offset_range)
 
     # ------------------------------------------------------------------ inside
 
@@ -54,22 +54,26 @@ class KafkaBatchReader(DataSourceReader):
         starts = starting_offsets(self._options, topics, partitions, EARLIEST)
         ends = ending_offsets(self._options, topics, partitions)
         starts = self._checked(starts, ends, topics.beginnings(partitions))
-        return [OffsetRange(one.topic, one.partition, starts[one], ends[one]) for one in sorted(partitions)]
+        return [
+            OffsetRange(partition.topic, partition.partition, starts[partition], ends[partition])
+            for partition in sorted(partitions)
+        ]
 
     def _checked(self, starts: Offsets, ends: Offsets, beginnings: Mapping[TopicPartition, int]) -> Offsets:
-        """Starts that can be read."""
+        """Returns start offsets that exist; reports lost records."""
         found: Offsets = {}
         for partition, start in starts.items():
             name, end = f"{partition.topic}-{partition.partition}", ends[partition]
             if start > end:
                 raise ConfigurationError(
-                    f"{name}: the starting offset {start} is behind the ending offset {end}: startingOffsets "
-                    "and endingOffsets do not fit, or records were lost at the end"
+                    f"{name}: the starting offset {start} is after the ending offset {end}. Correct "
+                    "startingOffsets "
+                    "and endingOffsets, or check whether records at the end were lost."
                 )
             first = beginnings[partition]
             if start < first and start < end:
-                lost = f"{name}: offsets {start} to {min(first, end) - 1} are gone"
-                tell(lost, fails=self._options.fail_on_data_loss)
+                lost = f"{name}: offsets {start} to {min(first, end) - 1} were deleted"
+                report_loss(lost, fails=self._options.fail_on_data_loss)
                 start = min(first, end)
             found[partition] = start
         return found

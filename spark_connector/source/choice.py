@@ -1,4 +1,4 @@
-"""Which reader a query gets, by its options and the version of Spark: what the data source calls."""
+"""Chooses the reader of a query by its options and the version of Spark."""
 
 from __future__ import annotations
 
@@ -20,44 +20,49 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 HAS_LIMITS = "limit" in inspect.signature(DataSourceStreamReader.latestOffset).parameters
-"""Whether this Spark says where a batch begins when it asks for its end (4.2 and newer)."""
+"""Whether Spark passes the start of a batch when it requests its end (4.2 and later)."""
 
 
 class UnlimitedStreamReader(StreamReader):
-    """For Spark 4.1, which says neither where the batch begins nor how the query is triggered: no limits."""
+    """For Spark 4.1, which passes neither the start of a batch nor the trigger, so batches have no limits."""
 
     def latestOffset(self, *nothing: Any, **at_all: Any) -> dict[str, Any]:  # noqa: N802
         return to_spark(self._batches().end_of_next(None, takes_all=False))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._batches().check_losses(from_spark(start), from_spark(end))  # latestOffset could not
+        self._batches().check_losses(
+            from_spark(start), from_spark(end)
+        )  # latestOffset does not know the start
         return super().partitions(start, end)
 
 
-def batch_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """Raises what is wrong with options and schema: ConfigurationError, UnknownOption, WrongSchema."""
-    options = source_options(given, streaming=False)
+def batch_reader(user_options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """Returns a reader.  Raises ConfigurationError, UnknownOption or WrongSchema for illegal arguments."""
+    options = source_options(user_options, streaming=False)
     columns = chosen_columns(schema, options.column_names)
     if options.pushdown:
-        from spark_connector.source.pushing_batch import PushingBatchReader  # its filters came with 4.1
+        from spark_connector.source.pushing_batch import PushingBatchReader  # filters need Spark 4.1
 
         return PushingBatchReader(options, columns)
     return KafkaBatchReader(options, columns)
 
 
-def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """Raises as `batch_reader`."""
-    options = source_options(given, streaming=True)
+def stream_reader(user_options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Returns a reader.  Raises the errors of `batch_reader`."""
+    options = source_options(user_options, streaming=True)
     columns = chosen_columns(schema, options.column_names)
     if HAS_LIMITS:
         from spark_connector.source.limited_stream import (
             LimitedStreamReader,
-        )  # its base classes came with 4.2
+        )  # its base classes need Spark 4.2
 
         return LimitedStreamReader(options, columns)
     for name, value in limits_of(options).items():
         if value is not None:
-            raise ConfigurationError(f"{name} takes Spark 4.2 or newer; this is {pyspark.__version__}")
+            raise ConfigurationError(
+                f"{name} needs Spark 4.2 or later, but this is {pyspark.__version__}. Remove the "
+                "option or upgrade."
+            )
     return UnlimitedStreamReader(options, columns)
 
 

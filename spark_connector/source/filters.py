@@ -1,8 +1,8 @@
-"""Conditions of a query as limits of what is read: topic, partition, offset, and the beginning by timestamp.
+"""Converts a query's filters to limits of a read: topic, partition, offset, and start by timestamp.
 
-Pure but for Spark's classes of filters.  A condition that limits are exactly is taken from Spark, which then
-does not look at it again.  Timestamps need not rise with offsets, so of those only a beginning is made (no
-record before the first one of that time or later can be meant), and Spark looks at them all the same.
+Pure except for Spark's filter classes.  A filter that the limits apply exactly is removed from the query, so
+Spark does not evaluate it again.  Timestamps can be out of order, so they set only a start (no earlier record
+can match), and Spark still evaluates the filter.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @attrs.define
 class Limits:
-    """What all conditions together leave to be read."""
+    """The offsets that remain to be read after all filters."""
 
     partitions: list[Callable[[TopicPartition], bool]] = attrs.Factory(list)
     first_offset: int = 0
@@ -43,16 +43,16 @@ class Limits:
     first_ms: int | None = None
 
     def take(self, conditions: Iterable[Filter]) -> list[Filter]:
-        """Add the conditions, which all hold; those that Spark still has to look at are returned."""
-        return [condition for condition in conditions if not self._take(condition)]
+        """Adds the filters, which all apply; returns those that Spark must still evaluate."""
+        return [condition for condition in conditions if not self._apply(condition)]
 
     def selects(self, partition: TopicPartition) -> bool:
         return all(test(partition) for test in self.partitions)
 
     # ------------------------------------------------------------------ inside
 
-    def _take(self, condition: Filter) -> bool:
-        """Whether nothing of it is left to be looked at."""
+    def _apply(self, condition: Filter) -> bool:
+        """Whether the limits apply the filter exactly."""
         path: tuple[str, ...] = getattr(condition, "attribute", ())
         if len(path) != 1:
             return False
@@ -60,22 +60,22 @@ class Limits:
         if isinstance(condition, IsNotNull):
             return name in _NEVER_NULL
         if name == "timestamp":
-            self._take_time(condition)
+            self._limit_time(condition)
             return False
         test = _test_of(condition)
         if test is None:
             return False
         if name == "topic":
-            self.partitions.append(lambda one: test(one.topic))
+            self.partitions.append(lambda partition: test(partition.topic))
         elif name == "partition":
-            self.partitions.append(lambda one: test(one.partition))
+            self.partitions.append(lambda partition: test(partition.partition))
         elif name == "offset":
-            return self._take_offsets(condition)
+            return self._limit_offsets(condition)
         else:
             return False
         return True
 
-    def _take_offsets(self, condition: Filter) -> bool:
+    def _limit_offsets(self, condition: Filter) -> bool:
         match condition:
             case EqualTo(value=value) | EqualNullSafe(value=value):
                 self._between(value, value + 1)
@@ -100,28 +100,28 @@ class Limits:
         self.first_offset = max(self.first_offset, first)
         self.end_offset = min(self.end_offset, end)
 
-    def _take_time(self, condition: Filter) -> None:
+    def _limit_time(self, condition: Filter) -> None:
         if not isinstance(condition, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual):
             return
         if isinstance(condition.value, datetime.datetime):
             at = condition.value if condition.value.tzinfo else condition.value.astimezone()
             first_ms = (at - _EPOCH) // datetime.timedelta(milliseconds=1)
-            if first_ms > 0:  # else it may mean records without a time, which have -1
+            if first_ms > 0:  # otherwise it could match records without a timestamp (-1)
                 self.first_ms = max(self.first_ms or 0, first_ms)
 
 
 def _test_of(condition: Filter) -> Test | None:
     match condition:
         case EqualTo(value=value) | EqualNullSafe(value=value):
-            return lambda one: bool(one == value)
+            return lambda found: bool(found == value)
         case In(value=values):
             return frozenset(values).__contains__
         case GreaterThan(value=value):
-            return lambda one: bool(one > value)
+            return lambda found: bool(found > value)
         case GreaterThanOrEqual(value=value):
-            return lambda one: bool(one >= value)
+            return lambda found: bool(found >= value)
         case LessThan(value=value):
-            return lambda one: bool(one < value)
+            return lambda found: bool(found < value)
         case LessThanOrEqual(value=value):
-            return lambda one: bool(one <= value)
+            return lambda found: bool(found <= value)
     return None

@@ -1,4 +1,4 @@
-"""Micro-batch reading for Spark 4.2 and newer, where a source may limit its batches."""
+"""Micro-batch reading for Spark 4.2 and later, where a source can limit its batches."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from spark_connector.source.stream import StreamReader
 
 
 class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
-    """Limits are the options' and applied here, as Spark's own cannot be combined, so the limit that Spark
-    hands back says one thing only: whether it is `Trigger.Once`, where none counts."""
+    """Applies the limits of the options, because Spark's own limits cannot be combined.  The limit that Spark
+    passes only tells whether the trigger is `Trigger.Once`, which ignores limits."""
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(INT64_MAX)
@@ -28,7 +28,7 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         return to_spark(self._batches().end_of_next(from_spark(start), takes_all=is_once))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        ends = self._batches().last_look()
+        ends = self._batches().last_ends()
         return None if ends is None else to_spark(ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

@@ -1,4 +1,4 @@
-"""How much of what waits goes into one micro-batch, by number of offsets.  Pure."""
+"""Limits the size of a micro-batch by number of offsets.  Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_connector.offsets import Offsets
 def waiting(
     begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """How many offsets lie between, for the partitions where there are some."""
+    """Returns the backlog of each partition that has any, in offsets."""
     sizes = {partition: end - begins.get(partition, end) for partition, end in ends.items()}
     return {partition: size for partition, size in sizes.items() if size > 0}
 
@@ -20,9 +20,9 @@ def waiting(
 def shared_out(
     limit: int, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Offsets:
-    """Ends so that about `limit` offsets lie between, shared out by how many wait in each partition.
+    """Returns end offsets for about `limit` offsets in all, shared in proportion to each partition's backlog.
 
-    Each partition with something gets one offset at least, so that small ones do not starve.
+    Each partition with a backlog gets at least one offset, so that small ones do not starve.
     """
     sizes = waiting(begins, ends)
     total = sum(sizes.values())

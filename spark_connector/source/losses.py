@@ -1,4 +1,4 @@
-"""Records that are gone: an error, or a warning with `failOnDataLoss=false`."""
+"""Reports lost records: an error, or a warning with `failOnDataLoss=false`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from spark_connector.errors import DataLoss
 logger = logging.getLogger(__name__)
 
 
-def tell(what: str, *, fails: bool) -> None:
-    """Raises `DataLoss` if it `fails`."""
+def report_loss(what: str, *, fails: bool) -> None:
+    """Raises `DataLoss` if it `fails`, otherwise logs a warning."""
     if fails:
         raise DataLoss(
-            f"{what}. Some data may have been missed; with failOnDataLoss=false the query goes on with "
-            "what is left"
+            f"{what}. Some data may have been missed. Set failOnDataLoss=false to continue with the "
+            "remaining records."
         )
-    logger.warning("%s; failOnDataLoss is false, so the query goes on", what)
+    logger.warning("Records were lost, the query continues because failOnDataLoss is false: %s", what)

@@ -1,11 +1,12 @@
-"""Where each micro-batch of a stream ends: new data, limits, waiting, losses, `Trigger.AvailableNow`.
+"""Chooses the end offsets of each micro-batch: new data, limits, delays, losses, `Trigger.AvailableNow`.
 
-One object for a query's life, driver side, one thread; knows nothing of Spark's classes and reads no clock.
-Neighbours: stream.py calls it for Spark; topics.py asks the brokers.
+One object per query, on the driver, one thread; uses no class of Spark and reads no clock.
+Neighbors: stream.py calls it for Spark; topics.py looks up offsets.
 
-The first micro-batch is left empty.  Spark writes down where a batch ends, not where the first one began, and
-asks again for the beginning when that batch has to be played again: `latest` would then be further on, and
-what lies between lost.  An empty first batch makes the beginning an end, which is written down.
+The first micro-batch is left empty.  Spark records the end of a batch, but not the start of the first one.
+If
+it replays that batch, it requests the start again; `latest` would then be later, and the records in between
+would be lost.  An empty first batch turns the start into a recorded end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pykafka2.errors import UnknownTopicOrPartition
 from spark_connector.offsets import Offsets, shown
 from spark_connector.options.source_options import LATEST, SourceOptions
 from spark_connector.source.limits import shared_out, waiting
-from spark_connector.source.losses import tell
+from spark_connector.source.losses import report_loss
 from spark_connector.source.positions import is_reproducible, starting_offsets
 from spark_connector.source.samples import Samples
 from spark_connector.source.topics import Topics
@@ -30,40 +31,41 @@ class MicroBatches:
     _topics: Topics
     _samples: Samples
     _now: Callable[[], float]
-    """Seconds, of a clock that never goes back."""
+    """Returns seconds of a monotonic clock."""
     _first: Offsets | None = None
     _is_begun: bool = False
-    """Whether there is a first batch, of this run or of the one that is gone on with."""
+    """Whether there was a first batch, of this run or of the one that it continues."""
     _last_end: Offsets | None = None
-    """What there was at the last look."""
+    """End offsets of the last lookup."""
     _available_now: Offsets | None = None
-    """Where a run of `Trigger.AvailableNow` ends."""
+    """Where a run with `Trigger.AvailableNow` ends."""
     _last_batch_at: float | None = None
     _seen: set[str] = attrs.Factory(set)
-    """Topics of this run's offsets and looks; later offsets do not speak of one that was deleted."""
+    """Topics found by this run; a deleted topic is missing from later offsets."""
 
     def first_offsets(self) -> Offsets:
-        """Where a new query begins; the same answer every time, as Spark asks more than once."""
+        """Returns where a new query begins; always the same offsets, as Spark calls this more than once."""
         if self._first is None:
             partitions = self._topics.partitions()
-            self._seen |= {one.topic for one in partitions}
+            self._seen |= {partition.topic for partition in partitions}
             self._first = starting_offsets(self._options, self._topics, partitions, LATEST)
         return self._first
 
     def prepare_for_available_now(self) -> None:
-        """What arrives from here on is for the next run."""
-        self._available_now = self._look()[0]
+        """Fixes the end of the run: later records belong to the next run."""
+        self._available_now = self._look_up_ends()[0]
 
     def end_of_next(self, start: Offsets | None, *, takes_all: bool) -> Offsets:
-        """Where the micro-batch that begins at `start` ends; `start` itself where there is nothing to do.
+        """Returns the end of the micro-batch that begins at `start`; `start` itself if there is nothing to
+        read.
 
         Args:
-            start: None where Spark does not say it (before 4.2), so that nothing can be limited.
-            takes_all: limits do not count (Trigger.Once).
+            start: None if Spark does not pass it (before 4.2); then limits do not apply.
+            takes_all: ignore limits (Trigger.Once).
 
         Raises:
-            DataLoss: what was to be read is gone, and failOnDataLoss is true.
-            UnknownTopicOrPartition: a topic that the options name was never there.
+            DataLoss: records were deleted before they were read, and failOnDataLoss is true.
+            UnknownTopicOrPartition: a topic that the options name never existed.
         """
         if self._leaves_empty(start, takes_all):
             return self.first_offsets()
@@ -72,7 +74,11 @@ class MicroBatches:
             return ends
         begins = self._begins(start, ends)
         total = sum(waiting(begins, ends).values())
-        if not total and ends.keys() == start.keys() and all(ends[one] >= start[one] for one in ends):
+        if (
+            not total
+            and ends.keys() == start.keys()
+            and all(ends[partition] >= start[partition] for partition in ends)
+        ):
             return start
         if self._is_held_back(total):
             return start
@@ -80,26 +86,28 @@ class MicroBatches:
         return self._limited(begins, ends)
 
     def begun(self) -> None:
-        """A batch is carried out; it may be the first one, played again, before anybody asks for an end."""
+        """Records that a batch runs: possibly a replay of the first one, before any end was requested."""
         self._is_begun = True
 
-    def last_look(self) -> Offsets | None:
-        """Where the partitions ended when they were last looked at."""
+    def last_ends(self) -> Offsets | None:
+        """Returns the end offsets of the last lookup."""
         return self._last_end
 
     def check_losses(self, start: Offsets, ends: Offsets) -> None:
-        """Tell what was read up to `start` and does not reach so far any more.  Raises `DataLoss`."""
+        """Reports partitions that end before `start` or no longer exist.  Raises `DataLoss`."""
         gone = start.keys() - ends.keys()
         if gone:
-            self._tell(f"{shown(gone)}: gone")
-        back = {one: end for one, end in ends.items() if end < start.get(one, end)}
-        for one, end in back.items():
-            self._tell(f"{shown({one})} went back from offset {start[one]} to {end}")
+            self._report_loss(f"{shown(gone)} no longer exists")
+        back = {partition: end for partition, end in ends.items() if end < start.get(partition, end)}
+        for partition, end in back.items():
+            self._report_loss(f"{shown({partition})} was truncated from offset {start[partition]} to {end}")
 
     # ------------------------------------------------------------------ the first batch
 
     def _leaves_empty(self, start: Offsets | None, takes_all: bool) -> bool:
-        """Trigger.Once has one batch only: it is not left empty where the beginning is found again anyway."""
+        """Whether this batch is the empty first one.  With Trigger.Once only if the start cannot be found
+        again.
+        """
         if self._is_begun or self._first is None or start not in (None, self._first):
             return False
         self._is_begun = True
@@ -107,71 +115,81 @@ class MicroBatches:
 
     # ------------------------------------------------------------------ what there is
 
-    def _look(self) -> tuple[Offsets, list[str]]:
+    def _look_up_ends(self) -> tuple[Offsets, list[str]]:
         partitions, missing = self._topics.partitions_there()
-        self._seen |= {one.topic for one in partitions}
+        self._seen |= {partition.topic for partition in partitions}
         self._last_end = self._topics.ends(partitions)
         return self._last_end, missing
 
-    def _look_again(self, known: Offsets, ends: Offsets, missing: list[str]) -> tuple[Offsets, list[str]]:
-        """Until all that is known is there, or questions are not asked again."""
+    def _look_up_again(self, known: Offsets, ends: Offsets, missing: list[str]) -> tuple[Offsets, list[str]]:
+        """Repeats the lookup until all known offsets exist, or retries are used up."""
         for _ in self._topics.pauses():
-            ends, missing = self._look()
+            ends, missing = self._look_up_ends()
             if _reaches(ends, known):
                 break
         return ends, missing
 
     def _ends(self, start: Offsets | None) -> Offsets:
-        ends, missing = self._look()
+        ends, missing = self._look_up_ends()
         if start is not None:
-            self._seen |= {one.topic for one in start}
-            if not _reaches(
-                ends, start
-            ):  # a broker may have just started, or lead no more without knowing it
-                ends, missing = self._look_again(start, ends, missing)
+            self._seen |= {partition.topic for partition in start}
+            if not _reaches(ends, start):  # a broker may have just started, or be a stale leader
+                ends, missing = self._look_up_again(start, ends, missing)
             self.check_losses(start, ends)
-        if missing and not self._were_known():
+        if missing and not self._existed_before():
             raise UnknownTopicOrPartition("; ".join(missing))
         return ends if self._available_now is None else self._up_to(self._available_now, start or {}, ends)
 
     def _up_to(self, target: Offsets, start: Offsets, ends: Offsets) -> Offsets:
-        """What Trigger.AvailableNow set out to read; it fails if that is not there any more."""
-        gone = target.keys() - ends.keys() - start.keys()  # of those in `start` it was said
+        """Limits ends to the target of Trigger.AvailableNow, and reports a target that no longer exists."""
+        gone = target.keys() - ends.keys() - start.keys()  # check_losses reported those in `start`
         if gone:
-            self._tell(f"{shown(gone)}: gone since the run of Trigger.AvailableNow began")
-        for one in sorted(target.keys() & ends.keys()):
-            if start.get(one, 0) <= ends[one] < target[one]:
-                self._tell(
-                    f"{shown({one})} ended at offset {target[one]} when the run of Trigger.AvailableNow "
-                    f"began, and ends at {ends[one]} now"
+            self._report_loss(f"{shown(gone)} was deleted since the run of Trigger.AvailableNow began")
+        for partition in sorted(target.keys() & ends.keys()):
+            if start.get(partition, 0) <= ends[partition] < target[partition]:
+                self._report_loss(
+                    f"{shown({partition})} ended at offset {target[partition]} when the run of "
+                    "Trigger.AvailableNow "
+                    f"began, but now ends at {ends[partition]}"
                 )
-        # What a broker overlooked when the run began stays where it is; nothing goes back behind the start.
-        limits = {one: max(target.get(one, 0), start.get(one, 0)) for one in target.keys() | start.keys()}
-        return {one: min(end, limits[one]) for one, end in ends.items() if one in limits}
+        # A partition that was missed when the run began stays where it is; no end moves before its start.
+        limits = {
+            partition: max(target.get(partition, 0), start.get(partition, 0))
+            for partition in target.keys() | start.keys()
+        }
+        return {
+            partition: min(end, limits[partition]) for partition, end in ends.items() if partition in limits
+        }
 
-    def _were_known(self) -> bool:
-        """Whether what the options name and is not there once was: then it is a loss, and told as one."""
-        named = {one.topic for one in self._options.assign or ()} | set(self._options.subscribe or ())
+    def _existed_before(self) -> bool:
+        """Whether all topics of the options existed before: a missing one is then reported as a loss."""
+        named = {partition.topic for partition in self._options.assign or ()} | set(
+            self._options.subscribe or ()
+        )
         return named <= self._seen
 
     def _begins(self, start: Offsets, ends: Offsets) -> Offsets:
-        """Where the batch begins in each partition; a new one is read from its beginning."""
+        """Returns where the batch begins in each partition; a new partition is read from its beginning."""
         new = ends.keys() - start.keys()
         if not new:
             return start
         beginnings = self._topics.beginnings(new)
-        for one in sorted(new):
-            if beginnings[one]:
-                self._tell(f"new partition {shown({one})} begins at offset {beginnings[one]}, not at 0")
+        for partition in sorted(new):
+            if beginnings[partition]:
+                self._report_loss(
+                    f"new partition {shown({partition})} begins at offset {beginnings[partition]}, not at 0"
+                )
         return {**start, **beginnings}
 
-    def _tell(self, what: str) -> None:
-        tell(what, fails=self._options.fail_on_data_loss)
+    def _report_loss(self, what: str) -> None:
+        report_loss(what, fails=self._options.fail_on_data_loss)
 
     # ------------------------------------------------------------------ how much of it
 
     def _is_held_back(self, total: int) -> bool:
-        """A run of what is available now waits for nothing: nothing more will come."""
+        """Whether minOffsetsPerTrigger delays the batch; never with Trigger.AvailableNow: no more will
+        come.
+        """
         least = self._options.min_offsets_per_trigger
         if least is None or total >= least or self._available_now is not None:
             return False
@@ -189,5 +207,5 @@ class MicroBatches:
 
 
 def _reaches(ends: Offsets, known: Offsets) -> bool:
-    """Whether each partition is there and ends where it is known to have ended, or behind it."""
-    return all(one in ends and ends[one] >= offset for one, offset in known.items())
+    """Whether each partition exists and ends at its known end offset or later."""
+    return all(partition in ends and ends[partition] >= offset for partition, offset in known.items())

@@ -1,6 +1,6 @@
-"""Where a new query begins and a batch ends, by the options: offsets, times, earliest, latest.
+"""Start and end offsets of a query by its options: offsets, timestamps, earliest, latest.
 
-Driver side.  Order of precedence: one time for all, times by partition, offsets.
+Driver side.  Precedence: one timestamp for all partitions, timestamps by partition, offsets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_connector.source.topics import Topics
 def starting_offsets(
     options: SourceOptions, topics: Topics, partitions: set[TopicPartition], default: str
 ) -> Offsets:
-    """Raises `ConfigurationError` where options do not fit the partitions, or no record is of that time."""
+    """Returns where a query begins.  Raises `ConfigurationError` if the options do not fit the partitions."""
     if options.starting_timestamp is not None:
         times = dict.fromkeys(partitions, options.starting_timestamp)
         return _starting_at(options, topics, times, "startingTimestamp")
@@ -51,7 +51,7 @@ def ending_offsets(options: SourceOptions, topics: Topics, partitions: set[Topic
 
 
 def is_reproducible(options: SourceOptions) -> bool:
-    """Whether asking again where the query begins gives the same answer, but for records that aged out."""
+    """Whether the start of the query can be found again, except for records deleted by retention."""
     if options.starting_timestamp is not None or options.starting_offsets_by_timestamp is not None:
         return options.starting_offsets_by_timestamp_strategy == "error"
     where = options.starting_offsets
@@ -67,8 +67,8 @@ def _starting_at(
     none = {partition for partition, offset in found.items() if offset is None}
     if none and options.starting_offsets_by_timestamp_strategy == "error":
         raise ConfigurationError(
-            f"{name}: {shown(none)} has no record of that time or later; "
-            "startingOffsetsByTimestampStrategy=latest would begin at the end there"
+            f"{name}: {shown(none)} has no record of that time or later. Set "
+            "startingOffsetsByTimestampStrategy=latest to begin at the end of these partitions."
         )
     ends = topics.ends(none)
     return {partition: ends[partition] if at is None else at for partition, at in found.items()}
@@ -80,8 +80,8 @@ def _at(topics: Topics, partitions: set[TopicPartition], where: Where, name: str
     if where == LATEST or isinstance(where, str):
         return topics.ends(partitions)
     _check_all_named(name, where, partitions, "; -2 is earliest and -1 latest")
-    first = topics.beginnings([one for one, offset in where.items() if offset == EARLIEST_OFFSET])
-    last = topics.ends([one for one, offset in where.items() if offset == LATEST_OFFSET])
+    first = topics.beginnings([partition for partition, offset in where.items() if offset == EARLIEST_OFFSET])
+    last = topics.ends([partition for partition, offset in where.items() if offset == LATEST_OFFSET])
     return {**where, **first, **last}
 
 
@@ -92,7 +92,7 @@ def _check_all_named(
         return
     missing, extra = partitions - set(named), set(named) - partitions
     what = [f"it does not name {shown(missing)}"] if missing else []
-    what += [f"it names {shown(extra)}, which are not read"] if extra else []
+    what += [f"it names {shown(extra)}, which the query does not read"] if extra else []
     raise ConfigurationError(
-        f"{name} has to name every partition that is read, and no other: {', '.join(what)}{hint}"
+        f"{name} must name exactly the partitions that the query reads: {', '.join(what)}{hint}."
     )

@@ -1,7 +1,8 @@
-"""Batch reading that hears the query's conditions, for `pushDownFilters=true`.
+"""Batch reading with filter pushdown, for `pushDownFilters=true`.
 
-A class of its own: Spark refuses a reader with pushFilters() where its setting for that is off, as it is by
-default.
+A separate class, because Spark rejects a reader with pushFilters() unless filter pushdown is enabled, which
+is
+off by default.
 """
 
 from __future__ import annotations
@@ -28,29 +29,33 @@ class PushingBatchReader(KafkaBatchReader):
         return self._limits.take(filters)
 
     def __getstate__(self) -> dict[str, object]:
-        """What travels to the tasks, which are told their ranges."""
+        """Leaves the limits out of the copy for the tasks, which get ranges."""
         return {**self.__dict__, "_limits": None}
 
     def _ranges(self, topics: Topics) -> list[OffsetRange]:
         limits = self._limits
         ranges = [
-            one for one in super()._ranges(topics) if limits.selects(TopicPartition(one.topic, one.partition))
+            wanted
+            for wanted in super()._ranges(topics)
+            if limits.selects(TopicPartition(wanted.topic, wanted.partition))
         ]
         firsts = self._firsts(topics, ranges)
         return [
             OffsetRange(
-                one.topic,
-                one.partition,
-                max(one.start, limits.first_offset, firsts[TopicPartition(one.topic, one.partition)]),
-                min(one.end, limits.end_offset),
+                wanted.topic,
+                wanted.partition,
+                max(
+                    wanted.start, limits.first_offset, firsts[TopicPartition(wanted.topic, wanted.partition)]
+                ),
+                min(wanted.end, limits.end_offset),
             )
-            for one in ranges
+            for wanted in ranges
         ]
 
     def _firsts(self, topics: Topics, ranges: list[OffsetRange]) -> Offsets:
-        """The first offset in each partition whose record may be of the time that is asked for."""
-        ends = {TopicPartition(one.topic, one.partition): one.end for one in ranges}
+        """Returns the first offset of each partition whose record can match the timestamp."""
+        ends = {TopicPartition(wanted.topic, wanted.partition): wanted.end for wanted in ranges}
         if self._limits.first_ms is None or not ends:
             return dict.fromkeys(ends, 0)
         found = topics.at_times(dict.fromkeys(ends, self._limits.first_ms))
-        return {one: ends[one] if at is None else at for one, at in found.items()}
+        return {partition: ends[partition] if at is None else at for partition, at in found.items()}

@@ -1,6 +1,6 @@
-"""Ranges of offsets, and how they are split into tasks: a pure function of ranges and options.
+"""Ranges of offsets, and their split into tasks: a pure function of ranges and options.
 
-A micro-batch that is played again is cut into the same tasks, which writers rely on that skip what they have.
+A replayed micro-batch has the same tasks, so that writers can skip the tasks that are already written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import attrs
 
 @attrs.define(frozen=True, order=True)
 class OffsetRange:
-    """Offsets of one partition from `start` up to, not including, `end`."""
+    """Offsets of one partition from `start` up to, but excluding, `end`."""
 
     topic: str
     partition: int
@@ -24,7 +24,7 @@ class OffsetRange:
         return self.end - self.start
 
     def split(self, parts: int) -> list[OffsetRange]:
-        """In as many ranges, as equal as whole numbers let them be."""
+        """Splits the range into as many parts, of sizes that differ by at most one."""
         ends = [self.start + self.size * (part + 1) // parts for part in range(parts)]
         starts = [self.start, *ends[:-1]]
         return [attrs.evolve(self, start=s, end=e) for s, e in zip(starts, ends, strict=True) if s < e]
@@ -33,7 +33,7 @@ class OffsetRange:
 def tasks_of(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[OffsetRange]:
-    """The ranges that tasks read, in order, without empty ones."""
+    """Returns the ranges that tasks read, sorted, without empty ones."""
     wanted = sorted(one for one in ranges if one.size > 0)
     if max_records_per_partition is not None:
         wanted = [part for one in wanted for part in one.split(-(-one.size // max_records_per_partition))]
@@ -43,20 +43,24 @@ def tasks_of(
 
 
 def _split_by_share(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
-    """Each range gets parts by its share of all records.
+    """Splits each range in proportion to its share of all records.
 
-    Small ranges, which get one part, are set aside first: the parts left are for the large ones alone.
+    Small ranges, which get one part each, are set aside first; the large ones share the remaining parts.
     """
-    total = sum(one.size for one in ranges)
-    small = {one for one in ranges if _parts(one.size, total, min_partitions) == 1}
+    total = sum(offset_range.size for offset_range in ranges)
+    small = {offset_range for offset_range in ranges if _parts(offset_range.size, total, min_partitions) == 1}
     left_parts = max(min_partitions - len(small), 1)
-    left_total = total - sum(one.size for one in small)
+    left_total = total - sum(offset_range.size for offset_range in small)
     found: list[OffsetRange] = []
-    for one in ranges:
-        found += [one] if one in small else one.split(_parts(one.size, left_total, left_parts))
+    for offset_range in ranges:
+        found += (
+            [offset_range]
+            if offset_range in small
+            else offset_range.split(_parts(offset_range.size, left_total, left_parts))
+        )
     return found
 
 
 def _parts(size: int, total: int, parts: int) -> int:
-    """Rounded half up, and at least one."""
+    """Returns a range's share of the parts, rounded half up, at least one."""
     return max((2 * size * parts + total) // (2 * total), 1) if total else 1

@@ -1,6 +1,6 @@
-"""What one task does: a range of offsets of one partition as Arrow's record batches.
+"""Reads a range of offsets of one partition as Arrow record batches: the work of one task.
 
-Runs in Spark's Python workers.  Neighbour: connections.py keeps the consumer from task to task.
+Runs in Spark's Python workers.  Neighbor: connections.py keeps the consumer from task to task.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from spark_connector import connections
 from spark_connector.errors import SparkConnectorError
 from spark_connector.options.source_options import SourceOptions
 from spark_connector.source.arrow import ARROW_TYPES, arrow_schema
-from spark_connector.source.losses import tell
+from spark_connector.source.losses import report_loss
 from spark_connector.source.ranges import OffsetRange
 
 ROWS_PER_BATCH = 10_000
-"""As Spark's own default; more at once is slower."""
+"""Spark's own default; larger batches are slower."""
 
 FETCH_BYTES = 2 << 20
-"""What is asked for at a time, where the option kafka.max.partition.fetch.bytes does not say.  A task reads
-one partition alone, and with twice Kafka's default it takes a third less processor time for a row."""
+"""Bytes per fetch, unless kafka.max.partition.fetch.bytes is set.  A task reads a single partition, and
+twice Kafka's default takes a third less CPU time per row."""
 
 
 @attrs.define
 class RangeTask:
-    """Reads ranges for one query; travels to the workers.  Holds no connection."""
+    """Reads ranges for one query; copied to the workers.  Holds no connection."""
 
     _options: SourceOptions
     _columns: tuple[str, ...]
 
-    def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-        partition = TopicPartition(wanted.topic, wanted.partition)
+    def read(self, offset_range: OffsetRange) -> Iterator[pa.RecordBatch]:
+        partition = TopicPartition(offset_range.topic, offset_range.partition)
         shape = _Shape(self._columns, partition)
-        for columns in self._pieces(partition, wanted.start, wanted.end):
+        for columns in self._pieces(partition, offset_range.start, offset_range.end):
             yield from shape.batches(columns)
 
     # ------------------------------------------------------------------ inside
@@ -55,35 +55,35 @@ class RangeTask:
                     yield piece
                 return
             except LogTruncated as error:
-                self._tell(str(error))  # what was written there instead is read from here on
+                self._report_loss(str(error))  # continues with the records written after the truncation
             except OffsetOutOfRange:
                 start = self._after_loss(consumer, partition, start, end)
             except UnknownTopicOrPartition as error:
-                self._tell(f"{partition.topic}-{partition.partition} is gone ({error})")
+                self._report_loss(f"{partition.topic}-{partition.partition} was deleted ({error})")
                 return
             except KafkaTimeoutError as error:
                 raise KafkaTimeoutError(f"{error} (kafkaConsumer.pollTimeoutMs)") from None
 
     def _after_loss(self, consumer: KafkaConsumer, partition: TopicPartition, start: int, end: int) -> int:
-        """Where to go on: at what is left, or at the end."""
+        """Returns where to continue: at the first remaining offset, or at the end."""
         first = consumer.beginning_offsets([partition])[partition]
-        if first <= start:  # behind the end of the log: it was cut, or made anew
-            self._tell(f"{partition.topic}-{partition.partition} ends before offset {start}")
+        if first <= start:  # after the end of the log: truncated or recreated
+            self._report_loss(f"{partition.topic}-{partition.partition} ends before offset {start}")
             return end
-        self._tell(
-            f"{partition.topic}-{partition.partition}: offsets {start} to {min(first, end) - 1} are gone"
+        self._report_loss(
+            f"{partition.topic}-{partition.partition}: offsets {start} to {min(first, end) - 1} were deleted"
         )
         return min(first, end)
 
-    def _tell(self, what: str) -> None:
-        tell(what, fails=self._options.fail_on_data_loss)
+    def _report_loss(self, what: str) -> None:
+        report_loss(what, fails=self._options.fail_on_data_loss)
 
     def _consumer_options(self) -> dict[str, str]:
         return {**self._options.kafka, "default.api.timeout.ms": self._options.task_timeout_ms}
 
 
 class _Shape:
-    """Makes Spark's columns of pykafka2's."""
+    """Converts pykafka2's columns to Spark's."""
 
     def __init__(self, names: Sequence[str], partition: TopicPartition) -> None:
         self._schema = arrow_schema(names)
@@ -94,14 +94,16 @@ class _Shape:
         types, done = self._types_of(columns), 0
         for batch in columns.to_arrow().to_batches(max_chunksize=ROWS_PER_BATCH):
             count = batch.num_rows
-            given = {
+            known_arrays = {
                 "topic": self._constant("topic", self._partition.topic, count),
                 "partition": self._constant("partition", self._partition.partition, count),
                 "timestampType": types.slice(done, count),
             }
             try:
                 arrays = [
-                    given[field.name] if field.name in given else _as(field.type, batch.column(field.name))
+                    known_arrays[field.name]
+                    if field.name in known_arrays
+                    else _as(field.type, batch.column(field.name))
                     for field in self._schema
                 ]
             except pa.ArrowInvalid as error:
@@ -110,26 +112,27 @@ class _Shape:
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _unreadable(self, offsets: pa.Array, error: pa.ArrowInvalid) -> SparkConnectorError:
-        """Producers may write times that Spark's microseconds cannot hold."""
+        """Returns the error for timestamps that Spark's microseconds cannot hold."""
         return SparkConnectorError(
-            f"{self._partition.topic}-{self._partition.partition}: a record of offsets {offsets[0]} to "
-            f"{offsets[-1]} has what a column cannot hold ({error}); with the option columns, which leaves "
-            "that column out, they can be read"
+            f"{self._partition.topic}-{self._partition.partition}: a record between offsets {offsets[0]} and "
+            f"{offsets[-1]} has a value that its column cannot hold ({error}). Set the option columns "
+            "without "
+            "that column to read the records."
         )
 
     def _types_of(self, columns: Columns) -> pa.Array:
-        """Of timestamps, mostly one for all."""
+        """Returns the timestamp types, which are mostly one constant."""
         if columns.timestamp_type is not None:
             return self._constant("timestampType", columns.timestamp_type, len(columns))
         return pa.array(columns.timestamp_types, pa.int32())
 
     def _constant(self, name: str, value: object, count: int) -> pa.Array:
-        """Most batches are of one length, and those alike can be slices of one array."""
-        known = self._repeated.get((name, value))
-        if known is None or len(known) < count:
-            one = pa.scalar(value, ARROW_TYPES[name])
-            known = self._repeated[name, value] = pa.repeat(one, max(count, 1))
-        return known.slice(0, count)
+        """Returns a constant column: a slice of one array, as most batches have the same length."""
+        repeated = self._repeated.get((name, value))
+        if repeated is None or len(repeated) < count:
+            scalar = pa.scalar(value, ARROW_TYPES[name])
+            repeated = self._repeated[name, value] = pa.repeat(scalar, max(count, 1))
+        return repeated.slice(0, count)
 
 
 def _as(kind: pa.DataType, column: pa.Array) -> pa.Array:

@@ -1,7 +1,7 @@
-"""How much of what waits goes into one micro-batch, by bytes: offsets are counted, bytes are sampled.
+"""Limits the size of a micro-batch by bytes, which are estimated from samples.
 
-Driver side.  A broker tells where a partition ends, not how large it is, so some batches are read here and
-there, and the bytes between are reckoned from theirs, as they lie in the log (compressed, if they are).
+Driver side.  A broker returns where a partition ends, but not its size.  So a few batches of each range are
+read, and the total is estimated from their size in the log (compressed, if they are).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from spark_connector.source.limits import shared_out, waiting
 
 SAMPLE_BYTES = 1 << 16
 PLACES = (0.0, 0.4, 0.8)
-"""Where samples are taken, as parts of the range."""
+"""Positions of the samples, as fractions of the range."""
 ROUNDS = 3
-"""Sampling begins anew once the range is about as long as it will be."""
+"""Sampling is repeated for the shortened range."""
 MOST_STEPS = 12
-"""Back to where a batch begins."""
+"""Steps back to find the start of a batch."""
 
 
 @attrs.define
@@ -33,16 +33,20 @@ class Samples:
     def shared_out(
         self, limit_bytes: int, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> Offsets:
-        """Ends so that about `limit_bytes` lie between, shared out by how much waits in each partition.
+        """Returns end offsets for about `limit_bytes` in all, shared in proportion to each partition's
+        backlog.
 
-        At least one offset of each partition; all, where nothing can be sampled.
+        Each partition gets at least one offset.  If nothing can be sampled, there is no limit.
         """
         chosen = dict(ends)
         for _ in range(ROUNDS):
             sizes = waiting(begins, chosen)
             total_bytes = sum(
-                size * self._bytes_per_offset(one, range(begins[one], chosen[one]), ends[one])
-                for one, size in sizes.items()
+                size
+                * self._bytes_per_offset(
+                    partition, range(begins[partition], chosen[partition]), ends[partition]
+                )
+                for partition, size in sizes.items()
             )
             if total_bytes <= 0:
                 return chosen
@@ -57,15 +61,16 @@ class Samples:
     def _bytes_per_offset(self, partition: TopicPartition, wanted: range, log_end: int) -> float:
         offsets = {wanted[int(len(wanted) * place)] for place in PLACES}
         sampled = [self._sample(partition, offset, log_end) for offset in sorted(offsets)]
-        known = [one for one in sampled if one]
+        known = [size for size in sampled if size]
         return sum(known) / len(known) if known else 0.0
 
     def _sample(self, partition: TopicPartition, start: int, log_end: int) -> float:
-        """Bytes per offset of the batches near `start`; 0 if there are none.
+        """Returns bytes per offset of the batches near `start`; 0 if there are none.
 
-        What is read first may begin in the midst of a batch, whose bytes are counted whole.  What follows
-        begins with a batch, so that is measured; where nothing follows, the beginning is looked for, further
-        back each time.
+        The first piece may begin in the middle of a batch, whose bytes are counted whole.  The next piece
+        begins
+        with a batch, so that one is measured.  If there is none, the start of the first batch is searched,
+        further back each time.
         """
         found = 0.0
         at, step = start, 1
@@ -76,7 +81,7 @@ class Samples:
                 )
                 first, *others = islice(pieces, 2)
             except (KafkaError, ValueError):
-                return found  # the log begins later, or the tasks will say what there is to say
+                return found  # the log begins later, or the tasks report the error
             if others:
                 return others[0].size_bytes / (others[0].last_offset - first.last_offset)
             found = first.size_bytes / (first.last_offset + 1 - at)

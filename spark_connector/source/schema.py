@@ -1,4 +1,4 @@
-"""The source's columns: their types for Spark.  Neighbour: arrow.py has them for Arrow."""
+"""Spark types of the source's columns.  Neighbor: arrow.py has their Arrow types."""
 
 from __future__ import annotations
 
@@ -38,19 +38,24 @@ def spark_schema(columns: Sequence[str]) -> StructType:
 
 
 def chosen_columns(schema: StructType, offered: Sequence[str]) -> tuple[str, ...]:
-    """The columns to give where Spark says this schema, which a user may have written.
+    """Returns the columns for a schema of Spark's, which a user may have written.
 
     Raises:
-        WrongSchema: it has something that the source does not, or nothing.
+        WrongSchema: the schema has a column or type that the source does not have, or no column.
     """
     if not schema.fields:
-        raise WrongSchema(f"schema: it has no column; there are {', '.join(COLUMNS)}")
+        raise WrongSchema(f"The schema has no column. Choose from {', '.join(COLUMNS)}.")
     for field in schema.fields:
         if field.name not in SPARK_TYPES:
-            raise WrongSchema(f"schema: there is no column {field.name!r}; there are {', '.join(COLUMNS)}")
+            raise WrongSchema(
+                f"The schema has an unknown column {field.name!r}. Choose from {', '.join(COLUMNS)}."
+            )
         if field.dataType != SPARK_TYPES[field.name]:
             legal = SPARK_TYPES[field.name].simpleString()
-            raise WrongSchema(f"schema: column {field.name} is {legal}, not {field.dataType.simpleString()}")
-        if not field.nullable:  # Spark believes it of keys and values, and since 4.3 refuses it in each task
-            raise WrongSchema(f"schema: column {field.name} is NOT NULL, which the source does not promise")
+            raise WrongSchema(
+                f"The column {field.name} must be {legal}, but the schema has "
+                f"{field.dataType.simpleString()}."
+            )
+        if not field.nullable:  # Spark relies on it, and since 4.3 each task rejects it
+            raise WrongSchema(f"The column {field.name} is NOT NULL in the schema, but it must be nullable.")
     return tuple(field.name for field in schema.fields)

@@ -1,8 +1,8 @@
-"""Micro-batch reading, as Spark calls it.
+"""Micro-batch reading with Spark's interface.
 
-One reader lives as long as the query, in a process of its own on the driver.  A second copy is made before
-and travels to the tasks, which only call read(): what the first one learns reaches it by partitions() alone.
-Neighbour: micro_batches.py decides where batches end.
+One reader lives as long as the query, in its own process on the driver.  Spark copies it before that for the
+tasks, which only call read(): they get all facts from partitions().
+Neighbor: micro_batches.py chooses where batches end.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader):
-    """What is the same in all versions of Spark; latestOffset() is not."""
+    """The methods that are the same in all versions of Spark; latestOffset() differs."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -39,19 +39,19 @@ class StreamReader(DataSourceStreamReader):
         return to_spark(self._batches().first_offsets())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """A function of arguments and options alone: a batch that is played again has the same tasks."""
+        """Returns tasks that depend only on arguments and options, so a replayed batch has the same tasks."""
         self._batches().begun()
         begins = from_spark(start)
         ranges = [
-            OffsetRange(one.topic, one.partition, begins.get(one, 0), offset)
-            for one, offset in from_spark(end).items()
+            OffsetRange(partition.topic, partition.partition, begins.get(partition, 0), offset)
+            for partition, offset in from_spark(end).items()
         ]
         tasks = tasks_of(ranges, self._options.min_partitions, self._options.max_records_per_partition)
-        return [RangePartition(one) for one in tasks]
+        return [RangePartition(offset_range) for offset_range in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]] | Iterator[pa.RecordBatch]:
-        wanted = cast("OffsetRange | None", partition.value)
-        return iter(()) if wanted is None else self._task.read(wanted)
+        offset_range = cast("OffsetRange | None", partition.value)
+        return iter(()) if offset_range is None else self._task.read(offset_range)
 
     def stop(self) -> None:
         connections.close_all()

@@ -1,7 +1,7 @@
-"""Which partitions a source reads, and where they begin and end: the source's questions to the brokers.
+"""Looks up the partitions that a source reads, and their offsets.
 
-Driver side, one thread.  A question that fails for a passing reason is asked again (fetchOffset.numRetries).
-Neighbours: connections.py has the clients; positions.py and micro_batches.py ask.
+Driver side, one thread.  Lookups are retried after retriable errors (fetchOffset.numRetries).
+Neighbors: connections.py has the clients; positions.py and micro_batches.py call this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def check_brokers(options: SourceOptions) -> None:
-    """Check the clients' options, and that a broker responds to them.
+    """Checks the clients' options, and that a broker responds.
 
     Raises:
         UnknownOption, ConfigurationError: the clients refuse an option.
@@ -39,7 +39,7 @@ def check_brokers(options: SourceOptions) -> None:
 
 @attrs.define
 class Topics:
-    """What the options select, as the cluster has it now.  Holds no client of its own, and closes none."""
+    """The topics and partitions that the options select.  Uses shared clients, and closes none."""
 
     _options: SourceOptions
     _consumer: KafkaConsumer
@@ -47,10 +47,10 @@ class Topics:
     _sleep: Callable[[float], object] = sleep
 
     def partitions(self) -> set[TopicPartition]:
-        """All that is selected.
+        """Returns all selected partitions.
 
         Raises:
-            UnknownTopicOrPartition: a topic, or an assigned partition, that the options name is not there.
+            UnknownTopicOrPartition: a topic or an assigned partition of the options does not exist.
         """
         found, missing = self.partitions_there()
         if missing:
@@ -58,27 +58,32 @@ class Topics:
         return found
 
     def partitions_there(self) -> tuple[set[TopicPartition], list[str]]:
-        """What of the selection is there, and for what is not, a sentence each."""
-        return self._asked(self._find)
+        """Returns the selected partitions that exist, and a message for each topic or partition that does
+        not.
+        """
+        return self._retried(self._find)
 
     def beginnings(self, partitions: Collection[TopicPartition]) -> Offsets:
         if not partitions:
             return {}
-        return self._asked(lambda: self._consumer.beginning_offsets(list(partitions)))
+        return self._retried(lambda: self._consumer.beginning_offsets(list(partitions)))
 
     def ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """With read_committed, where the first open transaction begins."""
+        """Returns end offsets; with read_committed, the last stable offsets."""
         if not partitions:
             return {}
-        return self._asked(lambda: self._consumer.end_offsets(list(partitions)))
+        return self._retried(lambda: self._consumer.end_offsets(list(partitions)))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record of its time or later."""
-        found = self._asked(lambda: self._consumer.offsets_for_times(dict(times)))
-        return {partition: None if one is None else one.offset for partition, one in found.items()}
+        """Returns the offset of each partition's first record at its timestamp or later."""
+        found = self._retried(lambda: self._consumer.offsets_for_times(dict(times)))
+        return {
+            partition: None if found_offset is None else found_offset.offset
+            for partition, found_offset in found.items()
+        }
 
     def pauses(self) -> Iterator[None]:
-        """As many as questions may be asked again, one after the other."""
+        """Pauses before each retry that the options allow."""
         for _ in range(self._options.fetch_offset_retries):
             self._sleep(self._options.fetch_offset_retry_interval_ms / 1000)
             yield
@@ -91,13 +96,13 @@ class Topics:
             return self._partitions_of(options.subscribe, "subscribe")
         if options.subscribe_pattern is not None:
             matches = re.compile(options.subscribe_pattern).fullmatch
-            # One that is deleted in between is not missed.
+            # A topic that is deleted in between is skipped.
             return self._partitions_of(filter(matches, self._admin.list_topics()), "")[0], []
         wanted = set(options.assign or ())
-        there, missing = self._partitions_of(sorted({one.topic for one in wanted}), "assign")
-        for one in sorted(wanted - there):
-            if any(other.topic == one.topic for other in there):
-                missing.append(f"assign: topic {one.topic!r} has no partition {one.partition}")
+        there, missing = self._partitions_of(sorted({partition.topic for partition in wanted}), "assign")
+        for partition in sorted(wanted - there):
+            if any(other.topic == partition.topic for other in there):
+                missing.append(f"assign: topic {partition.topic!r} has no partition {partition.partition}")
         return wanted & there, missing
 
     def _partitions_of(self, names: Iterable[str], option: str) -> tuple[set[TopicPartition], list[str]]:
@@ -106,25 +111,25 @@ class Topics:
         for name, error in described.errors.items():
             if not isinstance(error, UnknownTopicOrPartition):
                 raise error
-            missing.append(f"{option}: there is no topic {name!r}")
+            missing.append(f"{option}: topic {name!r} does not exist")
         found = {
-            TopicPartition(name, one.partition)
+            TopicPartition(name, partition.partition)
             for name in described
             if name not in described.errors
-            for one in described[name].partitions
+            for partition in described[name].partitions
         }
         return found, missing
 
-    def _asked(self, ask: Callable[[], T]) -> T:
+    def _retried(self, look_up: Callable[[], T]) -> T:
         left = self._options.fetch_offset_retries
         while True:
             try:
-                return ask()
+                return look_up()
             except (KafkaTimeoutError, NoBrokersAvailable):
-                raise  # after the client has tried for all the time that it had
+                raise  # the client has already retried until its timeout
             except KafkaError as error:
                 if not left or not getattr(error, "retriable", False):
                     raise
                 left -= 1
-                logger.warning("a question for offsets failed and is asked again: %s", error)
+                logger.warning("Offset lookup failed, retrying: %s", error)
                 self._sleep(self._options.fetch_offset_retry_interval_ms / 1000)

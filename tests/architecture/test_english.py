@@ -1,12 +1,15 @@
-"""Docstrings start with a verb or a noun, as in the Python and Kafka documentation.
+"""English as in the Python and Kafka documentation: openings of docstrings, and words of all texts.
 
-Folder by folder: those in `DONE` have no docstring that starts with a relative clause.
+Folder by folder: `DONE` has no docstring that starts with a relative clause, `WORDS_DONE` no banned word in
+docstrings, comments, messages or guides, `NAMES_DONE` none in identifiers. To tighten the lint, add a folder.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,8 +27,47 @@ DONE = (
     "pykafka2/producer",
     "pykafka2/protocol",
     "pykafka2/records",
-    "spark_connector/sink",
+    "pykafka2/testing",
+    "spark_connector",
 )
+WORDS_DONE: tuple[str, ...] = (
+    "README.md",
+    "examples",
+    "pykafka2/aio",
+    "pykafka2/testing",
+    "spark_connector",
+)
+NAMES_DONE: tuple[str, ...] = (
+    "examples",
+    "pykafka2/aio",
+    "pykafka2/cli",
+    "pykafka2/compression",
+    "pykafka2/driver",
+    "pykafka2/protocol",
+    "pykafka2/records",
+    "pykafka2/testing/fixtures",
+    "pykafka2/testing/views",
+    "spark_connector",
+)
+BANNED = re.compile(
+    r"\b(told|untold|telling|asked|asking|nobody|somebody|anybody|everybody|whoever|whom|anew|"
+    r"heard|hears|hearing|spoken|looked at|looks at|seen to|sees to|gone on with|stands? in for|"
+    r"what is no|that which|good-?byes?)\b",
+    re.IGNORECASE,
+)
+BANNED_IN_NAMES = frozenset(
+    {"told", "untold", "given", "asked", "asking", "looked", "heard", "spoken", "goodbye"}
+)
+ALLOWED: dict[tuple[str, str], str] = {
+    ("spark_connector/sink/exactly_once/runner.py", "of_given_up"): "the marker of a failed job",
+    ("spark_connector/sink/exactly_once/runner.py", "_find_given_up"): "the marker of a failed job",
+    ("spark_connector/sink/exactly_once/transactional_ids.py", "of_given_up"): "the marker of a failed job",
+    (
+        "spark_connector/sink/exactly_once/transactional_ids.py",
+        "GIVEN_UP",
+    ): "part of stored transactional ids",
+}
+"""Legitimate uses by file and word, each with its reason."""
 OPENING = re.compile(r"(Who|Whose|Whom|What|Where|Of|As)\b")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -50,6 +92,81 @@ def test_docstrings_start_with_a_verb_or_a_noun(folder: str) -> None:
         if OPENING.match(docstring)
     ]
     assert found == []
+
+
+def texts_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Returns the comments and strings of a Python file, or the lines of any other file, by line number."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield from enumerate(source.splitlines(), 1)
+        return
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.STRING, tokenize.COMMENT):
+            yield token.start[0], token.string
+
+
+def names_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Returns the identifiers of a Python file, by line number."""
+    source = path.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME:
+            yield token.start[0], token.string
+
+
+def banned_words(path: Path) -> list[str]:
+    """Returns place and word of each banned word in texts that is not allowed."""
+    place = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+    return [
+        f"{place}:{line}: {word}"
+        for line, text in texts_of(path)
+        for word in BANNED.findall(text)
+        if (place, word.lower()) not in ALLOWED
+    ]
+
+
+def banned_names(path: Path) -> list[str]:
+    """Returns place and name of each identifier with a banned word that is not allowed."""
+    place = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
+    return [
+        f"{place}:{line}: {name}"
+        for line, name in names_of(path)
+        if BANNED_IN_NAMES & set(name.lower().split("_")) and (place, name) not in ALLOWED
+    ]
+
+
+def files_of(folder: str, *suffixes: str) -> list[Path]:
+    root = ROOT / folder
+    files = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.suffix in suffixes)
+    assert files, folder
+    return files
+
+
+@pytest.mark.parametrize("folder", WORDS_DONE)
+def test_texts_have_no_banned_word(folder: str) -> None:
+    assert [found for path in files_of(folder, ".py", ".md") for found in banned_words(path)] == []
+
+
+@pytest.mark.parametrize("folder", NAMES_DONE)
+def test_names_have_no_banned_word(folder: str) -> None:
+    assert [found for path in files_of(folder, ".py") for found in banned_names(path)] == []
+
+
+def test_every_exception_is_used_and_has_a_reason() -> None:
+    for (place, word), reason in ALLOWED.items():
+        path = ROOT / place
+        words = {name for _, name in names_of(path)} if path.suffix == ".py" else set()
+        words |= {found.lower() for _, text in texts_of(path) for found in BANNED.findall(text)}
+        assert word in words, f"{place} does not use {word!r} any more: remove the exception"
+        assert reason
+
+
+def test_a_banned_word_is_found_in_a_text_and_in_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "example.py"
+    path.write_text(
+        '"""Nobody is told."""\n\ntold = 1  # asked\nprint("Connection closed", told)\n', encoding="utf-8"
+    )
+    assert banned_words(path) == ["example.py:1: Nobody", "example.py:1: told", "example.py:3: asked"]
+    assert banned_names(path) == ["example.py:3: told", "example.py:4: told"]
 
 
 def test_a_relative_clause_is_found() -> None:

@@ -219,7 +219,7 @@ def test_record_of_format_1_is_read() -> None:
 
 @pytest.mark.parametrize("record", [b"{}", b'{"format": 9}', b"\x00\x01", b""])
 def test_record_of_an_unknown_format_is_refused(record: bytes) -> None:
-    with pytest.raises(ExactlyOnceError, match="used for something else"):
+    with pytest.raises(ExactlyOnceError, match="no other use"):
         from_bytes(record)
 
 

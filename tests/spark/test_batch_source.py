@@ -127,8 +127,8 @@ def test_dataframe_with_pushdown_keeps_the_limits_of_the_last_condition(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"startingOfsets": "earliest"}, "the nearest is 'startingOffsets'"),
-        ({"kafka.fetch.max.byte": "1"}, "the nearest is 'fetch_max_bytes'"),
+        ({"startingOfsets": "earliest"}, "Did you mean 'startingOffsets'?"),
+        ({"kafka.fetch.max.byte": "1"}, "nearest is 'fetch_max_bytes'"),
         (
             {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "700"},
             "nothing listens there",
@@ -147,9 +147,9 @@ def test_load_fails_for_illegal_options_and_unreachable_brokers(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"assign": '{"t": [0]}'}, "subscribe and assign are given"),
-        ({"subscribe": "no-such-topic"}, "there is no topic 'no-such-topic'"),
-        ({"startingOffsets": "latest"}, "a batch query cannot begin at latest"),
+        ({"assign": '{"t": [0]}'}, "subscribe and assign are set"),
+        ({"subscribe": "no-such-topic"}, "topic 'no-such-topic' does not exist"),
+        ({"startingOffsets": "latest"}, "where a batch query cannot begin"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is an option of stream queries"),
     ],
     ids=["contradiction", "topic", "latest", "stream only"],

@@ -149,12 +149,12 @@ def test_a_fork_while_others_look_make_and_ask_does_not_stop_the_child() -> None
     with ThreadPoolExecutor(1) as other:
         making = other.submit(connections.kept, "a", {}, slowly)
         assert begun.wait(10)
-        with connections._lock, clients._asking:
+        with connections._lock, clients._offset_lookup:
             child = os.fork()
             if child == 0:  # what fails here must not go on with pytest's work
                 signal.alarm(5)
                 connections.kept("a", {}, Client)
-                with clients._asking:
+                with clients._offset_lookup:
                     os._exit(0)
         go_on.set()
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -142,10 +142,10 @@ def test_run_whose_decision_a_later_run_finished_is_told_that_the_ledger_has_the
             another.submit(second.play, 0).result()
 
     at_step["before-done"] = finish
-    with pytest.raises(SupersededRun, match="batch 0 is in the ledger"):
+    with pytest.raises(SupersededRun, match="Batch 0 is in the ledger"):
         first.commit(0, messages)
     late = [Written(0, 0, world.query, first.name, is_repeated=True)]
-    with pytest.raises(SupersededRun, match=r"batch 1 of this one .* is not committed"):
+    with pytest.raises(SupersededRun, match=r"Batch 1 of run .* is not committed"):
         first.commit(1, late)
     second.play(1)
     assert world.committed() == all_of(0, 1)
@@ -204,7 +204,7 @@ def test_driver_that_is_fenced_after_its_decision_reports_lost_tasks_that_the_le
     assert isinstance(command, commands.WriteLedger)
     assert command.state == decided.ended((1,))
     assert isinstance(script.throw(commands.Contended("fenced")), commands.ReadLedger)
-    with pytest.raises(PartlyCommitted, match="but for partition 1 of 2 tasks"):
+    with pytest.raises(PartlyCommitted, match="lacks partition 1 of 2 tasks"):
         script.send(decided.ended((1,)))
 
 

@@ -55,5 +55,5 @@ def test_executors_in_jvms_of_their_own(spark_kafka: ClusterApi, tmp_path: Path)
 
 def test_spark_connect(spark_kafka: ClusterApi, tmp_path: Path) -> None:
     if find_spec("grpc") is None or find_spec("pandas") is None:
-        pytest.skip("Spark Connect takes pip install 'pyspark[connect]'")
+        pytest.skip("Spark Connect takes pip install 'pykafka2[connect]'")
     assert run(spark_kafka, tmp_path, "connect:local[2]")["is connect"]

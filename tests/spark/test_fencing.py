@@ -165,7 +165,7 @@ def test_a_late_task_never_commits_a_part_of_its_rows(
     """Before transaction.version 2 an abort by EndTxn left the late task its epoch: it committed its marker
     without its first row, and the new run took the partition for written."""
     if is_killed:  # after the ledger names the new run, before anything is fenced
-        monkeypatch.setitem(cluster._CARRIED_OUT, commands.AbortLeftovers, lambda *_: None)
+        monkeypatch.setitem(cluster._EXECUTE, commands.AbortLeftovers, lambda *_: None)
     interleave(servers, monkeypatch)
 
 
@@ -173,7 +173,7 @@ def test_tasks_of_two_earlier_runs_are_fenced_in_every_partition(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The claims were killed before they fenced anything, so each task fences those of its partition."""
-    monkeypatch.setitem(cluster._CARRIED_OUT, commands.AbortLeftovers, lambda *_: None)
+    monkeypatch.setitem(cluster._EXECUTE, commands.AbortLeftovers, lambda *_: None)
     runs = [world.run(delivery=PER_TASK) for _ in range(3)]
     runs[0].play(0)
     late = []
@@ -244,7 +244,7 @@ def test_an_attempt_of_an_older_batch_registers_no_id(world: World, delivery: st
     for task in (1, 2):
         ledger._read.update(known)
         at_step["before-init"] = lambda: pytest.fail("a late attempt registers its id")
-        with pytest.raises(SupersededRun, match=r"batch 1 .* is over, .* decided batch 2: .* late"):
+        with pytest.raises(SupersededRun, match=r"Batch 1 .* is over, .* decided batch 2\. .* late"):
             run.write(1, attempt=1, only=task)
         at_step.clear()
     run.commit(3, messages)
@@ -279,7 +279,7 @@ def test_run_whose_checkpoint_is_behind_does_not_supersede_a_live_run(world: Wor
     for batch in (0, 1):
         live.commit(batch, of_source(live, batch, "good"))
     for task in (0, 1):
-        with pytest.raises(CheckpointBehind, match=r"batch 0 .* is older than batch 1"):
+        with pytest.raises(CheckpointBehind, match=r"Batch 0 .* is older than batch 1"):
             copy.write(0, only=task)
     with pytest.raises(CheckpointBehind, match="other source offsets"):
         of_source(copy_by_one, 1, "other")

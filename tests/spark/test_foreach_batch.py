@@ -137,7 +137,7 @@ def test_of_a_batch_that_is_there_in_part_the_rest_is_written(world: World, play
 
     batches = helper(world)
     at_step["after-decided"] = lose_one
-    with pytest.raises(PartlyCommitted, match="but for partition 2 of 3 tasks"):
+    with pytest.raises(PartlyCommitted, match="lacks partition 2 of 3 tasks"):
         play(batches, 0)
     assert world.committed() == all_of(0, tasks=2)
     assert play(helper(world), 0) == ["pykafka2"]

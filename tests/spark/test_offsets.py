@@ -27,7 +27,7 @@ def test_they_come_back_as_they_were() -> None:
     ids=str,
 )
 def test_another_shape_is_refused(told: dict[str, object]) -> None:
-    with pytest.raises(WrongOffsets, match="offsets of topic 't'"):
+    with pytest.raises(WrongOffsets, match="Offsets of topic 't'"):
         from_spark(told)
 
 

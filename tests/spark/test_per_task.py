@@ -122,7 +122,7 @@ def test_a_write_that_nobody_can_be_told_of_is_given_up_a_second_time() -> None:
     assert isinstance(script.send(None), commands.GiveUp)
     with pytest.raises(KafkaTimeoutError, match="no answer") as told:
         script.throw(slow)
-    assert "hold up readers until kafka.transaction.timeout.ms" in told.value.__notes__[0]
+    assert "block readers until kafka.transaction.timeout.ms" in told.value.__notes__[0]
 
 
 def test_brokers_that_do_not_answer_who_gives_up_are_told_of() -> None:
@@ -144,7 +144,9 @@ def committing(*, id_per_attempt: bool) -> scripts.Script[None]:
 
 
 def test_a_batch_write_whose_commit_nobody_answers_says_that_some_rows_may_be_there() -> None:
-    with pytest.raises(PartlyCommitted, match="rows may be there and those of others are missing: no answer"):
+    with pytest.raises(
+        PartlyCommitted, match="rows of some tasks may be written and those of others missing: no answer"
+    ):
         committing(id_per_attempt=False).throw(KafkaTimeoutError("no answer within 60 s"))
 
 
@@ -165,7 +167,7 @@ def test_tasks_that_commit_themselves_write_what_another_delivery_lost(world: Wo
         first.commit(0, messages)
     other = world.run(delivery=PER_TASK)
     messages = other.write(0, tasks=2)
-    with pytest.raises(ExactlyOnceError, match="split in another way"):
+    with pytest.raises(ExactlyOnceError, match="split differently"):
         other.commit(0, messages)
     again = world.run(delivery=PER_TASK)
     messages = again.write(0)

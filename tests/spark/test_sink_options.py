@@ -75,21 +75,27 @@ def test_schemas_that_are_written(columns: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ("key string", "no column 'value', but key"),
-        ("value int", "'value' is int; it may be string or binary: cast it"),
-        ("value struct<a:int>", "'value' is struct<a:int>; it may be string or binary: to_json(value) makes"),
-        ("key array<int>, value string", "'key' is array<int>; it may be string or binary: to_json(key)"),
+        ("key string", "The column 'value' is missing; columns are: key"),
+        ("value int", "'value' is int, but must be string or binary. Cast it"),
+        (
+            "value struct<a:int>",
+            "'value' is struct<a:int>, but must be string or binary. Convert it with to_json(value)",
+        ),
+        (
+            "key array<int>, value string",
+            "'key' is array<int>, but must be string or binary. Convert it with to_json(key)",
+        ),
         (
             "id bigint, cents int",
-            "select or rename them, or make one value of several by to_json(struct('*'))",
+            "or combine several with to_json(struct('*'))",
         ),
         ("value string, key array<string>", "'key' is array<string>"),
         ("value string, topic int", "'topic' is int"),
-        ("value string, partition bigint", "'partition' is bigint; it may be int"),
+        ("value string, partition bigint", "'partition' is bigint, but must be int"),
         ("value string, timestamp string", "'timestamp' is string"),
         ("value string, headers map<string,string>", "'headers' is map<string,string>"),
-        ("value string, amount double", "no use for a column 'amount'"),
-        ("value string, VALUE binary", "column 'VALUE' is there twice"),
+        ("value string, amount double", "cannot write the column 'amount'"),
+        ("value string, VALUE binary", "column 'VALUE' appears twice"),
     ],
 )
 def test_schemas_that_are_refused(columns: str, words: str) -> None:
@@ -99,7 +105,7 @@ def test_schemas_that_are_refused(columns: str, words: str) -> None:
 
 def test_a_topic_is_needed_as_option_or_column() -> None:
     check_schema(schema("value string, topic string"), None)
-    with pytest.raises(WrongSchema, match="'topic', and the option topic is not given"):
+    with pytest.raises(WrongSchema, match="The topic is missing"):
         check_schema(schema("value string"), None)
 
 
@@ -108,17 +114,23 @@ def test_a_topic_is_needed_as_option_or_column() -> None:
     [
         (
             {"delivery": "at_most_once"},
-            "delivery='at_most_once' is not valid; use 'at_least_once', 'exactly_once'",
+            "delivery='at_most_once' is illegal. Set it to 'at_least_once', 'exactly_once'",
         ),
-        ({"delivery": "exactly_once", "kafka.transaction.timeout.ms": "9999"}, "have to end within it"),
-        ({"delivery": "exactly_once", "kafka.transaction.timeout.ms": "long"}, "have to end within it"),
+        (
+            {"delivery": "exactly_once", "kafka.transaction.timeout.ms": "9999"},
+            "is too short for a micro-batch",
+        ),
+        (
+            {"delivery": "exactly_once", "kafka.transaction.timeout.ms": "long"},
+            "is too short for a micro-batch",
+        ),
         ({"kafka.transaction.timeout.ms": "60000"}, "has no transactions"),
         ({"kafka.transactional.id": "mine"}, "names the transactions itself"),
         ({"kafka.enable.idempotence": "false"}, "always idempotent"),
         ({"kafka.key.serializer": "x"}, "as they are in their column"),
         ({"kafka.partitioner.class": "x"}, "column named partition"),
         ({"subscribe": "orders"}, "option of the source"),
-        ({"epoch.sink": "a"}, "set by exactly_once_batches"),
+        ({"epoch.sink": "a"}, "only exactly_once_batches"),
         ({"ledgerTopic": "a b"}, "ledgerTopic"),
         ({"topic": " "}, "topic"),
     ],
@@ -145,7 +157,7 @@ def test_transactions_may_take_as_long_as_brokers_allow_by_default() -> None:
 
 
 def test_tasks_of_a_batch_write_do_not_commit_themselves() -> None:
-    with pytest.raises(ConfigurationError, match="all or nothing"):
+    with pytest.raises(ConfigurationError, match="written completely or not at all"):
         sink_options({**SERVERS, "delivery": "exactly_once_per_task"}, streaming=False)
 
 

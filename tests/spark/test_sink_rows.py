@@ -65,12 +65,12 @@ def test_a_batch_without_rows_sends_nothing() -> None:
 
 def test_a_null_topic_names_its_row_and_how_many_there_are() -> None:
     rows = batch(value=pa.array(["a"] * 4), topic=pa.array(["x", None, "x", None]))
-    with pytest.raises(WrongRow, match=r"row 1 of a batch: topic is null.*2 of 4 rows"):
+    with pytest.raises(WrongRow, match=r"Row 1 of a batch is illegal: topic is null.*2 of 4 rows"):
         split(rows)
 
 
 def test_partitions_that_cannot_be_are_refused() -> None:
-    with pytest.raises(WrongRow, match=r"row 1 of a batch: partition \(-1\) is negative"):
+    with pytest.raises(WrongRow, match=r"Row 1 of a batch is illegal: partition \(-1\) is negative"):
         split(batch(value=pa.array(["a", "b"]), partition=pa.array([0, -1], pa.int32())), "t")
     with pytest.raises(WrongRow, match=r"partition \(3\) is not among the 3 partitions of topic 't'"):
         split(batch(value=pa.array(["a", "b"]), partition=pa.array([None, 3], pa.int32())), "t")
@@ -82,7 +82,9 @@ def test_row_with_an_illegal_partition_is_counted_in_the_batch_and_not_in_its_to
         topic=pa.array(["x", "y", "x", "y", "x"]),
         partition=pa.array([0, 1, 2, 3, None], pa.int32()),
     )
-    with pytest.raises(WrongRow, match=r"row 3 of a batch: partition \(3\) is not among the 3 .*'y'"):
+    with pytest.raises(
+        WrongRow, match=r"Row 3 of a batch is illegal: partition \(3\) is not among the 3 .*'y'"
+    ):
         split(rows)
 
 
@@ -105,5 +107,5 @@ def test_headers_need_keys() -> None:
 def test_a_header_without_a_key_is_told_whichever_way_its_fields_are_spelt() -> None:
     kind = pa.list_(pa.struct([("Key", pa.string()), ("VALUE", pa.binary())]))
     headers = pa.array([[{"Key": "h", "VALUE": b"1"}], [{"Key": None, "VALUE": b"1"}]], kind)
-    with pytest.raises(WrongRow, match="row 1 of a batch: headers has a header without a key"):
+    with pytest.raises(WrongRow, match="Row 1 of a batch is illegal: headers has a header without a key"):
         split(batch(value=pa.array(["a", "b"]), headers=headers), "t")

@@ -128,7 +128,7 @@ def test_a_loss_ends_the_query(query: Query, spark_kafka: ClusterApi, options: d
     query.run(startingOffsets="earliest")
     spark_kafka.delete_topic(topic)
     spark_kafka.create_topic(topic, partitions=2)
-    with pytest.raises(Exception, match="went back from offset 10 to 0"):  # pyspark's, with ours in it
+    with pytest.raises(Exception, match="was truncated from offset 10 to 0"):  # pyspark's, with ours in it
         query.run()
     send(spark_kafka, topic, [2, 1])
     query.run(failOnDataLoss="false")  # takes the new ends for its own

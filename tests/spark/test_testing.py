@@ -32,18 +32,18 @@ def _has_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert "where there is no bin/java: set it to a JRE 17" in str(testing.why_no_spark())
+    assert "which has no bin/java. Set it to a JRE 17" in str(testing.why_no_spark())
     java.parent.mkdir()
     java.touch(mode=0o755)
     assert testing.why_no_spark() is None
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert testing.why_no_spark() == "there is no Java: install a JRE 17 or newer, or set JAVA_HOME"
+    assert testing.why_no_spark() == "Java was not found. Install a JRE 17 or later, or set JAVA_HOME."
     monkeypatch.setenv("PATH", str(java.parent))
     assert testing.why_no_spark() is None
 
 
 def test_who_has_no_pyspark_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testing, "find_spec", lambda name: None)
-    with pytest.raises(testing.SparkUnavailable, match="pip install 'pyspark"):
+    with pytest.raises(testing.SparkUnavailable, match="pip install 'pykafka2"):
         testing.local_session()

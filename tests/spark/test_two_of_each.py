@@ -58,7 +58,7 @@ def test_of_several_lost_transactions_each_is_named_and_the_rest_is_aborted(worl
     messages = run.write(0)
     for lost in (messages[0], messages[2]):
         world.take_over(lost)
-    with pytest.raises(NotCommitted, match=r"2 of 3 transactions cannot be: partition 0, 2: "):
+    with pytest.raises(NotCommitted, match=r"2 of 3 transactions are lost: partition 0, 2: "):
         run.commit(0, messages)
     assert world.ongoing() == []
     assert world.committed() == Counter()
@@ -73,13 +73,13 @@ def test_of_a_decided_batch_every_lost_task_is_written_again(world: World) -> No
         world.take_over(messages[2])
 
     at_step["after-decided"] = lose_two
-    with pytest.raises(PartlyCommitted, match="but for partition 1, 2 of 3 tasks"):
+    with pytest.raises(PartlyCommitted, match="lacks partition 1, 2 of 3 tasks"):
         run.commit(0, messages)
     assert world.committed() == all_of(0, tasks=1)
     again = world.run()
     messages = again.write(0)
     assert [one.is_repeated for one in messages] == [True, False, False]
-    with pytest.raises(ExactlyOnceError, match=r"but for partition 1, 2 .* and partition 1 wrote"):
+    with pytest.raises(ExactlyOnceError, match=r"lacks partition 1, 2 .* and partition 1 wrote"):
         again.commit(0, [messages[0], messages[1], Written(2, 0, world.query, again.name)])
     again.commit(0, messages)
     assert world.committed() == all_of(0)

@@ -17,12 +17,12 @@ from spark_connector.sink.exactly_once.messages import OpenTransaction
 
 
 class Contended(ExactlyOnceError):
-    """Another process has taken the ledger over since it was read."""
+    """Another process took over the ledger after it was read."""
 
 
 @attrs.define(frozen=True)
 class Attempts:
-    """A run's attempts at a task that commits its own transactions; they share a transactional id."""
+    """The attempts of one run at a task that commits its own transactions; they share a transactional id."""
 
     run: int
     batch: int
@@ -34,12 +34,12 @@ ANOTHER_SINK = Attempts(-1, -1, -1)
 
 @attrs.define(frozen=True)
 class ReadLedger:
-    """Answer: the sink's `LedgerState`.
+    """Response: the sink's `LedgerState`.
 
-    owned: as who may write next, with all that was begun before ended.
-    run: who asks.
-    fresh: False where a state that this process has read earlier is good enough; of an owner one that names
-        `run`, where a write follows, which tells whether it held.
+    owned: take over the ledger first, which ends the transactions of the previous owner.
+    run: the run that reads.
+    fresh: False if a state that this process has read before is good enough.  An owner's state must then name
+        `run`; the write that follows detects a change.
     """
 
     owned: bool = False
@@ -49,21 +49,23 @@ class ReadLedger:
 
 @attrs.define(frozen=True)
 class WriteLedger:
-    """Throws `Contended` if anybody else came in between."""
+    """Throws `Contended` if another process has written since the read."""
 
     state: LedgerState
 
 
 @attrs.define(frozen=True)
 class FindRun:
-    """Answer: whether this run has ever claimed the sink."""
+    """Response: whether this run has ever claimed the sink."""
 
     run: str
 
 
 @attrs.define(frozen=True)
 class EndTransactions:
-    """Answer: by partition, why a transaction is over otherwise.  Throws what keeps it from being known."""
+    """Response: by partition, the error of each transaction that ended otherwise.  Throws unknown
+    outcomes.
+    """
 
     transactions: Sequence[OpenTransaction]
     commit: bool
@@ -71,9 +73,9 @@ class EndTransactions:
 
 @attrs.define(frozen=True)
 class FindCommitted:
-    """Answer: by partition, the committed `Marker` of each of these tasks of a batch that has one.
+    """Response: by partition, the committed `Marker` of each of these tasks of a batch.
 
-    partitions: of the tasks, by the offset of a marker.
+    partitions: of the tasks, by marker offset.
     """
 
     batch: int
@@ -82,7 +84,7 @@ class FindCommitted:
 
 @attrs.define(frozen=True)
 class FindMarkers:
-    """Answer: the offsets of a task's markers of a batch, rising, whatever became of their transactions."""
+    """Response: the offsets of a task's markers of a batch, ascending, including aborted transactions."""
 
     batch: int
     partition: int
@@ -91,9 +93,9 @@ class FindMarkers:
 
 @attrs.define(frozen=True)
 class FindHolder:
-    """Answer: the task whose open transaction keeps readers from the marker at this offset, as `Attempts`.
+    """Response: the task (`Attempts`) whose open transaction hides the marker at this offset from readers.
 
-    None if the marker can be read, `ANOTHER_SINK` if the transaction is not of this sink.
+    None if the marker can be read, `ANOTHER_SINK` if the transaction belongs to another sink.
     """
 
     offset: int
@@ -101,9 +103,9 @@ class FindHolder:
 
 @attrs.define(frozen=True)
 class FenceTasks:
-    """Abort what these have open, and let them neither write nor commit any more.
+    """Aborts the open transactions of these attempts, so that they can neither write nor commit.
 
-    Throws what keeps it from being known.
+    Throws if the outcome is unknown.
     """
 
     tasks: Sequence[Attempts]
@@ -111,22 +113,24 @@ class FenceTasks:
 
 @attrs.define(frozen=True)
 class FindEndOfMarkers:
-    """Answer: the offset behind the last marker."""
+    """Response: the offset after the last marker."""
 
 
 @attrs.define(frozen=True)
 class FindLost:
-    """Answer: by partition, why a transaction can not be relied on to be committed."""
+    """Response: by partition, the reason why a transaction may fail to commit."""
 
     transactions: Sequence[OpenTransaction]
 
 
 @attrs.define(frozen=True)
 class AbortLeftovers:
-    """End what is open of the sink, or about to be: of all its runs, of one, or of those before one.
+    """Aborts the sink's transactions that are open or may soon be: of all runs, of `run`, or before `before`.
 
-    registered: also ids without anything open, whose tasks may be about to write; of the runs before one,
-        those of the last.  An id that was fenced looks so, too, and is not to be fenced time after time.
+    registered: include ids without an open transaction, whose tasks may be about to write; of the runs before
+        `before`, only those of the last.  An id that was fenced looks the same, and must not be fenced again
+        and
+        again.
     """
 
     run: int | None = None
@@ -134,7 +138,7 @@ class AbortLeftovers:
     registered: bool = True
 
     def concerns(self, run: int, *, is_open: bool) -> bool:
-        """Whether an id of this run is to be fenced."""
+        """Whether an id of this run must be fenced."""
         if self.before is not None:
             return run < self.before and (is_open or run == self.before - 1)
         return self.run in (None, run)
@@ -142,17 +146,17 @@ class AbortLeftovers:
 
 @attrs.define(frozen=True)
 class GiveUp:
-    """Leave word that the job is given up, for tasks that begin after all."""
+    """Records that the job failed, for tasks that start later."""
 
 
 @attrs.define(frozen=True)
 class FindGivenUp:
-    """Answer: whether somebody has given the job up."""
+    """Response: whether the job was recorded as failed."""
 
 
 @attrs.define(frozen=True)
 class Pause:
-    """Let others go first, longer each time."""
+    """Lets other processes go first; waits longer with each attempt."""
 
     attempt: int
 

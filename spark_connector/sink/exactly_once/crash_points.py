@@ -21,21 +21,21 @@ class Step(Enum):
     BEFORE_INIT = "before-init"
     """A task is about to register its transactional id."""
     AFTER_INIT = "after-init"
-    """A task of a batch write has registered it, and knows that the job goes on."""
+    """A task of a batch write has registered it, and the job has not failed."""
     AFTER_APPEND = "after-append"
     """A task has handed its last row to the producer."""
     AFTER_FLUSH = "after-flush"
-    """All rows of a task and its marker are in the logs; the driver has not been told."""
+    """All rows of a task and its marker are in the logs; the driver has not received its message."""
     BEFORE_DECIDED = "before-decided"
     AFTER_DECIDED = "after-decided"
-    """The ledger says that the batch is to be committed; no transaction has ended."""
+    """The ledger records the decision to commit; no transaction has ended."""
     BETWEEN_ENDS = "between-ends"
     """One transaction has been committed, others have not."""
     BEFORE_DONE = "before-done"
     AFTER_DONE = "after-done"
-    """Everything is committed; Spark has not noted the batch in its checkpoint."""
+    """Everything is committed; Spark has not recorded the batch in its checkpoint."""
     IN_RECOVERY = "in-recovery"
-    """A new run has found a decided batch; it ends its transactions next."""
+    """A new run has found a decided batch, and ends its transactions next."""
     BEFORE_CLAIM = "before-claim"
     """A new run has recovered; the ledger does not name it yet."""
 
@@ -44,11 +44,11 @@ def is_hooked() -> bool:
     return bool(os.environ.get(HOOK))
 
 
-def reach(step: Step, **known: Any) -> None:
-    """Tell the hook, if there is one."""
+def reach(step: Step, **facts: Any) -> None:
+    """Calls the hook, if there is one."""
     name = os.environ.get(HOOK)
     if name:
-        _hook(name)(step.value, known)
+        _hook(name)(step.value, facts)
 
 
 @cache

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 DIGEST_MASK = (1 << 64) - 1
-"""Digests are sums of 64 bits."""
+"""Digests are 64-bit sums."""
 OTHER_SOURCE = "it was read from other source offsets"
 
 
@@ -69,7 +69,7 @@ class BatchIdentity:
 
     @classmethod
     def of(cls, messages: Iterable[Written]) -> BatchIdentity:
-        """The identity of the batch that these tasks wrote, or read and passed over."""
+        """Returns the identity of the batch that these tasks wrote or skipped."""
         messages = sorted(messages, key=lambda message: message.partition)
         return cls(
             next((message.source for message in messages if message.source is not None), None),
@@ -104,7 +104,7 @@ class BatchIdentity:
         return None
 
     def has_same_rows(self, replayed: BatchIdentity) -> bool:
-        """Whether both are known to have the same rows, in whatever tasks.
+        """Whether both are known to have the same rows, however they are split into tasks.
 
         A digest is a sum over rows, so the sum over all tasks does not depend on the split.
         """
@@ -112,7 +112,7 @@ class BatchIdentity:
             return False
         if self.source is not None and replayed.source is not None:
             return self.source == replayed.source
-        digests = [[task.digest for task in one.rows] for one in (self, replayed)]
+        digests = [[task.digest for task in identity.rows] for identity in (self, replayed)]
         if any(None in of_tasks for of_tasks in digests):
             return False
         before, now = (_total(digest or 0 for digest in of_tasks) for of_tasks in digests)
@@ -143,7 +143,9 @@ def _counted(rows: int) -> str:
 
 
 COLUMNS = ("key", "value")
-_FACTORS = tuple(np.uint64(one) for one in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93))
+_FACTORS = tuple(
+    np.uint64(constant) for constant in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93)
+)
 _NULL = np.uint64(0x165667B19E3779F9)
 _SHIFT = np.uint64(32)
 
@@ -163,7 +165,7 @@ class Tally:
 
 
 def _digest_of(batch: pa.RecordBatch) -> int:
-    """Sum of the rows' hashes.
+    """Returns the sum of the rows' hashes.
 
     CRCs alone must not be summed: they are linear, so the sums over ids 0-1023 and 1024-2047 are equal.
     """
@@ -176,7 +178,7 @@ def _digest_of(batch: pa.RecordBatch) -> int:
 
 
 def _crcs(column: pa.Array) -> npt.NDArray[np.uint64]:
-    """A number for each value; null has one of its own."""
+    """Returns a hash for each value, and a fixed number for null."""
     kind = pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary()
     values: Any = column if pa.types.is_large_binary(column.type) else column.cast(kind)
     if values.null_count:

@@ -46,7 +46,7 @@ MOST_REPLICAS = 3
 
 @attrs.define(frozen=True)
 class TopicSettings:
-    """None takes what the number of brokers allows: three replicas of which two are in sync."""
+    """None chooses by the number of brokers: up to three replicas, of which all but one must be in sync."""
 
     replication_factor: int | None = None
     min_insync_replicas: int | None = None
@@ -63,7 +63,7 @@ class TopicSettings:
         )
 
     def new_topic(self, name: str, brokers: int) -> NewTopic:
-        """Closed segments are compacted as soon as a tenth of them is outdated."""
+        """Returns the ledger topic; closed segments are compacted once a tenth is outdated."""
         replicas = self.replication_factor or max(1, min(MOST_REPLICAS, brokers))
         in_sync = self.min_insync_replicas or max(1, replicas - 1)
         configs = {
@@ -81,29 +81,31 @@ logger = logging.getLogger(__name__)
 
 DECISIONS, MARKERS = 0, 1
 FIRST_WINDOW, WINDOW_GROWTH = 256, 4
-"""Offsets that are read from the end of the decisions at first, and the factor for each further piece."""
+"""Offsets of the first read, which ends at the last decision; each further read is larger by the factor."""
 OWNER_TIMEOUT_MS = "10000"
-"""When brokers abort a decision whose process died, if no other query does so before."""
+"""Time after which brokers abort the decision of a dead process, unless another query aborts it first."""
 DECISION_LOOKS = 24
 FIRST_DECISION_PAUSE, LONGEST_DECISION_PAUSE = 0.01, 0.25
-"""Seconds between looks at another query's open decision; each pause is twice the one before.  After the last
-look, some five seconds in all, the decision is aborted."""
+"""Pauses in seconds between checks of another query's open decision; each is twice as long as the last.
+After the last check, about five seconds in all, the decision is aborted."""
 CREATION_TIMEOUT = 30.0
 DELETED_AFTER_MS = 5_000
-"""How long a ledger that was there can be missing before the sink checks whether it was deleted."""
+"""How long a ledger can be missing before the sink checks whether it was deleted."""
 
 FENCED = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
-"""How a transaction fails that somebody else has aborted by taking over."""
+"""Errors of a transaction that another process has aborted by taking over."""
 
 _read: dict[tuple[str, ...], tuple[int, LedgerState]] = {}
-"""By ledger and sink, how far this process has read, and what it found."""
+"""By ledger and sink: how far this process has read, and the last decision up to there."""
 _there: set[tuple[str, str]] = set()
-"""Ledgers that this process has seen."""
+"""Ledgers that exist, as this process has found."""
 
 
 @attrs.define
 class Owner:
-    """The owner that can write decisions of a sink until another takes over.  Kept between batches."""
+    """The producer that can write decisions of a sink until another owner takes over.  Kept between
+    batches.
+    """
 
     producer: KafkaProducer
     state: LedgerState
@@ -115,12 +117,12 @@ class Owner:
 
 @attrs.define
 class Ledger:
-    """One sink's part of the ledger.
+    """The part of the ledger that belongs to one sink.
 
-    kafka: options of clients.  owner_id: the transactional id under which decisions are written.
+    kafka: options of clients.  owner_id: the transactional id of decisions.
     """
 
-    _kafka: Mapping[str, str] = attrs.field(repr=lambda one: repr(redacted(one)))
+    _kafka: Mapping[str, str] = attrs.field(repr=lambda kafka: repr(redacted(kafka)))
     _topic: str
     _sink: str
     _owner_id: str
@@ -129,24 +131,24 @@ class Ledger:
     # ------------------------------------------------------------------ decisions
 
     def read(self, *, fresh: bool) -> LedgerState:
-        """The last committed decision; one that was read earlier unless it must be `fresh`."""
-        known = _read.get(self._place)
-        if known is not None and not fresh:
-            return known[1]
+        """Returns the last committed decision, or unless `fresh` the one that this process read last."""
+        cached = _read.get(self._place)
+        if cached is not None and not fresh:
+            return cached[1]
         self.ensure()
-        _read[self._place] = found = self._read_new(known)
+        _read[self._place] = found = self._read_new(cached)
         return found[1]
 
-    def _read_new(self, known: tuple[int, LedgerState] | None) -> tuple[int, LedgerState]:
-        """The end of the decisions and the last one of this sink, searched from the end.
+    def _read_new(self, cached: tuple[int, LedgerState] | None) -> tuple[int, LedgerState]:
+        """Returns the end of the decisions and this sink's last decision, searching backwards from the end.
 
-        The first read of an active query takes the same time however long the ledger is.
+        For an active query, the time of the first read does not depend on the length of the ledger.
         """
         first, end = self._ends_of_decisions()
-        if known is None or known[0] > end:  # the topic was made anew
-            known = first, LedgerState(self._sink)
+        if cached is None or cached[0] > end:  # the topic was recreated
+            cached = first, LedgerState(self._sink)
         self._abort_open_decisions(end)
-        start, state = max(first, known[0]), known[1]
+        start, state = max(first, cached[0]), cached[1]
         upper, width = end, FIRST_WINDOW
         while upper > start:
             lower = max(start, upper - width)
@@ -161,15 +163,16 @@ class Ledger:
         try:
             return ends_of(self._kafka, place, DELETED_AFTER_MS)
         except (UnknownTopicOrPartition, KafkaTimeoutError, NoBrokersAvailable):
-            _there.discard(self._topic_of_brokers)  # perhaps deleted since this process saw it
+            _there.discard(self._topic_of_brokers)  # it may have been deleted since
             self.ensure()
             return ends_of(self._kafka, place)
 
     def _abort_open_decisions(self, end: int) -> None:
-        """Abort decisions of other sinks that stay open before `end`, as of drivers that were killed.
+        """Aborts decisions of other sinks that stay open before `end`, such as those of killed drivers.
 
-        A decision is one write, so it is open for milliseconds.  A driver that is alive finds itself fenced
-        and decides again.  The read that follows waits for what cannot be aborted here.
+        A decision is one write, so it is normally open for milliseconds.  A live driver whose decision is
+        aborted
+        is fenced, and decides again.  The caller's read waits for transactions that cannot be aborted here.
         """
         place = TopicPartition(self._topic, DECISIONS)
         looks: dict[int, int] = {}
@@ -193,7 +196,9 @@ class Ledger:
             )
 
     def _last_decision(self, start: int, end: int) -> bytes | None:
-        """Transactions that are open are waited for: what they hold might be of this sink."""
+        """Returns this sink's last decision in the range; waits for open transactions, which may contain
+        one.
+        """
         wanted, found = self._sink.encode(), None
         for piece in self._committed(DECISIONS, start, end):
             for key, value in zip(piece.keys, piece.values, strict=True):
@@ -202,27 +207,28 @@ class Ledger:
         return found
 
     def own(self, run: str | None, *, fresh: bool = False) -> LedgerState:
-        """Take over, which ends what others had begun, and read.
+        """Takes over the ledger, which aborts open decisions of other owners, and reads the state.
 
-        A process that has taken over before and knows `run` as the one that writes believes that still unless
-        it must be `fresh`: `write` tells whether it holds.  Otherwise others may have written since, so it
-        takes over again.
+        If this process already owns the ledger and the state names `run` as the writer, the cached state is
+        returned, unless `fresh`: `write` detects a change.  Otherwise another process may have written since,
+        so
+        this process takes over again.
         """
-        known = connections.found("ledger", self._owner_options)
-        if isinstance(known, Owner) and (fresh or known.state.run != run):
-            connections.drop(known)
+        owner = connections.found("ledger", self._owner_options)
+        if isinstance(owner, Owner) and (fresh or owner.state.run != run):
+            connections.drop(owner)
         return connections.kept("ledger", self._owner_options, self._take_over).state
 
     def write(self, state: LedgerState) -> None:
-        """Write a decision, of the state that `own` told.
+        """Writes a decision that follows from the state that `own` returned.
 
         Raises:
-            Contended: somebody else has taken over since, or may have; nothing was written.
-            KafkaError: it is not known whether it was written; `own` again tells.
+            Contended: another process has taken over since, or may have; nothing was written.
+            KafkaError: the outcome is unknown; call `own` again to read it.
         """
         owner = connections.found("ledger", self._owner_options)
-        if not isinstance(owner, Owner):  # it had to make room; a new one would not know what came between
-            raise Contended(f"{self._owner_id} was given up by this process meanwhile")
+        if not isinstance(owner, Owner):  # closed to make room; a new owner would miss writes in between
+            raise Contended(f"{self._owner_id} was closed by this process since the state was read")
         try:
             with owner.producer.transaction():
                 if state.run != owner.state.run and state.run is not None:
@@ -231,20 +237,22 @@ class Ledger:
                         str(state.run_number).encode(),
                         key=self._run_key(state.run),
                         partition=DECISIONS,
-                        on_delivery=_told_by_commit,
+                        on_delivery=_reported_by_commit,
                     )
                 owner.producer.send(
                     self._topic,
                     to_bytes(state),
                     key=self._sink.encode(),
                     partition=DECISIONS,
-                    on_delivery=_told_by_commit,
+                    on_delivery=_reported_by_commit,
                 )
         except KafkaError as error:
             connections.drop(owner)
             if _is_fenced(error):
-                # All tasks of a run's first batch come here at once: nothing is wrong.
-                logger.info("%s: another process took the ledger over first; looking again", self._owner_id)
+                # Expected: all tasks of a run's first batch try to take over at once.
+                logger.info(
+                    "another process took over the ledger first, reading it again: %s", self._owner_id
+                )
                 raise Contended(f"{self._owner_id} belongs to another process now") from error
             raise
         owner.state = state
@@ -261,16 +269,16 @@ class Ledger:
     # ------------------------------------------------------------------ markers
 
     def send_marker(self, producer: KafkaProducer, marker: Marker) -> Any:
-        """Add a task's marker to its transaction.  The delivery has its offset."""
+        """Adds a task's marker to its transaction.  Returns the delivery, which has the marker's offset."""
         fields = {"batch": marker.batch, "source": marker.source, "run": marker.run}
         value = json.dumps({**fields, **attrs.asdict(marker.task)})
         key = self._marker_key(marker.task.partition)
         return producer.send(self._topic, value.encode(), key=key, partition=MARKERS)
 
     def committed_markers(self, batch: int, partitions: Mapping[int, int]) -> dict[int, Marker]:
-        """Markers of a batch whose transactions are committed, by partition; waits for older transactions.
+        """Returns markers of a batch with committed transactions, by partition; waits for older transactions.
 
-        partitions: by the offset at which a task's marker was written.
+        partitions: by the marker offset of each task.
         """
         if not partitions:
             return {}
@@ -279,14 +287,14 @@ class Ledger:
             for offset, key, value in zip(piece.offsets, piece.keys, piece.values, strict=True):
                 partition = partitions.get(offset)
                 if partition is None or key != self._marker_key(partition) or value is None:
-                    continue  # of another task or sink, as in a ledger that was made anew
+                    continue  # of another task or sink: the ledger was recreated
                 marker = _marker(value)
                 if marker.batch == batch:
                     found[partition] = marker
         return found
 
     def markers(self, batch: int, partition: int, start: int) -> list[int]:
-        """The offsets of a task's markers of a batch from `start` on, also of what is not committed."""
+        """Returns the offsets of a task's markers of a batch from `start` on, committed or not."""
         place, wanted = TopicPartition(self._topic, MARKERS), self._marker_key(partition)
         first, end = ends_of(self._kafka, place)
         start = max(start, first)
@@ -322,11 +330,11 @@ class Ledger:
     # ------------------------------------------------------------------ the topic
 
     def ensure(self) -> None:
-        """See that the topic is there with its two partitions; makes it where it is not.
+        """Checks that the topic exists with two partitions, and creates it if it is missing.
 
         Raises:
-            ExactlyOnceError: it has one partition.
-            KafkaError: it is not there, and cannot be made.
+            ExactlyOnceError: the topic has one partition.
+            KafkaError: the topic does not exist and cannot be created.
         """
         if self._topic_of_brokers in _there:
             return
@@ -338,15 +346,17 @@ class Ledger:
             error = made.errors.get(self._topic)
             if error is not None and not isinstance(error, TopicAlreadyExists):
                 error.add_note(
-                    f"ledgerTopic={self._topic} is not there and could not be made; make it with "
-                    f"{PARTITIONS} partitions and cleanup.policy=compact"
+                    f"ledgerTopic={self._topic} does not exist and could not be created. Create it with "
+                    f"{PARTITIONS} partitions and cleanup.policy=compact."
                 )
                 raise error
             admin.wait_for_topics([self._topic], timeout=CREATION_TIMEOUT)
             described = admin.describe_topics([self._topic])
         count = len(described[self._topic].partitions)
         if count < PARTITIONS:
-            raise ExactlyOnceError(f"ledgerTopic={self._topic} has {count} partition, and needs {PARTITIONS}")
+            raise ExactlyOnceError(
+                f"ledgerTopic={self._topic} has {count} partition. Add one: it needs {PARTITIONS}."
+            )
         _there.add(self._topic_of_brokers)
 
     # ------------------------------------------------------------------ inside
@@ -366,11 +376,13 @@ class Ledger:
             "transactional.id": self._owner_id,
             "transaction.timeout.ms": OWNER_TIMEOUT_MS,
             "ledger": self._topic,
-            "thread": str(threading.get_ident()),  # a producer's transactions are one thread's
+            "thread": str(threading.get_ident()),  # one thread per transactional producer
         }
 
     def _take_over(self) -> Owner:
-        """Once a run and process: read anew, as the topic may have been deleted or made anew since."""
+        """Called once per run and process.  Drops all caches: the topic may have been deleted or
+        recreated.
+        """
         _there.discard(self._topic_of_brokers)
         _read.pop(self._place, None)
         self.ensure()
@@ -394,9 +406,8 @@ class Ledger:
             yield from kept_consumer(self._kafka).read_range(place, start, end, isolation="read_committed")
         except KafkaTimeoutError as error:
             raise KafkaTimeoutError(
-                f"{error}; if transactions of other queries are open in ledgerTopic={self._topic}, this "
-                "query has to wait until they end; give queries that shall not wait for each other ledgers "
-                "of their own"
+                f"{error}. Open transactions of other queries in ledgerTopic={self._topic} delay this query "
+                "until they end. Set another ledgerTopic for queries that must not wait for each other."
             ) from error
 
     def _run_key(self, run: str) -> bytes:
@@ -416,8 +427,10 @@ def _pause_after(look: int) -> float:
     return min(FIRST_DECISION_PAUSE * 2.0 ** (look - 1), LONGEST_DECISION_PAUSE)
 
 
-def _told_by_commit(metadata: object, error: object) -> None:
-    """A decision that fails is told by its commit; without this it would also be logged as an error."""
+def _reported_by_commit(metadata: object, error: object) -> None:
+    """Ignores the outcome, which the commit reports; without a callback it would also be logged as an
+    error.
+    """
 
 
 def _is_fenced(error: BaseException | None) -> bool:

@@ -3,13 +3,13 @@
 One record of the ledger holds the whole state, with the sink's name as its key, so only the last record
 counts, with or without compaction.
 
-    phase     what it means                                 what may follow
-    -------   -------------------------------------------   --------------------------------------------
-    new       nothing was ever decided                      decided, done
-    decided   these transactions are to be committed        done; redo, where some were lost
-    redo      these partitions of the batch are missing     decided, of the same batch with those alone;
-                                                            done, where tasks commit them themselves
-    done      the batch is committed                        decided, done; of a later batch
+        phase     meaning                                       next
+        -------   -------------------------------------------   --------------------------------------------
+        new       nothing was ever decided                      decided, done
+        decided   these transactions must be committed          done; redo, if some were lost
+        redo      these partitions of the batch are missing     decided, for these partitions of the batch;
+                                                                done, if tasks commit them themselves
+        done      the batch is committed                        decided, done; for a later batch
 
 Each batch reaches the sink with the number that follows the last one. A lower number, or the same number with
 another identity, means that the checkpoint is behind the ledger; a gap means that the ledger lost batches.
@@ -42,7 +42,7 @@ from spark_connector.sink.exactly_once.identity import (
 from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
 
 FORMAT = 2
-"""Format 1 had no identity of the batch."""
+"""Format 1 did not record the identity of the batch."""
 PLAIN_BYTES = 16_384
 """Longer records are compressed: 10,000 tasks fit into the megabyte that brokers allow by default."""
 MOST_PAST_RUNS = 50
@@ -68,16 +68,16 @@ FOLLOWS: Final = {
 class LedgerState:
     """State of a sink.
 
-    run, run_number: who may decide; runs are counted from 1.
-    first_batch: the batch that this run began with.
-    batch: the last one that was decided, -1 for none.
-    tasks: how many tasks that batch had.
+    run, run_number: the run that can decide; runs are counted from 1.
+    first_batch: the first batch of this run.
+    batch: the last decided batch, -1 for none.
+    tasks: number of tasks of that batch.
     transactions: of a decided batch.
-    missing: partitions that are to be written again, of phase redo.
+    missing: partitions that must be written again, in phase redo.
     batch_run: the number of the run that decided that batch.
-    markers_from: where in the ledger's markers those of later batches begin.
+    markers_from: offset in the ledger's markers where those of later batches begin.
     source: digest of the batch's source offsets; None if they are unknown.
-    rows: of the batch's tasks that had any; None if a record of format 1 does not say.
+    rows: of the batch's tasks that had any; None in a record of format 1.
     """
 
     sink: str
@@ -102,11 +102,13 @@ class LedgerState:
 
     @property
     def runs_before(self) -> range:
-        """Earlier runs that may have tasks at the batch after the last decided one, or at a missing part."""
+        """Earlier runs that can have tasks of the batch after the last decided one, or of a missing
+        partition.
+        """
         return range(max(self.batch_run, 1), self.run_number)
 
     def claimed(self, run: str, first_batch: int) -> LedgerState:
-        """Another run writes from now on."""
+        """Returns the state after another run has taken over."""
         past = self.past_runs if self.run is None else (*self.past_runs, self.run)
         return attrs.evolve(
             self,
@@ -124,13 +126,15 @@ class LedgerState:
         return state._identified(identity)
 
     def ended(self, missing: tuple[int, ...]) -> LedgerState:
-        """The decided transactions are over; `missing` are the partitions of those that were lost."""
+        """Returns the state after the decided transactions ended; `missing`: partitions of lost
+        transactions.
+        """
         phase = Phase.REDO if missing else Phase.DONE
         self._check(phase, self.batch)
         return attrs.evolve(self, phase=phase, transactions=(), missing=missing)
 
     def done(self, batch: int, identity: BatchIdentity, markers_from: int) -> LedgerState:
-        """The tasks have committed the batch themselves, or had no rows."""
+        """Returns the state after the tasks committed the batch themselves, or had no rows."""
         self._check(Phase.DONE, batch)
         state = attrs.evolve(self, batch=batch, phase=Phase.DONE, missing=(), markers_from=markers_from)
         return state._identified(identity)
@@ -148,13 +152,13 @@ class LedgerState:
         in_order = batch > self.batch if self.phase in (Phase.NEW, Phase.DONE) else batch == self.batch
         if phase not in FOLLOWS[self.phase] or not in_order:
             raise ExactlyOnceError(
-                f"the ledger has {self.sink!r} at batch {self.batch}, {self.phase.value}; batch {batch} "
-                f"cannot be {phase.value} now"
+                f"The ledger has {self.sink!r} at batch {self.batch}, {self.phase.value}, so batch {batch} "
+                f"cannot become {phase.value}."
             )
 
 
 def to_bytes(state: LedgerState) -> bytes:
-    """A record of the ledger: JSON, compressed if it is long."""
+    """Encodes a record of the ledger: JSON, compressed if it is long."""
     fields = attrs.asdict(state, recurse=False)
     fields["phase"] = state.phase.value
     fields["transactions"] = [
@@ -166,7 +170,7 @@ def to_bytes(state: LedgerState) -> bytes:
 
 
 def from_bytes(record: bytes) -> LedgerState:
-    """Raises ExactlyOnceError for a record that is not a state of format 1 or 2."""
+    """Decodes a record of the ledger.  Raises ExactlyOnceError if it is not a state of format 1 or 2."""
     try:
         text = record if record.startswith(b"{") else zlib.decompress(record)
         fields: dict[str, Any] = json.loads(text)
@@ -180,8 +184,8 @@ def from_bytes(record: bytes) -> LedgerState:
         return LedgerState(**fields)
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise ExactlyOnceError(
-            f"a record of the ledger has an unknown format ({error!r}): {record[:200]!r}.  Check that the "
-            "topic is not used for something else, and that no later version has written to it"
+            f"A record of the ledger has an unknown format ({error!r}): {record[:200]!r}. Check that the "
+            "topic has no other use, and that no later version has written to it."
         ) from None
 
 
@@ -218,14 +222,14 @@ def checks_of(options: SinkOptions) -> Checks:
 
 
 def check_not_late(state: LedgerState, epoch: Epoch) -> None:
-    """Raises SupersededRun if this run itself has decided a later batch, so that this attempt is late.
+    """Raises SupersededRun if this run has already decided a later batch, so this attempt is late.
 
     A run whose checkpoint is behind claims nothing, and the numbers of a run's batches rise.
     """
     if state.run == epoch.run and epoch.number < state.batch:
         raise SupersededRun(
-            f"batch {epoch.number} of {epoch.sink!r} is over, as this run has decided batch {state.batch}: "
-            "this attempt of a task is late and writes nothing"
+            f"Batch {epoch.number} of {epoch.sink!r} is over, as this run has decided batch {state.batch}. "
+            "This attempt of a task is late and writes nothing."
         )
 
 
@@ -233,22 +237,22 @@ def check_not_behind(state: LedgerState, epoch: Epoch) -> None:
     """Raises CheckpointBehind if the ledger has later batches."""
     if epoch.number < state.batch:
         raise CheckpointBehind(
-            f"batch {epoch.number} of {epoch.sink!r} is older than batch {state.batch}, which is committed: "
-            "the checkpoint is an earlier copy, or was made anew under the same name.  Restore the newest "
-            "checkpoint, or begin with a new checkpoint and a new name"
+            f"Batch {epoch.number} of {epoch.sink!r} is older than batch {state.batch}, which is committed: "
+            "the checkpoint is an earlier copy, or was recreated under the same name. Restore the newest "
+            "checkpoint, or start with a new checkpoint and a new name."
         )
 
 
 def check_ledger(state: LedgerState, epoch: Epoch, checks: Checks) -> None:
     """Raises LedgerBehind if the ledger lacks batches before this one."""
     if epoch.number <= state.batch + 1 or (state.rows is None and state.phase is not Phase.NEW):
-        return  # before format 2, batches without rows left no record
+        return  # format 1 had no records for batches without rows
     found = "has no batch" if state.phase is Phase.NEW else f"ends at batch {state.batch}"
     text = (
-        f"the checkpoint of {epoch.sink!r} is at batch {epoch.number}, but the ledger {found}: records of "
-        "the ledger are lost, another ledgerTopic was used, or batches were not written by this sink, so "
-        "rows may be written twice.  Restore the ledger; or set failOnLedgerLoss=false to go on from this "
-        "batch"
+        f"The checkpoint of {epoch.sink!r} is at batch {epoch.number}, but the ledger {found}, so rows may "
+        "be written twice. Records of the ledger are lost, another ledgerTopic was used, or another "
+        "sink wrote "
+        "the batches. Restore the ledger, or set failOnLedgerLoss=false to continue from this batch."
     )
     if checks.ledger_loss:
         raise LedgerBehind(text)
@@ -256,19 +260,19 @@ def check_ledger(state: LedgerState, epoch: Epoch, checks: Checks) -> None:
 
 
 def check_source(state: LedgerState, epoch: Epoch, checks: Checks) -> None:
-    """Raises CheckpointBehind if a batch that the ledger has comes from other source offsets now."""
+    """Raises CheckpointBehind if a batch in the ledger now comes from other source offsets."""
     if is_other_source(state.source, epoch.source):
         _differs(epoch, OTHER_SOURCE, checks)
 
 
 def check_batch(state: LedgerState, epoch: Epoch, messages: Sequence[Written], checks: Checks) -> None:
-    """Raises CheckpointBehind if a batch that the ledger has is not the one that these tasks had."""
+    """Raises CheckpointBehind if the tasks' batch differs from the batch in the ledger."""
     if state.rows is None:
         return  # of format 1
     before, now = BatchIdentity(state.source, state.tasks, state.rows), BatchIdentity.of(messages)
     found = before.difference(now)
     if found and state.phase is not Phase.REDO and before.has_same_rows(now):
-        logger.info("replayed batch %d of %r is split into other tasks: %s", epoch.number, epoch.sink, found)
+        logger.info("Replayed batch %d of %r is split into other tasks: %s", epoch.number, epoch.sink, found)
     elif found:
         _differs(epoch, found, checks)
 
@@ -283,10 +287,10 @@ def check_task(marker: Marker, written: Written, epoch: Epoch, checks: Checks) -
 
 def _differs(epoch: Epoch, difference: str, checks: Checks) -> None:
     text = (
-        f"batch {epoch.number} of {epoch.sink!r} is not the batch that was committed under this number: "
-        f"{difference}.  The checkpoint is an earlier copy or lost its last entry, or query or source "
-        "give other rows now.  Restore the newest checkpoint, or begin with a new one; if you know that the "
-        "batch is the same, set replayCheck=counts (the values differ) or, for one start, replayCheck=none"
+        f"Batch {epoch.number} of {epoch.sink!r} is not the batch that was committed under this number: "
+        f"{difference}. The checkpoint is an earlier copy or lost its last entry, or the query or its source "
+        "now returns other rows. Restore the newest checkpoint or start with a new one; if the batch is the "
+        "same, set replayCheck=counts (the values differ) or, for one start, replayCheck=none."
     )
     if checks.replayed_batch:
         raise CheckpointBehind(text)

@@ -10,7 +10,7 @@ from pykafka2 import TransactionHandle
 
 @attrs.define(frozen=True)
 class OpenTransaction:
-    """A task's transaction, as the ledger names it: how to end it, and where its marker is.
+    """A task's transaction, as the ledger records it: the handle to end it, and the offset of its marker.
 
     marker_offset: in the ledger's partition of markers; -1 without a marker.
     """
@@ -22,11 +22,11 @@ class OpenTransaction:
 
 @attrs.define(frozen=True)
 class Written(WriterCommitMessage):
-    """A task has written its rows.
+    """The message of a task that has written its rows.
 
-    sink, run: of the epoch; None where there is none.
-    transaction: to be ended by the driver; None where the task had no rows, or ended it itself.
-    is_repeated: the rows were there from an earlier run, so nothing was written now.
+    sink, run: of the epoch; None without an epoch.
+    transaction: for the driver to end; None if the task had no rows, or ended the transaction itself.
+    is_repeated: an earlier run had written the rows, so this task wrote none.
     digest: of the rows' keys and values; None if it was not computed.
     source: digest of the source offsets of the batch; None if they are unknown.
     """

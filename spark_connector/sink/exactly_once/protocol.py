@@ -1,12 +1,12 @@
 """The exactly-once protocol: what a task does before it writes, and how the driver commits, aborts and
 recovers.
 
-Sans IO: each script is a generator that yields what is to be done (`Command`) and is sent the answer, or has
-the failure thrown into it; runner.py carries commands out.  What the phases mean stands in ledger_state.py.
+Sans IO: each script is a generator that yields a `Command`, and receives its response or has its error
+thrown into it; runner.py executes commands.  ledger_state.py explains the phases.
 
-Whoever changes the ledger first takes over the sink's one transactional id (`ReadLedger(owned=True)`) and
-then reads.  Whoever comes later takes it over again, so a write only succeeds if nothing was written since
-it was read: `Contended` otherwise.
+A process that changes the ledger first takes over the sink's single transactional id
+(`ReadLedger(owned=True)`) and then reads.  The next process takes it over again, so a write succeeds only if
+nothing was written since the read; otherwise it fails with `Contended`.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ from spark_connector.sink.exactly_once.ledger_state import (
 from spark_connector.sink.exactly_once.messages import OpenTransaction, Written
 
 MOST_ATTEMPTS = 20
-"""Of a write that others come in between."""
+"""Attempts at a write that other processes interrupt."""
 MOST_LOOKS = 10
-"""Of a task that waits for another to begin the run, before it tries itself: some four seconds."""
+"""Checks by a task that waits for another task to begin the run, before it tries itself: about 4 s."""
 
 
 @attrs.define(frozen=True)
 class Entry:
-    """The work of a task: write its rows, or nothing if they are written already."""
+    """The work of a task: write its rows, or skip them because they are already written."""
 
     state: LedgerState
     is_written: bool
@@ -80,24 +80,24 @@ class Entry:
 def enter(
     epoch: Epoch, partition: int, checks: Checks = STRICT, *, recovers: bool = False, fresh: bool = False
 ) -> Script[Entry]:
-    """Have the ledger name this run, and see whether the task's rows are there.
+    """Makes this run the ledger's writer, and checks whether the task's rows are written.
 
     Args:
-        recovers: also finishes what the same run left decided.
-        fresh: whether the batch may have been decided by the same run, as in foreachBatch.
+        recovers: also finishes a batch that this run left decided.
+        fresh: whether this run may have decided the batch, as in foreachBatch.
 
     Raises:
         SupersededRun: a later run has begun, or a later batch of this run.
-        CheckpointBehind: later batches are committed, or this one from other source offsets.
+        CheckpointBehind: the ledger has later batches, or this batch with other source offsets.
         LedgerBehind: the ledger lacks earlier batches.
     """
     state: LedgerState = yield ReadLedger(fresh=fresh or recovers)
     if state.run != epoch.run or (recovers and state.phase is Phase.DECIDED):
         state = yield from _claim(epoch, 0 if recovers else partition, checks)
-    if not recovers:  # in foreachBatch several starts of a query can share a run
+    if not recovers:  # in foreachBatch, several starts of a query can share a run
         check_not_late(state, epoch)
     check_not_behind(state, epoch)
-    if fresh or recovers or state.first_batch == epoch.number:  # later in a run, an older state will do
+    if fresh or recovers or state.first_batch == epoch.number:  # later in a run, a cached state is enough
         check_ledger(state, epoch, checks)
     is_known = epoch.number == state.batch
     if is_known:
@@ -108,12 +108,12 @@ def enter(
 
 
 def _claim(epoch: Epoch, partition: int, checks: Checks) -> Script[LedgerState]:
-    """Take the sink over from an earlier run: finish what that had decided, then abort the rest.
+    """Takes over the sink from an earlier run: finishes its decided batch, then aborts the rest.
 
-    All tasks of a run's first batch come here at once; the first one is let go first.  The others only look
-    for some seconds: who takes over has whoever is finishing what was decided begin anew.
+    All tasks of a run's first batch arrive here at once, and the first one goes ahead.  The others only check
+    for some seconds, because each takeover makes the task that finishes the decided batch start again.
 
-    A run whose checkpoint is behind claims nothing: the last run may be alive and healthy.
+    A run whose checkpoint is behind claims nothing, because the last run may be alive and healthy.
     """
     looks = min(2 * partition, MOST_LOOKS)
     for _ in range(MOST_ATTEMPTS):
@@ -131,7 +131,7 @@ def _claim(epoch: Epoch, partition: int, checks: Checks) -> Script[LedgerState]:
                 state.run != epoch.run and state.has_older_runs and (yield FindRun(epoch.run))
             ):
                 raise SupersededRun(
-                    f"a later run of {epoch.sink!r} has begun; this one ({epoch.run}) can commit nothing more"
+                    f"A later run of {epoch.sink!r} has begun, so run {epoch.run} can commit nothing more."
                 )
             if state.phase is Phase.DECIDED:
                 yield Reach(Step.IN_RECOVERY)
@@ -149,18 +149,20 @@ def _claim(epoch: Epoch, partition: int, checks: Checks) -> Script[LedgerState]:
         except Contended:
             continue
     raise ExactlyOnceError(
-        f"others kept coming in between {MOST_ATTEMPTS} attempts to begin with {epoch.sink!r}"
+        f"Other processes interrupted {MOST_ATTEMPTS} attempts to begin with {epoch.sink!r}. Start the "
+        "query again."
     )
 
 
 def find_written(epoch: Epoch, partition: int, state: LedgerState) -> Script[Marker | None]:
-    """Returns the committed marker of this part of the batch, of a task that commits its own transaction.
+    """Returns the committed marker of this task's part of the batch, if tasks commit their own transactions.
 
     Called after the task has taken over its transactional id and then read `state`, so no other attempt of
-    its run can commit any more.  Earlier runs have ids of their own, which are fenced here.  Fencing is one
-    request that aborts and takes the epoch: an abort by EndTxn leaves a producer its epoch before Kafka 4.0,
-    and that producer could commit its marker without the rows that were aborted.  An attempt of an earlier
-    run that registers its id only now reads the ledger afterwards and finds itself superseded.
+    its run can still commit.  Earlier runs have other ids, which are fenced here.  Fencing is one request
+    that
+    aborts and raises the epoch.  EndTxn would not do: before Kafka 4.0 the producer keeps its epoch after an
+    abort, and could commit its marker without the aborted rows.  An attempt of an earlier run that registers
+    its id only now reads the ledger afterwards and is superseded.
 
     A task cannot tell from Spark's attempt number that it is a second attempt: a stage that runs again counts
     from 0.
@@ -177,17 +179,17 @@ def find_written(epoch: Epoch, partition: int, state: LedgerState) -> Script[Mar
 
 
 def _wait_until_readable(marker: int, run_number: int) -> Script[None]:
-    """Wait for the open transactions before a marker, which keep its outcome from being read.
+    """Waits for the open transactions before a marker, which hide its outcome from readers.
 
-    Another task's ends a moment after its own marker, unless the task was killed in between.  Its next
+    Another task's transaction normally ends a moment after its marker, unless the task was killed.  Its next
     attempt may wait for the slot that this task occupies, so it is fenced here: at once if its run is over,
-    after some time otherwise.
+    otherwise after some time.
     """
     looks: dict[Attempts, int] = {}
     while True:
         holder: Attempts | None = yield FindHolder(marker)
         if holder is None or holder == ANOTHER_SINK:
-            return  # the read that follows waits for another sink's, and names it in its error
+            return  # the next read waits for another sink's transaction, and its error names it
         looks[holder] = look = looks.get(holder, 0) + 1
         if look > MOST_ATTEMPTS:
             return
@@ -203,20 +205,21 @@ def _wait_until_readable(marker: int, run_number: int) -> Script[None]:
 def commit(
     epoch: Epoch, messages: Sequence[Written], checks: Checks = STRICT, *, id_per_attempt: bool
 ) -> Script[None]:
-    """Decide that the batch is committed, and end its tasks' transactions.
+    """Decides to commit the batch, and ends its tasks' transactions.
 
-    Another query can fence this driver at any write that stays open for long, also after the decision.  The
-    ledger is then read again, and a decided batch is finished again.
+    Another query can fence this driver during any write that stays open for long, also after the decision.
+    Then the ledger is read again, and a decided batch is finished again.
 
     Raises:
         CheckpointBehind: the ledger has another batch under this number; nothing was committed.
         SupersededRun: a later run has begun; it has finished the batch if this run had decided it.
-        NotCommitted: a transaction is lost, or about to be; nothing was committed.
-        PartlyCommitted: a transaction was lost after the decision; the next run writes its partition again.
+            NotCommitted: a transaction is lost, or close to its timeout; nothing was committed.
+            PartlyCommitted: a transaction was lost after the decision; the next run writes its partition
+            again.
     """
     transactions = _transactions(messages)
-    if not transactions and not any(one.is_repeated for one in messages):
-        yield from enter(epoch, 0, checks, fresh=True)  # no task has done so
+    if not transactions and not any(message.is_repeated for message in messages):
+        yield from enter(epoch, 0, checks, fresh=True)  # no task has called it
     is_decided = False  # by this call
     for _ in range(MOST_ATTEMPTS):
         try:
@@ -226,8 +229,8 @@ def commit(
             is_known = state.batch == epoch.number and state.phase in (Phase.DONE, Phase.DECIDED)
             if is_known and transactions and not is_decided:
                 raise ExactlyOnceError(
-                    f"batch {epoch.number} of {epoch.sink!r} was decided already, but tasks have written it "
-                    "again"
+                    f"Batch {epoch.number} of {epoch.sink!r} was already decided, but tasks have written it "
+                    "again. Start the query again."
                 )
             if not is_known and not is_decided:
                 state = yield from _decide(state, epoch, messages, checks)
@@ -246,12 +249,12 @@ def commit(
 
 
 def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = STRICT) -> Script[None]:
-    """Note that the tasks have committed their parts of the batch, so that no run writes it again.
+    """Records that the tasks have committed their parts of the batch, so that no run writes it again.
 
     Raises CheckpointBehind: the ledger has another batch under this number.
     """
-    if not any(one.rows or one.is_repeated for one in messages):
-        yield from enter(epoch, 0, checks, fresh=True)  # no task has done so
+    if not any(message.rows or message.is_repeated for message in messages):
+        yield from enter(epoch, 0, checks, fresh=True)  # no task has called it
     for _ in range(MOST_ATTEMPTS):
         try:
             state: LedgerState = yield ReadLedger(owned=True, run=epoch.run, fresh=False)
@@ -270,13 +273,13 @@ def commit_per_task(epoch: Epoch, messages: Sequence[Written], checks: Checks = 
         yield Reach(Step.AFTER_DONE)
         return
     raise ExactlyOnceError(
-        f"the tasks of batch {epoch.number} of {epoch.sink!r} have committed, but other processes took the "
-        f"ledger over {MOST_ATTEMPTS} times before it recorded that; the next start of the query records it"
+        f"The tasks of batch {epoch.number} of {epoch.sink!r} have committed, but other processes took over "
+        f"the ledger {MOST_ATTEMPTS} times before it recorded that. The next start of the query records it."
     )
 
 
 def abort(epoch: Epoch, messages: Iterable[Written]) -> Script[None]:
-    """Give the batch up, unless it is decided: then the next run finishes it."""
+    """Aborts the batch, unless it is decided: then the next run finishes it."""
     state: LedgerState = yield ReadLedger(owned=True, run=epoch.run)
     if state.run == epoch.run and state.batch == epoch.number and state.phase in (Phase.DECIDED, Phase.DONE):
         return
@@ -286,11 +289,11 @@ def abort(epoch: Epoch, messages: Iterable[Written]) -> Script[None]:
 
 
 def commit_job(messages: Iterable[Written], *, id_per_attempt: bool) -> Script[None]:
-    """Commit a batch write, which has no ledger: all of it, or nothing unless the driver dies meanwhile.
+    """Commits a batch write, which has no ledger: all of it or nothing, unless the driver dies in between.
 
     Raises:
-        NotCommitted: a transaction is lost, or about to be; nothing was committed.
-        PartlyCommitted: some were lost between that look and their end, or brokers did not answer.
+        NotCommitted: a transaction is lost, or close to its timeout; nothing was committed.
+        PartlyCommitted: some were lost between the check and their end, or brokers did not respond.
     """
     transactions = _transactions(messages)
     yield from _check_not_lost(None, transactions)
@@ -299,36 +302,36 @@ def commit_job(messages: Iterable[Written], *, id_per_attempt: bool) -> Script[N
         lost: dict[int, KafkaError] = yield EndTransactions(transactions, commit=True)
     except KafkaError as error:
         raise PartlyCommitted(
-            f"not all of {len(transactions)} transactions could be committed, so some tasks' rows may be "
-            f"there and those of others are missing: {error}"
+            f"Some of {len(transactions)} transactions could not be committed, so rows of some tasks may be "
+            f"written and those of others missing: {error}"
         ) from error
     if id_per_attempt:
-        with suppress(KafkaError):  # the rows are there; what attempts that lost have open times out
+        with suppress(KafkaError):  # the rows are written; open transactions of lost attempts time out
             yield AbortLeftovers()
     if lost:
         raise PartlyCommitted(
-            f"{len(lost)} of {len(transactions)} transactions were lost while they were being committed, so "
+            f"{len(lost)} of {len(transactions)} transactions were lost during the commit, so "
             f"the rows of {_numbered(lost)} are missing: {next(iter(lost.values()))}"
         )
 
 
 def enter_job(job: str) -> Script[None]:
-    """Prepare a task of a batch write, between registering its id and its first row.
+    """Prepares a task of a batch write, after it registered its id and before its first row.
 
-    Raises NotCommitted: the job has failed meanwhile; whoever committed to it would leave rows behind.
+    Raises NotCommitted: the job has failed, so the rows would never be committed.
     """
     if (yield FindGivenUp()):
-        raise NotCommitted(f"{job} has failed and was given up; this task of it writes nothing")
+        raise NotCommitted(f"Job {job} has failed, so this task of it writes nothing.")
 
 
 def abort_job(messages: Iterable[Written]) -> Script[None]:
-    """Spark does not wait for the other tasks of a job that fails: some may begin only now.
+    """Aborts a batch write whose other tasks may still start, because Spark does not wait for them.
 
-    A task registers its id first and then looks whether the job is given up; here it is the other way round.
-    So a task has either registered in time to be fenced here, or it sees that it comes too late.
+    A task registers its id and then checks whether the job has failed; this script does the reverse.  So a
+    task either has registered in time to be fenced here, or it finds that the job has failed.
 
     Raises:
-        KafkaError: nobody could be told that the job is given up; what was known of it is ended.
+        KafkaError: the failure could not be recorded; all known transactions were aborted.
     """
     problem: KafkaError | None = None
     try:
@@ -342,13 +345,13 @@ def abort_job(messages: Iterable[Written]) -> Script[None]:
 
 
 def _give_up_after_all() -> Script[None]:
-    """Brokers that did not answer may do so by now."""
+    """Tries again to record the failure of a job, as brokers may respond by now."""
     try:
         yield GiveUp()
     except KafkaError as error:
         error.add_note(
-            "tasks that are begun after this cannot be told that the write was given up: what they write "
-            "is not committed, and may hold up readers until kafka.transaction.timeout.ms is over"
+            "the failure of the write could not be recorded, so tasks that start after this write rows that "
+            "are not committed and can block readers until kafka.transaction.timeout.ms"
         )
         raise
     yield AbortLeftovers()
@@ -360,10 +363,10 @@ def _give_up_after_all() -> Script[None]:
 def _decide(
     state: LedgerState, epoch: Epoch, messages: Sequence[Written], checks: Checks
 ) -> Script[LedgerState]:
-    """Record the decision; a batch without transactions is done at once.  Returns what was written."""
+    """Records the decision, or a batch without transactions as done.  Returns the written state."""
     transactions = _transactions(messages)
     if state.phase is Phase.REDO:
-        _check_redo(state, epoch, messages, [one.partition for one in transactions])
+        _check_redo(state, epoch, messages, [transaction.partition for transaction in transactions])
         check_batch(state, epoch, messages, checks)
     yield from _check_not_lost(epoch, transactions)
     yield Reach(Step.BEFORE_DECIDED)
@@ -379,25 +382,29 @@ def _decide(
 
 
 def _is_decision(state: LedgerState, epoch: Epoch, transactions: Sequence[OpenTransaction]) -> bool:
-    """Whether the ledger has decided these transactions: a fenced write can have reached it after all."""
+    """Whether the ledger has decided these transactions: a fenced write may have reached it after all."""
     return bool(transactions) and state.batch == epoch.number and state.transactions == transactions
 
 
 def _contended_to_the_end(epoch: Epoch, *, is_decided: bool) -> ExactlyOnceError:
-    text = f"other processes took the ledger of {epoch.sink!r} over {MOST_ATTEMPTS} times"
+    text = f"Other processes took over the ledger of {epoch.sink!r} {MOST_ATTEMPTS} times"
     if is_decided:
         return ExactlyOnceError(
-            f"{text}; batch {epoch.number} is decided, and the next start of the query commits it"
+            f"{text}. Batch {epoch.number} is decided, and the next start of the query commits it."
         )
-    return NotCommitted(f"{text}; batch {epoch.number} is not committed")
+    return NotCommitted(f"{text}. Batch {epoch.number} is not committed.")
 
 
 def _finish(state: LedgerState) -> Script[LedgerState]:
-    """Commit what is decided; the state that was written.  As often as one likes."""
+    """Commits the decided batch and returns the written state.  Can be repeated."""
     lost: dict[int, KafkaError] = yield EndTransactions(state.transactions, commit=True)
     missing: tuple[int, ...] = ()
     if lost:
-        markers = {one.marker_offset: one.partition for one in state.transactions if one.partition in lost}
+        markers = {
+            transaction.marker_offset: transaction.partition
+            for transaction in state.transactions
+            if transaction.partition in lost
+        }
         committed: dict[int, Marker] = yield FindCommitted(state.batch, markers)
         missing = tuple(sorted(set(markers.values()) - committed.keys()))
     yield Reach(Step.BEFORE_DONE)
@@ -409,38 +416,39 @@ def _finish(state: LedgerState) -> Script[LedgerState]:
 
 def _check_run(state: LedgerState, epoch: Epoch) -> None:
     if state.run != epoch.run:
-        # A later run finishes what this one had decided, so the ledger has the batch then.
-        became = (
-            "is in the ledger"
-            if state.batch >= epoch.number
-            else f"of this one ({epoch.run}) is not committed"
-        )
+        # A later run finishes a batch that this run decided, so the ledger then has it.
+        became = "is in the ledger" if state.batch >= epoch.number else f"of run {epoch.run} is not committed"
         raise SupersededRun(
-            f"a later run of {epoch.sink!r} has begun ({state.run}); batch {epoch.number} {became}"
+            f"A later run of {epoch.sink!r} has begun ({state.run}). Batch {epoch.number} {became}."
         )
 
 
 def _check_redo(
     state: LedgerState, epoch: Epoch, messages: Sequence[Written], written: Iterable[int]
 ) -> None:
-    """Check that the rows written again are the missing ones, in as many tasks as before."""
+    """Checks that the rewritten rows are the missing ones, with the same number of tasks as before."""
     written = set(written)
     if len(messages) != state.tasks or written != set(state.missing):
         raise ExactlyOnceError(
-            f"batch {epoch.number} of {epoch.sink!r} was committed but for {_numbered(state.missing)} of "
-            f"{state.tasks} tasks; now it has {len(messages)} tasks, and {_numbered(written)} wrote: the "
-            "batch is split in another way, so it cannot be completed exactly once.  Let it be split as "
-            "before (minPartitions, spark.sql.shuffle.partitions), or go on with a new checkpoint"
+            f"Batch {epoch.number} of {epoch.sink!r} lacks {_numbered(state.missing)} of {state.tasks} "
+            "tasks; "
+            f"now it has {len(messages)} tasks, and {_numbered(written)} wrote. The batch is split "
+            "differently, so "
+            "it cannot be completed exactly once. Restore the split "
+            "(minPartitions, spark.sql.shuffle.partitions), or continue with a new checkpoint."
         )
 
 
 def _check_not_lost(epoch: Epoch | None, transactions: Sequence[OpenTransaction]) -> Script[None]:
     lost: dict[int, str] = yield FindLost(transactions)
     if lost:
-        yield EndTransactions([one for one in transactions if one.partition not in lost], commit=False)
+        yield EndTransactions(
+            [transaction for transaction in transactions if transaction.partition not in lost], commit=False
+        )
         what = "the write" if epoch is None else f"batch {epoch.number} of {epoch.sink!r}"
         raise NotCommitted(
-            f"nothing of {what} is committed, as {len(lost)} of {len(transactions)} transactions cannot be: "
+            f"Nothing of {what} is committed, because {len(lost)} of {len(transactions)} transactions "
+            "are lost: "
             f"{_numbered(lost)}: {next(iter(lost.values()))}"
         )
 
@@ -448,15 +456,15 @@ def _check_not_lost(epoch: Epoch | None, transactions: Sequence[OpenTransaction]
 def _raise_if_missing(state: LedgerState) -> None:
     if state.phase is Phase.REDO:
         raise PartlyCommitted(
-            f"batch {state.batch} of {state.sink!r} is committed but for {_numbered(state.missing)} of "
-            f"{state.tasks} tasks, whose transactions were lost after the decision; start the query again: "
-            "only these will be written again"
+            f"Batch {state.batch} of {state.sink!r} lacks {_numbered(state.missing)} of "
+            f"{state.tasks} tasks, whose transactions were lost after the decision. Start the query again: "
+            "it writes only the missing partitions."
         )
 
 
 def _transactions(messages: Iterable[Written]) -> tuple[OpenTransaction, ...]:
-    return tuple(one.transaction for one in messages if one.transaction is not None)
+    return tuple(message.transaction for message in messages if message.transaction is not None)
 
 
 def _numbered(partitions: Iterable[int]) -> str:
-    return "partition " + (", ".join(str(one) for one in sorted(partitions)) or "none")
+    return "partition " + (", ".join(str(partition) for partition in sorted(partitions)) or "none")

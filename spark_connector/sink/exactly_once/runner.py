@@ -45,9 +45,9 @@ logger = logging.getLogger(__name__)
 END_TIMEOUT = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 MARGIN = 5.0
-"""Seconds that must be left of a transaction, or a tenth of its time-out, for the decision to commit it."""
+"""Seconds that a transaction must have left, or a tenth of its timeout, for the decision to commit it."""
 OVER = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
-"""Errors of transactions that ended otherwise.  Whatever else comes may be tried again."""
+"""Errors of transactions that ended otherwise.  Any other error can be retried."""
 
 
 @attrs.define
@@ -69,12 +69,12 @@ class Cluster:
         )
 
     def perform(self, script: Script[R]) -> R:
-        """Run a script to its end."""
+        """Runs a script to its end and returns its result."""
         try:
             command = next(script)
             while True:
                 try:
-                    answer = _CARRIED_OUT[type(command)](self, command)
+                    answer = _EXECUTE[type(command)](self, command)
                 except Exception as error:
                     command = script.throw(error)
                 else:
@@ -97,8 +97,8 @@ class Cluster:
         return self.ledger.has_run(command.run)
 
     def _end(self, command: commands.EndTransactions) -> dict[int, KafkaError]:
-        """One after the other only where a test looks on."""
-        by_handle = {one.handle: one.partition for one in command.transactions}
+        """Ends transactions; a test with a hook sees the first one end before the others."""
+        by_handle = {transaction.handle: transaction.partition for transaction in command.transactions}
         handles = list(by_handle)
         groups = [handles[:1], handles[1:]] if steps.is_hooked() and command.commit else [handles]
         over: dict[int, KafkaError] = {}
@@ -109,7 +109,7 @@ class Cluster:
                 if not isinstance(error, OVER):
                     if command.commit:
                         raise error
-                    continue  # its time-out aborts it
+                    continue  # its timeout aborts it
                 over[by_handle[handle]] = error
         return over
 
@@ -130,8 +130,8 @@ class Cluster:
     def _fence_tasks(self, command: commands.FenceTasks) -> None:
         prefix = self._options.id_prefix
         ids = [
-            names.of_task(prefix, self.sink, one.run, one.partition, one.batch, attempt=None)
-            for one in command.tasks
+            names.of_task(prefix, self.sink, task.run, task.partition, task.batch, attempt=None)
+            for task in command.tasks
         ]
         self._fence(ids, must_succeed=True)
 
@@ -141,33 +141,37 @@ class Cluster:
     def _find_lost(self, command: commands.FindLost) -> dict[int, str]:
         if not command.transactions:
             return {}
-        ids = {one.handle.transactional_id: one for one in command.transactions}
-        told = kept_admin(self._options.kafka).describe_transactions(ids, raise_errors=False)
+        ids = {transaction.handle.transactional_id: transaction for transaction in command.transactions}
+        described = kept_admin(self._options.kafka).describe_transactions(ids, raise_errors=False)
         lost: dict[int, str] = {}
         now = clock.wall()
-        for name, one in ids.items():
-            error = told.errors.get(name)
+        for name, transaction in ids.items():
+            error = described.errors.get(name)
             if error is not None and not isinstance(error, TransactionalIdNotFound):
                 raise error
-            why = f"nobody knows {name}" if error is not None else _why_lost(told[name], one, now)
+            why = (
+                f"{name} is unknown to the brokers"
+                if error is not None
+                else _why_lost(described[name], transaction, now)
+            )
             if why:
-                lost[one.partition] = why
+                lost[transaction.partition] = why
         return lost
 
     def _abort_leftovers(self, command: commands.AbortLeftovers) -> None:
         states = ["Ongoing", "Empty"] if command.registered else ["Ongoing"]
         ids = []
-        for one in kept_admin(self._options.kafka).list_transactions(states=states):
-            run = names.run_of(one.transactional_id, self._options.id_prefix, self.sink)
-            if run is not None and command.concerns(run, is_open=one.state == "Ongoing"):
-                ids.append(one.transactional_id)
+        for listing in kept_admin(self._options.kafka).list_transactions(states=states):
+            run = names.run_of(listing.transactional_id, self._options.id_prefix, self.sink)
+            if run is not None and command.concerns(run, is_open=listing.state == "Ongoing"):
+                ids.append(listing.transactional_id)
         self._fence(ids)
 
     def _fence(self, transactional_ids: Sequence[str], *, must_succeed: bool = False) -> None:
-        """Abort what is open under these ids, and let their producers send nothing more.
+        """Aborts the open transactions of these ids and fences their producers.
 
-        Unless it `must_succeed`, brokers that do not respond in time are left to abort by the transaction's
-        timeout.  An id that another producer has taken over meanwhile is fenced, too.
+        Unless it `must_succeed`, brokers that do not respond in time abort the transaction by its timeout.
+        An id that another producer has taken over since is fenced, too.
         """
         if not transactional_ids:
             return
@@ -182,7 +186,7 @@ class Cluster:
 
     @property
     def _max_block(self) -> float:
-        """Seconds to wait for brokers, as a producer of these options does."""
+        """Seconds to wait for brokers, as a producer with these options does."""
         options = {name.replace("_", "."): value for name, value in self._options.kafka.items()}
         return float(options.get("max.block.ms", 60_000)) / 1000
 
@@ -191,8 +195,8 @@ class Cluster:
 
     def _find_given_up(self, command: commands.FindGivenUp) -> bool:
         name = names.of_given_up(self._options.id_prefix, self.sink)
-        told = kept_admin(self._options.kafka).describe_transactions([name], raise_errors=False)
-        error = told.errors.get(name)
+        described = kept_admin(self._options.kafka).describe_transactions([name], raise_errors=False)
+        error = described.errors.get(name)
         if error is not None and not isinstance(error, TransactionalIdNotFound):
             raise error
         return error is None
@@ -206,9 +210,9 @@ class Cluster:
         steps.reach(command.step, sink=self.sink)
 
 
-def _why_lost(described: Any, one: OpenTransaction, now: float) -> str:
-    """Empty if it can be relied on."""
-    handle = one.handle
+def _why_lost(described: Any, transaction: OpenTransaction, now: float) -> str:
+    """Returns why a transaction may fail to commit, an empty string if it will not."""
+    handle = transaction.handle
     name = handle.transactional_id
     if described.state != "Ongoing" or (described.producer_id, described.producer_epoch) != (
         handle.producer_id,
@@ -229,7 +233,7 @@ def _why_lost(described: Any, one: OpenTransaction, now: float) -> str:
     return ""
 
 
-_CARRIED_OUT: dict[type[Command], Callable[[Cluster, Any], Any]] = {
+_EXECUTE: dict[type[Command], Callable[[Cluster, Any], Any]] = {
     commands.ReadLedger: Cluster._read,
     commands.WriteLedger: Cluster._write,
     commands.FindRun: Cluster._find_run,

@@ -1,9 +1,9 @@
-"""Transactional ids: `PREFIX/SINK/RUN/PARTITION/TURN`, with `/ATTEMPT` where attempts have ids of their own.
+"""Transactional ids: `PREFIX/SINK/RUN/PARTITION/TURN`, plus `/ATTEMPT` if each attempt has its own id.
 
-Runs are numbered, so fencing the ids of an earlier run never ends a transaction of a later one.  Batches take
-turns (even, odd), so an attempt that outlives its batch does not abort the next batch's transaction.
-The ledger's writers have `ledger`; a batch write that was given up is marked by `given-up`.
-Sinks' names hold no slash.
+Runs are numbered, so fencing the ids of an earlier run never ends a transaction of a later run.  Batches
+alternate between two turns, so an attempt that outlives its batch does not abort the next batch's
+transaction.  Writers of the ledger use `ledger`; `given-up` marks a batch write that failed.  Names of sinks
+contain no slash.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def of_ledger(prefix: str, sink: str) -> str:
 
 
 def of_given_up(prefix: str, job: str) -> str:
-    """An id that somebody has registered once the job is given up, and nobody before."""
+    """Returns the id whose registration marks a failed job."""
     return of_sink(prefix, job) + GIVEN_UP
