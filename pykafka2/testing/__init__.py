@@ -1,16 +1,15 @@
-"""A Kafka broker in this process, for tests of whatever talks to Kafka.
+"""A Kafka broker in this process, for tests of Kafka clients and applications.
 
     from pykafka2.testing import KafkaCluster
 
     with KafkaCluster(brokers=3, topics={"orders": 6}) as cluster:
         ...  # any Kafka client, at cluster.bootstrap_servers
 
-`KafkaCluster` starts real brokers on loopback; `Topic` describes a topic with replication and
-configuration, `Listener` a way by which clients come in; `FaultRule` says what happens to which requests;
-`Simulation` runs brokers and clients in virtual time from one seed; `QUICK` are options under which tests
-need not wait.  The other names are the types of what a cluster gives (`cluster.controls`, `.history`,
-`.partition(...)`), for annotations.  With pytest the fixture `kafka_cluster` is there without an import.
-Names load when they are asked for.
+`KafkaCluster` starts real brokers on loopback.  `Topic` describes a topic with replication and configuration,
+`Listener` a listener of the brokers, and `FaultRule` a fault of matching requests.  `Simulation` runs brokers
+and clients in virtual time from one seed.  `QUICK` are options that shorten waits in tests.  The other names
+are types of a cluster's attributes (`cluster.controls`, `.history`, `.partition(...)`), for annotations.  The
+pytest fixture `kafka_cluster` needs no import.  Names are loaded on first use.
 """
 
 from __future__ import annotations

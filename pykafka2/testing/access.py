@@ -1,6 +1,6 @@
-"""By which ways clients may come to a cluster, and what they have to show: what `options_for` is made of.
+"""The listeners and credentials of a cluster: what `options_for` returns client options from.
 
-Known to the test's process alone, wherever the brokers run.  Immutable.
+Held only in the test's process, wherever the brokers run.  Immutable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_MECHANISM = "SCRAM-SHA-256"
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """Options of pykafka2's clients by which they find a cluster, and are let in."""
+    """Options with which pykafka2's clients connect and authenticate to a cluster."""
 
     bootstrap_servers: str
     security_protocol: str
@@ -36,7 +36,7 @@ class ConnectionOptions(TypedDict, total=False):
 
 @attrs.define(frozen=True)
 class Access:
-    """The listeners of a cluster, its users and how tokens are made for them."""
+    """A cluster's listeners, its users and the key for its tokens."""
 
     listeners: Mapping[str, Listener]
     users: Mapping[str, str] = attrs.field(repr=False)
@@ -45,27 +45,29 @@ class Access:
 
     @classmethod
     def of(cls, arguments: ClusterArguments) -> Access:
-        """As a cluster with these arguments has it."""
+        """Returns the access of a cluster with these arguments."""
         clock = SystemClock() if arguments.runtime is None else arguments.runtime.clock
         users = dict(arguments.users or {})
         return cls(arguments.described_listeners(), users, arguments.token_key, clock)
 
     def check_listener(self, name: str) -> Listener:
-        """The listener of this name.  Raises `ConfigurationError` naming the nearest."""
+        """Returns the listener with this name.  Raises `ConfigurationError` that names the nearest."""
         listener = self.listeners.get(name)
         if listener is None:
             known = ", ".join(self.listeners)
             raise ConfigurationError(
-                f"there is no listener {name!r}{nearest(name, self.listeners)}; there are {known}"
+                f"Unknown listener {name!r}{nearest(name, self.listeners)}. Listeners are {known}."
             )
         return listener
 
     def chosen(self, name: str | None, user: str | None) -> tuple[str, Listener]:
-        """The listener asked for; else the first that a user can log in at, or nobody has to."""
+        """Returns the named listener, or the first one where a user can log in or that needs no login."""
         if name is not None:
             listener = self.check_listener(name)
             if user is not None and not listener.uses_sasl:
-                raise ConfigurationError(f"listener {name} has no SASL: no user can log in there")
+                raise ConfigurationError(
+                    f"Listener {name} has no SASL, so no user can log in. Choose another listener."
+                )
             return name, listener
         if user is None:
             return next(iter(self.listeners.items()))
@@ -73,13 +75,13 @@ class Access:
             if listener.uses_sasl:
                 return one, listener
         raise ConfigurationError(
-            f"no user can log in at {', '.join(self.listeners)}; say listeners=['SASL_PLAINTEXT']"
+            f"No user can log in at {', '.join(self.listeners)}. Set listeners=['SASL_PLAINTEXT']."
         )
 
     def credentials(
         self, user: str, password: str | None, mechanism: str | None, listener: Listener
     ) -> ConnectionOptions:
-        """What this user shows, by a mechanism that the listener offers."""
+        """Returns the credentials of this user, for a mechanism of the listener."""
         offered = listener.mechanisms or MECHANISMS
         if mechanism is None:
             mechanism = DEFAULT_MECHANISM if DEFAULT_MECHANISM in offered else offered[0]
@@ -92,14 +94,15 @@ class Access:
         password = password or self.users.get(user)
         if password is None:
             raise ConfigurationError(
-                f"the password of {user!r} is not known here{nearest(user, self.users)}; say password=..."
+                f"The password of {user!r} is unknown{nearest(user, self.users)}. Set password=..."
             )
         return {"sasl_mechanism": mechanism, "sasl_username": user, "sasl_password": password}
 
     def token(self, user: str, lifetime: float = 3600.0, **claims: object) -> str:
-        """An OAUTHBEARER token for this user that the cluster takes for `lifetime` seconds."""
+        """Returns an OAUTHBEARER token for this user that the cluster accepts for `lifetime` seconds."""
         if isinstance(self.token_key, Mapping):
             raise ConfigurationError(
-                "token_key is a JWKS, of public keys: tokens are made by who has the private ones"
+                "token_key is a JWKS of public keys, so the cluster cannot sign tokens. Sign them "
+                "with your private key."
             )
         return make_token(user, self.clock.wall_ms() / 1000, key=self.token_key, lifetime=lifetime, **claims)

@@ -1,8 +1,8 @@
-"""What a cluster offers to a test, wherever its brokers run: in this process (cluster.py) or in a child
-(remote/cluster.py).
+"""The interface of a cluster, the same in this process (cluster.py) and in a child (remote/cluster.py).
 
-What tests, fixtures and the admin port may rely on stands here with its promise; both kinds implement all of
-it.  Any thread.
+Tests, fixtures and the admin port rely on what is documented here; both kinds of clusters implement all of
+it.
+Thread-safe.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class AnyBroker(Protocol):
-    """What is known of a broker wherever it runs."""
+    """A broker, wherever it runs."""
 
     @property
     def id(self) -> int: ...
@@ -48,7 +48,7 @@ class AnyBroker(Protocol):
 
 
 class AnyController(Protocol):
-    """Which broker is the controller (-1: none), in which epoch."""
+    """The broker that is the controller (-1: none), and its epoch."""
 
     @property
     def id(self) -> int: ...
@@ -57,7 +57,7 @@ class AnyController(Protocol):
 
 
 class AnyAdminPort(Protocol):
-    """Where a cluster is steered from outside, and what callers must show."""
+    """The address of an admin port, and the token that callers must send."""
 
     @property
     def address(self) -> str: ...
@@ -66,33 +66,33 @@ class AnyAdminPort(Protocol):
 
 
 class ClusterApi(ABC):
-    """A cluster of brokers, running between `start` and `close`; a context manager."""
+    """A cluster of brokers that runs between `start` and `close`; a context manager."""
 
     config: BrokerConfig
-    """What was configured for all brokers."""
+    """Configuration of all brokers."""
     _authority: Authority | None = None
-    """The throw-away one that certifies the brokers, if there is one."""
+    """The throw-away authority that certifies the brokers, None without one."""
     _access: Access
     history: History
-    """Every request and answer of clients."""
+    """All requests and responses of clients."""
     events: EventLog
-    """What happened to brokers, leaders, ISRs, topics, rules and connections."""
+    """Events of brokers, leaders, ISRs, topics, rules and connections."""
     problems: Problems
-    """What raised inside the brokers and must not have: mistakes in pykafka2.  `close` raises if there are
-    any; `take()` hands them over to a test that planted them.
+    """Unexpected exceptions inside the brokers, which are bugs of pykafka2.  `close` raises if there are
+    any; a test that planted one removes it with `take()`.
     """
 
     # ------------------------------------------------------------------ start and end
 
     @abstractmethod
     def start(self) -> Self:
-        """Start the brokers, then create the topics."""
+        """Starts the brokers, then creates the topics."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop everything and release every thread, socket and process.  Safe to repeat.
+        """Stops everything and releases all threads, sockets and processes.  Can be repeated.
 
-        Raises `IllegalState`, once all is released, if something went wrong inside the brokers (`problems`).
+        Then raises `IllegalState` if there were unexpected exceptions in the brokers (`problems`).
         """
 
     def __enter__(self) -> Self:
@@ -105,39 +105,40 @@ class ClusterApi(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise if the cluster does not run, or has ended by a bug."""
+        """Raises `IllegalState` if the cluster does not run, or the error that ended it."""
 
     # ------------------------------------------------------------------ what it is
 
     @property
     @abstractmethod
     def brokers(self) -> Sequence[AnyBroker]:
-        """All brokers, by id, those that are down included."""
+        """All brokers by id, including stopped ones."""
 
     @abstractmethod
     def broker(self, broker_id: int) -> AnyBroker:
-        """The broker with this id, running or not.  Raises `ConfigurationError` if there is none."""
+        """Returns the broker with this id, running or not.  Raises `ConfigurationError` for an unknown id."""
 
     @property
     @abstractmethod
     def controller(self) -> AnyController:
-        """Which broker is the controller, and its epoch."""
+        """The broker that is the controller, and its epoch."""
 
     @property
     @abstractmethod
     def bootstrap_servers(self) -> str:
-        """All brokers' addresses, separated by commas; those that are down included."""
+        """Addresses of all brokers, separated by commas; includes stopped brokers."""
 
     @abstractmethod
     def bootstrap_servers_of(self, listener: str) -> str:
-        """All brokers' addresses by this listener, separated by commas.  Raises `ConfigurationError` for one
-        that they have not.
+        """Returns all brokers' addresses for this listener, separated by commas.  Raises `ConfigurationError`
+        for an unknown listener.
         """
 
     @property
     def client_options(self) -> ConnectionOptions:
-        """What a pykafka2 client needs to connect: `KafkaProducer(**cluster.client_options)`; with tls=True
-        its protocol and authority, too.
+        """Options for a pykafka2 client: `KafkaProducer(**cluster.client_options)`; with tls=True they
+        include
+        protocol and authority.
         """
         return self.options_for()
 
@@ -150,16 +151,16 @@ class ClusterApi(ABC):
         password: str | None = None,
         certificate: str | None = None,
     ) -> ConnectionOptions:
-        """What a pykafka2 client needs to connect as this user.
+        """Returns the options with which a pykafka2 client connects as this user.
 
         `KafkaProducer(**cluster.options_for("alice"))`.
 
         Args:
-            user: one of `users=`, or one that was added; None: nobody in particular.
-            mechanism: how the user logs in; default SCRAM-SHA-256 where the listener offers it.
-            listener: by name; default: the first at which the user can log in.
-            password: default: that of `users=`.
-            certificate: the name in a certificate that the client shows (see `client_certificate`).
+            user: one of `users=`, or an added user; None connects without a user.
+            mechanism: SASL mechanism; default SCRAM-SHA-256 if the listener offers it.
+            listener: its name; default: the first one where the user can log in.
+            password: default: the password in `users=`.
+            certificate: the name in the client's certificate (see `client_certificate`).
         """
         name, chosen = self._access.chosen(listener, user)
         options: ConnectionOptions = {"bootstrap_servers": self.bootstrap_servers_of(name)}
@@ -174,54 +175,55 @@ class ClusterApi(ABC):
         return options
 
     def token(self, user: str, lifetime: float = 3600.0, **claims: object) -> str:
-        """A token for OAUTHBEARER that the cluster takes for `lifetime` seconds (a negative number: no more);
-        signed with `token_key` if there is one.  `claims` are added, or replace those that it has.  Raises
-        `ConfigurationError` where `token_key` is a JWKS: of that the cluster has public keys alone.
+        """Returns an OAUTHBEARER token that the cluster accepts for `lifetime` seconds (negative: expired).
+
+        It is signed with `token_key` if that is set.  `claims` add to its claims or replace them.  Raises
+        `ConfigurationError` if `token_key` is a JWKS, which contains only public keys.
         """
         return self._access.token(user, lifetime, **claims)
 
     @property
     def has_authority(self) -> bool:
-        """Whether a throw-away authority certifies the brokers, so that there is a `ca_file`."""
+        """Whether a throw-away authority certifies the brokers, so that `ca_file` exists."""
         return self._authority is not None
 
     @property
     def ca_file(self) -> str:
-        """The certificate of the throw-away authority, for clients of any kind; a PEM file that is there
-        while the cluster runs.  Raises `IllegalState` where there is no such authority.
+        """Path of the authority's certificate, a PEM file for clients of any kind that exists while the
+        cluster runs.  Raises `IllegalState` without a throw-away authority.
         """
         return self._own_authority().ca_file
 
     def client_certificate(self, name: str) -> str:
-        """A certificate of the throw-away authority for a client: a PEM file with its key, which is there
-        while the cluster runs.  Its principal is "User:CN=<name>,OU=clients,O=pykafka2".
+        """Returns the path of a client certificate with its key, a PEM file that exists while the cluster
+        runs.  Its principal is "User:CN=<name>,OU=clients,O=pykafka2".
         """
         return self._own_authority().client_file(name)
 
     def rotate_certificates(self) -> None:
-        """Have all brokers show new certificates of the same authority on connections from now on."""
+        """Makes all brokers use new certificates of the same authority for new connections."""
         self._own_authority().renew()
         self.controls.reload_certificates()
 
     def _own_authority(self) -> Authority:
         if self._authority is None:
-            raise IllegalState("only a cluster with tls=True has an authority of its own")
+            raise IllegalState("The cluster has no authority. Start it with tls=True.")
         return self._authority
 
     @property
     @abstractmethod
     def cluster_id(self) -> str:
-        """The id that clients are told, 22 characters of base64; the same for the same seed."""
+        """The cluster id, 22 characters of base64; depends only on the seed."""
 
     @property
     @abstractmethod
     def pid(self) -> int:
-        """The process that the brokers run in: this one, or with `process=True` a child."""
+        """Id of the process in which the brokers run: this one, or with `process=True` a child."""
 
     @property
     @abstractmethod
     def controls(self) -> Controls:
-        """Crash, cut, hold and fail: see `Controls`."""
+        """Faults and other controls, see `Controls`."""
 
     @property
     def acls(self) -> AccessRules:
@@ -239,109 +241,114 @@ class ClusterApi(ABC):
         configs: Mapping[str, object] | None = None,
         assignment: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Create a topic; its leaders are elected when this returns.  Raises what a client would be told.
+        """Creates a topic; returns after its leaders are elected.  Raises the broker's error.
 
-        `assignment` (see `Topic`) goes before both numbers.
+        `assignment` (see `Topic`) overrides both numbers.
         """
 
     @abstractmethod
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records.  Raises what a client would be told, such as
+        """Deletes a topic with all its records.  Raises the broker's error, such as
         `UnknownTopicOrPartition`.
         """
 
     @abstractmethod
     def topics(self) -> list[str]:
-        """The names of all topics, Kafka's own included, sorted."""
+        """Returns the names of all topics, sorted, including internal topics."""
 
     # ------------------------------------------------------------------ views: plain values as of now
 
     @abstractmethod
     def wait_until(self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it") -> T:
-        """Wait until the predicate is true, and return its value: what it looks at is this cluster's (views,
-        history, rules), or the test's own.  `timeout` in seconds (virtual ones in a simulation).
+        """Waits until the predicate is true, and returns its value.  It can use the cluster's views, history
+        and
+        rules, or the test's own state.  `timeout` is in seconds (virtual in a simulation).
 
-        A view of something that is not there yet (a group, a transaction, a topic, a coordinator) counts as
-        not true so far.  In an event loop, which this blocks, it warns: there, await `wait_until_async`.
+        A view that raises because a group, transaction, topic or coordinator does not exist yet counts as
+        false.
+        Blocks the event loop, and warns in one: await `wait_until_async` there.
 
-        Raises `KafkaTimeoutError` saying that `what` did not come true, and what ended the cluster.
+        Raises `KafkaTimeoutError` that names `what`, or the error that ended the cluster.
         """
 
     @abstractmethod
     async def wait_until_async(
         self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it"
     ) -> T:
-        """`wait_until` for tests with asyncio: the event loop goes on meanwhile.
+        """Waits like `wait_until` without blocking the event loop.
 
-        Raises `IllegalState` in a simulation, whose virtual time no event loop follows.
+        Raises `IllegalState` in a simulation, because no event loop runs in virtual time.
         """
 
     @abstractmethod
     def partition(self, topic: str, partition: int) -> PartitionView:
-        """Leader, epoch, ISR and each replica's offsets, as of now.  Raises `UnknownTopicOrPartition`."""
+        """Returns leader, epoch, ISR and offsets of each replica.  Raises `UnknownTopicOrPartition`."""
 
     @abstractmethod
     def log(self, topic: str, partition: int, broker: int | None = None) -> LogView:
-        """What a replica holds, the leader's by default: `values()`, `records()`, `batches()`, offsets."""
+        """Returns a replica's log, by default the leader's: `values()`, `records()`, `batches()`, offsets."""
 
     @abstractmethod
     def connections(self, client_id: str | None = None) -> list[ConnectionView]:
-        """The connections that clients (or this one) hold open now, of any library: broker, the client's
-        address, id and software, and its unanswered requests.
+        """Returns the open connections of all clients or of one: broker, the client's address, id and
+        software, and its requests in flight.
         """
 
     @abstractmethod
     def coordinator(self, key: str, kind: str = "group") -> int:
-        """The id of the broker that coordinates a group, or with kind="transaction" a transactional id; -1
-        while there is none.  Raises `CoordinatorNotAvailable` if no client ever asked for one of this kind.
+        """Returns the id of a group's coordinator, or with kind="transaction" of a transactional id's; -1 if
+        there is none.  Raises `CoordinatorNotAvailable` before a client has looked up a coordinator of this
+        kind.
         """
 
     @abstractmethod
     def group(self, group_id: str) -> GroupView:
-        """A group as its coordinator knows it now: state, epoch, members with assignments, offsets.
+        """Returns a group from its coordinator: state, epoch, members with assignments, offsets.
 
         Raises `GroupIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
         """
 
     @abstractmethod
     def transaction(self, transactional_id: str) -> TransactionView:
-        """A transactional id as its coordinator knows it now: state, producer, partitions, timeout.
+        """Returns a transactional id from its coordinator: state, producer, partitions, timeout.
 
         Raises `TransactionalIdNotFound`, `CoordinatorNotAvailable`, `CoordinatorLoadInProgress`.
         """
 
     @abstractmethod
     def transactions(self) -> list[TransactionView]:
-        """All transactional ids that their coordinators know now; `is_open` tells those not ended."""
+        """Returns all transactional ids of all coordinators; `is_open` marks those not ended."""
 
     @abstractmethod
     def metrics(self) -> ClusterMetrics:
-        """Request times and bytes as of now, by API, of each broker and all together."""
+        """Returns request times and bytes by API, of each broker and of all."""
 
     @abstractmethod
     def timeline(self, last: int | None = None) -> Timeline:
-        """Requests and events (leaders, ISRs, brokers, faults) in order: `str()`, `json()`, `as_list()`.
+        """Returns requests and events (leaders, ISRs, brokers, faults) in order: `str()`, `json()`,
+        `as_list()`.
 
-        With `last` only so many of the newest.
+        `last` limits it to the newest entries.
         """
 
     @abstractmethod
     def forget(self) -> None:
-        """Forget what was seen so far: history, events and metrics are empty, the timeline begins now.
+        """Clears history, events and metrics, and restarts the timeline.
 
-        Between the preparation of a test and what it is about: `cluster.history.exactly(1, "Produce")` then
-        counts only the latter.  Rules, links and all that brokers hold stay.
+        Call it between the setup of a test and its subject: `cluster.history.exactly(1, "Produce")` then
+        counts
+        only later requests.  Rules, links and all data of brokers stay.
         """
 
     # ------------------------------------------------------------------ steered from outside
 
     @abstractmethod
     def open_admin_port(self, port: int = 0, token: str | None = None) -> AnyAdminPort:
-        """Offer controls, rules and views over HTTP and JSON on loopback, until `close`; for tests in other
-        languages.  Port 0 takes a free one; callers show the token (default: a random one).
+        """Serves controls, rules and views over HTTP and JSON on loopback until `close`, for tests in other
+        languages.  Port 0 chooses a free port; callers must send the token (default: random).
         """
 
     @property
     @abstractmethod
     def has_admin_port(self) -> bool:
-        """Whether `open_admin_port` was called (a cluster in another process has one of its own)."""
+        """Whether `open_admin_port` was called (a cluster in another process always has an admin port)."""

@@ -1,7 +1,8 @@
-"""What a cluster is made of, as it was asked for: arguments checked, and turned into what brokers take.
+"""The arguments of a cluster: checks, and conversion to the brokers' configuration.
 
-Knows nothing that runs; `KafkaCluster` (cluster.py) starts from it in this process, `ProcessCluster`
-(remote/cluster.py) sends it to a child.
+Pure.  `KafkaCluster` (cluster.py) starts from it in this process; `ProcessCluster` (remote/cluster.py) sends
+it
+to a child.
 """
 
 from __future__ import annotations
@@ -44,11 +45,10 @@ LAST_BROKER_ID = 2**31 - 1
 
 @attrs.define(frozen=True)
 class Topic:
-    """A topic to create: None takes the cluster's default; configs by Kafka's names, such as
+    """A topic to create.  None uses the cluster's default; configs have Kafka's names, such as
     "retention.ms".
 
-    `assignment` says where replicas live, a list of brokers for each partition, the first of which leads; it
-    replaces both numbers.
+    `assignment` is a list of brokers for each partition, the leader first; it overrides both numbers.
     """
 
     partitions: int = 1
@@ -57,7 +57,7 @@ class Topic:
     assignment: Sequence[Sequence[int]] = ()
 
     def described(self, name: str) -> NewTopic:
-        """As the controller creates it, under this name."""
+        """Returns the controller's request to create the topic with this name."""
         factor = -1 if self.replication_factor is None else self.replication_factor
         replicas = {number: tuple(brokers) for number, brokers in enumerate(self.assignment)}
         partitions, factor = (-1, -1) if replicas else (self.partitions, factor)
@@ -65,20 +65,20 @@ class Topic:
 
 
 def topic_of(name: str, topic: int | Topic) -> Topic:
-    """The topic that an argument means; all but a number or a `Topic` raises `ConfigurationError`."""
+    """Returns the topic of an argument.  Raises `ConfigurationError` unless it is a number or a `Topic`."""
     if isinstance(topic, Topic):
         return topic
     if isinstance(topic, int):
         return Topic(topic)
-    raise ConfigurationError(f"topic {name!r}: say its number of partitions, or a Topic, not {topic!r}")
+    raise ConfigurationError(f"topic {name!r} is {topic!r}. Set its number of partitions, or a Topic.")
 
 
 Topics = Mapping[str, int | Topic] | Sequence[str]
-"""The topics to create: partitions (or a `Topic`) by name, or names of topics with one partition each."""
+"""Topics to create: partitions (or a `Topic`) by name, or names of topics with one partition each."""
 
 
 def described_topics(topics: Topics | None) -> dict[str, Topic]:
-    """The topics that an argument means, by name.  Raises `ConfigurationError` for anything else."""
+    """Returns the topics of an argument, by name.  Raises `ConfigurationError` for any other type."""
     if isinstance(topics, Mapping):
         return {name: topic_of(name, topic) for name, topic in topics.items()}
     names = () if topics is None else topics
@@ -88,7 +88,7 @@ def described_topics(topics: Topics | None) -> dict[str, Topic]:
         or not all(isinstance(name, str) for name in names)
     ):
         raise ConfigurationError(
-            f"topics={topics!r}: say a list of names ['orders'] or a dict {{'orders': 3}}"
+            f"topics={topics!r} is illegal. Set a list of names ['orders'] or a dict {{'orders': 3}}."
         )
     found: dict[str, Topic] = {}
     for name in names:
@@ -99,7 +99,7 @@ def described_topics(topics: Topics | None) -> dict[str, Topic]:
 
 
 def check_names(cls: type, options: Mapping[str, object]) -> None:
-    """Raises `TypeError` for an argument that `cls` does not take; names the nearest."""
+    """Raises `TypeError` that names the nearest argument, if `cls` does not have this one."""
     taken = signature(cls.__init__).parameters  # type: ignore[misc]
     if any(one.kind is Parameter.VAR_KEYWORD for one in taken.values()):
         return
@@ -110,7 +110,7 @@ def check_names(cls: type, options: Mapping[str, object]) -> None:
 
 
 def _shown_config(config: Mapping[str, object] | None) -> str:
-    """For a `repr`: what Kafka keeps secret stays so."""
+    """Hides Kafka's secret options in a `repr`."""
     if not isinstance(config, Mapping):
         return repr(config)
     secret = {name for name in config if name in BROKER_KEYS and BROKER_KEYS[name].is_sensitive}
@@ -118,7 +118,7 @@ def _shown_config(config: Mapping[str, object] | None) -> str:
 
 
 def _shown_tls(tls: object) -> str:
-    """For a `repr`: the key's password stays secret."""
+    """Hides the key's password in a `repr`."""
     if not isinstance(tls, Mapping):
         return repr(tls)
     return repr({name: "..." if str(name).endswith("_password") else value for name, value in tls.items()})
@@ -126,7 +126,7 @@ def _shown_tls(tls: object) -> str:
 
 @attrs.define(frozen=True)
 class ClusterArguments:
-    """The arguments of `KafkaCluster`, which says what each of them means."""
+    """The arguments of `KafkaCluster`, where they are documented."""
 
     brokers: int = 3
     topics: Topics | None = None
@@ -151,9 +151,11 @@ class ClusterArguments:
     token_key: str | Mapping[str, Any] | None = attrs.field(default=None, kw_only=True, repr=False)
 
     def check(self) -> None:
-        """Raises `ConfigurationError` for what no cluster can have."""
+        """Raises `ConfigurationError` for illegal arguments."""
         if not isinstance(self.brokers, int) or not 1 <= self.brokers <= MAX_BROKERS:
-            raise ConfigurationError(f"brokers={self.brokers!r}: say a number from 1 to {MAX_BROKERS}")
+            raise ConfigurationError(
+                f"brokers={self.brokers!r} is illegal. Set a number from 1 to {MAX_BROKERS}."
+            )
         self._check_kinds()
         for name in ("ports", "advertised_ports"):
             ports = getattr(self, name)
@@ -163,10 +165,14 @@ class ClusterArguments:
                 )
         last = LAST_BROKER_ID - self.brokers + 1
         if not 0 <= self.first_broker_id <= last:
-            raise ConfigurationError(f"first_broker_id={self.first_broker_id}: say a number from 0 to {last}")
+            raise ConfigurationError(
+                f"first_broker_id={self.first_broker_id} is illegal. Set a number from 0 to {last}."
+            )
         ids = self.broker_ids
         if self.controller is not None and self.controller not in ids:
-            raise ConfigurationError(f"controller={self.controller}: say a broker from {ids[0]} to {ids[-1]}")
+            raise ConfigurationError(
+                f"controller={self.controller} is no broker. Set an id from {ids[0]} to {ids[-1]}."
+            )
         self.finalised_features()
         self.described_topics()
         self._check_security()
@@ -176,7 +182,7 @@ class ClusterArguments:
             if not isinstance(user, str) or not user or not isinstance(password, str) or not password:
                 raise ConfigurationError(f"users: {user!r} needs a name and a password, both text")
         self.signing_key()
-        # Whoever connects first would be the first to learn of a rule that cannot be read.
+        # Check rules now: otherwise the first client that connects would get the error of an illegal rule.
         PrincipalMapping(BrokerConfig(self.config).get("ssl.principal.mapping.rules"))
         listeners = self.described_listeners()
         if self.tls is False and any(one.uses_tls for one in listeners.values()):
@@ -187,40 +193,43 @@ class ClusterArguments:
             )
 
     def signing_key(self) -> str | WebKeys | None:
-        """What OAUTHBEARER tokens must be signed with.  Raises `ConfigurationError` for what is no key."""
+        """Returns the verifier of OAUTHBEARER tokens.  Raises `ConfigurationError` for an illegal key."""
         key = self.token_key
         if isinstance(key, Mapping):
             return WebKeys.of(key)
         if key is not None and (not isinstance(key, str) or not key):
             raise ConfigurationError(
-                "token_key: say text, which OAUTHBEARER tokens are signed with, or a JWKS"
+                "token_key is illegal. Set the text that signs OAUTHBEARER tokens, or a JWKS."
             )
         return key
 
     def _check_kinds(self) -> None:
-        """What annotations say is said to those who run no type checker, too."""
+        """Checks types at run time, for users without a type checker."""
         for name, example in MAPPINGS.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
                 shown = "" if name == "users" else f"={value!r}"  # it may be a password
-                raise ConfigurationError(f"{name}{shown}: say a dict, such as {example}")
+                raise ConfigurationError(f"{name}{shown} is illegal. Set a dict, such as {example}.")
         for name, example in SEQUENCES.items():
             value = getattr(self, name)
             if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
-                raise ConfigurationError(f"{name}={value!r}: say a list, such as {example}")
+                raise ConfigurationError(f"{name}={value!r} is illegal. Set a list, such as {example}.")
         for name in ("history_entries", "controller", "first_broker_id"):
             value = getattr(self, name)
             if not isinstance(value, int) and (name, value) != ("controller", None):
-                raise ConfigurationError(f"{name}={value!r}: say a number")
+                raise ConfigurationError(f"{name}={value!r} is illegal. Set a number.")
         if self.advertised_host is not None and not isinstance(self.advertised_host, str):
-            raise ConfigurationError(f"advertised_host={self.advertised_host!r}: say a name or an address")
+            raise ConfigurationError(
+                f"advertised_host={self.advertised_host!r} is illegal. Set a name or an address."
+            )
         if self.tls is not None and not isinstance(self.tls, (bool, Mapping, TlsContext)):
             raise ConfigurationError(
-                f"tls={self.tls!r}: say True, {{'cert_file': ..., 'key_file': ...}} or a TlsContext"
+                f"tls={self.tls!r} is illegal. Set True, {{'cert_file': ..., 'key_file': ...}} or a "
+                "TlsContext"
             )
 
     def broker_config(self) -> BrokerConfig:
-        """The brokers' configuration, `pipelined` in it under the name that they read.
+        """Returns the brokers' configuration, which includes `pipelined` as channel.mode.
 
         Raises `UnknownOption` for a misspelt name, and `ConfigurationError` if the two contradict each other.
         """
@@ -230,30 +239,30 @@ class ClusterArguments:
         mode = "pipelined" if self.pipelined else "serial"
         if config.get("channel.mode", mode) != mode:
             raise ConfigurationError(
-                f"pipelined={self.pipelined} and channel.mode={config['channel.mode']}: say one"
+                f"pipelined={self.pipelined} contradicts channel.mode={config['channel.mode']}. Set only one."
             )
         return BrokerConfig({**config, "channel.mode": mode})
 
     def described_topics(self) -> dict[str, Topic]:
-        """The topics to create, by name."""
+        """Returns the topics to create, by name."""
         return described_topics(self.topics)
 
     def finalised_features(self) -> Mapping[str, int]:
-        """All features with their levels."""
+        """Returns all features with their levels."""
         return finalised(self.features)
 
     @property
     def broker_ids(self) -> range:
-        """The brokers' ids."""
+        """Ids of the brokers."""
         return range(self.first_broker_id, self.first_broker_id + self.brokers)
 
     @property
     def first_controller(self) -> int:
-        """The broker that is the controller at first."""
+        """Id of the first controller."""
         return self.first_broker_id if self.controller is None else self.controller
 
     def hosts(self) -> list[str]:
-        """By which names brokers are known, one of each."""
+        """The host names of the brokers, without duplicates."""
         addresses = [address for number in self.broker_ids for address in self.addresses_of(number)]
         advertised = [one.advertised_host for one in addresses]
         return [*dict.fromkeys([*(one.host for one in addresses), *filter(None, advertised)])]
@@ -261,20 +270,20 @@ class ClusterArguments:
     # ------------------------------------------------------------------ listeners
 
     def described_listeners(self) -> dict[str, Listener]:
-        """The listeners of each broker by name, in order, each with its protocol."""
+        """Returns the listeners of each broker by name, in order, each with its protocol."""
         if self.listeners is not None:
             return described_listeners(self.listeners, self.brokers)
         name = "SSL" if self.tls else "PLAINTEXT"
         return {name: Listener(name)}
 
     def addresses_of(self, broker_id: int) -> list[ListenerAddress]:
-        """Where a broker listens; `ports` and `advertised_ports` are those of its first listener."""
+        """Returns where a broker listens; `ports` and `advertised_ports` are those of its first listener."""
         place = broker_id - self.first_broker_id
         addresses: list[ListenerAddress] = []
         for name, listener in self.described_listeners().items():
-            own, told = listener.ports, listener.advertised_ports
+            own, advertised = listener.ports, listener.advertised_ports
             if not addresses:
-                own, told = own or self.ports, told or self.advertised_ports
+                own, advertised = own or self.ports, advertised or self.advertised_ports
             addresses.append(
                 ListenerAddress(
                     name,
@@ -282,29 +291,29 @@ class ClusterArguments:
                     listener.host_of(broker_id, self.host),
                     own[place] if own else 0,
                     listener.advertised_of(broker_id, self.advertised_host),
-                    told[place] if told else 0,
+                    advertised[place] if advertised else 0,
                 )
             )
         return addresses
 
     @property
     def needs_authority(self) -> bool:
-        """Whether a throw-away authority makes the brokers' certificates."""
+        """Whether a throw-away authority creates the brokers' certificates."""
         with_tls = any(one.uses_tls for one in self.described_listeners().values())
         return self.tls is True or (self.tls is None and with_tls)
 
     def client_auth_of(self, listener: Listener) -> str:
-        """Whether clients that come by a listener with TLS must show a certificate."""
+        """Whether clients must show a certificate at a listener with TLS."""
         if listener.client_auth is not None:
             return listener.client_auth
-        # Of SASL_SSL Kafka has it said for the listener itself.
-        asked = client_auth(BrokerConfig(self.config)) if listener.protocol == "SSL" else "none"
-        # As KafkaCluster(tls={"ca_file": ...}) always had it.
+        # Kafka requires this option per listener for SASL_SSL.
+        requested = client_auth(BrokerConfig(self.config)) if listener.protocol == "SSL" else "none"
+        # The default of KafkaCluster(tls={"ca_file": ...}).
         has_ca = isinstance(self.tls, Mapping) and "ca_file" in self.tls
-        return "required" if has_ca and asked == "none" else asked
+        return "required" if has_ca and requested == "none" else requested
 
     def listener_security(self, authority: Authority | None) -> dict[str, ListenerSecurity]:
-        """How each listener secures itself, by name; a misspelt argument of tls= raises."""
+        """Returns the security of each listener by name; a misspelt argument of tls= raises."""
         found = {}
         for name, listener in self.described_listeners().items():
             tls = self._tls_context(listener, authority) if listener.uses_tls else None
@@ -332,15 +341,15 @@ class ClusterArguments:
         names = [name for name in signature(TlsContext.__init__).parameters if name.endswith(TLS_ARGUMENTS)]
         for name in files:
             if name not in names:
-                raise ConfigurationError(f"tls= has no {name!r}{nearest(name, names)}")
+                raise ConfigurationError(f"tls= has no argument {name!r}{nearest(name, names)}")
         if client_auth != "none" and "ca_file" not in files:
             raise ConfigurationError(f"client_auth={client_auth!r} needs tls={{'ca_file': ...}}, too")
-        # Clients show no certificate unless they are asked for one.
+        # Clients show a certificate only on request.
         tls = TlsContext(**files, verify=client_auth != "none", server_side=True)  # type: ignore[arg-type]
         if client_auth == "requested":
             tls.accept_no_certificate()
         return tls
 
     def rack_of(self, broker_id: int) -> str | None:
-        """The broker's rack; None where no racks were given."""
+        """Returns the broker's rack, None without racks."""
         return self.racks[(broker_id - self.first_broker_id) % len(self.racks)] if self.racks else None

@@ -1,7 +1,8 @@
-"""The throw-away authority of `KafkaCluster(tls=True)`: what brokers show, and what clients trust.
+"""The throw-away authority of `KafkaCluster(tls=True)`: certificates of brokers and clients.
 
-Keys are made anew for each cluster and stay in memory; the files that clients and TLS contexts read are there
-while the cluster runs, in a folder that nobody else may read.
+Keys are created for each cluster and stay in memory.  The files that clients and TLS contexts read exist
+while
+the cluster runs, in a folder that only this user can read.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ from pathlib import Path
 from pykafka2.errors import ConfigurationError, IllegalState
 
 ALWAYS = ("localhost", "127.0.0.1")
-"""Names under which clients of a test reach its brokers, wherever these listen."""
+"""Host names for which broker certificates are valid, wherever brokers listen."""
 NO_HOST = "client.invalid"
-"""The alternative name of a client's certificate: Java reads none whose list of them is empty."""
+"""Alternative name of client certificates: Java rejects an empty list of them."""
 
 
 class Authority:
-    """Makes a certificate for these hosts.  Raises `ConfigurationError` where trustme is not installed."""
+    """Creates a certificate for these hosts.  Raises `ConfigurationError` if trustme is not installed."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
         try:
             import trustme
         except ImportError as error:
             raise ConfigurationError(
-                "tls=True needs trustme: pip install trustme, or give tls={'cert_file': ..., 'key_file': ...}"
+                "tls=True needs trustme. Run pip install trustme, or set "
+                "tls={'cert_file': ..., 'key_file': ...}."
             ) from error
         self._authority = trustme.CA()
         self._hosts = tuple(dict.fromkeys((*ALWAYS, *hosts)))
@@ -42,12 +44,12 @@ class Authority:
         self._files["broker.pem"] = issued.private_key_and_cert_chain_pem.bytes()
 
     def renew(self) -> None:
-        """Make another certificate for the brokers, in the place of the first."""
+        """Replaces the brokers' certificate with a new one."""
         self._renew()
         self._write("broker.pem")
 
     def client_file(self, name: str) -> str:
-        """A certificate for a client of this name, its key included; made when it is first asked for."""
+        """Returns the certificate of a client with this name, including its key; created on first use."""
         file = f"client-{hashlib.sha256(name.encode()).hexdigest()}.pem"
         if file not in self._files:
             issued = self._authority.issue_cert(
@@ -58,13 +60,13 @@ class Authority:
         return self._file(file)
 
     def write(self) -> None:
-        """Have the files there.  Safe to repeat."""
+        """Writes the files.  Can be repeated."""
         if self._is_there:
             return
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="pykafka2-tls-"))
         else:
-            self._folder.mkdir(mode=0o700)  # TLS contexts know their files by this name
+            self._folder.mkdir(mode=0o700)  # TLS contexts refer to this path
         self._is_there = True
         for name in self._files:
             self._write(name)
@@ -74,22 +76,22 @@ class Authority:
             (self._folder / name).write_bytes(self._files[name])
 
     def remove(self) -> None:
-        """Leave no file behind.  Safe to repeat."""
+        """Deletes the files.  Can be repeated."""
         if self._folder is not None and self._is_there:
             self._is_there = False
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def ca_file(self) -> str:
-        """What clients trust."""
+        """Path of the authority's certificate, which clients trust."""
         return self._file("ca.pem")
 
     @property
     def cert_file(self) -> str:
-        """What the brokers show, their key included."""
+        """Path of the brokers' certificate and key."""
         return self._file("broker.pem")
 
     def _file(self, name: str) -> str:
         if self._folder is None or not self._is_there:
-            raise IllegalState("the files of tls=True are there while the cluster runs")
+            raise IllegalState("The files of tls=True exist only while the cluster runs. Start it first.")
         return str(self._folder / name)

@@ -1,12 +1,11 @@
-"""A Kafka cluster in this process: brokers, a controller, links between them, for tests and for trying
-things out.
+"""A Kafka cluster in this process: brokers, a controller and their links, for tests and experiments.
 
     with KafkaCluster(brokers=3, topics={"orders": 6}) as cluster:
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
 
-The facade: each promise is in `ClusterApi` (api.py), what runs is a `Running` (running.py), made by
-starting.py.  Runs on real sockets and threads, or in the simulation with neither.  One lock guards all that
-brokers and controller decide; the methods here take it themselves and may be called from any thread.
+The facade.  `ClusterApi` (api.py) documents it; `Running` (running.py) holds the parts, which starting.py
+creates.  Runs on real sockets and threads, or in the simulation.  One lock guards the state of brokers and
+controller; the methods here acquire it and are thread-safe.
 """
 
 from __future__ import annotations
@@ -54,45 +53,49 @@ T = TypeVar("T")
 
 
 class KafkaCluster(ClusterApi):
-    """A cluster of `brokers` brokers with these topics, running between `start` and `close`.
+    """A cluster of `brokers` brokers with these topics, which runs between `start` and `close`.
 
     Args:
-        brokers: how many.
+        brokers: number of brokers.
         topics: partitions by name, or a `Topic` by name; or just names (["orders"]), one partition each.
-        config: the brokers' configuration by Kafka's names; a misspelt one raises `UnknownOption` naming the
-            nearest.  Beyond Kafka's: channel.mode (pipelined, serial), log.validate (headers, strict),
+        config: the brokers' configuration by Kafka's names; a misspelt name raises `UnknownOption` that names
+        the
+            nearest.  Additional options: channel.mode (pipelined, serial), log.validate (headers, strict),
             threads (shared, separate), max.pipelined.requests, max.pipelined.bytes.
-        pipelined: whether a connection's next request may come in while an acks=all produce waits for its
-            replicas (the default); False is Apache's muting, as does channel.mode=serial.
-        seed: topic and cluster ids come from it, and where the placement of replicas begins.
-        racks: the brokers' racks in turn, from the first again when there are more brokers; a partition's
-            replicas are spread over them.
-        host: where brokers listen; "{id}" in it stands for the broker's id.
-        ports: one for each broker; default: free ones.
-        tls: listen with TLS (or what listeners with TLS show): True for a throw-away authority (with trustme;
-            `client_options` are what a client needs, `ca_file` what it trusts), or a `TlsContext`, or its
-            arguments ({"cert_file": ..., "key_file": ...}).
-        features: finalised levels that are not the latest, by Kafka's names ({"transaction.version": 1}).
-        controller: the broker that is the controller at first; default: the first one.
-        first_broker_id: the brokers' ids go up from it.
-        advertised_host: the name or address at which clients are told to find a broker, where that is not
-            `host` (a proxy, a container); "{id}" in it stands for the broker's id.
-        advertised_ports: one for each broker, where clients are told others than it listens at.  With either,
-            clients begin at the address that is advertised, and not at `bootstrap_servers`.
-        listeners: the ways by which clients come in, where there are several: by name a `Listener` or None,
-            such as {"PLAINTEXT": None, "SASL_SSL": Listener(mechanisms=["PLAIN"])}, or a list of security
-            protocols.  The first is that of `bootstrap_servers`.  Brokers among themselves need none.
-        users: passwords by user, for PLAIN and both SCRAM mechanisms; more with `controls.add_user`.
-        token_key: what OAUTHBEARER tokens must be signed with: text (HS256; see `token`), or the public keys
-            of whoever signs them, a JWKS (RS256); default: tokens that nobody signed are taken, as by Kafka's
-            validator for tests.
-        runtime: what it runs on; default: real threads and sockets.
-        history_entries: how many requests the history remembers; 0 switches it off.
-        process: run it in a child process, with the same controls and views (`ClusterApi`): the cluster is
-            a `ProcessCluster` then.
+        pipelined: whether a broker reads a connection's next request while an acks=all produce waits for
+            replicas (the default).  False mutes the connection as Apache Kafka does, like
+            channel.mode=serial.
+        seed: determines topic ids, the cluster id and the start of replica placement.
+        racks: the brokers' racks, repeated if there are more brokers; a partition's replicas are spread over
+            the racks.
+        host: where brokers listen; "{id}" is replaced by the broker's id.
+        ports: one for each broker; default: free ports.
+        tls: listen with TLS: True for a throw-away authority (needs trustme; `client_options` has the options
+        of a
+            client, `ca_file` the certificate that it trusts), a `TlsContext`, or its arguments
+            ({"cert_file": ..., "key_file": ...}).
+        features: finalized levels other than the latest, by Kafka's names ({"transaction.version": 1}).
+        controller: id of the first controller; default: the first broker.
+        first_broker_id: the lowest broker id.
+        advertised_host: the host that brokers advertise to clients, if it is not `host` (a proxy, a
+        container);
+            "{id}" is replaced by the broker's id.
+        advertised_ports: the ports that brokers advertise, one for each broker.  With either option, clients
+        must
+            bootstrap from the advertised address, not from `bootstrap_servers`.
+        listeners: several listeners: a `Listener` or None by name, such as
+            {"PLAINTEXT": None, "SASL_SSL": Listener(mechanisms=["PLAIN"])}, or a list of security protocols.
+            `bootstrap_servers` belongs to the first.  Brokers need no listener among themselves.
+        users: passwords by user, for PLAIN and both SCRAM mechanisms; `controls.add_user` adds more.
+        token_key: the key that must sign OAUTHBEARER tokens: text (HS256; see `token`), or public keys as a
+            JWKS (RS256); default: unsigned tokens are accepted, as by Kafka's validator for tests.
+        runtime: the runtime; default: real threads and sockets.
+        history_entries: how many requests the history keeps; 0 disables it.
+        process: run the cluster in a child process, with the same controls and views (`ClusterApi`); the
+            cluster is then a `ProcessCluster`.
 
-    Raises `ConfigurationError` for anything that cannot be.  Leaves no thread, socket or file behind after
-    `close`; is a context manager.
+    Raises `ConfigurationError` for illegal arguments.  After `close` no thread, socket or file is left.
+    A context manager.
     """
 
     def __new__(cls, *arguments: Any, process: bool = False, **options: Any) -> Self:
@@ -159,9 +162,9 @@ class KafkaCluster(ClusterApi):
     # ------------------------------------------------------------------ start and end
 
     def start(self) -> Self:
-        """Start the brokers, then create the topics.  Three brokers take less than 100 ms."""
+        """Starts the brokers, then creates the topics.  Three brokers take less than 100 ms."""
         if self._running is not None and not self._running.is_over:
-            raise IllegalState("the cluster is running")
+            raise IllegalState("The cluster is already running.")
         self._running = running = assemble(self._arguments, self._context)
         self._controls = Controls(running)
         try:
@@ -199,7 +202,7 @@ class KafkaCluster(ClusterApi):
         except IllegalState as problem:
             if error is None:
                 raise
-            error.add_note(str(problem))  # what the block raised comes first
+            error.add_note(str(problem))  # the block's own exception takes precedence
 
     def check(self) -> None:
         self.running.check()
@@ -208,34 +211,34 @@ class KafkaCluster(ClusterApi):
 
     @property
     def running(self) -> Running:
-        """What is behind the facade, for code that looks deeper than views; `IllegalState` before `start`."""
+        """The parts behind the facade, for code that needs more than views; `IllegalState` before `start`."""
         if self._running is None:
             raise IllegalState(NOT_RUNNING)
         return self._running
 
     @property
     def runtime(self) -> Runtime:
-        """The threads, sockets and clock it runs on.  Raises `IllegalState` while it does not run."""
+        """The threads, sockets and clock.  Raises `IllegalState` while the cluster does not run."""
         return self.running.runtime
 
     @property
     def loops(self) -> Loops:
-        """Which parts of the brokers share a thread."""
+        """The loops that the parts of the brokers run on."""
         return self.running.loops
 
     @property
     def links(self) -> Links:
-        """The ways between brokers."""
+        """The links between brokers."""
         return self.running.links
 
     @property
     def faults(self) -> Faults:
-        """The rules in force, and what they hold."""
+        """The active rules, and the requests that they hold."""
         return self.running.faults
 
     @property
     def brokers(self) -> list[Broker]:
-        """All brokers, by id, those that are down included; none before `start`."""
+        """All brokers by id, including stopped ones; empty before `start`."""
         return [] if self._running is None else self._running.brokers
 
     def broker(self, broker_id: int) -> Broker:
@@ -243,7 +246,7 @@ class KafkaCluster(ClusterApi):
 
     @property
     def controller(self) -> Controllers:
-        """Which broker is the controller, its epoch, and all else that brokers share about it."""
+        """The controller, its epoch, and the state that brokers share about it."""
         return self.running.controllers
 
     @property
@@ -306,7 +309,9 @@ class KafkaCluster(ClusterApi):
         self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it"
     ) -> T:
         if not isinstance(self.runtime, ThreadRuntime):
-            raise IllegalState("the brokers run in virtual time, which no event loop follows: use wait_until")
+            raise IllegalState(
+                "The brokers run in virtual time, which no event loop follows. Use wait_until instead."
+            )
         return await waited_async(self.runtime, self.check, predicate, timeout, what)
 
     def partition(self, topic: str, partition: int) -> PartitionView:
@@ -344,7 +349,7 @@ class KafkaCluster(ClusterApi):
 
     def open_admin_port(self, port: int = 0, token: str | None = None) -> AdminPort:
         if self._admin_port is not None:
-            raise IllegalState(f"the admin port is open at {self._admin_port.address}")
+            raise IllegalState(f"The admin port is already open at {self._admin_port.address}.")
         self._admin_port = AdminPort(self, self.runtime, port, token)
         return self._admin_port
 
@@ -353,5 +358,5 @@ class KafkaCluster(ClusterApi):
         return self._admin_port is not None
 
 
-# `isinstance(KafkaCluster(process=True), KafkaCluster)` holds: both are a `ClusterApi`, and no other is.
+# Makes `isinstance(KafkaCluster(process=True), KafkaCluster)` true: only these two are a `ClusterApi`.
 KafkaCluster.register(ProcessCluster)

@@ -1,8 +1,8 @@
-"""The child of `KafkaCluster(process=True)`: runs one cluster and its admin port until its parent is gone.
+"""The child of `KafkaCluster(process=True)`: runs one cluster and its admin port until its parent ends.
 
-The parent writes one line of JSON, the cluster's arguments, to standard input, and reads one line from
-standard output: where the cluster is, or why it is not.  The end of standard input ends this process, so it
-cannot outlive its parent, however that one died.
+The parent writes one line of JSON with the cluster's arguments to standard input.  It reads one line from
+standard output: the address, or the error.  The end of standard input ends this process, so it cannot outlive
+its parent.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pykafka2.testing.cluster import KafkaCluster
 
 
 def cluster_of(arguments: dict[str, Any]) -> KafkaCluster:
-    """The cluster that the parent described."""
+    """Returns the cluster that the parent described."""
     topics = {name: Topic(**topic) for name, topic in arguments.pop("topics").items()}
     return KafkaCluster(topics=topics, **arguments)
 
 
 def main() -> int:
-    # Ctrl-C reaches the whole group; it is the parent's to decide what it means.
+    # Ctrl-C reaches the whole process group; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Whatever prints must not mix with the answer.
+    # Other output must not mix with the response.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     arguments = json.loads(sys.stdin.readline() or "null")
@@ -36,11 +36,11 @@ def main() -> int:
     try:
         cluster = cluster_of(arguments).start()
     except KafkaError as error:
-        _say(answers, {"error": {"type": type(error).__name__, "message": str(error)}})
+        _respond(answers, {"error": {"type": type(error).__name__, "message": str(error)}})
         return 1
     try:
         port = cluster.open_admin_port()
-        _say(answers, {"address": port.address, "token": port.token})
+        _respond(answers, {"address": port.address, "token": port.token})
         while sys.stdin.readline():
             pass
     finally:
@@ -48,12 +48,12 @@ def main() -> int:
     return 0
 
 
-def _say(answers: Any, what: dict[str, Any]) -> None:
+def _respond(answers: Any, what: dict[str, Any]) -> None:
     try:
         print(json.dumps(what), file=answers, flush=True)
         answers.close()
     except BrokenPipeError:
-        pass  # the parent has gone meanwhile, which standard input tells next
+        pass  # the parent has ended; the end of standard input follows
 
 
 if __name__ == "__main__":

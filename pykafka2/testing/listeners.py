@@ -1,6 +1,6 @@
-"""The listeners of a cluster's brokers, as a test asks for them: names, security protocols, addresses.
+"""The listeners of a cluster's brokers: names, security protocols, addresses.
 
-Checked here and turned into what brokers take; knows nothing that runs.
+Pure: checks arguments and converts them to the brokers' configuration.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 @attrs.define(frozen=True)
 class Listener:
-    """One listener of every broker; None takes the cluster's default.
+    """One listener of every broker; None uses the cluster's default.
 
     Attributes:
         protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; default: the listener's name.
-        host: where brokers listen, default the cluster's; "{id}" in it stands for the broker's id.
-        ports: one for each broker; default: free ones.
-        advertised_host: what clients that came by it are told instead of `host`.
-        advertised_ports: one for each broker; what clients are told instead of `ports`.
-        mechanisms: those of SASL that it offers; default: sasl.enabled.mechanisms.
+        host: where brokers listen, default the cluster's; "{id}" is replaced by the broker's id.
+        ports: one for each broker; default: free ports.
+        advertised_host: the host that brokers advertise to clients of this listener; default: `host`.
+        advertised_ports: the ports that brokers advertise; default: `ports`.
+        mechanisms: its SASL mechanisms; default: sasl.enabled.mechanisms.
         client_auth: whether clients must show a certificate ("none", "requested", "required"); default:
             ssl.client.auth.
-        max_reauth_ms: how long a session lasts; default: connections.max.reauth.ms.
+        max_reauth_ms: lifetime of a session; default: connections.max.reauth.ms.
     """
 
     protocol: str | None = None
@@ -46,20 +46,20 @@ class Listener:
 
     @property
     def uses_tls(self) -> bool:
-        """Whether its protocol is one with TLS; False where the listener's name says the protocol."""
+        """Whether its protocol uses TLS; False if the listener's name is the protocol."""
         return self.protocol in ("SSL", "SASL_SSL")
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether its protocol is one with SASL; False where the listener's name says the protocol."""
+        """Whether its protocol uses SASL; False if the listener's name is the protocol."""
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def host_of(self, broker_id: int, default: str) -> str:
-        """The host name or address at which this broker has it."""
+        """Returns the host name or address where this broker listens."""
         return (self.host or default).replace("{id}", str(broker_id))
 
     def advertised_of(self, broker_id: int, default: str | None) -> str | None:
-        """The host name or address that clients are told; None where nothing else was asked for."""
+        """Returns the advertised host name or address, None without one."""
         host = self.advertised_host or default
         return None if host is None else host.replace("{id}", str(broker_id))
 
@@ -69,22 +69,23 @@ Listeners = Mapping[str, "Listener | Mapping[str, object] | None"] | Sequence[st
 
 
 def described_listeners(given: Listeners, brokers: int) -> dict[str, Listener]:
-    """The listeners that an argument means, by name, each with its protocol.  Raises `ConfigurationError`."""
+    """Returns the listeners of an argument, by name, each with its protocol.  Raises `ConfigurationError`."""
     described: dict[str, Listener] = {}
     named = given if isinstance(given, Mapping) else dict.fromkeys(_names(given))
     for name, listener in named.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ConfigurationError(f"listeners: {name!r} is no name; say one such as 'SASL_SSL'")
+            raise ConfigurationError(f"listeners: {name!r} is no name. Set a name, such as 'SASL_SSL'.")
         described[name] = _described(name, listener, brokers)
     if not described:
-        raise ConfigurationError("listeners: say at least one, such as ['PLAINTEXT']")
+        raise ConfigurationError("listeners is empty. Set at least one, such as ['PLAINTEXT'].")
     return described
 
 
 def _names(given: object) -> list[str]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise ConfigurationError(
-            f"listeners={given!r}: say a dict {{'SASL_SSL': Listener(...)}} or a list of protocols"
+            f"listeners={given!r} is illegal. Set a dict {{'SASL_SSL': Listener(...)}} or a list of "
+            "protocols."
         )
     for number, name in enumerate(given):
         if name in given[:number]:
@@ -97,16 +98,20 @@ def _described(name: str, given: object, brokers: int) -> Listener:
         known = [field.name for field in attrs.fields(Listener)]
         for key in given:
             if key not in known:
-                raise ConfigurationError(f"listeners[{name!r}] has no {key!r}{nearest(str(key), known)}")
+                raise ConfigurationError(
+                    f"listeners[{name!r}] has no argument {key!r}{nearest(str(key), known)}"
+                )
         given = Listener(**given)
     if given is not None and not isinstance(given, Listener):
-        raise ConfigurationError(f"listeners[{name!r}]={given!r}: say a Listener, its arguments, or None")
+        raise ConfigurationError(
+            f"listeners[{name!r}]={given!r} is illegal. Set a Listener, its arguments, or None."
+        )
     listener = given or Listener()
     protocol = listener.protocol or name
     if protocol not in PROTOCOLS:
         which = "protocol" if listener.protocol else "listener"
         raise ConfigurationError(
-            f"listeners[{name!r}]: {which} {protocol!r} is no security protocol; say one of "
+            f"listeners[{name!r}]: {which} {protocol!r} is no security protocol. Choose one of "
             f"{', '.join(PROTOCOLS)}{nearest(protocol, PROTOCOLS)}"
         )
     listener = attrs.evolve(listener, protocol=protocol)
@@ -127,7 +132,8 @@ def _check_numbers(name: str, listener: Listener, brokers: int) -> None:
     max_reauth_ms = listener.max_reauth_ms
     if max_reauth_ms is not None and not (isinstance(max_reauth_ms, int) and max_reauth_ms >= 0):
         raise ConfigurationError(
-            f"listeners[{name!r}]: max_reauth_ms={max_reauth_ms!r}: say milliseconds, 0 for no end"
+            f"listeners[{name!r}]: max_reauth_ms={max_reauth_ms!r} is illegal. Set milliseconds, or 0 "
+            "for no limit."
         )
 
 
@@ -146,15 +152,15 @@ def _check_security(name: str, listener: Listener) -> None:
             )
         if listener.client_auth not in CLIENT_AUTH:
             raise ConfigurationError(
-                f"listeners[{name!r}]: client_auth={listener.client_auth!r}: say one of "
+                f"listeners[{name!r}]: client_auth={listener.client_auth!r} is illegal. Choose one of "
                 f"{', '.join(CLIENT_AUTH)}{nearest(str(listener.client_auth), CLIENT_AUTH)}"
             )
 
 
 def check_mechanisms(where: str, names: Iterable[str]) -> None:
-    """Raises `ConfigurationError` for a mechanism that is not built, naming the nearest."""
+    """Raises `ConfigurationError` that names the nearest, for an unsupported mechanism."""
     if isinstance(names, str):
-        raise ConfigurationError(f"{where}={names!r}: say a list, such as ['PLAIN']")
+        raise ConfigurationError(f"{where}={names!r} is illegal. Set a list, such as ['PLAIN'].")
     for one in names:
         if one not in MECHANISMS:
             raise ConfigurationError(

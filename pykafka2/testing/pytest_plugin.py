@@ -1,12 +1,12 @@
-"""The pytest plugin: fixtures of clusters and of the simulation, marker `kafka`, timelines of failed tests.
+"""The pytest plugin: fixtures for clusters and the simulation, marker `kafka`, timelines of failed tests.
 
-Found by pytest itself when pykafka2 is installed.
+pytest loads it when pykafka2 is installed.
 
     @pytest.mark.kafka(brokers=1, topics={"orders": 6}, config={"num.partitions": 3})
     def test_something(kafka_cluster): ...
 
-Imports nothing but pytest until a fixture is asked for, and looks for leaks only where its fixtures were
-used.  With pytest-xdist each worker has clusters of its own, on free ports.
+Imports only pytest until a fixture is requested, and checks for leaks only in tests that use its fixtures.
+With pytest-xdist each worker has its own clusters, on free ports.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ MARKER = (
 )
 
 FAILED = pytest.StashKey[bool]()
-"""Whether a test failed or was not let finish (Ctrl-C); for the end of its fixtures."""
+"""Whether a test failed or was interrupted (Ctrl-C), for the teardown of its fixtures."""
 
 
 WATCHDOG: pytest.StashKey[Watchdog] = pytest.StashKey()
 
 
 class AsInstalled:
-    """A finder of `sys.meta_path`: pykafka2's modules are loaded as Python does it, bytecode and all.
+    """A finder for `sys.meta_path` that loads pykafka2's modules as Python does, from bytecode.
 
-    pytest compiles every module anew of who brings it a plugin, in order to rewrite its asserts: seconds in
-    each process where no bytecode is written (PYTHONDONTWRITEBYTECODE), for a package that has no tests.
+    pytest compiles all modules of a package with a plugin again to rewrite its asserts.  Without bytecode
+    files
+    (PYTHONDONTWRITEBYTECODE) this takes seconds in each process, for a package without tests.
     """
 
     def find_spec(
@@ -58,7 +59,7 @@ class AsInstalled:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before a conftest.py imports pykafka2, and after pytest has put its own finder first."""
+    """Installs the finder before a conftest.py imports pykafka2, and after pytest's own finder."""
     finder = AsInstalled()
     sys.meta_path.insert(0, finder)
     early_config.add_cleanup(lambda: sys.meta_path.remove(finder))
@@ -74,7 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_seconds,
         default=None,
         metavar="SECONDS",
-        help="show what a test's clusters are doing if it runs that long, also where it hangs in a C client",
+        help="show the timelines of a test's clusters if it runs this long, even if it hangs in a C client",
     )
 
 
@@ -91,7 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if seconds is not None:
         from pykafka2.testing.fixtures.watchdog import Watchdog
 
-        # Where standard error goes now, wherever pytest sends it while tests run.
+        # The present target of standard error, wherever pytest redirects it during tests.
         config.stash[WATCHDOG] = Watchdog(seconds, os.dup(2))
 
 
@@ -103,7 +104,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, None]:
-    """A test's fixtures are watched with it."""
+    """Watches a test's fixtures."""
     watchdog = item.config.stash.get(WATCHDOG, None)
     if watchdog is not None:
         watchdog.begin(item.nodeid, lambda: getattr(item, "funcargs", None) or {})
@@ -116,13 +117,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, None]:
-    """Attach timelines to the reports of tests that failed with a cluster."""
+    """Attaches timelines to the reports of failed tests with a cluster."""
     outcome = yield
     report: pytest.TestReport = outcome.get_result()
     if report.when == "teardown":
         return
     item.stash[FAILED] = report.failed or report.when == "setup"
-    # Without the module there is no cluster.
+    # Without the module no cluster exists.
     if report.failed and "pykafka2.testing.cluster" in sys.modules:
         from pykafka2.testing.fixtures.clusters import add_timelines
 
@@ -130,7 +131,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_keyboard_interrupt(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Ctrl-C on a test that hangs: show what its clusters were doing."""
+    """After Ctrl-C on a test that hangs, shows the timelines of its clusters."""
     if "pykafka2.testing.cluster" in sys.modules:
         from pykafka2.testing.fixtures.clusters import TIMELINE_ITEMS, clusters_of
 
@@ -154,20 +155,22 @@ def _kafka_cluster_pool() -> Iterator[ClusterPool]:
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest, _kafka_cluster_pool: ClusterPool) -> Iterator[KafkaCluster]:
-    """A Kafka cluster of three brokers (or what `@pytest.mark.kafka(...)` says), as good as new.
+    """A Kafka cluster of three brokers (or with the arguments of `@pytest.mark.kafka(...)`), in its initial
+    state.
 
-    Clients connect to `kafka_cluster.bootstrap_servers`; `.create_topic("orders", partitions=6)`, `.controls`
-    and `.history` are what tests use most (docs/guides/testing.md).  Kept for the session and emptied between
-    tests; a test that crashes brokers, changes configurations or uses groups or transactions has it to
-    itself.  Fails the test if it leaves clients (of any library), threads, sockets or open transactions
-    behind.
+    Clients connect to `kafka_cluster.bootstrap_servers`; tests mostly use `.create_topic("orders",
+    partitions=6)`, `.controls` and `.history` (docs/guides/testing.md).  The cluster is kept for the session
+    and
+    emptied between tests; it is replaced after a test that crashes brokers, changes configurations or uses
+    groups or transactions.  Fails a test that leaves clients (of any library), threads, sockets or open
+    transactions behind.
     """
     yield from _kafka_cluster_pool.shared(request, partial(_has_failed, request))
 
 
 @pytest.fixture
 def fresh_kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    """As `kafka_cluster`, but started for this test and closed after it."""
+    """A cluster like `kafka_cluster`, but started for this test and closed after it."""
     from pykafka2.testing.fixtures.clusters import fresh
 
     yield from fresh(request, partial(_has_failed, request))
@@ -175,8 +178,8 @@ def fresh_kafka_cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster
 
 @pytest.fixture
 def kafka_tls_cluster(request: pytest.FixtureRequest) -> Iterator[TlsKafkaCluster]:
-    """A fresh cluster that listens with TLS, with a throw-away authority (needs trustme): `client_options`
-    are what a client needs.
+    """A new cluster with TLS and a throw-away authority (needs trustme); `client_options` are the options of
+    a client.
     """
     from pykafka2.testing.fixtures.clusters import with_tls
 

@@ -1,7 +1,7 @@
-"""A cluster that runs: what its brokers share, and the brokers.
+"""A running cluster: its brokers and the state that they share.
 
-Made at each start (starting.py); views, controls and the facade (cluster.py) are given it and know nothing
-else of a cluster.  Any thread; what it hands out is guarded by `lock`.
+Created at each start (starting.py); views, controls and the facade (cluster.py) use only this object.
+Thread-safe; `lock` guards the parts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pykafka2.broker.shared import Shared
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError, IllegalState
 
-NOT_RUNNING = "the cluster is not running; use it in a with block, or call start()"
+NOT_RUNNING = "The cluster is not running. Use it in a with block, or call start()."
 
 
 class Running:
-    """The brokers of one cluster with their surroundings, from its start on."""
+    """The brokers of one cluster with everything that they share, from the start on."""
 
     def __init__(self, shared: Shared, brokers: Sequence[Broker], *, owns_runtime: bool) -> None:
         self.shared = shared
@@ -30,43 +30,43 @@ class Running:
         self.history = shared.history
         self.events = shared.events
         self.started_at = shared.history_started_at
-        """When it started, by the monotonic clock."""
+        """Time of the start, by the monotonic clock."""
         self._brokers = tuple(brokers)
         self._by_id = {broker.id: broker for broker in brokers}
         self._owns_runtime = owns_runtime
         self.is_over = False
-        """Whether it has ended; what it held can still be looked at."""
+        """Whether the cluster has ended; its state can still be read."""
 
     @property
     def brokers(self) -> list[Broker]:
-        """All brokers, by id, those that are down included."""
+        """All brokers by id, including stopped ones."""
         return list(self._brokers)
 
     def broker(self, broker_id: int) -> Broker:
-        """The broker with this id, up or down.  Raises `ConfigurationError` if there is none."""
+        """Returns the broker with this id, running or not.  Raises `ConfigurationError` for an unknown id."""
         if not isinstance(broker_id, int) or broker_id not in self._by_id:
             ids = list(self._by_id)
-            raise ConfigurationError(f"no broker {broker_id!r}; there are {ids[0]} to {ids[-1]}")
+            raise ConfigurationError(f"Unknown broker {broker_id!r}. Ids are {ids[0]} to {ids[-1]}.")
         return self._by_id[broker_id]
 
     @property
     def runtime(self) -> Runtime:
-        """The threads, sockets and clock.  Raises `IllegalState` once the cluster has ended."""
+        """The threads, sockets and clock.  Raises `IllegalState` after the cluster has ended."""
         if self.is_over:
             raise IllegalState(NOT_RUNNING)
         return self.shared.runtime
 
     def now(self) -> float:
-        """By the monotonic clock of the brokers."""
+        """Returns the time of the brokers' monotonic clock."""
         return self.runtime.clock.monotonic()
 
     def check(self) -> None:
-        """Raise if the cluster has ended, or one of its loops has by a bug."""
+        """Raises if the cluster has ended, or a bug has ended one of its loops."""
         _ = self.runtime
         self.loops.raise_failure()
 
     def forget(self) -> None:
-        """Empty history, events and metrics; the timeline begins now."""
+        """Clears history, events and metrics; restarts the timeline."""
         with self.lock:
             self.shared.history_started_at = self.now()
             self.history.clear()
@@ -77,14 +77,14 @@ class Running:
                 broker.metrics.clear()
 
     def end(self) -> None:
-        """Stop brokers and loops, and the runtime unless it was given; all of them even if Ctrl-C comes
-        between.
+        """Stops brokers and loops, and the runtime unless it was passed in; all of them, even after a Ctrl-C
+        in between.
         """
         self.is_over = True
         try:
             self._shut_brokers()
         except BaseException:
-            self._shut_brokers()  # those that it has kept from it; the others have stopped
+            self._shut_brokers()  # those that were not stopped before the interrupt
             raise
         finally:
             self.loops.stop()

@@ -1,4 +1,4 @@
-"""How a cluster comes to run in this process: what its brokers share, the brokers, their first words.
+"""Starts a cluster in this process: the shared state, the brokers, their registration.
 
 Called by `KafkaCluster.start` (cluster.py), on the test's thread.
 """
@@ -45,12 +45,12 @@ from pykafka2.testing.running import Running
 
 @attrs.define(eq=False)
 class ClusterContext:
-    """What a cluster has before its start, and keeps after its end."""
+    """The state of a cluster that exists before its start and after its end."""
 
     config: BrokerConfig
     listeners: Mapping[str, ListenerSecurity]
     authority: Authority | None
-    """The throw-away one that certifies the brokers, if there is one."""
+    """The throw-away authority that certifies the brokers, None without one."""
     history: History
     lock: AbstractContextManager[Any] = attrs.field(factory=threading.RLock)
     events: EventLog = attrs.field(factory=EventLog)
@@ -58,7 +58,7 @@ class ClusterContext:
 
     @classmethod
     def of(cls, arguments: ClusterArguments) -> ClusterContext:
-        """Raises `ConfigurationError` for arguments that no cluster can have."""
+        """Returns the state.  Raises `ConfigurationError` for illegal arguments."""
         arguments.check()
         history = History(max_entries=arguments.history_entries)
         config = arguments.broker_config()
@@ -74,7 +74,7 @@ class ClusterContext:
 
 
 def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
-    """Make loops, links, the controller's state and the brokers; none of them has started yet."""
+    """Creates loops, links, the controller's state and the brokers, without starting them."""
     load_handlers()
     runtime = arguments.runtime or ThreadRuntime()
     entropy = SeededEntropy(f"cluster-{arguments.seed}")
@@ -124,7 +124,7 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
 
 
 def _credentials(arguments: ClusterArguments, config: BrokerConfig) -> Credentials:
-    """What users prove themselves by at first."""
+    """Returns the initial credentials of the users."""
     credentials = Credentials(tokens=token_rules(config, arguments.signing_key()))
     for user, password in (arguments.users or {}).items():
         credentials.passwords.set(user, password)
@@ -134,7 +134,7 @@ def _credentials(arguments: ClusterArguments, config: BrokerConfig) -> Credentia
 def _scram_users(
     arguments: ClusterArguments, entropy: Entropy
 ) -> dict[str, dict[ScramMechanism, ScramCredential]]:
-    """As `kafka-storage format --add-scram` leaves them in the first metadata (KIP-900)."""
+    """Writes credentials to the first metadata, like `kafka-storage format --add-scram` (KIP-900)."""
     return {
         user: scram_credentials(password, KINDS, entropy)
         for user, password in (arguments.users or {}).items()
@@ -142,7 +142,7 @@ def _scram_users(
 
 
 def start_brokers(running: Running, first_controller: int) -> None:
-    """All register with the first controller at the same time."""
+    """Registers all brokers with the first controller at the same time."""
     controllers, events = running.controllers, running.events
     controllers.election.is_held = True
     for broker in running.brokers:
@@ -152,7 +152,7 @@ def start_brokers(running: Running, first_controller: int) -> None:
         controllers.elect(first_controller, running.now())
     for broker in running.brokers:
         broker.process.finish_start()
-    # How brokers register is the same in every run; a timeline begins with what the test does.
+    # Registration is the same in every run; the timeline begins with the actions of the test.
     elections = [one for one in events.events("controller") if "event" not in one.facts]
     running.forget()
     now = running.shared.history_started_at

@@ -1,4 +1,4 @@
-"""Waiting until something has come true that nobody notifies a test of."""
+"""Waits for conditions by polling, because no notification exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pykafka2.errors import (
 
 T = TypeVar("T")
 
-# Nobody tells waiting tests of every change, so they poll.
+# Tests poll, because not every change notifies them.
 POLL_EVERY = 0.002
 
 NOT_YET = (
@@ -29,20 +29,22 @@ NOT_YET = (
     TransactionalIdNotFound,
     UnknownTopicOrPartition,
 )
-"""What views raise of things that may come to be."""
+"""Errors of views of objects that may be created later."""
 
-BLOCKS = "wait_until blocks the event loop it is called in: await cluster.wait_until_async(...) instead"
+BLOCKS = "wait_until blocks the running event loop. Await cluster.wait_until_async(...) instead."
 
 
 def waited(
     runtime: Runtime, check: Callable[[], None], predicate: Callable[[], T], timeout: float, what: str
 ) -> T:
-    """The predicate's first true value; looks at least twice.  `check` raises what ended the cluster."""
+    """Returns the predicate's first true value; checks at least twice.  `check` raises the cluster's
+    error.
+    """
     deadline = runtime.clock.monotonic() + timeout
     has_waited = False
     while True:
         is_late = runtime.clock.monotonic() >= deadline
-        value = _looked(check, predicate, timeout, what, is_late=is_late)
+        value = _check_predicate(check, predicate, timeout, what, is_late=is_late)
         if value:
             return value
         if not has_waited and _is_in_event_loop():
@@ -54,22 +56,24 @@ def waited(
 async def waited_async(
     runtime: Runtime, check: Callable[[], None], predicate: Callable[[], T], timeout: float, what: str
 ) -> T:
-    """The same as a coroutine; the runtime's time must be that of the event loop."""
-    import asyncio  # whoever awaits this has it, and others need not load it
+    """Waits like `wait_until`, as a coroutine; the runtime's time must be that of the event loop."""
+    import asyncio  # already loaded here; callers without asyncio need not load it
 
     deadline = runtime.clock.monotonic() + timeout
     while True:
         is_late = runtime.clock.monotonic() >= deadline
-        value = _looked(check, predicate, timeout, what, is_late=is_late)
+        value = _check_predicate(check, predicate, timeout, what, is_late=is_late)
         if value:
             return value
         await asyncio.sleep(POLL_EVERY)
 
 
-def _looked(
+def _check_predicate(
     check: Callable[[], None], predicate: Callable[[], T], timeout: float, what: str, *, is_late: bool
 ) -> T | None:
-    """The predicate's value if it is true.  Raises `KafkaTimeoutError` if it is not, and it is late."""
+    """Returns the predicate's value if true.  Raises `KafkaTimeoutError` if it is false after the
+    deadline.
+    """
     value: T | None = None
     missing: Exception | None = None
     try:
@@ -88,6 +92,6 @@ def _looked(
 
 
 def _is_in_event_loop() -> bool:
-    """Whether this thread runs an event loop of asyncio, which need not be loaded."""
+    """Whether this thread runs an asyncio event loop; does not import asyncio."""
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and asyncio.events._get_running_loop() is not None

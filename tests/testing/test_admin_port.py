@@ -89,7 +89,7 @@ def test_it_says_what_there_is_and_what_that_takes(caller: socket.socket) -> Non
     assert status == 200
     told = answer["result"]
     assert told["controls/cut_link"].startswith(
-        "(source: 'int', target: 'int', one_way: 'bool' = False): Lose"
+        "(source: 'int', target: 'int', one_way: 'bool' = False): Drops"
     )
     assert {"topics", "connections", "controls/add_rule"} <= set(told)
 
@@ -194,7 +194,7 @@ def test_it_opens_once_and_closes_with_its_cluster() -> None:
     with KafkaCluster(brokers=1) as cluster:
         port = cluster.open_admin_port()
         assert len(port.token) == 32
-        with pytest.raises(IllegalState, match="is open at"):
+        with pytest.raises(IllegalState, match="is already open at"):
             cluster.open_admin_port()
         host, number = port.address.split(":")
         left = socket.create_connection((host, int(number)), 10)
@@ -256,7 +256,7 @@ def test_values_come_as_text(clerk: socket.socket) -> None:
     assert ask(clerk, "/values", topic="text", partition=0, isolation="read_committed") == ["ä", "{}", None]
     assert ask(clerk, "/values", topic="bytes", partition=0, encoding="base64") == ["//4="]
     kind, message = ask(clerk, "/values", topic="bytes", partition=0)
-    assert (kind, message) == ("ConfigurationError", "b'\\xff\\xfe' is no UTF-8; say encoding='base64'")
+    assert (kind, message) == ("ConfigurationError", "b'\\xff\\xfe' is not UTF-8. Set encoding='base64'.")
     assert "'utf-8'" in ask(clerk, "/values", topic="text", partition=0, encoding="utf8")[1]
 
 
@@ -292,8 +292,11 @@ def test_records_have_offsets_keys_and_headers(clerk: socket.socket) -> None:
 def test_a_wrong_name_of_an_argument_is_told_the_right_ones(clerk: socket.socket) -> None:
     kind, message = ask(clerk, "/controls/crash_broker", broker=0)
     assert kind == "ConfigurationError"
-    assert "no argument 'broker'; did you mean 'broker_id'?; it takes broker_id, lose_unreplicated" in message
-    assert "no argument 'id'; it takes topic, partition, broker" in ask(clerk, "/log", id=3)[1]
+    assert (
+        "no argument 'broker'; did you mean 'broker_id'?; its arguments are broker_id, lose_unreplicated"
+        in message
+    )
+    assert "no argument 'id'; its arguments are topic, partition, broker" in ask(clerk, "/log", id=3)[1]
     assert "no argument 'id'; it takes none" in ask(clerk, "/topics", id=3)[1]
 
 

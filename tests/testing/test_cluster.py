@@ -75,7 +75,7 @@ def test_it_ends_once_and_cannot_be_used_then() -> None:
     cluster = KafkaCluster(brokers=1)
     with pytest.raises(IllegalState, match="not running"):
         _ = cluster.bootstrap_servers
-    with cluster, pytest.raises(IllegalState, match="is running"):
+    with cluster, pytest.raises(IllegalState, match="already running"):
         cluster.start()
     cluster.close()
     with pytest.raises(IllegalState, match="not running"):

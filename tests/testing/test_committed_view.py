@@ -86,6 +86,6 @@ def test_it_crosses_to_another_process(simulation: Simulation) -> None:
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 def test_an_isolation_that_kafka_does_not_have_is_named(kafka_cluster: KafkaCluster) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"isolation='read_commited': say one of .*'read_committed'\?"
+        ConfigurationError, match=r"isolation='read_commited' is illegal. Choose one of .*'read_committed'\?"
     ):
         kafka_cluster.log("t", 0).values(isolation="read_commited")

@@ -108,9 +108,9 @@ def test_replies_may_be_replaced_by_data(cluster: ProcessCluster, wire: Wire) ->
 
 def test_functions_cannot_cross(cluster: ProcessCluster) -> None:
     for name in ("where", "reply"):
-        with pytest.raises(ConfigurationError, match=f"{name}: a function cannot cross"):
+        with pytest.raises(ConfigurationError, match=f"{name}: a function cannot be sent"):
             cluster.controls.rule(api="Produce", then="hold", **{name: lambda *_: None})
-    with pytest.raises(ConfigurationError, match="a function cannot cross"):
+    with pytest.raises(ConfigurationError, match="a function cannot be sent"):
         cluster.controls.add_rule(FaultRule(api="Produce", then="hold", where=lambda request: True))
 
 
@@ -119,9 +119,9 @@ def test_misspelt_things_are_named_as_in_one_process(cluster: ProcessCluster) ->
         cluster.controls.cut_lnik(0, 1)  # type: ignore[attr-defined]
     with pytest.raises(ConfigurationError, match="did you mean 'Produce'"):
         cluster.controls.rule(api="Prodduce", then="hold")
-    with pytest.raises(ConfigurationError, match="no broker 9"):
+    with pytest.raises(ConfigurationError, match="Unknown broker 9"):
         cluster.controls.crash_broker(9)
-    with pytest.raises(ConfigurationError, match="no broker '1'"):
+    with pytest.raises(ConfigurationError, match="Unknown broker '1'"):
         cluster.controls.crash_broker("1")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="did you mean 'client_id'"):
         cluster.history.count("Produce", clinet_id="wire")  # type: ignore[call-arg]
@@ -194,7 +194,7 @@ def test_what_cannot_be_given_is_refused_at_once() -> None:
         KafkaCluster(process=True, config={"num.partition": 1})
     with pytest.raises(TypeError, match="unexpected keyword argument 'broker'; did you mean 'brokers'"):
         KafkaCluster(process=True, broker=1)  # type: ignore[call-arg]
-    with pytest.raises(ConfigurationError, match="runtime= cannot be given"):
+    with pytest.raises(ConfigurationError, match="runtime= cannot be set"):
         KafkaCluster(process=True, runtime=object())  # type: ignore[arg-type]
 
 

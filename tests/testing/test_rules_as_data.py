@@ -443,7 +443,7 @@ def test_a_rule_taken_back_lets_go_of_what_it_holds(
         ({"api": "Produce", "then": "replace_reply"}, "needs reply"),
         ({"api": "Produce", "then": "hold", "reply": {}}, "needs reply"),
         ({"api": "ShareFetch", "then": "hold"}, "is not served"),
-        ({"api": "Produce", "then": "hold", "broker": 7}, "no broker 7"),
+        ({"api": "Produce", "then": "hold", "broker": 7}, "Unknown broker 7"),
         ({"api": "Produce", "then": 5}, "then=5: say what happens"),
         ({"api": True, "then": "hold"}, "no request is called True"),
         ({"api": "Produce", "then": "hold", "topic": 7}, "topic=7: say a name"),
@@ -506,7 +506,7 @@ def test_a_function_that_fails_matches_nothing(
 
 
 def test_a_misspelt_control_names_the_nearest(shared_cluster: KafkaCluster) -> None:
-    with pytest.raises(AttributeError, match="no control 'cut_lnik'; did you mean 'cut_link'"):
+    with pytest.raises(AttributeError, match="Unknown control 'cut_lnik'; did you mean 'cut_link'"):
         shared_cluster.controls.cut_lnik(0, 1)
 
 

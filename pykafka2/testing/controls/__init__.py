@@ -1,1 +1,1 @@
-"""What a test may do to a cluster: `cluster.controls`."""
+"""Controls of a cluster: `cluster.controls`."""

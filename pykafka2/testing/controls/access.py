@@ -1,8 +1,8 @@
-"""The controls of access rules: let a principal do something, deny it, take it back.
+"""Controls of access rules: allow, deny and remove.
 
-Part of `Controls` (controls/controls.py), which `cluster.acls` (access_rules.py) calls.  Rules go through the
-controller like those that clients make, and take effect on every running broker before a call returns, unless
-its metadata is held.  Any thread but the cluster's own.
+Part of `Controls` (controls/controls.py); `cluster.acls` (access_rules.py) calls it.  Rules go through the
+controller like those of clients, and take effect on every running broker before a call returns, unless its
+metadata is held.  Any thread except the cluster's own.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from typing import Unpack
 
 NO_AUTHORIZER: Final = (
-    "the cluster has no authorizer: everybody may do everything. Start it with KafkaCluster(config={"
+    "The cluster has no authorizer, so everything is allowed. Start it with KafkaCluster(config={"
     '"authorizer.class.name": STANDARD_AUTHORIZER}); see docs/guides/security.md'
 )
 OPERATIONS: Final = [one.name for one in Operation if one not in (Operation.UNKNOWN, Operation.ANY)]
 
 
 class Resource(TypedDict, total=False):
-    """Which resource is meant, one of these; "*" means all of its kind, `prefix=True` all whose names begin
-    so.  `host` is the client's address, "*" any.
+    """The resource of a rule, exactly one; "*" matches all of its kind, `prefix=True` all whose names have
+    this
+    prefix.  `host` is the client's address, "*" matches any.
     """
 
     topic: str
@@ -84,7 +85,9 @@ class AccessControls:
     ) -> None:
         acls = [_acl(permission, principal, one, resource) for one in operations]
         if not acls:
-            raise ConfigurationError(f"say what {principal} may do: one or more of {', '.join(OPERATIONS)}")
+            raise ConfigurationError(
+                f"No operation is named for {principal}. Choose one or more of {', '.join(OPERATIONS)}."
+            )
         self._check_authorizer()
         refusals = self._running.controllers.run("access rules", lambda active: create_acls(active, acls))
         for error in refusals:
@@ -103,9 +106,13 @@ class AccessControls:
 def _acl(permission: Permission, principal: str, operation: str, resource: Resource) -> Acl:
     found = _resource(resource)
     if found is None:
-        raise ConfigurationError("say on what: topic=, group=, transactional_id= or cluster=True")
+        raise ConfigurationError(
+            "No resource is named. Set topic=, group=, transactional_id= or cluster=True."
+        )
     if not isinstance(principal, str) or ":" not in principal:
-        raise ConfigurationError(f"principal={principal!r}: say a kind and a name, such as 'User:ann'")
+        raise ConfigurationError(
+            f"principal={principal!r} is illegal. Set a type and a name, such as 'User:ann'."
+        )
     kind, name, pattern = found
     return Acl(
         kind, name, pattern, principal, resource.get("host", WILDCARD), _operation(operation), permission
@@ -126,20 +133,22 @@ def _resource(resource: Resource) -> tuple[ResourceType, str, PatternType] | Non
             raise ConfigurationError(f"access rules have no {name!r}{nearest(name, known)}")
     named = [name for name in KINDS if name in values]
     if len(named) + bool(values.get("cluster")) > 1:
-        raise ConfigurationError(f"a rule is about one kind of resource, not {' and '.join(named)}")
+        raise ConfigurationError(
+            f"A rule has one kind of resource, not {' and '.join(named)}. Name only one."
+        )
     if values.get("cluster"):
         return ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL
     if not named:
         return None
     name = values[named[0]]
     if not isinstance(name, str) or not name:
-        raise ConfigurationError(f"{named[0]}={name!r}: say a name, or '*' for all")
+        raise ConfigurationError(f"{named[0]}={name!r} is illegal. Set a name, or '*' for all.")
     return KINDS[named[0]], name, PatternType.PREFIXED if values.get("prefix") else PatternType.LITERAL
 
 
 def _operation(word: str) -> Operation:
     if word not in OPERATIONS:
-        raise ConfigurationError(f"there is no operation {word!r}{nearest(str(word).upper(), OPERATIONS)}")
+        raise ConfigurationError(f"Unknown operation {word!r}{nearest(str(word).upper(), OPERATIONS)}")
     return Operation[word]
 
 

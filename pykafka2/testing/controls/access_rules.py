@@ -1,4 +1,4 @@
-"""`cluster.acls`: the access rules of a cluster, wherever its brokers run, and what they have refused."""
+"""`cluster.acls`: the access rules of a cluster, wherever its brokers run, and its denied requests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class AccessRules:
-    """`cluster.acls`: access rules, made and taken back by the test's own hand.
+    """`cluster.acls`: adds and removes access rules.
 
-    Principals are in Kafka's notation, "User:ann" ("User:*": everybody; who does not authenticate is
-    "User:ANONYMOUS"), operations Kafka's: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION,
+    Principals have Kafka's notation, "User:ann" ("User:*": everyone; clients without authentication are
+    "User:ANONYMOUS").  Operations are Kafka's: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION,
     DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, ALL.
     """
 
@@ -25,31 +25,33 @@ class AccessRules:
         self._events = events
 
     def allow(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
-        """Let a principal do this: `allow("User:ann", "READ", "DESCRIBE", topic="orders")`.
+        """Allows operations: `allow("User:ann", "READ", "DESCRIBE", topic="orders")`.
 
-        Raises `ConfigurationError` for a misspelt operation, a resource that is not one, or if the cluster
-        has no authorizer.
+        Raises `ConfigurationError` for a misspelt operation, an illegal resource, or a cluster without
+        authorizer.
         """
         self._controls.allow_access(principal, *operations, **resource)
 
     def deny(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
-        """Keep a principal from doing this, whatever allows it.  Raises as `allow`."""
+        """Denies operations, even if another rule allows them.  Raises the errors of `allow`."""
         self._controls.deny_access(principal, *operations, **resource)
 
     def revoke(self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]) -> int:
-        """Take back rules, allowing and denying ones: of this principal (None: of all), for these operations
-        (none: for all) on this resource (none: on all); how many went.
+        """Removes rules, allowing and denying: of this principal (None: all), for these operations (none:
+        all)
+        on this resource (none: all).  Returns the number of removed rules.
         """
         return self._controls.revoke_access(principal, *operations, **resource)
 
     def rules(self) -> list[dict[str, str]]:
-        """Every rule: permission, principal, host, operation, resource_type, resource, pattern."""
+        """Returns every rule: permission, principal, host, operation, resource_type, resource, pattern."""
         return self._controls.access_rules()
 
     def denials(self, principal: str | None = None) -> list[ClusterEvent]:
-        """What was refused so far, oldest first, of one principal or all: events whose `facts` say
-        principal, host, operation, resource_type, resource, api and broker.  The same is noted once, and up
-        to a thousand different ones until the cluster is told to forget.
+        """Returns denied requests, oldest first, of one principal or all: events whose `facts` are principal,
+        host, operation, resource_type, resource, api and broker.  Repetitions are recorded once, and at most
+        a
+        thousand different ones until the cluster's `forget` is called.
         """
         return [
             event for event in self._events.events("denied") if principal in (None, event.facts["principal"])

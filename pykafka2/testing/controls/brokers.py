@@ -1,6 +1,6 @@
-"""The controls of brokers: crash, stop, start again, stand still, go on.
+"""Controls of brokers: crash, stop, start, pause, resume.
 
-Part of `Controls` (controls/controls.py), which says what each promises.  Any thread but the cluster's own.
+Part of `Controls` (controls/controls.py), which documents them.  Any thread except the cluster's own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The controls of the controller: move it, slow it down, leave the cluster without, let brokers learn late.
+"""Controls of the controller: move it, delay it, prevent its election, delay the brokers' metadata.
 
-Part of `Controls` (controls/controls.py), which says what each promises.  Any thread but the cluster's own.
+Part of `Controls` (controls/controls.py), which documents them.  Any thread except the cluster's own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ class ControllerControls:
         broker = self._running.broker(to)
         with self._running.lock:
             if not broker.is_running or broker.is_paused:
-                raise ConfigurationError(f"broker {to} does not run, so it cannot be the controller")
+                raise ConfigurationError(
+                    f"Broker {to} does not run, so it cannot be the controller. Start it first."
+                )
             self._running.controllers.elect(to, self._running.now())
 
     def hold_elections(self) -> None:
@@ -40,7 +42,7 @@ class ControllerControls:
         with self._running.lock:
             node = self._running.controllers.active_node
             if node is None:
-                raise ConfigurationError("there is no controller to slow down")
+                raise ConfigurationError("The cluster has no controller to slow down.")
             node.events.slow_down(seconds, times)
 
     def delay_metadata(self, broker_id: int, seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""What a test can do to a running cluster: `cluster.controls.crash_broker(1)`, `.cut_link(0, 2)`,
+"""Controls of a running cluster: `cluster.controls.crash_broker(1)`, `.cut_link(0, 2)`,
 `.hold(FetchRequest)`.
 
-The facade of all controls, with what each promises; how they do it is in the modules of its parts.  Every
-call has taken effect when it returns.  Any thread but the cluster's own.
+The facade with the documentation of all controls; the modules of its parts implement them.  Every call has
+taken effect when it returns.  Any thread except the cluster's own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pykafka2.types import TopicPartition
 
 
 class Controls:
-    """The controls of one cluster.  A misspelt one raises `AttributeError` that names the nearest."""
+    """The controls of one cluster.  A misspelt name raises `AttributeError` that names the nearest."""
 
     def __init__(self, running: Running) -> None:
         self._brokers = BrokerControls(running)
@@ -44,39 +44,41 @@ class Controls:
     def crash_broker(
         self, broker_id: int, *, lose_unreplicated: bool = True, unnoticed: bool = False
     ) -> None:
-        """Kill a broker: its connections are reset, its leaderships move to replicas in sync.
+        """Kills a broker: its connections are reset, and its leaderships move to replicas in sync.
 
-        With `lose_unreplicated` its logs end at its high watermarks afterwards, as if the rest had not
-        reached the disk.  With `unnoticed` the controller learns of it only when the broker's session has
-        ended (broker.session.timeout.ms), and the others miss it only then if it was the controller; by
-        default everybody knows at once, which is faster than Kafka.
+        With `lose_unreplicated` its logs are truncated to its high watermarks, as if later records had not
+        reached the disk.  With `unnoticed` the controller fences it only after the broker's session has timed
+        out (broker.session.timeout.ms); if it was the controller, the others also elect only then.  By
+        default
+        all brokers are notified at once, which is faster than Kafka.
         """
         self._brokers.crash_broker(broker_id, lose_unreplicated=lose_unreplicated, unnoticed=unnoticed)
 
     def kill_broker(self, broker_id: int, *, keep_unflushed: bool = False) -> None:
-        """As `crash_broker`: with `keep_unflushed` everything was on disk, else what was not replicated is
-        lost.
+        """Crashes all brokers like `crash_broker`.  With `keep_unflushed` all records survive; otherwise
+        unreplicated records are lost.
         """
         self._brokers.kill_broker(broker_id, keep_unflushed=keep_unflushed)
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stop a broker in good order: its leaderships move first, nothing is lost."""
+        """Stops a broker cleanly: its leaderships move first, and nothing is lost."""
         self._brokers.stop_broker(broker_id)
 
     def restart_broker(self, broker_id: int) -> None:
-        """Start a broker again, on the same port and logs; it joins as a follower.  Stops it first if it
-        runs.
+        """Starts a broker with the same port and logs; it joins as a follower.  Stops it first if it is
+        running.
         """
         self._brokers.restart_broker(broker_id)
 
     def pause_broker(self, broker_id: int) -> None:
-        """Let a broker stand still, as by SIGSTOP: connections stay open, nothing is answered, fetched or
-        said to the controller, which fences it when its session has ended.
+        """Pauses a broker, as by SIGSTOP: connections stay open, but it neither responds nor fetches nor
+        sends
+        heartbeats to the controller, which fences it after its session timeout.
         """
         self._brokers.pause_broker(broker_id)
 
     def resume_broker(self, broker_id: int) -> None:
-        """Let a paused broker go on; what has come meanwhile is handled first, newer metadata comes later."""
+        """Resumes a paused broker; it handles received requests first, then newer metadata."""
         self._brokers.resume_broker(broker_id)
 
     # ------------------------------------------------------------------ partitions and coordinators
@@ -84,22 +86,24 @@ class Controls:
     def move_leader(
         self, partition: TopicPartition | tuple[str, int], to: int, *, unclean: bool = True
     ) -> None:
-        """Make another replica lead, with a new leader epoch; what it lacks is lost if it is not in sync.
+        """Makes another replica the leader, with a new leader epoch; records that it lacks are lost.
 
-        With unclean=False such a one is refused, `IneligibleReplica`.
+        With unclean=False a replica that is not in sync is rejected with `IneligibleReplica`.
         """
         self._replicas.move_leader(partition, to, unclean=unclean)
 
     def roll_segments(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
-        """Begin a new segment in every replica's log, of one partition or all; how many logs were rolled.
+        """Begins a new segment in each replica's log, of one partition or all.  Returns the number of rolled
+        logs.
 
-        Logs whose last segment is empty stay as they are.
+        Logs whose last segment is empty do not change.
         """
         return self._replicas.roll_segments(partition)
 
     def apply_retention(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
-        """Delete the segments that retention.ms and retention.bytes let go, on every replica of one partition
-        or all, without waiting for log.retention.check.interval.ms; how many segments went.
+        """Deletes segments according to retention.ms and retention.bytes, on every replica of one partition
+        or
+        all, without waiting for log.retention.check.interval.ms.  Returns the number of deleted segments.
         """
         return self._replicas.apply_retention(partition)
 
@@ -109,141 +113,145 @@ class Controls:
         *,
         brokers: Iterable[int] | None = None,
     ) -> None:
-        """Stop replication: of one partition or all, by some brokers or all.  What is under way is lost; it
-        is fetched again after `resume_followers`.
+        """Stops replication: of one partition or all, by some brokers or all.  Responses in flight are lost
+        and
+        fetched again after `resume_followers`.
         """
         self._replicas.pause_followers(partition, brokers=brokers)
 
     def resume_followers(self) -> None:
-        """All followers fetch again."""
+        """Resumes replication by all followers."""
         self._replicas.resume_followers()
 
     def move_coordinator(self, key: str, to: int, kind: str = "group", *, unclean: bool = True) -> None:
-        """Have another broker coordinate a group (with kind="transaction" a transactional id), and all others
-        of its partition of the internal topic.  Who waits there is told NOT_COORDINATOR.  The cluster's
-        `coordinator(key)` says who it is now.
+        """Moves the coordinator of a group (with kind="transaction" of a transactional id), and of all others
+        in its partition of the internal topic.  Waiting clients get NOT_COORDINATOR.  The cluster's
+        `coordinator(key)` returns the current coordinator.
         """
         self._replicas.move_coordinator(key, to, kind, unclean=unclean)
 
     def hold_loading(self, broker: int | None = None) -> None:
-        """Let coordinators that are elected (on one broker or all) say COORDINATOR_LOAD_IN_PROGRESS until
+        """Makes newly elected coordinators (on one broker or all) respond COORDINATOR_LOAD_IN_PROGRESS until
         `release_loading`.
         """
         self._replicas.hold_loading(broker)
 
     def release_loading(self) -> None:
-        """Coordinators load their logs now."""
+        """Lets coordinators load their logs."""
         self._replicas.release_loading()
 
     # ------------------------------------------------------------------ who is in sync
 
     def shrink_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
-        """Have the leader drop these followers from the ISR now, and stop them fetching the partition, so
-        that they stay out until `expand_isr` or `resume_followers`.
+        """Removes these followers from the ISR, and stops their fetches of the partition, so that they stay
+        out
+        until `expand_isr` or `resume_followers`.
         """
         self._isr.shrink_isr(partition, *brokers)
 
     def expand_isr(self, partition: TopicPartition | tuple[str, int], *brokers: int) -> None:
-        """Let these followers fetch the partition, and wait until they have caught up and are in the ISR."""
+        """Lets these followers fetch the partition, and waits until they are back in the ISR."""
         self._isr.expand_isr(partition, *brokers)
 
     # ------------------------------------------------------------------ the controller
 
     def move_controller(self, to: int) -> None:
-        """Make another broker the controller, in a new controller epoch."""
+        """Makes another broker the controller, in a new controller epoch."""
         self._controller.move_controller(to)
 
     def hold_elections(self) -> None:
-        """Let no broker become the controller until `release_elections`: with the present one gone, the
-        cluster is without.
+        """Prevents the election of a controller until `release_elections`: if the present controller fails,
+        the
+        cluster has none.
         """
         self._controller.hold_elections()
 
     def release_elections(self) -> None:
-        """End `hold_elections`; if the controller is known to be gone, another is elected at once."""
+        """Ends `hold_elections`; if the controller is known to have failed, another is elected at once."""
         self._controller.release_elections()
 
     def slow_controller(self, seconds: float, times: int = 1) -> None:
-        """Let each of the controller's next changes take that long; those behind it wait."""
+        """Delays each of the controller's next changes by this time; later changes wait."""
         self._controller.slow_controller(seconds, times)
 
     def delay_metadata(self, broker_id: int, seconds: float) -> None:
-        """Let a broker learn of changes that much later; 0 ends it.  What is under way keeps its time."""
+        """Delays a broker's metadata updates; 0 ends it.  Updates in flight keep their delay."""
         self._controller.delay_metadata(broker_id, seconds)
 
     def hold_metadata(self, broker_id: int) -> None:
-        """Let a broker learn of no change until `release_metadata`."""
+        """Holds all metadata updates of a broker until `release_metadata`."""
         self._controller.hold_metadata(broker_id)
 
     def release_metadata(self, broker_id: int | None = None) -> None:
-        """End holding and delays of metadata, to one broker or all; what they lack they learn now."""
+        """Ends holding and delays of metadata, of one broker or all; held updates are applied at once."""
         self._controller.release_metadata(broker_id)
 
     # ------------------------------------------------------------------ links of brokers and clients
 
     def cut_link(self, source: int, target: int, *, one_way: bool = False) -> None:
-        """Lose whatever two brokers say to each other (with `one_way`: what `source` says to `target`)."""
+        """Drops all messages between two brokers (with `one_way` only those from `source` to `target`)."""
         self._links.cut_link(source, target, one_way=one_way)
 
     def delay_link(self, source: int, target: int, seconds: float, *, one_way: bool = False) -> None:
-        """Carry what two brokers say to each other that much later; 0 ends it."""
+        """Delays messages between two brokers; 0 ends it."""
         self._links.delay_link(source, target, seconds, one_way=one_way)
 
     def throttle_link(
         self, source: int, target: int, bytes_per_second: float | None, *, one_way: bool = False
     ) -> None:
-        """Carry at most so many bytes a second each way; None ends it."""
+        """Limits the bytes per second in each direction; None ends it."""
         self._links.throttle_link(source, target, bytes_per_second, one_way=one_way)
 
     def heal(self) -> None:
-        """Make every link what it was at first, those of clients too, let all followers fetch, and tell
-        every broker what it lacks of the metadata.
+        """Restores all links, including those of clients, resumes all followers, and sends all brokers the
+        current metadata.
         """
         self._links.heal()
 
     def cut_client(self, client_id: str, broker: int | None = None, *, silently: bool = False) -> None:
-        """Cut a client off from a broker, or from all, until `heal`: its connections are reset, and new
-        ones at their first request.
+        """Disconnects a client from a broker, or from all, until `heal`: its connections are reset, and new
+        ones
+        at their first request.
 
-        `silently`: connections stay open and nothing is answered, as when packets are lost.  What was under
-        way then is acted upon, but its answer is lost.
+        `silently`: connections stay open without responses, as if packets were lost.  Requests in flight are
+        still handled, but their responses are lost.
         """
         self._links.cut_client(client_id, broker, silently=silently)
 
     def delay_client(self, client_id: str, seconds: float, broker: int | None = None) -> None:
-        """Carry a client's requests, and the answers to it, that much later; 0 ends it."""
+        """Delays a client's requests and responses; 0 ends it."""
         self._links.delay_client(client_id, seconds, broker)
 
     def throttle_client(
         self, client_id: str, bytes_per_second: float | None, broker: int | None = None
     ) -> None:
-        """Carry at most so many bytes a second to a client, and from it; None ends it."""
+        """Limits the bytes per second to and from a client; None ends it."""
         self._links.throttle_client(client_id, bytes_per_second, broker)
 
     # ------------------------------------------------------------------ requests and answers
 
     def rule(self, *, then: str | type[BrokerError] | None = None, **matching: Unpack[Matching]) -> FaultRule:
-        """Plant a rule; the arguments are those of `FaultRule`, and `then` may be an error's class.
+        """Adds a rule; the arguments are those of `FaultRule`, and `then` can be an error class.
 
-        Returns the rule: `.fired` counts.  Raises `ConfigurationError` naming the nearest word for a
-        misspelt api, key, action or error, and without `then`.
+        Returns the rule, which counts in `.fired`.  Raises `ConfigurationError` without `then`, or for a
+        misspelt api, key, action or error; the message names the nearest.
         """
         return self._rules.rule(then=then, **matching)
 
     def add_rule(self, rule: FaultRule | Mapping[str, Any]) -> FaultRule:
-        """Plant a rule that was made before, or one from a mapping, such as JSON."""
+        """Adds a rule that exists already, or one from a mapping, such as JSON."""
         return self._rules.add_rule(rule)
 
     def rules(self) -> list[FaultRule]:
-        """Those planted since the last `clear`, spent ones included: see `seen`, `fired` and `is_spent`."""
+        """Rules added since the last `clear`, including spent ones: see `seen`, `fired` and `is_spent`."""
         return self._rules.rules()
 
     def remove_rule(self, rule: FaultRule | int) -> None:
-        """Take back a rule (or the one with this id); what it holds goes on."""
+        """Removes a rule (or the rule with this id) and releases the requests that it holds."""
         self._rules.remove_rule(rule)
 
     def clear(self) -> None:
-        """Take back every rule and throttle, and release what is held."""
+        """Removes all rules and throttles, and releases held requests."""
         self._rules.clear()
 
     def throttle(
@@ -254,115 +262,116 @@ class Controls:
         *,
         times: int = FOR_EVER,
     ) -> ThrottleRule:
-        """Throttle a client's requests of one API (None: any client, any API), as when a quota is violated.
+        """Throttles a client's requests of one API (None: any client, any API), as after a quota violation.
 
-        The reply says throttle_time_ms at once, then the connection is not read for so long.
+        The response with throttle_time_ms is immediate; then the connection is not read for that time.
         """
         return self._rules.throttle(client_id, request, seconds, times=times)
 
     def throttles(self) -> list[ThrottleRule]:
-        """Those planted since the last `unthrottle()` or `clear`, spent ones included: see `fired`."""
+        """Throttles added since the last `unthrottle()` or `clear`, including spent ones: see `fired`."""
         return self._rules.throttles()
 
     def unthrottle(self, rule: ThrottleRule | int | None = None) -> None:
-        """End one rule (or the one with this id), or all; connections that are muted stay so until their time
-        is up.
+        """Removes one throttle (or the one with this id), or all; muted connections stay muted until their
+        time
+        is over.
         """
         self._rules.unthrottle(rule)
 
     def hold(self, request: AnyRequest, *, times: int = FOR_EVER, **match: Unpack[Match]) -> FaultRule:
-        """Let requests of this API wait, unread, until `release`; others behind them on a connection wait
+        """Holds requests of this API unhandled until `release`; later requests on the same connection wait,
         too.
         """
         return self._rules.hold(request, times=times, **match)
 
     def release(self, request: AnyRequest | None = None) -> None:
-        """End `hold` (of one API): what was held is handled now, and late frames of `replay` arrive."""
+        """Ends `hold` (of one API): held requests are handled now, and late frames of `replay` arrive."""
         self._rules.release(request)
 
     def held(self, request: AnyRequest | None = None) -> int:
-        """How many requests are being held."""
+        """Returns the number of held requests."""
         return self._rules.held(request)
 
     def fail_next(
         self, request: AnyRequest, error: type[BrokerError], times: int = 1, **match: Unpack[Match]
     ) -> FaultRule:
-        """Answer the next requests of this API with an error, without acting on them."""
+        """Responds to the next requests of this API with an error, without handling them."""
         return self._rules.fail_next(request, error, times, **match)
 
     def delay(
         self, request: AnyRequest, seconds: float, *, times: int = FOR_EVER, **match: Unpack[Match]
     ) -> FaultRule:
-        """Handle requests of this API that much later."""
+        """Delays the handling of requests of this API."""
         return self._rules.delay(request, seconds, times=times, **match)
 
     def lose_reply(self, request: AnyRequest, times: int = 1, **match: Unpack[Match]) -> FaultRule:
-        """Act on the request, then reset the connection instead of answering."""
+        """Handles the request, then resets the connection instead of responding."""
         return self._rules.lose_reply(request, times, **match)
 
     def disconnect_next(self, request: AnyRequest, times: int = 1, **match: Unpack[Match]) -> FaultRule:
-        """Reset the connection instead of acting on the request."""
+        """Resets the connection instead of handling the request."""
         return self._rules.disconnect_next(request, times, **match)
 
     # ------------------------------------------------------------------ access rules (see cluster.acls)
 
     def allow_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
-        """Let a principal do this to a resource: `allow_access("User:ann", "READ", topic="orders")`."""
+        """Allows operations on a resource: `allow_access("User:ann", "READ", topic="orders")`."""
         self._access.allow_access(principal, *operations, **resource)
 
     def deny_access(self, principal: str, *operations: str, **resource: Unpack[Resource]) -> None:
-        """Keep a principal from doing this, whatever allows it."""
+        """Denies operations on a resource, even if another rule allows them."""
         self._access.deny_access(principal, *operations, **resource)
 
     def revoke_access(
         self, principal: str | None = None, *operations: str, **resource: Unpack[Resource]
     ) -> int:
-        """Take back rules: of this principal (None: of all), for these operations (none: for all), on this
-        resource (none: on all); how many went.
+        """Removes rules: of this principal (None: all), for these operations (none: all), on this resource
+        (none: all).  Returns the number of removed rules.
         """
         return self._access.revoke_access(principal, *operations, **resource)
 
     def access_rules(self) -> list[dict[str, str]]:
-        """Every rule: permission, principal, host, operation, resource_type, resource, pattern."""
+        """Returns every rule: permission, principal, host, operation, resource_type, resource, pattern."""
         return self._access.access_rules()
 
     # ------------------------------------------------------------------ who is let in
 
     def add_user(self, user: str, password: str, mechanisms: Sequence[str] | None = None) -> None:
-        """Let a user log in with this password from now on, by PLAIN and both SCRAM mechanisms or by these
-        alone; one that is there gets another password.  Sessions go on.
+        """Adds a user with this password, for PLAIN and both SCRAM mechanisms or only these; replaces the
+        password of an existing user.  Open sessions continue.
         """
         self._security.add_user(user, password, mechanisms)
 
     def remove_user(self, user: str) -> None:
-        """Let a user log in no more, by any mechanism with passwords.  Sessions go on (see
-        `expire_sessions`).  Raises `ResourceNotFound` if there is none.
+        """Removes a user's passwords for all mechanisms.  Open sessions continue (see `expire_sessions`).
+        Raises `ResourceNotFound` for an unknown user.
         """
         self._security.remove_user(user)
 
     def refuse_mechanism(self, mechanism: str) -> None:
-        """Have no listener offer a SASL mechanism, until `allow_mechanism`."""
+        """Disables a SASL mechanism on all listeners, until `allow_mechanism`."""
         self._security.refuse_mechanism(mechanism)
 
     def allow_mechanism(self, mechanism: str | None = None) -> None:
-        """Offer a SASL mechanism (None: all) wherever it was configured."""
+        """Enables a SASL mechanism (None: all) on the listeners that were configured with it."""
         self._security.allow_mechanism(mechanism)
 
     def expire_sessions(self, user: str | None = None) -> int:
-        """End the sessions of a user, or all, now; how many there were.  A client that has not authenticated
-        again by its next request loses its connection (KIP-368).
+        """Expires the sessions of a user, or all.  Returns their number.  A client that has not
+        re-authenticated before its next request is disconnected (KIP-368).
         """
         return self._security.expire_sessions(user)
 
     def reload_certificates(self) -> None:
-        """Have brokers read their certificates again, for new connections; `KafkaCluster.rotate_certificates`
-        also makes new ones.
+        """Makes brokers read their certificates again, for new connections;
+        `KafkaCluster.rotate_certificates` also creates new ones.
         """
         self._security.reload_certificates()
 
-    if not TYPE_CHECKING:  # checkers shall see misspelt names too
+    if not TYPE_CHECKING:  # type checkers must report misspelt names
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Only reached for names that there are not."""
+            """Called only for unknown names."""
             known = [word for word in dir(type(self)) if not word.startswith("_")]
-            raise AttributeError(f"there is no control {name!r}{nearest(name, known)}")
+            raise AttributeError(f"Unknown control {name!r}{nearest(name, known)}")

@@ -1,7 +1,7 @@
-"""The controls of who is in sync: take followers out of an ISR and keep them out, let them in again.
+"""Controls of the ISR: remove followers and keep them out, or let them rejoin.
 
-Part of `Controls` (controls/controls.py), which says what each promises.  Any thread but the cluster's own;
-both calls wait until the cluster's controller has made the change.
+Part of `Controls` (controls/controls.py), which documents them.  Any thread except the cluster's own; both
+calls wait until the cluster's controller has made the change.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pykafka2.testing.running import Running
 from pykafka2.testing.views.partitions import partition_view
 from pykafka2.types import TopicPartition
 
-# Far above what a change takes; a follower that cannot reach its leader never joins.
+# Far longer than a change takes; a follower that cannot reach its leader never joins.
 TIMEOUT = 30.0
-# A fetch that a fault rule or a paused leader holds is not waited for any longer.
+# A fetch held by a fault rule or a paused leader is not waited for any longer.
 UNDER_WAY_TIMEOUT = 0.5
-# Nobody notifies waiters of a new image.
+# Waiters are not notified of a new image.
 POLL_EVERY = 0.002
 
 
@@ -45,7 +45,7 @@ class IsrControls:
             leader = running.controllers.partition(*key).leader
             leading = None if leader < 0 else running.broker(leader).replicas
             replica = None if leading is None else leading.replicas.get(key)
-            # Repeated: the controller refuses a request that was made with an old partition epoch.
+            # Retried: the controller rejects a request with an old partition epoch.
             if leading is not None and replica is not None and replica.pending_isr is None:
                 followers = [one for one in brokers if one in replica.followers]
                 leading.isrs.drop(replica, followers, running.now())
@@ -53,7 +53,9 @@ class IsrControls:
         self._wait_for_isr(key, lambda isr: not isr & set(brokers), "shrink", drop)
 
     def _is_fetch_under_way(self, key: tuple[str, int], brokers: tuple[int, ...]) -> bool:
-        """Whether the leader has not seen yet what these have asked before: it would let them in again."""
+        """Whether the leader has not handled earlier fetches of these brokers yet: those would let them
+        rejoin.
+        """
         running = self._running
         with running.lock:
             leader = running.controllers.partition(*key).leader
@@ -74,7 +76,7 @@ class IsrControls:
             if broker == view.leader or broker not in view.replicas:
                 known = sorted(set(view.replicas) - {view.leader})
                 raise ConfigurationError(
-                    f"broker {broker} does not follow {key[0]}-{key[1]}; its followers are {known}"
+                    f"Broker {broker} does not follow {key[0]}-{key[1]}. Its followers are {known}."
                 )
 
     def _wait_for_isr(
@@ -84,7 +86,7 @@ class IsrControls:
         verb: str,
         work: Callable[[], object] = lambda: None,
     ) -> None:
-        """`work` is done until it is done, under the lock."""
+        """Repeats `work` under the lock until it is done."""
         running = self._running
 
         def done() -> bool:

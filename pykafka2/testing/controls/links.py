@@ -1,6 +1,6 @@
-"""The controls of links: between two brokers, and between a client and a broker.
+"""Controls of links: between two brokers, and between a client and a broker.
 
-Part of `Controls` (controls/controls.py), which says what each promises.  Any thread but the cluster's own.
+Part of `Controls` (controls/controls.py), which documents them.  Any thread except the cluster's own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pykafka2.testing.running import Running
 
 
 class LinkControls:
-    """Cut, delay and throttle what brokers and clients say to each other."""
+    """Cuts, delays and throttles the traffic of brokers and clients."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -95,5 +95,5 @@ class LinkControls:
         self._running.broker(source)
         self._running.broker(target)
         if source == target:
-            raise ConfigurationError("a link joins two brokers")
+            raise ConfigurationError("A link joins two different brokers. Name two ids.")
         return [(source, target)] if one_way else [(source, target), (target, source)]

@@ -1,6 +1,6 @@
-"""The controls of partitions, and of the coordinators in them: who leads, what logs keep, who copies.
+"""Controls of partitions and their coordinators: leaders, segments, replication.
 
-Part of `Controls` (controls/controls.py), which says what each promises.  Any thread but the cluster's own.
+Part of `Controls` (controls/controls.py), which documents them.  Any thread except the cluster's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The controls of requests and answers: fault rules as data, and short words for the common ones.
+"""Controls of requests and responses: fault rules as data, and shortcuts for common ones.
 
-Part of `Controls` (controls/controls.py), which says what each promises.  Any thread but the cluster's own;
-a rule is in force when the call returns.
+Part of `Controls` (controls/controls.py), which documents them.  Any thread except the cluster's own; a rule
+is
+active when the call returns.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ AnyRequest = str | int | type[Request[Any]]
 
 
 class Match(TypedDict, total=False):
-    """What a short word's rule may depend on; see `FaultRule`."""
+    """Conditions of a shortcut's rule; see `FaultRule`."""
 
     topic: str | None
     partition: int | None
@@ -32,7 +33,7 @@ class Match(TypedDict, total=False):
 
 
 class Matching(Match, total=False):
-    """What a rule may depend on, and how it goes on; see `FaultRule`."""
+    """Conditions and course of a rule; see `FaultRule`."""
 
     api: AnyRequest | None
     where: Where | None

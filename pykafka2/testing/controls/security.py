@@ -1,4 +1,4 @@
-"""Controls of who is let in: users, mechanisms, sessions, certificates."""
+"""Controls of authentication: users, mechanisms, sessions, certificates."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ PASSWORD_MECHANISMS = ("PLAIN", *KINDS)
 
 
 class SecurityControls:
-    """Of one cluster; what each promises is said in `Controls`."""
+    """Security controls of one cluster; `Controls` documents them."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
 
     def add_user(self, user: str, password: str, mechanisms: Sequence[str] | None) -> None:
         if not user or not isinstance(user, str) or not password or not isinstance(password, str):
-            raise ConfigurationError("a user has a name and a password, both text")
+            raise ConfigurationError("A user needs a name and a password, both text.")
         wanted = PASSWORD_MECHANISMS if mechanisms is None else mechanisms
         check_mechanisms("mechanisms", wanted)
         if "OAUTHBEARER" in wanted:
-            raise ConfigurationError("mechanisms: OAUTHBEARER has no passwords; see KafkaCluster.token")
+            raise ConfigurationError("The mechanism OAUTHBEARER has no passwords. Use KafkaCluster.token.")
         entropy = self._running.runtime.entropy
         with self._running.lock:
             self._touched()
@@ -49,7 +49,7 @@ class SecurityControls:
             was_known = self._touched().passwords.remove(user)
             has_scram = user in self._running.controllers.image.scram_users
         if not was_known and not has_scram:
-            raise ResourceNotFound(f"there is no user {user!r}")
+            raise ResourceNotFound(f"User {user!r} does not exist.")
         if has_scram:
             self._running.controllers.run(
                 f"remove SCRAM credentials of {user}",
@@ -85,7 +85,7 @@ class SecurityControls:
                     security.tls.reload()
 
     def _touched(self) -> Credentials:
-        """The cluster's, which is not as new any more; under its lock."""
+        """Returns the cluster, marked as modified; the caller holds its lock."""
         credentials = self._running.shared.credentials
         credentials.is_touched = True
         return credentials

@@ -1,8 +1,8 @@
-"""Damage done below the clients: rewrite what every replica of a partition holds.
+"""Corrupts data below the clients: rewrites the records of every replica of a partition.
 
-For tests of checkers: a proof that cannot fail proves nothing.  The rewritten log is whole as far as the
-protocol can tell (offsets without gaps, checksums right), so only somebody who knows what was sent can see
-the damage.
+For tests of checkers, which must be able to fail.  The rewritten log is valid for the protocol (offsets
+without
+gaps, correct checksums), so only a comparison with the sent records detects it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Change = Callable[[list[ConsumerRecord]], Sequence[ConsumerRecord]]
 
 
 def tamper(running: Running, topic: str, partition: int, change: Change) -> None:
-    """Let `change` turn the partition's records into others, on every replica that has the partition.
+    """Replaces the partition's records with the result of `change`, on every replica.
 
-    The new records get offsets from the log's start, in their order; producer ids are lost.  Nothing may be
-    producing to the partition.  Raises `NotLeaderOrFollower` if the partition has no running leader.
+    The new records get consecutive offsets from the log's start; producer ids are lost.  No producer may
+    write to the partition meanwhile.  Raises `NotLeaderOrFollower` without a running leader.
     """
     with running.lock:
         view = log_view(running, topic, partition, None)
@@ -38,7 +38,7 @@ def tamper(running: Running, topic: str, partition: int, change: Change) -> None
 
 
 def _encode(records: Sequence[ConsumerRecord], start: int) -> bytes:
-    """Batches of the records, offsets counted from `start`."""
+    """Returns batches of the records, with offsets from `start`."""
     built: list[bytes] = []
     for first in range(0, len(records), RECORDS_A_BATCH):
         builder = BatchBuilder(max_bytes=1 << 30)

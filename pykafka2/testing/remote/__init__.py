@@ -1,1 +1,1 @@
-"""Clusters in another process, and the admin port over HTTP that steers them."""
+"""Clusters in another process, and the HTTP admin port that controls them."""

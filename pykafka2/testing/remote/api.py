@@ -1,8 +1,9 @@
-"""What the admin port offers: names, arguments as plain data, results as plain data.
+"""The calls of the admin port: names, arguments and results as plain data.
 
-`call("controls/cut_link", {"source": 0, "target": 1})`.  Every public method of `Controls` is offered by its
-own name, so a control that is new tomorrow is there too.  Knows nothing of HTTP; runs on the admin port's
-thread and takes the cluster's lock where it needs it, as a test would.
+`call("controls/cut_link", {"source": 0, "target": 1})`.  Every public method of `Controls` is available by
+its
+own name, including future ones.  Independent of HTTP; runs on the admin port's thread and acquires the
+cluster's lock where needed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pykafka2.testing.remote.waits import Wait
 
 CONTROLS = "controls/"
 
-# Methods of `ClusterApi` that are offered under their own names.
+# Methods of `ClusterApi` that are available under their own names.
 CLUSTER_METHODS = (
     "bootstrap_servers_of",
     "connections",
@@ -42,7 +43,7 @@ CLUSTER_METHODS = (
 )
 
 
-# What `wait` may look at: views, which change nothing.
+# Views that `wait` can call, which change nothing.
 VIEWS = (
     "brokers",
     "connections",
@@ -67,7 +68,7 @@ BASE64, UTF8 = "base64", "utf-8"
 
 
 class UnknownCall(ConfigurationError):
-    """The admin port has nothing of this name; the message names the nearest."""
+    """The admin port has no call with this name; the message names the nearest."""
 
 
 class AdminApi:
@@ -97,12 +98,12 @@ class AdminApi:
         self._calls |= {name: getattr(cluster, name) for name in CLUSTER_METHODS}
 
     def names(self) -> list[str]:
-        """Everything that may be called."""
+        """Returns the names of all calls."""
         controls = [CONTROLS + name for name in dir(Controls) if not name.startswith("_")]
         return sorted([*self._calls, *controls])
 
     def help(self) -> dict[str, str]:
-        """Everything that may be called, with its arguments and what it does."""
+        """Returns all calls with their arguments and descriptions."""
         found: dict[str, str] = {}
         for name in self.names():
             function = (
@@ -116,12 +117,12 @@ class AdminApi:
         return found
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Call by name; `wait` answers a `Wait`, everything else plain data.
+        """Executes a call by name.  `wait` returns a `Wait`, all others plain data.
 
-        Raises `UnknownCall`, `ConfigurationError` for arguments that do not fit, and what the call raises.
+        Raises `UnknownCall`, `ConfigurationError` for wrong arguments, and the errors of the call.
         """
         if name not in self.names():
-            raise UnknownCall(f"the admin port has no {name!r}{nearest(name, self.names())}")
+            raise UnknownCall(f"The admin port has no call {name!r}{nearest(name, self.names())}")
         if name.startswith(CONTROLS):
             function = getattr(self._cluster.controls, name.removeprefix(CONTROLS))
         else:
@@ -165,7 +166,7 @@ class AdminApi:
         broker: int | None = None,
         encoding: str = UTF8,
     ) -> list[str | None]:
-        """The values of a partition in the order of the log, as text; those that are no UTF-8 need
+        """Returns the values of a partition in log order, as text; values that are not UTF-8 need
         encoding="base64".  isolation="read_committed" leaves out open and aborted transactions.
         """
         view = self._cluster.log(topic, partition, broker)
@@ -179,7 +180,7 @@ class AdminApi:
         broker: int | None = None,
         encoding: str = UTF8,
     ) -> list[dict[str, Any]]:
-        """As values, each with its offset, timestamp, key and headers."""
+        """Returns records like `values`, each with its offset, timestamp, key and headers."""
         return [
             {
                 "offset": record.offset,
@@ -198,19 +199,19 @@ class AdminApi:
         until: Mapping[str, Any] | None = None,
         timeout: float = 10.0,
     ) -> Wait:
-        """Call a view again and again until its result has all of `until`, and answer it: fields by name,
-        deeper ones behind dots ({"state": "Stable", "members.count": 2}), "count" the least length.  Without
-        `until`: until the result is not empty.
+        """Calls a view repeatedly until its result has all of `until`, and returns it.  `until` has fields by
+        name, nested ones with dots ({"state": "Stable", "members.count": 2}); "count" is the minimum length.
+        Without `until` it waits for a result that is not empty.
         """
         if call not in VIEWS:
             raise ConfigurationError(
-                f"wait: call={call!r} is no view{nearest(str(call), VIEWS)}; views are {', '.join(VIEWS)}"
+                f"wait: call={call!r} is no view{nearest(str(call), VIEWS)}. Views are {', '.join(VIEWS)}."
             )
         for name, value in (("arguments", arguments), ("until", until)):
             if not isinstance(value, Mapping | None):
-                raise ConfigurationError(f"wait: {name}={value!r}: say a JSON object")
+                raise ConfigurationError(f"wait: {name}={value!r} is illegal. Set a JSON object.")
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-            raise ConfigurationError(f"wait: timeout={timeout!r}: say a number of seconds")
+            raise ConfigurationError(f"wait: timeout={timeout!r} is illegal. Set a number of seconds.")
         _fitted(call, self._calls[call], arguments or {})
         return Wait(call, lambda: self.call(call, arguments or {}), until or {}, timeout)
 
@@ -219,17 +220,18 @@ class AdminApi:
 
 
 def _text(data: bytes | None, encoding: str) -> str | None:
-    """Bytes as JSON can say them.  Raises `ConfigurationError` for bytes that are no text."""
+    """Converts bytes to JSON text.  Raises `ConfigurationError` for bytes that are not text."""
     if data is None or encoding == BASE64:
         return None if data is None else str(to_data(data))
     if encoding != UTF8:
         raise ConfigurationError(
-            f"encoding={encoding!r}: say {UTF8!r} or {BASE64!r}{nearest(str(encoding), (UTF8, BASE64))}"
+            f"encoding={encoding!r} is illegal. Set {UTF8!r} or "
+            f"{BASE64!r}{nearest(str(encoding), (UTF8, BASE64))}"
         )
     try:
         return data.decode(UTF8)
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{data[:40]!r} is no UTF-8; say encoding={BASE64!r}") from error
+        raise ConfigurationError(f"{data[:40]!r} is not UTF-8. Set encoding={BASE64!r}.") from error
 
 
 def _problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
@@ -239,14 +241,14 @@ def _problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
 def _fitted(
     name: str, function: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by name as the function wants them; a misspelt or missing one raises."""
+    """Returns arguments by name, converted for the function; raises for a misspelt or missing one."""
     parameters = signature(function).parameters
     takes_any = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
     known = [one.name for one in parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
     values = {key: _value(key, value) for key, value in arguments.items()}
     for key in values:
         if key not in known and not takes_any:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            takes = f"its arguments are {', '.join(known)}" if known else "it takes none"
             raise ConfigurationError(f"{name} has no argument {key!r}{nearest(key, known)}; {takes}")
     spread = [one.name for one in parameters.values() if one.kind is Parameter.VAR_POSITIONAL]
     missing = [
@@ -260,8 +262,8 @@ def _fitted(
         return [], values
     rest = values.pop(spread[0], [])
     if not isinstance(rest, list):
-        raise ConfigurationError(f"{name}: {spread[0]}={rest!r}: say a list")
-    # What stands before *arguments must be given by position then.
+        raise ConfigurationError(f"{name}: {spread[0]}={rest!r} is illegal. Set a list.")
+    # Arguments before *arguments must then be positional.
     positional = [
         values.pop(one.name, one.default)
         for one in parameters.values()
@@ -271,12 +273,14 @@ def _fitted(
 
 
 def _value(key: str, value: Any) -> Any:
-    """Data for what Python has types for: errors by name, topics' partitions as pairs, whole replies."""
+    """Converts data to Python's types: errors by name, partitions as pairs, whole responses."""
     if key == "error" and isinstance(value, str):
         return error_class(value)
     if key == "partition" and not isinstance(value, int | None):
         if not (isinstance(value, list) and len(value) == 2 and isinstance(value[1], int)):
-            raise ConfigurationError(f'partition={value!r}: say ["topic", number], or the number alone')
+            raise ConfigurationError(
+                f'partition={value!r} is illegal. Set ["topic", number], or only the number.'
+            )
         return tuple(value)
     if key == "reply" and isinstance(value, Mapping):
         return _reply(value)
@@ -286,7 +290,7 @@ def _value(key: str, value: Any) -> Any:
 
 
 def _reply(value: Mapping[str, Any]) -> Mapping[str, Any] | Struct:
-    """`{"message": "MetadataResponse", "fields": {...}}` is a whole response; else fields that differ."""
+    """`{"message": "MetadataResponse", "fields": {...}}` is a whole response; else fields to change."""
     if set(value) != {"message", "fields"}:
         return value
     response = request_class(api_key(str(value["message"]).removesuffix("Response"))).RESPONSE

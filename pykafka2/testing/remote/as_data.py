@@ -1,7 +1,8 @@
-"""Values of the testing API as plain data for JSON, and back: views, entries, events, rules.
+"""Converts values of the testing API to plain JSON data and back: views, entries, events, rules.
 
-The way back goes by declared types: attrs classes, dicts, tuples, lists, optional values.  Numbers that JSON
-does not have (infinity) are None; bytes are base64 text; partitions as keys are "topic-number".  No state.
+The way back uses declared types: attrs classes, dicts, tuples, lists, optional values.  Numbers that JSON
+does
+not have (infinity) are None; bytes are base64 text; partitions as keys are "topic-number".  No state.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pykafka2.types import TopicPartition
 
 
 def to_data(value: Any) -> Any:
-    """The value as JSON can say it."""
+    """Converts a value to JSON data."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -58,7 +59,7 @@ def to_data(value: Any) -> Any:
 
 
 def from_data(kind: Any, data: Any) -> Any:
-    """The value of this type that `to_data` turned into `data`."""
+    """Converts JSON data that `to_data` returned back to this type."""
     origin = get_origin(kind)
     if data is None or kind is Any:
         return data

@@ -1,9 +1,11 @@
-"""`KafkaCluster(process=True)`: the same cluster in a child process (cluster_process.py), steered over its
-admin port.
+"""`KafkaCluster(process=True)`: a cluster in a child process (cluster_process.py), controlled through its
+admin
+port.
 
-For tests that compute: in one process a busy test keeps the brokers from the interpreter, and a round trip
-takes 20 to 30 ms instead of 0.15.  Everything that is data works as it does in this process; functions
-cannot cross (a `where` of the history runs here, a rule's does not).  Any thread.
+For CPU-bound tests: in one process they take the interpreter away from the brokers, and a round trip takes 20
+to
+30 ms instead of 0.15.  All plain data works as in this process; functions cannot be sent (a `where` of the
+history runs here, a rule's `where` is rejected).  Thread-safe.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from pykafka2.testing.waiting import waited, waited_async
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT = 10.0
-# What only lives in the child's memory.
+# Attributes that exist only in the child's memory.
 NOT_HERE = frozenset({"faults", "links", "lock", "loops", "running", "runtime", "throttles"})
 
 T = TypeVar("T")
@@ -67,31 +69,34 @@ class BrokerView:
 
     @property
     def address(self) -> str:
-        """Host and port, as clients are told."""
+        """The advertised host and port."""
         return f"{self.host}:{self.port}"
 
 
 @attrs.define(frozen=True)
 class AdminPortView:
-    """Where a cluster in another process is steered, and what callers must show."""
+    """The address of the admin port, and the token that callers must send."""
 
     address: str
     token: str
 
 
 class ProcessCluster(ClusterApi):
-    """A `KafkaCluster` in a child process; made by `KafkaCluster(process=True)`.
+    """A cluster in a child process, created by `KafkaCluster(process=True)`.
 
-    The child ends with `close`, and with this process, however that ends.  What only lives in the child's
-    memory (`lock`, `loops`, `runtime`) raises `IllegalState`.
+    The child ends with `close`, and with this process, however that ends.  Attributes of the child's memory
+    (`lock`, `loops`, `runtime`) raise `IllegalState`.
     """
 
     def __init__(self, arguments: ClusterArguments) -> None:
         if arguments.runtime is not None:
-            raise ConfigurationError("runtime= cannot be given to a cluster in another process")
+            raise ConfigurationError("runtime= cannot be set for a cluster in another process. Remove it.")
         arguments.check()
         if not isinstance(arguments.tls, Mapping | bool | None):
-            raise ConfigurationError('in another process say tls=True or {"cert_file": ..., "key_file": ...}')
+            raise ConfigurationError(
+                "A TlsContext cannot be sent to another process. "
+                'Set tls=True or {"cert_file": ..., "key_file": ...}.'
+            )
         self._authority = Authority(arguments.hosts()) if arguments.needs_authority else None
         self._access = Access.of(arguments)
         self.config = arguments.broker_config()
@@ -99,7 +104,7 @@ class ProcessCluster(ClusterApi):
         del given["runtime"]
         self._arguments = to_data({**given, "topics": arguments.described_topics()})
         if arguments.needs_authority:
-            # Over there the authority's certificate would have every client asked for one.
+            # In the child, the authority's certificate would make brokers request certificates of clients.
             self._arguments["listeners"] = to_data(
                 {
                     name: attrs.evolve(
@@ -115,9 +120,9 @@ class ProcessCluster(ClusterApi):
     # ------------------------------------------------------------------ start and end
 
     def start(self) -> Self:
-        """Start the child and wait for its brokers: about 0.3 s."""
+        """Starts the child and waits for its brokers: about 0.3 s."""
         if self._process is not None:
-            raise IllegalState("the cluster is running")
+            raise IllegalState("The cluster is already running.")
         if self._authority is not None:
             self._authority.write()
             files = {"cert_file": self._authority.cert_file, "ca_file": self._authority.ca_file}
@@ -159,7 +164,9 @@ class ProcessCluster(ClusterApi):
         return answer
 
     def close(self) -> None:
-        """End the child.  Safe to repeat.  Raises as in this process if something went wrong in there."""
+        """Ends the child.  Can be repeated.  Raises like `KafkaCluster.close` for unexpected exceptions in
+        it.
+        """
         problem: IllegalState | None = None
         if self._client is not None:
             try:
@@ -203,7 +210,7 @@ class ProcessCluster(ClusterApi):
             try:
                 self._last_timeline = self.timeline()  # the plugin shows it with the failure
             except KafkaError as failure:
-                logger.debug("no timeline of a cluster that failed: %s", failure)
+                logger.debug("Timeline of a failed cluster is unavailable: %s", failure)
         self.close()
 
     @property
@@ -214,13 +221,13 @@ class ProcessCluster(ClusterApi):
         return self._process.pid
 
     def check(self) -> None:
-        """Raise if the cluster does not run."""
+        """Raises `IllegalState` if the cluster does not run."""
         self.call("cluster_id")
 
     # ------------------------------------------------------------------ over the admin port
 
     def call(self, name: str, /, **arguments: Any) -> Any:
-        """Call the admin port by name, with plain data."""
+        """Executes a call of the admin port by name, with plain data."""
         if self._client is None:
             raise IllegalState(NOT_RUNNING)
         return self._client.call(name, **arguments)
@@ -231,14 +238,14 @@ class ProcessCluster(ClusterApi):
 
     @property
     def brokers(self) -> list[BrokerView]:
-        """Where the brokers are and whether they run, by id."""
+        """Returns addresses and states of the brokers, by id."""
         found: list[BrokerView] = from_data(list[BrokerView], self.call("brokers"))
         return found
 
     def broker(self, broker_id: int) -> BrokerView:
         known = self.brokers
         if not isinstance(broker_id, int) or not 0 <= broker_id < len(known):
-            raise ConfigurationError(f"no broker {broker_id!r}; there are 0 to {len(known) - 1}")
+            raise ConfigurationError(f"Unknown broker {broker_id!r}. Ids are 0 to {len(known) - 1}.")
         return known[broker_id]
 
     @property
@@ -258,11 +265,9 @@ class ProcessCluster(ClusterApi):
         return False
 
     def open_admin_port(self, port: int = 0, token: str | None = None) -> AdminPortView:
-        """Where the port is over which this cluster is steered; both arguments cannot be chosen."""
+        """Returns the existing admin port of the child; its address and token cannot be chosen."""
         if port or token is not None:
-            raise ConfigurationError(
-                "in another process the admin port is open: its port and token are made there"
-            )
+            raise ConfigurationError("The admin port is already open: the child chose its port and token.")
         self.check()
         return self._admin_port_view
 
@@ -352,16 +357,18 @@ class ProcessCluster(ClusterApi):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What a cluster in this process has, and this one has not."""
+            """Raises for attributes that exist only for a cluster in this process."""
             if name in ("history", "events", "problems"):
                 raise IllegalState(NOT_RUNNING)
             if name in NOT_HERE:
-                raise IllegalState(f"{name} is in the cluster's own process; use controls and views")
+                raise IllegalState(
+                    f"{name} exists only in the cluster's own process. Use controls and views."
+                )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 def _python_path() -> str:
-    """So that the child imports this package, wherever it came from."""
+    """Returns an environment in which the child imports this package."""
     root = str(Path(pykafka2.__file__).parents[1])
     before = os.environ.get("PYTHONPATH")
     return os.pathsep.join([root, before] if before else [root])

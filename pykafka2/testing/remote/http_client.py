@@ -1,7 +1,8 @@
-"""The caller's side of the admin port: one connection, one call at a time, JSON over HTTP.
+"""The client of the admin port: one connection, one call at a time, JSON over HTTP.
 
-Blocking, on the calling thread; several threads may share it.  Errors come back as what they were in the
-broker's process: pykafka2's own by their class, others as `KafkaError`.
+Blocks the calling thread; thread-safe.  Errors are raised with the class that they had in the broker's
+process:
+pykafka2's own classes, others as `KafkaError`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pykafka2 import errors
 from pykafka2.errors import Disconnected, KafkaError
 
 READ_BYTES = 1 << 20
-# A call may wait for brokers that are slow on purpose.
+# A call can wait for brokers that are slow on purpose.
 TIMEOUT = 120.0
 BUILTINS: dict[str, type[Exception]] = {
     "AttributeError": AttributeError,
@@ -35,21 +36,22 @@ class AdminClient:
         self._lock = threading.Lock()
 
     def call(self, name: str, /, **arguments: Any) -> Any:
-        """Call by name; arguments and result are plain data.  Raises what the call raised there."""
+        """Executes a call by name; arguments and result are plain data.  Raises the call's error."""
         with self._lock:
             try:
                 status, answer = self._exchange(name, json.dumps(arguments).encode())
             except (OSError, ValueError) as error:
                 self._close()
                 raise Disconnected(
-                    f"the cluster's process at {self._address[0]}:{self._address[1]} does not answer: {error}"
+                    f"the cluster's process at {self._address[0]}:{self._address[1]} does not respond: "
+                    f"{error}"
                 ) from error
         if status == 200:
             return answer["result"]
         raise remote_error(answer["error"]["type"], answer["error"]["message"])
 
     def close(self) -> None:
-        """Close the connection.  Safe to repeat."""
+        """Closes the connection.  Can be repeated."""
         with self._lock:
             self._close()
 
@@ -89,7 +91,7 @@ class AdminClient:
 
 
 def remote_error(kind: str, message: str) -> Exception:
-    """The error of this class name."""
+    """Returns the error of this class name."""
     cls: Any = getattr(errors, kind, None)
     if kind == "UnknownCall":
         cls = errors.ConfigurationError

@@ -1,10 +1,11 @@
-"""The admin port: the controls, rules and views of a cluster over HTTP and JSON, on loopback, with a token.
+"""The admin port: controls, rules and views of a cluster over HTTP and JSON, on loopback, with a token.
 
     POST /controls/cut_link  {"source": 0, "target": 1}   ->   {"result": null}
 
 For clusters in another process (remote/cluster.py) and tests in other languages (`pykafka2 broker
---admin-port`).  One loop of its own, over the runtime's network, so that a call may wait for the brokers;
-requests are served one after another.  What may be called is remote/api.py's.
+--admin-port`).  It has its own loop on the runtime's network, so that a call can wait for the brokers;
+requests
+are served one after another.  remote/api.py lists the calls.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ LOOPBACK = "127.0.0.1"
 HEAD_END = b"\r\n\r\n"
 MAX_HEAD_BYTES = 16 << 10
 MAX_BODY_BYTES = 64 << 20
-# So much is read of who does not show the token, to answer behind it.
+# Bytes that are read of a request without token, before the response.
 MAX_STRANGERS_BODY_BYTES = 64 << 10
 READ_BYTES = 64 << 10
 REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 500: "Internal Server Error"}
 
-# Nobody tells of every change, so what is waited for is looked at so often, in seconds.
+# Seconds between checks of a wait: there is no notification of every change.
 LOOK_EVERY = 0.01
 
 Answer = tuple[int, dict[str, Any]]
@@ -44,7 +45,7 @@ R = TypeVar("R")
 
 
 class AdminPort:
-    """Serves one cluster until `close`.  `address` is where, `token` what a caller must show as
+    """Serves one cluster at `address` until `close`.  Callers must send `token` as
     `Authorization: Bearer TOKEN`.
     """
 
@@ -62,7 +63,7 @@ class AdminPort:
         self._task = runtime.spawn("kafka-admin-port", self, self._selector)
 
     def close(self) -> None:
-        """Stop serving.  Safe to repeat."""
+        """Stops serving.  Can be repeated."""
         self._task.stop()  # and with it the selector
         for caller in self._callers:
             caller.transport.close()
@@ -72,7 +73,7 @@ class AdminPort:
     # ------------------------------------------------------------------ the loop's thread
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
-        """One turn (see `runtime.Step`)."""
+        """Takes one turn (see `runtime.Step`)."""
         for target, bits in events:
             if target is self:
                 self._accept()
@@ -97,23 +98,23 @@ class AdminPort:
             self._selector.register(transport, READABLE, caller)
 
     def wait_for(self, caller: Caller, interest: int) -> None:
-        """What a caller's connection is watched for from now on: reading, writing, or both."""
+        """Sets the events of a connection that the selector watches: reading, writing, or both."""
         self._selector.modify(caller.transport, interest, caller)
 
     def forget(self, caller: Caller) -> None:
-        """A caller's connection is gone."""
+        """Removes a closed connection."""
         if caller in self._callers:
             del self._callers[caller]
             self._selector.unregister(caller.transport)
 
     def knows(self, token: str | None) -> bool:
-        """Whether this is the token."""
+        """Whether the token is correct."""
         from hmac import compare_digest
 
         return token is not None and compare_digest(token.encode(), self.token.encode())
 
     def answer(self, method: str, path: str, token: str | None, body: bytes) -> Answer | Wait:
-        """One call.  Whatever goes wrong is said in the answer; a `Wait` is answered later."""
+        """Serves one call.  The response contains any error; a `Wait` is answered later."""
         if not self.knows(token):
             return UNAUTHORIZED
         name = path.partition("?")[0].strip("/")
@@ -132,11 +133,11 @@ class AdminPort:
         return self._safely(name, call)
 
     def look(self, wait: Wait, now: float) -> Answer | None:
-        """The answer of a call that waits, once there is one."""
+        """Returns the response of a waiting call, None while it waits."""
         return self._safely(wait.call, lambda: (200, {"result": wait.result}) if wait.is_over(now) else None)
 
     def _safely(self, name: str, call: Callable[[], R]) -> R | Answer:
-        """What the call answers, or what went wrong."""
+        """Returns the response of a call: its result or its error."""
         try:
             return call()
         except UnknownCall as error:
@@ -150,18 +151,18 @@ class AdminPort:
 
 @attrs.define(frozen=True)
 class Head:
-    """What stands before the body of a request."""
+    """The head of a request."""
 
     method: str
     path: str
     token: str | None
     body_bytes: int
     is_last: bool
-    """Whether the caller wants the connection to end with the answer."""
+    """Whether the connection closes after the response."""
 
     @classmethod
     def read(cls, head: bytes) -> Head:
-        """Raises `CorruptData` for what is no HTTP, and for a body that is too large."""
+        """Parses a head.  Raises `CorruptData` if it is not HTTP, or if the body is too large."""
         try:
             method, path, _ = head.split(b"\r\n")[0].decode("ascii").split(" ")
             fields = _fields(head)
@@ -176,18 +177,18 @@ class Head:
 
 
 class Caller:
-    """One connection to the port: bytes in, calls out of them, answers in order."""
+    """One connection of the port: parses bytes into calls, and responds in order."""
 
     def __init__(self, port: AdminPort, transport: Transport) -> None:
         self.transport = transport
         self._port = port
         self._received = bytearray()
-        self._searched = 0  # so far there is no end of a head
-        self._head: Head | None = None  # of the request whose body comes in
+        self._searched = 0  # no end of a head up to here
+        self._head: Head | None = None  # head of the request whose body is being read
         self._unsent: deque[memoryview] = deque()
         self._is_ending = False
         self._wait: Wait | None = None
-        """The call that is waited for; those behind it on this connection are not taken before."""
+        """The waiting call; later calls on this connection are not read before it ends."""
 
     def on_ready(self, bits: int, now: float) -> None:
         def go_on() -> None:
@@ -198,7 +199,7 @@ class Caller:
         self._safely(go_on)
 
     def look(self, now: float) -> bool:
-        """Look at what is waited for; whether anything still is."""
+        """Checks the waiting call.  Returns whether it still waits."""
 
         def go_on() -> None:
             if self._wait is None:
@@ -215,14 +216,14 @@ class Caller:
         return self._wait is not None
 
     def _safely(self, go_on: Callable[[], None]) -> None:
-        """What goes wrong ends the connection."""
+        """Closes the connection on any error."""
         try:
             go_on()
         except KafkaError as error:
             logger.debug("admin port: %s: %s", self.transport.peer, error)
             self.close()
         except Exception as error:
-            self._port.problems.note(f"the admin port, asked by {self.transport.peer}", error)
+            self._port.problems.note(f"the admin port, serving {self.transport.peer}", error)
             self.close()
 
     def close(self) -> None:
@@ -236,7 +237,7 @@ class Caller:
         if count is None:
             return
         if count == 0:
-            raise CorruptData("the caller has gone")
+            raise CorruptData("the caller has disconnected")
         self._received += scratch[:count]
         if len(self._received) > MAX_HEAD_BYTES + MAX_BODY_BYTES:
             raise CorruptData("too much was sent behind a call that waits")
@@ -247,7 +248,7 @@ class Caller:
             pass
 
     def _take_request(self, now: float) -> bool:
-        """Answer the next request, if it is whole.  What has come before is not looked at again."""
+        """Serves the next request, if it is complete.  Bytes that were searched before are skipped."""
         received = self._received
         if self._head is None:
             end = received.find(HEAD_END, self._searched)
@@ -272,7 +273,7 @@ class Caller:
         self._is_ending = head.is_last
         answer = self._port.answer(head.method, head.path, head.token, body)
         if isinstance(answer, Wait):
-            self._wait = answer  # the same turn takes the first look
+            self._wait = answer  # the same turn makes the first check
         else:
             self._answer(*answer)
         return True

@@ -1,7 +1,7 @@
-"""Controls, history, events, problems and timeline of a cluster in another process, over its admin port.
+"""Proxies for controls, history, events, problems and timeline of a cluster in another process.
 
-Each is a proxy of what it is named after: the same names and arguments, checked here against the real
-signature, so a misspelt control is refused before anything is sent.
+Each has the names and arguments of its original, and checks calls against the real signature, so a misspelt
+control is rejected before anything is sent.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ RULE_RESULTS = frozenset({"rule", "add_rule", "hold", "fail_next", "delay", "los
 
 
 class RemoteRule:
-    """A planted rule over there; `fired`, `seen` and the rest are asked for when they are read."""
+    """A rule in the child; reading `fired`, `seen` and other attributes calls the admin port."""
 
     def __init__(self, client: AdminClient, rule_id: int) -> None:
         self._client = client
         self.id = rule_id
 
     def to_dict(self) -> dict[str, Any]:
-        """As data, as of now.  Raises `ConfigurationError` once `clear` has forgotten it."""
+        """Returns the present state as data.  Raises `ConfigurationError` after `clear` has removed the
+        rule.
+        """
         for rule in self._client.call(CONTROLS + "rules"):
             if rule["id"] == self.id:
                 return dict(rule)
-        raise ConfigurationError(f"no rule has the id {self.id}; see rules()")
+        raise ConfigurationError(f"No rule has the id {self.id}. rules() lists them.")
 
     @property
     def seen(self) -> int:
@@ -60,9 +62,9 @@ class RemoteRule:
         return bool(0 <= rule["times"] <= rule["fired"])
 
     def __getattr__(self, name: str) -> Any:
-        """What it was made of: `rule.then`, `rule.times`."""
+        """Returns an argument of the rule: `rule.then`, `rule.times`."""
         if name not in RULE_KEYS:
-            raise AttributeError(f"a fault rule has no {name!r}{nearest(name, RULE_KEYS)}")
+            raise AttributeError(f"A fault rule has no attribute {name!r}{nearest(name, RULE_KEYS)}")
         return self.to_dict().get(name)
 
     def __repr__(self) -> str:
@@ -70,7 +72,7 @@ class RemoteRule:
 
 
 class RemoteThrottle:
-    """A throttle over there; `fired` is asked for when it is read."""
+    """A throttle in the child; reading `fired` calls the admin port."""
 
     def __init__(self, client: AdminClient, data: Mapping[str, Any]) -> None:
         self._client = client
@@ -82,11 +84,11 @@ class RemoteThrottle:
         for rule in self._client.call(CONTROLS + "throttles"):
             if rule["id"] == self.id:
                 return int(rule["fired"])
-        raise ConfigurationError(f"no throttle has the id {self.id}; see throttles()")
+        raise ConfigurationError(f"No throttle has the id {self.id}. throttles() lists them.")
 
 
 class RemoteControls:
-    """Stands for `Controls`."""
+    """The proxy of `Controls`."""
 
     def __init__(self, client: AdminClient) -> None:
         self._client = client
@@ -94,7 +96,7 @@ class RemoteControls:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         known = [word for word in dir(Controls) if not word.startswith("_")]
         if name not in known:
-            raise AttributeError(f"there is no control {name!r}{nearest(name, known)}")
+            raise AttributeError(f"Unknown control {name!r}{nearest(name, known)}")
         function = getattr(Controls, name)
 
         def control(*positional: Any, **named: Any) -> Any:
@@ -114,7 +116,7 @@ class RemoteControls:
 def _named(
     function: Callable[..., Any], positional: tuple[Any, ...], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A call's arguments by name, as data."""
+    """Returns the arguments of a call by name, as data."""
     parameters = signature(function).parameters
     bound = signature(function).bind(None, *positional, **named)
     arguments: dict[str, Any] = {}
@@ -129,7 +131,7 @@ def _named(
 
 
 def _crossing(name: str, value: Any) -> Any:
-    """A value as data; raises for what cannot cross."""
+    """Converts a value to data; raises for values that cannot be sent."""
     if isinstance(value, FaultRule):
         for inner in ("where", "reply"):
             _crossing(inner, getattr(value, inner))
@@ -146,7 +148,8 @@ def _crossing(name: str, value: Any) -> Any:
             return f"error:{error_name(value)}" if name == "then" else error_name(value)
     if callable(value):
         raise ConfigurationError(
-            f"{name}: a function cannot cross to the cluster's process; give data, or use a cluster in this "
+            f"{name}: a function cannot be sent to the cluster's process. Pass data, or use a cluster "
+            "in this "
             "process (process=False)"
         )
     if isinstance(value, Mapping):
@@ -155,7 +158,7 @@ def _crossing(name: str, value: Any) -> Any:
 
 
 class RemoteHistory(History):
-    """The history over there; `where` runs here."""
+    """The proxy of the history; `where` runs in this process."""
 
     def __init__(self, client: AdminClient) -> None:
         super().__init__()
@@ -187,7 +190,7 @@ class RemoteHistory(History):
 
 
 class RemoteEvents(EventLog):
-    """The events over there, for reading."""
+    """The proxy of the events, read-only."""
 
     def __init__(self, client: AdminClient) -> None:
         super().__init__()
@@ -202,7 +205,7 @@ class RemoteEvents(EventLog):
 
 
 class RemoteProblems(Problems):
-    """What failed inside the brokers over there; the errors are their words."""
+    """The exceptions inside the brokers of the child, as text."""
 
     def __init__(self, client: AdminClient) -> None:
         super().__init__()
@@ -223,7 +226,7 @@ def _problems(data: list[dict[str, str]]) -> list[Problem]:
 
 
 class RemoteTimeline(Timeline):
-    """A timeline that was made over there."""
+    """A timeline from the child."""
 
     def __init__(self, text: str, items: list[dict[str, Any]], metrics: dict[str, Any]) -> None:
         self._text = text

@@ -1,6 +1,6 @@
-"""The admin port's `wait`: a view is looked at again and again until it is as the caller wants it.
+"""The admin port's `wait`: calls a view repeatedly until its result matches.
 
-Other calls are served meanwhile: the port's loop looks at what is waited for in its turns (http_port.py).
+Other calls are served meanwhile: the port's loop checks waits in its turns (http_port.py).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ COUNT = "count"
 
 @attrs.define(eq=False)
 class Wait:
-    """One call that is not answered yet."""
+    """A call without a response so far."""
 
     call: str
     view: Callable[[], Any]
-    """What to look at, as plain data."""
+    """Calls the view; returns plain data."""
     until: Mapping[str, Any]
     timeout: float
     """Seconds."""
     deadline: float | None = None
-    """Set by the first look."""
+    """Set by the first check."""
     result: Any = None
 
     def is_over(self, now: float) -> bool:
-        """Whether the view is as wanted; it is in `result` then.
+        """Returns whether the view matches; `result` then holds it.
 
-        Raises `KafkaTimeoutError` when time is up, and what the view raises but for "not there yet".
+        Raises `KafkaTimeoutError` after the timeout, and errors of the view except "does not exist yet".
         """
         if self.deadline is None:
             self.deadline = now + self.timeout
@@ -55,10 +55,11 @@ class Wait:
 
 
 def is_as_wanted(result: Any, until: Mapping[str, Any]) -> bool:
-    """Whether every field is as wanted and every count large enough; without any, whether it is not empty.
+    """Returns whether all fields match and all counts are large enough; without any, whether it is not empty.
 
-    A field is a name or a place in a list, deeper ones stand behind dots ("members.0.client_id"); "count" at
-    the end is the length of a list or object.
+    A field is a name or an index of a list, nested ones have dots ("members.0.client_id"); "count" at the end
+    is
+    the length of a list or object.
     """
     if not until:
         return bool(result)
@@ -71,7 +72,7 @@ def _matches(result: Any, path: str, wanted: Any) -> bool:
         result = _inside(result, step)
     if last == COUNT and isinstance(result, list | dict) and COUNT not in result:
         if not isinstance(wanted, int) or isinstance(wanted, bool):
-            raise ConfigurationError(f"until: {path}={wanted!r}: say the least number")
+            raise ConfigurationError(f"until: {path}={wanted!r} is illegal. Set the minimum number.")
         return len(result) >= wanted
     found = _inside(result, last)
     return found is not MISSING and bool(found == wanted)

@@ -1,8 +1,8 @@
-"""A whole cluster with its clients, deterministic from a seed; faults by name, checkers of promises.
+"""A whole cluster with its clients, deterministic from a seed; faults by name, checkers of invariants.
 
-`Simulation` is all that most tests need.  Those that want faults drawn from the seed describe what they run
-as a `World`, draw a `FaultPlan` and have an `Injector` carry it out; `Checker`s say what must hold whatever
-happened (docs/guides/simulation.md).
+Most tests need only `Simulation`.  For faults drawn from the seed, describe the system as a `World`, draw a
+`FaultPlan` and run it with an `Injector`; `Checker`s verify invariants under all faults
+(docs/guides/simulation.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Actors: blocking code on real threads, exactly one of which runs at a time.
 
-The right to run is a baton, one binary semaphore per actor.  This module is the only one of the simulation
-with threads and real time: the watchdog counts real ticks during which the holder of the baton did not come
-back to the scheduler.
+The right to run is a baton: one binary semaphore per actor.  Only this module of the simulation uses threads
+and
+real time: the watchdog counts real ticks during which the holder of the baton did not return to the
+scheduler.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ STACK_FRAMES = 20
 
 
 class ActorScheduler(Protocol):
-    """What actors need of the scheduler (scheduler.py)."""
+    """The scheduler's interface for actors (scheduler.py)."""
 
     progress: int
     failure_was_raised: bool
@@ -50,7 +51,7 @@ class Actor:
         self.deadline = FOREVER
         self.predicate: Callable[[], bool] | None = None
         self.place: object = None
-        """Whose doing may make the predicate true; None for anybody's."""
+        """The place whose actions can make the predicate true; None for any."""
         self.baton = threading.Lock()
         self.baton.acquire()
         self.thread: threading.Thread | None = None
@@ -63,9 +64,9 @@ class Actor:
         self._why = ""
 
     def result(self, timeout: float = FOREVER) -> Any:
-        """Wait for the actor's end: what its function returned; raises what it raised.
+        """Waits for the actor's end; returns its function's result or raises its exception.
 
-        `timeout` is in virtual seconds; `TimeoutError` when it passes.
+        `timeout` is in virtual seconds; `TimeoutError` after it.
         """
         self._was_asked = True
         if not self._threads.scheduler.wait_until(lambda: self.is_done, timeout, f"the end of {self.name}"):
@@ -75,7 +76,7 @@ class Actor:
         return self._value
 
     def unclaimed_failure(self) -> ActorFailed | None:
-        """The error that nobody asked for with `result`, once."""
+        """Returns the exception that no caller of `result` has received, once."""
         if self._error is None or self._was_asked or isinstance(self._error, SimulationEnded):
             return None
         self._was_asked = True
@@ -86,27 +87,27 @@ class Actor:
     # ------------------------------------------------------------------ for the scheduler
 
     def fire(self) -> None:
-        """Actors are resumed by a hand-over, never called."""
+        """Never called: actors are resumed by passing the baton."""
         raise AssertionError("the scheduler resumes actors itself")
 
     def begin_wait(
         self, predicate: Callable[[], bool], deadline: float, why: str, place: object = None
     ) -> None:
-        """It waits for the predicate until a virtual time, for the reason that a report would give."""
+        """Waits for the predicate until a virtual time; `reason` is shown in reports."""
         self.predicate = predicate
         self.place = place
         self.deadline = deadline
         self._why = why
 
     def end_wait(self) -> None:
-        """Its wait is over; wake-ups meant for it mean nothing any more."""
+        """Ends the wait; pending wake-ups for it become stale."""
         self.token += 1
         self.is_scheduled = False
         self.predicate = None
         self.deadline = FOREVER
 
     def describe_wait(self) -> str:
-        """What it waits for, and where in its code."""
+        """Returns a description of the wait and its place in the code."""
         what = self._why or getattr(self.predicate, "__qualname__", repr(self.predicate))
         until = "for ever" if self.deadline == FOREVER else f"until {self.deadline:.3f}"
         frame = sys._current_frames().get(self.ident or 0)
@@ -122,7 +123,7 @@ class Actor:
             if not self.is_cancelled and self._body is not None:
                 self._value = self._body()
         except BaseException as error:
-            # Also KeyboardInterrupt and SimulationEnded: a thread has nobody else to tell.
+            # Also KeyboardInterrupt and SimulationEnded: no other code of this thread handles them.
             self._error = error
         finally:
             self.is_done = True
@@ -131,7 +132,7 @@ class Actor:
 
 
 class ActorThreads:
-    """All actors of one simulation, whose turn it is, and the watchdog over the one that runs."""
+    """All actors of one simulation, the holder of the baton, and its watchdog."""
 
     def __init__(self, scheduler: ActorScheduler, watchdog: float) -> None:
         self.scheduler = scheduler
@@ -145,7 +146,7 @@ class ActorThreads:
         self._watchdog: threading.Thread | None = None
 
     def adopt_main(self) -> None:
-        """Make the calling thread the main actor: it holds the baton now."""
+        """Makes the calling thread the main actor, which holds the baton."""
         self.main.ident = threading.get_ident()
         self.by_ident[self.main.ident] = self.main
         if self._patience > 0:
@@ -153,7 +154,7 @@ class ActorThreads:
             self._watchdog.start()
 
     def make(self, name: str, body: Callable[[], object]) -> Actor:
-        """A new actor; its thread starts with its first turn."""
+        """Creates an actor; its thread starts with its first turn."""
         actor = Actor(self, name, body)
         self.actors.append(actor)
         return actor
@@ -170,7 +171,7 @@ class ActorThreads:
         return actor
 
     def hand_over(self, giver: Actor, taker: Actor) -> None:
-        """Let `taker` run; come back when somebody hands the baton to `giver` (never, if it is done)."""
+        """Lets `taker` run; returns when the baton comes back to `giver` (never, if it is done)."""
         self.holder = taker
         if taker.thread is None and not taker.is_main:
             taker.thread = threading.Thread(target=taker.run, name=f"actor {taker.name}", daemon=True)
@@ -180,7 +181,7 @@ class ActorThreads:
             giver.baton.acquire()
 
     def ended(self, actor: Actor) -> None:
-        """At the end of the thread, which still holds the baton (unless it was given up on)."""
+        """Runs at the end of the thread, which still holds the baton unless the watchdog took it."""
         if actor.is_abandoned:
             return
         if self._closing:
@@ -190,7 +191,7 @@ class ActorThreads:
             self.scheduler.run_on(actor)
 
     def close(self) -> None:
-        """Unwind what waits, one actor at a time, and join all threads."""
+        """Unwinds waiting actors, one at a time, and joins all threads."""
         self._closing = True
         for actor in self.actors:
             actor.is_cancelled = True
@@ -200,7 +201,7 @@ class ActorThreads:
                 self.hand_over(self.main, actor)
         for actor in self.actors:
             if actor.thread is not None:
-                # One that was given up on may sit in C code for ever; it is a daemon.
+                # A stuck actor can stay in C code for ever; its thread is a daemon.
                 actor.thread.join(1.0 if actor.is_abandoned else JOIN_TIMEOUT)
         self._closed.set()
         if self._watchdog is not None:
@@ -210,7 +211,7 @@ class ActorThreads:
     # ------------------------------------------------------------------ the watchdog's thread
 
     def _watch(self) -> None:
-        """Count ticks without a turn; after enough of them, fail the simulation with the holder's stack."""
+        """Counts ticks without a turn; after enough of them, fails the simulation with the holder's stack."""
         seen, idle_ticks = -1, 0
         while not self._closed.wait(WATCHDOG_TICK):
             progress = self.scheduler.progress
@@ -240,7 +241,7 @@ class ActorThreads:
 
 
 def raise_in_thread(ident: int | None, error: type[BaseException]) -> None:
-    """Raise in another thread at its next bytecode; code that blocks in C sees it when it returns."""
+    """Raises in another thread at its next bytecode; code that blocks in C gets it when it returns."""
     import ctypes
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident or 0), ctypes.py_object(error))

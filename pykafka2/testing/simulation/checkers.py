@@ -1,8 +1,10 @@
-"""What must be true of a cluster and its clients, whatever happened: one small class per promise.
+"""Invariants of a cluster and its clients under all faults: one small class per invariant.
 
-`turned` runs after every single turn of a broker's loops and must cost next to nothing; `finish` runs once,
-after everything has healed and drained.  Both raise `InvariantViolated` with the evidence.  They look only at
-the history and at what the brokers hold.
+`turned` runs after every turn of a broker's loops and must be very cheap; `finish` runs once, after
+everything has
+healed and drained.  Both raise `InvariantViolated` with the evidence.  They read only the history and the
+state of
+the brokers.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ Log = list[tuple[int, bytes]]
 
 
 class Checker:
-    """One promise.  Its name is the class's, in words."""
+    """One invariant.  Its name is the class's, in words."""
 
     def turned(self, world: World, broker: Broker) -> None:
-        """A loop of this running broker has just had its turn."""
+        """Called after a turn of a loop of this running broker."""
 
     def finish(self, world: World) -> None:
-        """After recovery."""
+        """Called after recovery."""
 
     @property
     def name(self) -> str:
@@ -44,7 +46,7 @@ class Checker:
 
 
 class AckedIsKept(Checker):
-    """A record acknowledged with acks=all is in the log, at the offset that was told, once all is well."""
+    """After recovery, a record acknowledged with acks=all is in the log at the acknowledged offset."""
 
     def finish(self, world: World) -> None:
         logs = {one: dict(world.records(*one)) for one in world.partitions()}
@@ -55,7 +57,7 @@ class AckedIsKept(Checker):
 
 
 class NothingIsInvented(Checker):
-    """What is in the log was sent, to that partition, and its send did not say that it was not written."""
+    """Each record in the log was sent to that partition, and its send did not fail."""
 
     def finish(self, world: World) -> None:
         known = world.history.by_value()
@@ -64,7 +66,7 @@ class NothingIsInvented(Checker):
                 sent = known.get(value)
                 where = f"{topic}-{partition} offset {offset}"
                 if sent is None:
-                    self.fail(f"{where} holds {value!r}, which nobody sent")
+                    self.fail(f"{where} holds {value!r}, which no producer sent")
                 elif (sent.topic, sent.partition) != (topic, partition):
                     self.fail(f"{where} holds {sent}")
                 elif sent.outcome == FAILED:
@@ -86,7 +88,7 @@ class WrittenOnce(Checker):
 
 
 class SentOrderIsLogOrder(Checker):
-    """One producer's records are in a partition in the order in which they were sent."""
+    """The records of one producer are in a partition in the order in which they were sent."""
 
     def finish(self, world: World) -> None:
         if not world.is_idempotent:
@@ -107,7 +109,7 @@ class SentOrderIsLogOrder(Checker):
 
 
 class TimesAreKept(Checker):
-    """A record is read with the time that it was sent with, wherever the clocks were set to."""
+    """A record is read with the timestamp with which it was sent, whatever the clocks show."""
 
     def finish(self, world: World) -> None:
         known = world.history.by_value()
@@ -120,7 +122,7 @@ class TimesAreKept(Checker):
 
 
 class EverySendEnds(Checker):
-    """After recovery and a flush no send is still open."""
+    """After recovery and a flush, every send has an outcome."""
 
     def finish(self, world: World) -> None:
         for sent in world.history.with_outcome(OPEN):
@@ -128,7 +130,7 @@ class EverySendEnds(Checker):
 
 
 class ReplicasAgree(Checker):
-    """Below the high watermark all replicas that have a record have the same; in sync they all have it."""
+    """Replicas agree below the high watermark; in-sync replicas have all of it."""
 
     def finish(self, world: World) -> None:
         for topic, partition in world.partitions():
@@ -145,7 +147,7 @@ class ReplicasAgree(Checker):
 
 
 class CommittedStaysCommitted(Checker):
-    """What a consumer once read stays in the log for ever, and all consumers read the same."""
+    """A record that a consumer has read stays in the log, and all consumers read the same."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int], dict[int, bytes]] = {}
@@ -170,9 +172,9 @@ class CommittedStaysCommitted(Checker):
 
 
 class HighWatermarkOnlyRises(Checker):
-    """A running replica's high watermark never runs back, and never passes its log's end.
+    """A running replica's high watermark never decreases, and never exceeds its log's end.
 
-    A replica that starts anew may know less than before; so may a new leader, but its log may not.
+    A restarted replica or a new leader may have a lower one, but still not beyond its log.
     """
 
     def __init__(self) -> None:
@@ -180,14 +182,14 @@ class HighWatermarkOnlyRises(Checker):
         self._images: dict[int, ClusterImage] = {}
         self._logs: dict[int, list[PartitionLog]] = {}
         self._marks: dict[int, list[int]] = {}
-        """By broker, the high watermarks of its logs when it was looked at last, in the same order."""
+        """By broker, the last seen high watermarks of its logs, in order."""
 
     def turned(self, world: World, broker: Broker) -> None:
         manager = broker.replicas
         if self._images.get(broker.id) is not manager.image or self._managers.get(broker.id) is not manager:
             self._find_logs(broker.id, manager)
         logs = self._logs[broker.id]
-        # Hot: after every turn.  Most turns move nothing, and then two lists of numbers are all it takes.
+        # Hot: after every turn.  Most turns change nothing; then only two lists of numbers are compared.
         marks = [log.high_watermark for log in logs]
         if marks != self._marks[broker.id]:
             now = world.simulation.scheduler.now
@@ -203,7 +205,7 @@ class HighWatermarkOnlyRises(Checker):
                 self.fail(f"{self._where(broker.id, log)} beyond the log's end {log.log_end_offset}")
 
     def _find_logs(self, broker_id: int, manager: ReplicaManager) -> None:
-        """Replicas come and go with images; a manager is made anew with each start of its broker."""
+        """Replicas change with images; a manager is recreated with each start of its broker."""
         is_new = self._managers.get(broker_id) is not manager
         known = {} if is_new else dict(zip(self._logs[broker_id], self._marks[broker_id], strict=True))
         logs = [replica.log for replica in manager.replicas.values()]
@@ -216,7 +218,7 @@ class HighWatermarkOnlyRises(Checker):
 
 
 class OneLeaderPerEpoch(Checker):
-    """In one leader epoch all brokers know one leader, and for each broker epochs only rise."""
+    """In one leader epoch all brokers have the same leader, and each broker's epochs only increase."""
 
     def __init__(self) -> None:
         self._leaders: dict[tuple[str, int, int], int] = {}
@@ -245,12 +247,12 @@ class OneLeaderPerEpoch(Checker):
 
 
 class OneControllerPerEpoch(Checker):
-    """A controller epoch belongs to one broker, and no broker becomes the controller in one that is over."""
+    """A controller epoch belongs to one broker, and no broker becomes the controller in an old epoch."""
 
     def __init__(self) -> None:
         self._holders: dict[int, int] = {}
         self._known: dict[int, int] = {}
-        """The epoch that each broker was last seen to be the controller in."""
+        """The epoch in which each broker was last seen as the controller."""
 
     def turned(self, world: World, broker: Broker) -> None:
         active = broker.controller_node.active
@@ -266,9 +268,9 @@ class OneControllerPerEpoch(Checker):
 
 
 class ReadInOrderWithoutGaps(Checker):
-    """Each consumer is handed every committed record once, in the order of offsets (no seek is made here).
+    """Each consumer receives every committed record once, in the order of offsets (scenarios do not seek).
 
-    It may miss what somebody had asked to delete before.
+    It can miss records that were deleted on request before.
     """
 
     def finish(self, world: World) -> None:
@@ -283,7 +285,7 @@ class ReadInOrderWithoutGaps(Checker):
 
 
 def _without_missed(log: Log, reads: list[Read], deletions: list[tuple[float, int]]) -> Log:
-    """The log without those records that a reader had reason to miss: deleted before it read what follows."""
+    """Returns the log without records that were deleted before the reader reached them."""
     left: Log = []
     position = 0
     for read in reads:
@@ -297,7 +299,7 @@ def _without_missed(log: Log, reads: list[Read], deletions: list[tuple[float, in
 
 
 def first_difference(one: Log, other: Log) -> str:
-    """Where two lists part, in words."""
+    """Describes the first difference of two lists."""
     for mine, theirs in zip(one, other, strict=False):
         if mine != theirs:
             return f"{mine} against {theirs}"
@@ -305,7 +307,7 @@ def first_difference(one: Log, other: Log) -> str:
 
 
 def watch(world: World, checkers: Iterable[Checker]) -> None:
-    """From now on have these checkers look at a running broker after every turn of one of its loops."""
+    """Calls these checkers after every later turn of a loop of a running broker."""
     watching = [one for one in checkers if type(one).turned is not Checker.turned]
     brokers = {f"broker-{broker.id}": broker for broker in world.cluster.brokers}
 
@@ -319,7 +321,7 @@ def watch(world: World, checkers: Iterable[Checker]) -> None:
 
 
 def all_checkers() -> list[Checker]:
-    """One of each, fresh."""
+    """Returns a new object of each class."""
     return [
         AckedIsKept(),
         NothingIsInvented(),

@@ -1,6 +1,6 @@
-"""Kinds of faults that concern the controller and what brokers know of its decisions.
+"""Kinds of faults of the controller and of the metadata that brokers receive from it.
 
-As those of fault_kinds.py: each a small object with start, stop, and what became of it.
+Like those of fault_kinds.py: small objects with start, stop, and an outcome.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ControllerFault:
-    """Counts as effective if another controller took over, or if brokers missed something meanwhile."""
+    """Effective if another controller took over, or if brokers missed metadata."""
 
     def __init__(self, broker: int) -> None:
         self._broker = broker
@@ -46,7 +46,7 @@ class ControllerFault:
         pass
 
     def is_missed(self, world: World) -> bool:
-        """Whether the broker is behind the newest metadata, or fenced."""
+        """Whether the broker lacks the newest metadata, or is fenced."""
         newest = world.cluster.controller.image
         known = newest.brokers.get(self._broker)
         behind = world.cluster.broker(self._broker).image.version < newest.version
@@ -61,7 +61,7 @@ class MoveController(ControllerFault):
 
 
 class Isolate(ControllerFault):
-    """A broker and the others do not hear each other; clients reach all of them."""
+    """A broker is cut off from all other brokers; clients reach all of them."""
 
     def harm(self, world: World) -> None:
         for other in world.broker_ids:
@@ -77,7 +77,7 @@ class Isolate(ControllerFault):
 
 
 class StandStill(ControllerFault):
-    """A broker is stopped as by SIGSTOP, for longer than its session lasts if it comes to that."""
+    """A broker is paused, as by SIGSTOP, possibly beyond its session timeout."""
 
     def harm(self, world: World) -> None:
         world.cluster.controls.pause_broker(self._broker)
@@ -88,7 +88,7 @@ class StandStill(ControllerFault):
 
 
 class LateMetadata(ControllerFault):
-    """A broker learns of every change later: it serves clients by what was true before."""
+    """A broker receives metadata late: it serves clients with old metadata."""
 
     def __init__(self, broker: int, seconds: float) -> None:
         super().__init__(broker)
@@ -103,5 +103,5 @@ class LateMetadata(ControllerFault):
         return world.cluster.controller.image.version > self._version
 
     def mend(self, world: World) -> None:
-        # What is on its way arrives now: a fault ends when it is said to end.
+        # Held updates arrive now, so that the fault ends at its end.
         world.cluster.controls.release_metadata(self._broker)

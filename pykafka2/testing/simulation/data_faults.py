@@ -1,6 +1,6 @@
-"""Kinds of faults that concern what brokers store: full disks, slow copies, deletions, topics that grow.
+"""Kinds of faults of stored data: full disks, slow replication, deletions, topics that grow.
 
-As those of fault_kinds.py: each a small object with start, stop, and what became of it.
+Like those of fault_kinds.py: small objects with start, stop, and an outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_PARTITIONS = 6
 DELETION_TIMEOUT = 5.0
 
 CHANGE_TIMEOUT = 3.0
-"""So long a change waits for a controller: faults that are under way meanwhile end the later for it."""
+"""Seconds that a change waits for a controller; other faults can end that much later."""
 
 
 class DiskFull:
@@ -47,7 +47,7 @@ class DiskFull:
 
 
 class SlowReplication:
-    """What one broker says to another trickles: a follower lags, and may leave the in-sync set."""
+    """The link from one broker to another is slow: a follower lags, and may leave the ISR."""
 
     def __init__(self, one: int, other: int, bytes_per_second: int) -> None:
         self._one, self._other, self._rate = one, other, bytes_per_second
@@ -67,7 +67,7 @@ class SlowReplication:
 
 
 class DoubleFailure:
-    """The controller falls together with the group's coordinator, or a leader where there is none."""
+    """The controller fails together with the group's coordinator, or with a leader if there is none."""
 
     def __init__(self) -> None:
         self._crashes: list[Crash] = []
@@ -95,7 +95,7 @@ class DoubleFailure:
 
 
 class AddPartition:
-    """A topic gets one more partition while it is written, read and shared out in a group."""
+    """A topic gets one more partition while producers, consumers and a group use it."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -114,7 +114,7 @@ class AddPartition:
                 timeout=CHANGE_TIMEOUT,
             )
         finally:
-            # Also where nobody could say whether it was done.
+            # Also if the outcome is unknown.
             image = world.cluster.controller.image.topics[topic]
             if len(image.partitions) == wanted:
                 world.topics[topic] = wanted
@@ -128,7 +128,7 @@ class AddPartition:
 
 
 class DeleteRecords:
-    """The log of a partition begins later, while it is read: those who come too late go on at its start."""
+    """Records of a partition are deleted during reads: late readers continue at the new start."""
 
     def __init__(self, topic: str, partition: int, share: float) -> None:
         self._topic, self._partition, self._share = topic, partition, share

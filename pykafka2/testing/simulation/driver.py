@@ -25,15 +25,15 @@ T = TypeVar("T")
 # 2026-01-01T00:00:00Z: a date that never changes, so that timestamps replay.
 EPOCH_MS = 1_767_225_600_000
 
-# Name resolution and the like: a few milliseconds of somebody else's time.
+# Delay of name resolution and similar work: a few milliseconds.
 SHORTEST_OFFLOAD = 0.5e-3
 OFFLOAD_SPREAD = 4e-3
 
 
 class SimClock:
-    """Virtual time.  `jump` moves the wall clock alone, as an administrator or NTP would.
+    """Virtual time.  `jump` changes only the wall clock, as an administrator or NTP would.
 
-    Places have clocks of their own, which jump by themselves and with the whole world's (`world`).
+    Each place has its own clock, which can jump alone or with the `world`'s.
     """
 
     def __init__(self, scheduler: Scheduler, world: SimClock | None = None) -> None:
@@ -58,7 +58,7 @@ class SimClock:
         return self.wall_ms() * 1_000_000
 
     def jump(self, seconds: float) -> None:
-        """Let the wall clock show another time from now on, later or earlier."""
+        """Changes the wall clock, forward or back."""
         self._wall_offset += seconds
 
     def of(self, place: str) -> SimClock:
@@ -70,7 +70,7 @@ class SimClock:
 
 
 class _Waiter:
-    """An actor in wait queues: a wake has the scheduler look at the predicates of its place."""
+    """An actor in wait queues: a wake-up makes the scheduler evaluate the predicates of its place."""
 
     def __init__(self, scheduler: Scheduler, place: object) -> None:
         self.unpark = partial(scheduler.check_waiters, place)
@@ -134,7 +134,7 @@ class SimRuntime:
         then: Callable[[Outcome[T]], None],
         lane: Lane = Lane.COMPUTING,
     ) -> None:
-        """Run `work` in one go after a virtual delay; it may take real time, but may not wait in virtual."""
+        """Runs `work` without interruption after a virtual delay; it can take real time, but not block."""
 
         def run() -> None:
             try:
@@ -153,4 +153,4 @@ class SimRuntime:
         return self.scheduler.is_in_a_loop
 
     def close(self) -> None:
-        """Nothing of its own to release; `Simulation.close` ends everything."""
+        """Does nothing: `Simulation.close` ends everything."""

@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 
 class Simulation:
-    """A world of its own: the same seed gives the same run, to the byte.
+    """A simulated world: the same seed gives the same run, to the byte.
 
-    The thread that makes it is its main actor: code there may block (`producer.flush()`, `simulation.sleep`)
-    and thereby lets everything else run.  Use it in a `with` statement: leaving it closes what it made and
-    raises what failed in the background (`ActorFailed`, `LoopFailed`).
+    The creating thread is the main actor: blocking calls there (`producer.flush()`, `simulation.sleep`) let
+    everything else run.  Use it in a `with` statement, which closes all objects and raises background
+    failures
+    (`ActorFailed`, `LoopFailed`).
 
     `watchdog` is in real seconds: an actor that runs so long without a blocking call fails the simulation
-    with its stack; 0 switches it off (for a debugger).  `keep_timeline` keeps every line for `timeline()`.
+    with its
+    stack; 0 disables it (for a debugger).  `keep_timeline` keeps every line for `timeline()`.
     """
 
     def __init__(self, seed: int = 0, *, watchdog: float = 5.0, keep_timeline: bool = False) -> None:
@@ -43,7 +45,7 @@ class Simulation:
         self._clusters: list[KafkaCluster] = []
         self._names: dict[str, int] = {}
         self.last_client = ""
-        """The place of the client made last: what links and pauses know it by."""
+        """The place of the last created client, for links and pauses."""
         self._is_closed = False
 
     # ------------------------------------------------------------------ time and actors
@@ -55,30 +57,32 @@ class Simulation:
 
     @property
     def trace_hash(self) -> str:
-        """The hash of every frame, wake-up and virtual time so far."""
+        """Returns the hash of every frame, wake-up and virtual time so far."""
         return self.scheduler.trace.digest
 
     def timeline(self) -> str:
-        """What happened, a line each: the recent part, or all of it with `keep_timeline`."""
+        """Returns a line for each event: recent ones, or all with `keep_timeline`."""
         return "\n".join(self.scheduler.trace.lines())
 
     def note(self, text: str) -> None:
-        """Put a line of your own into the timeline."""
+        """Adds a line to the timeline."""
         self.scheduler.trace.note(self.scheduler.now, text)
 
     def sleep(self, seconds: float) -> None:
-        """Let virtual time pass for the calling actor."""
+        """Lets virtual time pass for the calling actor."""
         self.scheduler.sleep(seconds)
 
     def run_for(self, seconds: float) -> None:
-        """From the test: let the world go on for so long."""
+        """Called by the test: lets the world run for this time."""
         self.scheduler.sleep(seconds)
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float = FOREVER) -> bool:
-        """Block the calling actor until the predicate holds; its value after at most `timeout` seconds.
+        """Blocks the calling actor until the predicate is true; returns its value after at most `timeout`
+        seconds.
 
-        It is looked at whenever something happened and, as it may watch what notifies nobody (a broker's
-        state, say), every 10 virtual milliseconds.
+        The predicate is evaluated after every event and every 10 virtual milliseconds, as it can depend on
+        state
+        without notifications, such as a broker's.
         """
         deadline = self.scheduler.now + timeout
         while not predicate():
@@ -89,23 +93,23 @@ class Simulation:
         return True
 
     def spawn(self, function: Callable[[], object], name: str | None = None) -> Actor:
-        """Run blocking code as an actor of its own; `actor.result()` waits for its end."""
+        """Runs blocking code as an actor; `actor.result()` waits for its end."""
         actor_name = name or self._new_name(getattr(function, "__name__", "actor"))
         return self.scheduler.spawn_actor(actor_name, function)
 
     def run(self, function: Callable[[], object], name: str | None = None) -> Any:
-        """Run a function as an actor and wait for its result."""
+        """Runs a function as an actor and returns its result."""
         return self.spawn(function, name).result()
 
     def queue(self, capacity: int | None = None) -> SimQueue[Any]:
-        """A queue between actors, first in, first out: `put` and `get` wait in virtual seconds.
+        """Creates a FIFO queue between actors: `put` and `get` wait in virtual seconds.
 
-        `capacity` is the number of items from which `put` waits; None for no limit.
+        `put` waits while the queue holds `capacity` items; None for no limit.
         """
         return SimQueue(self.scheduler, capacity)
 
     def event(self) -> SimEvent:
-        """A flag between actors, not set at first: `set`, `clear`, `is_set`, `wait` in virtual seconds."""
+        """Creates a flag between actors: `set`, `clear`, `is_set`, `wait` in virtual seconds."""
         return SimEvent(self.scheduler)
 
     # ------------------------------------------------------------------ the system
@@ -113,11 +117,11 @@ class Simulation:
     def cluster(
         self, brokers: int = 3, topics: Mapping[str, Any] | Sequence[str] | None = None, **options: Any
     ) -> KafkaCluster:
-        """A `KafkaCluster` of this world; arguments as there.  Closed with the simulation.
+        """Creates a `KafkaCluster` in this world, with its arguments.  Closed with the simulation.
 
-        Each broker is a host and a place of its own ("broker-0"), so that links and pauses can name it, and
-        each of its threads a loop of its own, so that the seed decides their order.  Every record is looked
-        at (log.validate=strict).
+        Each broker is a host and a place ("broker-0"), which links and pauses can name.  Each broker thread
+        is a
+        loop, so that the seed decides their order.  Every record is validated (log.validate=strict).
         """
         from pykafka2.testing.cluster import KafkaCluster
 
@@ -133,7 +137,7 @@ class Simulation:
         return cluster
 
     def producer(self, cluster: KafkaCluster, **options: Any) -> KafkaProducer[Any, Any]:
-        """A `KafkaProducer` in a process of its own; closed with the simulation."""
+        """Creates a `KafkaProducer` in a process of its own; closed with the simulation."""
         from pykafka2.producer.producer import KafkaProducer
 
         name = self.last_client = self._new_name("producer")
@@ -144,7 +148,7 @@ class Simulation:
         return producer
 
     def consumer(self, cluster: KafkaCluster, *topics: str, **options: Any) -> KafkaConsumer[Any, Any]:
-        """A `KafkaConsumer` in a process of its own; closed with the simulation."""
+        """Creates a `KafkaConsumer` in a process of its own; closed with the simulation."""
         from pykafka2.consumer.consumer import KafkaConsumer
 
         name = self.last_client = self._new_name("consumer")
@@ -155,7 +159,7 @@ class Simulation:
         return consumer
 
     def client(self, cluster: KafkaCluster, kind: str = "client", **options: Any) -> ClusterClient:
-        """A bare client in a process of its own, for requests by hand; closed with the simulation."""
+        """Creates a bare client in a process of its own, for manual requests; closed with the simulation."""
         from pykafka2.cluster.client import ClusterClient
         from pykafka2.options import ClientOptions, OptionTable
 
@@ -168,7 +172,7 @@ class Simulation:
         return client
 
     def _trace_link(self, source: int, target: int, frame: memoryview) -> None:
-        """Brokers talk over links of their own, past the network."""
+        """Returns the brokers' links, which do not use the network."""
         self.scheduler.trace.carried(self.scheduler.now, f"broker-{source}>broker-{target}", frame)
 
     def _new_name(self, kind: str) -> str:
@@ -179,13 +183,16 @@ class Simulation:
 
     @property
     def failures(self) -> list[BaseException]:
-        """What failed so far and was not asked for by anybody: loops, what a broker went on after
-        (`KafkaCluster.problems`), then actors.
+        """Returns failures that no caller has received: of loops, of brokers (`KafkaCluster.problems`), then
+        of
+        actors.
         """
         return [*self._loop_failures(), *self._actor_failures()]
 
     def close(self) -> None:
-        """End all actors, clients and clusters of this world.  Safe to repeat; raises nothing of theirs."""
+        """Ends all actors, clients and clusters of this world.  Can be repeated; raises none of their
+        errors.
+        """
         if self._is_closed:
             return
         self._is_closed = self.scheduler.is_closing = True

@@ -1,7 +1,6 @@
-"""The kinds of faults, each a small object: start, stop, and what became of it.
+"""Kinds of faults, each a small object with start, stop, and an outcome.
 
-A fault counts as effective only if somebody could notice: bytes were held up, a connection ended, a leader
-moved.
+A fault is effective only if it is observable: bytes were held up, a connection ended, a leader moved.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SEARCH_TIME = 0.5
 
 
 class ConnectionFault:
-    """Picks a live connection, one with bytes on their way if there is one soon; `pick` chooses."""
+    """Picks a live connection, preferably with bytes in flight; `pick` chooses."""
 
     def __init__(self, pick: float) -> None:
         self._pick = pick
@@ -58,7 +57,7 @@ class BreakConnection(ConnectionFault):
 
 
 class LateBytes(ConnectionFault):
-    """The client sees a reset and goes on elsewhere; what it had sent reaches the broker later."""
+    """The client gets a reset and reconnects; its sent bytes reach the broker later."""
 
     def __init__(self, pick: float, late_by: float) -> None:
         super().__init__(pick)
@@ -75,7 +74,7 @@ class LateBytes(ConnectionFault):
 
 
 class LoseNext(ConnectionFault):
-    """The next bytes one way are lost with the connection: a request before, a reply after it worked."""
+    """The next bytes in one direction are lost with the connection: a request, or the response to it."""
 
     def __init__(self, pick: float, to_server: bool) -> None:
         super().__init__(pick)
@@ -99,7 +98,7 @@ class LoseNext(ConnectionFault):
 
 
 class LinkFault:
-    """Something about the links between two places, for a while."""
+    """A temporary change of the links between two places."""
 
     def __init__(self, ways: list[tuple[str, str]]) -> None:
         self._ways = ways
@@ -134,7 +133,7 @@ class LinkFault:
 
 
 class Clog(LinkFault):
-    """As a cut, but nobody needs to join the link: it clears by itself."""
+    """A cut that ends by itself, without a call to join the link."""
 
     def __init__(self, ways: list[tuple[str, str]], seconds: float) -> None:
         super().__init__(ways)
@@ -166,7 +165,7 @@ class Slow(LinkFault):
 
 
 class BrokerLink:
-    """The way between two brokers is cut: replication stalls, and the in-sync set may shrink."""
+    """The link between two brokers is cut: replication stalls, and the ISR may shrink."""
 
     def __init__(self, one: int, other: int, both: bool) -> None:
         self._one, self._other, self._both = one, other, both
@@ -193,7 +192,7 @@ class BrokerLink:
 
 
 class Refuse:
-    """A broker refuses connections, and one that there is breaks, so that somebody asks."""
+    """A broker refuses connections, and an existing one breaks, so that a client reconnects."""
 
     def __init__(self, broker: int) -> None:
         self._place = f"broker-{broker}"
@@ -222,7 +221,7 @@ class Refuse:
 
 
 class Pause:
-    """A process stands still, as in a long collection of garbage."""
+    """A process is paused, as in a long garbage collection."""
 
     def __init__(self, place: str, seconds: float) -> None:
         self._place = place
@@ -242,10 +241,11 @@ class Pause:
 
 
 class Crash:
-    """A broker dies, with or without its unreplicated tail, and comes back.
+    """A broker crashes, with or without its unreplicated records, and restarts.
 
-    Unnoticed, it is missed only when its session has ended.  Kafka does not wait for disks, so a tail is lost
-    only where it promises to bear that: one broker at a time, and never the last one in sync.
+    Unnoticed, it is fenced only after its session timeout.  Kafka does not wait for disks, so records are
+    lost only
+    where it tolerates that: one broker at a time, and never the last one in sync.
     """
 
     def __init__(self, broker: int, clean: bool, unnoticed: bool = False) -> None:
@@ -258,7 +258,7 @@ class Crash:
         if len(world.live_brokers) <= 1 or self._broker not in world.live_brokers:
             return
         led = world.partitions_led_by(self._broker)
-        # Unnoticed it stays in sync, and may be the last one there when others die meanwhile.
+        # If unnoticed it stays in the ISR, and may be its last live member when others crash.
         loses = world.may_lose_a_tail(self._broker) and not self._unnoticed
         world.live_brokers.remove(self._broker)
         if self._clean:
@@ -302,7 +302,9 @@ class MoveLeader:
 
 
 class MoveCoordinator:
-    """Another broker becomes the coordinator of the group: it loads the log, the old one refuses."""
+    """Another broker becomes the coordinator of the group: it loads the log, the old one responds with
+    errors.
+    """
 
     def __init__(self, to: int) -> None:
         self._to = to
@@ -328,7 +330,7 @@ class MoveCoordinator:
 
 
 class ClockJump:
-    """The wall clock jumps; timers must not care."""
+    """The wall clock jumps; timers must not change."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -346,7 +348,7 @@ class ClockJump:
 
 
 class ClientClockJump:
-    """The wall clock of one client jumps, and no other."""
+    """The wall clock of one client jumps."""
 
     def __init__(self, place: str, seconds: float) -> None:
         self._place = place
@@ -367,7 +369,7 @@ class ClientClockJump:
 
 
 class Setting:
-    """A property of the whole network for a while: how reads are sliced, how small buffers are."""
+    """A temporary property of the whole network: small reads, small buffers."""
 
     def __init__(self, attribute: str, value: Any, counter: str, word: str) -> None:
         self._attribute, self._value, self._counter, self._word = attribute, value, counter, word
@@ -385,7 +387,7 @@ class Setting:
         network = world.simulation.network
         self._counted = getattr(network, self._counter) - self._before
         setattr(network, self._attribute, self._normal)
-        # Who waited for room in the small buffer has it now.
+        # Writers that waited for room in the small buffer can continue.
         for connection in network.live_connections():
             connection.client.readiness_changed()
             connection.server.readiness_changed()

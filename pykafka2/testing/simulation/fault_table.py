@@ -1,4 +1,4 @@
-"""The table of all kinds of faults, with how long each lasts at most and how its arguments are drawn."""
+"""The table of all kinds of faults: maximum durations and generators of arguments."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def one_way(random: Random, world: World) -> list[tuple[str, str]]:
 
 
 def around(random: Random, world: World) -> list[tuple[str, str]]:
-    """All that a broker says to clients and hears from them."""
+    """All traffic between a broker and clients."""
     place = f"broker-{random.choice(world.broker_ids)}"
     return [("*", place), (place, "*")]
 
@@ -188,12 +188,12 @@ KINDS: tuple[Kind, ...] = (
 
 
 def kinds(*names: str) -> tuple[Kind, ...]:
-    """The kinds of faults of these names, such as "crash" and "cut one way"; all without a name.
+    """Returns the kinds of faults with these names, such as "crash" and "cut one way"; all without names.
 
-    Raises `ConfigurationError` that names the nearest for a misspelt one.
+    Raises `ConfigurationError` that names the nearest for a misspelt name.
     """
     known = {kind.name: kind for kind in KINDS}
     for name in names:
         if name not in known:
-            raise ConfigurationError(f"there is no kind of fault {name!r}{nearest(name, known)}")
+            raise ConfigurationError(f"Unknown kind of fault {name!r}{nearest(name, known)}")
     return tuple(known[name] for name in names) if names else KINDS

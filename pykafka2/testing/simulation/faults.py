@@ -1,8 +1,10 @@
-"""What is done to a system, as data: when, which kind, to whom, for how long.
+"""Plans of faults as data: time, kind, target, duration.
 
-A plan is drawn from the seed, swarm fashion: each seed uses a random part of the kinds, at random rates, and
-leaves a quarter of the time in peace.  The injector carries the plan out as an actor, undoes what lasts, and
-counts for every kind what was fired and what took effect; the kinds themselves are in fault_kinds.py.
+A plan is drawn from the seed (swarm testing): each seed uses a random subset of the kinds, at random rates,
+with a
+quarter of the time without faults.  The injector runs the plan as an actor, undoes lasting faults, and counts
+fired
+and effective faults of each kind; fault_kinds.py has the kinds.
 """
 
 from __future__ import annotations
@@ -39,22 +41,22 @@ class Fault:
 
 
 class FaultKind(Protocol):
-    """How one kind of fault is drawn, done and undone.  One object serves one fault."""
+    """The arguments, start and stop of one kind of fault.  One object per fault."""
 
     def start(self, world: World) -> None: ...
 
     def stop(self, world: World) -> None:
-        """The fault's time is over; also called for faults of a moment, right after `start`."""
+        """Ends the fault; also called for faults without duration, right after `start`."""
         ...
 
     def outcome(self, world: World) -> str:
-        """After `stop`: what became of it; the empty string if it had no effect."""
+        """Called after `stop`; returns the outcome, an empty string without effect."""
         ...
 
 
 @attrs.define(frozen=True)
 class Kind:
-    """A kind of fault: how long it lasts at most (0: a moment), what carries it out, how it is drawn."""
+    """A kind of fault: maximum duration (0: a moment), class, generator of arguments."""
 
     name: str
     longest: float
@@ -79,7 +81,7 @@ class FaultPlan:
         start: float = 2.0,
         window: float = WINDOW,
     ) -> FaultPlan:
-        """A plan for `seconds` of virtual time, from the seed alone; calm is drawn for whole windows."""
+        """Draws a plan for `seconds` of virtual time from the seed; calm is drawn for whole windows."""
         random = Random(f"{seed}/faults")
         known = list(kinds)
         chosen = [kind for kind in known if random.random() < 0.5]
@@ -100,7 +102,7 @@ class FaultPlan:
 
 @attrs.define
 class Tally:
-    """For one kind: how often it was fired, and what became of it."""
+    """For one kind: number of fired faults, and their outcomes."""
 
     fired: int = 0
     effective: int = 0
@@ -127,7 +129,7 @@ def add_tallies(total: Tallies, more: Tallies) -> None:
 
 
 def table(tallies: Tallies) -> str:
-    """Fault x fired x outcome, for people."""
+    """Returns a readable table of kinds, fired faults and outcomes."""
     lines = [f"{'fault':<18}{'fired':>7}{'effect':>8}  outcomes"]
     for kind in sorted(tallies):
         tally = tallies[kind]
@@ -144,7 +146,7 @@ class _Running:
 
 
 class Injector:
-    """Carries a plan out: `simulation.spawn(Injector(world, plan, KINDS).run, "faults")`.
+    """Runs a plan: `simulation.spawn(Injector(world, plan, KINDS).run, "faults")`.
 
     Raises `ConfigurationError` for a fault of a kind that is not among `kinds`.
     """
@@ -157,11 +159,11 @@ class Injector:
         for fault in plan.faults:
             if fault.kind not in self._kinds:
                 close = nearest(fault.kind, self._kinds)
-                raise ConfigurationError(f"there is no kind of fault {fault.kind!r}{close}")
+                raise ConfigurationError(f"Unknown kind of fault {fault.kind!r}{close}")
         self._running: list[_Running] = []
 
     def run(self) -> None:
-        """Everything in its time, then the end of what still lasts."""
+        """Runs all faults at their times, then ends lasting ones."""
         for fault in self._plan.faults:
             self._wait_until(fault.at)
             self._start(fault)
@@ -173,7 +175,7 @@ class Injector:
         return sum(tally.effective for tally in self.tallies.values())
 
     def _wait_until(self, when: float) -> None:
-        """Sleep, and stop on the way what has lasted long enough."""
+        """Sleeps, and ends faults whose time is over on the way."""
         while True:
             due = [running for running in self._running if running.stops_at <= self._world.now]
             for running in due:

@@ -1,4 +1,4 @@
-"""What the pytest fixture `simulation` does; testing/pytest_plugin.py registers it and its option."""
+"""The implementation of the pytest fixture `simulation`, which testing/pytest_plugin.py registers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMELINE_LINES = 40
 
 
 def simulated(request: pytest.FixtureRequest) -> Iterator[Simulation]:
-    """A `Simulation` of the seed given by --simulation-seed; what failed in the background fails the test.
+    """A `Simulation` with the seed of --simulation-seed; background failures fail the test.
 
     The report of a failed test shows the seed, how to replay it, and the end of the timeline.
     """

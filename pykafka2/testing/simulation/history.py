@@ -1,7 +1,8 @@
-"""What clients asked for and were told: the material of the checkers.
+"""Sends, reads and commits of the clients, with their outcomes: the input of the checkers.
 
-A send's outcome has three values: *ok* (with an offset), *failed* (certainly not written) and *unknown* (it
-may have been written: the producer gave up waiting).  Written by actors and callbacks, under the baton.
+A send has three outcomes: *ok* (with an offset), *failed* (certainly not written) and *unknown* (possibly
+written:
+the producer's timeout expired).  Written by actors and callbacks, under the baton.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ OPEN = "open"
 
 @attrs.define
 class Sent:
-    """One record handed to a producer; times are virtual seconds of the simulation."""
+    """A record passed to a producer; times are virtual seconds of the simulation."""
 
     producer: str
     topic: str
     partition: int
     number: int
-    """Counts this producer's records to this partition, from 0."""
+    """Number of this producer's records to this partition before this one."""
     value: bytes
     sent_at: float
     outcome: str = OPEN
@@ -42,7 +43,7 @@ class Sent:
 
 @attrs.define
 class Read:
-    """One record that a consumer was handed."""
+    """A record that a consumer received."""
 
     consumer: str
     topic: str
@@ -54,7 +55,7 @@ class Read:
 
 
 class History:
-    """Everything sent and read, in order."""
+    """All sends and reads, in order."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -65,18 +66,18 @@ class History:
 
     @property
     def operations(self) -> int:
-        """Sends and polls that returned."""
+        """Number of sends and polls that returned."""
         return len(self.sent) + self.polls
 
     def next_number(self, producer: str, topic: str, partition: int) -> int:
-        """The number of the next record of this producer to this partition; counts it."""
+        """Returns the number of the next record of this producer to this partition, and increments it."""
         key = (producer, TopicPartition(topic, partition))
         number = self._numbers.get(key, 0)
         self._numbers[key] = number + 1
         return number
 
     def read(self, consumer: str, record: ConsumerRecord, now: float) -> None:
-        """A consumer was handed this record."""
+        """Records a read by a consumer."""
         read = Read(
             consumer,
             record.topic,
@@ -99,7 +100,7 @@ class History:
 
 @attrs.define
 class Owned:
-    """A member was given partitions in a generation."""
+    """Partitions assigned to a member in a generation."""
 
     member: str
     generation: int
@@ -110,7 +111,7 @@ class Owned:
 
 @attrs.define
 class Commit:
-    """An offset that a member committed; `told_at` is None until the coordinator has taken it."""
+    """An offset that a member committed; `told_at` is None before the coordinator's response."""
 
     member: str
     generation: int
@@ -123,7 +124,7 @@ class Commit:
 
 @attrs.define
 class Fetched:
-    """A committed offset that a member was told."""
+    """A committed offset that a member fetched."""
 
     partition: int
     offset: int
@@ -131,7 +132,7 @@ class Fetched:
 
 
 class GroupHistory:
-    """What the members of one group did and were told, in order."""
+    """Assignments, commits and fetched offsets of one group's members, in order."""
 
     def __init__(self) -> None:
         self.owned: list[Owned] = []

@@ -1,6 +1,6 @@
-"""What must be true inside of a cluster: promises that clients would notice late or only by luck.
+"""Invariants inside a cluster: violations that clients would notice late or by chance.
 
-As those of checkers.py; these look at what brokers hold of each other.
+Like those of checkers.py; these compare the states of the brokers.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
 ALL_REPLICAS = -1
 TIMED_OUT = RequestTimedOut.code
 
-# One that comes back without its tail is counted out when it registers; until then it cannot lead.
+# A replica that restarts without its tail leaves the ISR when it registers; until then it cannot lead.
 NOT_YET = (BrokerState.STARTING, BrokerState.RECOVERY)
 
-# Seconds: high watermarks are looked at after a turn, answers are given within it.
+# Seconds: high watermarks are recorded after a turn, responses are sent within it.
 MARGIN = 0.001
 
 
 class InSyncHasAll(Checker):
-    """Whoever the controller counts as in sync has everything that any replica knows to be committed; who
-    joins has also all that its leader began its epoch with.
+    """Each replica in the ISR has all records that any replica counts as committed; a replica that joins also
+    has
+    the leader's log up to the start of its epoch.
     """
 
     def __init__(self) -> None:
         self._image: ClusterImage | None = None
         self._committed: dict[tuple[str, int], int] = {}
         self._isrs: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}
-        """The leader epoch and the ISR that a partition was seen with last."""
+        """The last seen leader epoch and ISR of a partition."""
 
     def turned(self, world: World, broker: Broker) -> None:
         image = world.cluster.controller.image
@@ -50,7 +51,7 @@ class InSyncHasAll(Checker):
         self._look_at(world, world.cluster.controller.image)
 
     def _has_moved(self, world: World, broker: Broker) -> bool:
-        """Whether this broker takes more for committed than anybody did before."""
+        """Whether this broker raises the highest known committed offset."""
         replicas, committed = broker.replicas.replicas, self._committed
         return any(
             key in replicas and replicas[key].log.high_watermark > committed.get(key, 0)
@@ -93,8 +94,9 @@ class InSyncHasAll(Checker):
 
 
 class AnswersAreTrue(Checker):
-    """A produce with acks=all is told that it succeeded once the high watermark has passed it, and that the
-    replicas did not catch up in time only if they did not.
+    """A produce with acks=all succeeds only after the high watermark has passed it, and fails with a timeout
+    only if
+    the replicas did not catch up in time.
     """
 
     def finish(self, world: World) -> None:
@@ -120,7 +122,7 @@ class AnswersAreTrue(Checker):
 
 
 class LogsKnowThemselves(Checker):
-    """What a log remembers of producers and of leader epochs is what its batches say, whenever it was cut."""
+    """A log's state of producers and leader epochs matches its batches, also after truncation."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[int, str, int], int] = {}

@@ -1,7 +1,8 @@
-"""What the way between two places is like just now: fast, slow, clogged or cut.
+"""The present state of the link between two places: fast, slow, clogged or cut.
 
-A place is a process: one broker, or one client.  Every direction of every pair is a link of its own, so a
-partition may be one-way.  Changed by faults and tests, read by pipes.
+A place is a process: a broker or a client.  Each direction of each pair is a link of its own, so a partition
+can be
+one-way.  Faults and tests change links, pipes read them.
 """
 
 from __future__ import annotations
@@ -21,31 +22,31 @@ class Link:
     latency: float = 200e-6
     jitter: float = 300e-6
     bytes_per_second: float | None = None
-    """None: as fast as you like."""
+    """None for no limit."""
     extra_latency: float = 0.0
     is_cut: bool = False
-    """Nothing arrives: what was sent waits until the link is joined or the sender gives up."""
+    """Nothing arrives: sent bytes wait until the link is joined or the sender times out."""
     clogged_until: float = 0.0
     blocked: int = 0
-    """How many arrivals a cut or a clog held up: whether the fault took effect."""
+    """Number of arrivals that a cut or a clog held up: whether the fault was effective."""
 
     slowed: int = 0
-    """How much was sent while `extra_latency` was set."""
+    """Bytes sent while `extra_latency` was set."""
 
     def delay(self, size_bytes: int, random: Random) -> float:
-        """How long `size_bytes` take from end to end."""
+        """Returns the transfer time of `size_bytes`."""
         if self.extra_latency:
             self.slowed += 1
         transfer = 0.0 if self.bytes_per_second is None else size_bytes / self.bytes_per_second
         return self.latency + self.extra_latency + self.jitter * random.random() + transfer
 
     def opens_at(self, now: float) -> float | None:
-        """When something may arrive: now or earlier, later (clogged), or None (cut)."""
+        """Returns when data can arrive: now or earlier, later (clogged), or None (cut)."""
         return None if self.is_cut else self.clogged_until
 
 
 class Links:
-    """All links, made when first used; those inside one place are never cut."""
+    """All links, created on first use; links within one place are never cut."""
 
     def __init__(self) -> None:
         self._links: dict[tuple[str, str], Link] = {}
@@ -62,7 +63,7 @@ class Links:
         return link
 
     def matching(self, source: str, target: str) -> list[Link]:
-        """The links from one place to another; "*" stands for every place that is known."""
+        """Returns the links from one place to another; "*" matches all known places."""
         if "*" not in (source, target):
             return [self.between(source, target)]
         return [
@@ -72,7 +73,7 @@ class Links:
         ]
 
     def on_join(self, call: Callable[[], None]) -> None:
-        """Have `call` run whenever a link may carry again."""
+        """Calls `call` whenever a link can carry again."""
         self._on_join.append(call)
 
     def joined(self) -> None:
@@ -80,7 +81,7 @@ class Links:
             call()
 
     def heal(self) -> None:
-        """Every link as it was in the beginning, but for its latency and bandwidth."""
+        """Resets every link except its latency and bandwidth."""
         for link in self._links.values():
             link.is_cut = False
             link.clogged_until = 0.0

@@ -1,7 +1,8 @@
-"""The in-memory network/tcp.py: hosts, ports, connections made of two pipes, all in virtual time.
+"""The in-memory counterpart of network/tcp.py: hosts, ports, connections of two pipes, in virtual time.
 
-Bytes of one connection arrive in order; everything else (when, in how many pieces, whether at all) is drawn
-from the seed or set by faults.  TLS is not simulated: its handshake draws on real randomness.
+Bytes of one connection arrive in order; all else (when, in how many pieces, whether at all) is drawn from the
+seed
+or set by faults.  TLS is not simulated: its handshake uses real randomness.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CONNECT_AGAIN_AFTER = 1.0
 
 
 class SimNetwork:
-    """`transport.Network` in memory.  `links` says what the ways between places are like."""
+    """`transport.Network` in memory.  `links` holds the state between places."""
 
     def __init__(self, scheduler: Scheduler, seed: int | str) -> None:
         self.scheduler = scheduler
@@ -40,22 +41,24 @@ class SimNetwork:
         self.links = Links()
         self.links.on_join(self._retry_all)
         self.buffer_bytes = 256 * 1024
-        """Room of one direction of one connection."""
+        """Buffer size of each direction of a connection."""
         self.slicing = 0.1
-        """How often a read gets only a part of what is there."""
+        """Probability that a read returns only a part of the available bytes."""
         self.names: dict[str, list[str]] = {}
-        """Host names with their addresses; an address stands for itself."""
+        """Host names with their addresses; an address resolves to itself."""
         self.connections: dict[int, SimConnection] = {}
         self.refusals = 0
         self.slices = 0
         self.full_writes = 0
-        """Counts writes that found no room for all of their bytes; like the two before, for faults."""
+        """Counts writes without room for all of their bytes; for faults, like the two before."""
         self.writes = 0
         """Counts writes of all ends of connections."""
         self.break_at_write = 0
-        """The write of this number (from 1) loses its bytes and its connection: a test tries them in turn."""
+        """The write with this number (from 1) loses its bytes and its connection; a test tries each
+        number.
+        """
         self.on_connection: Callable[[SimConnection], None] = lambda connection: None
-        """Hears of each connection before a byte is on it: a test may put itself between the two ends."""
+        """Called with each connection before its first byte, so that a test can intercept it."""
         self._listeners: dict[tuple[str, int], SimListener] = {}
         self._hosts: dict[str, None] = {"127.0.0.1": None, "localhost": None}
         self._next_port = FIRST_PORT
@@ -108,7 +111,7 @@ class SimNetwork:
     # ------------------------------------------------------------------ connecting
 
     def _knock(self, client: SimTransport, source: str, endpoint: Endpoint) -> None:
-        """Send the first packet; a cut link swallows it, and it is sent again like TCP's."""
+        """Sends the first packet; a cut link drops it, and it is retransmitted like TCP's."""
         listener = self.listener(endpoint)
         target = "nowhere" if listener is None else listener.place
         link = self.links.between(source, target)
@@ -180,7 +183,9 @@ class SimNetwork:
             del self._listeners[listener.host, listener.port]
 
     def live_connections(self, *, busy: bool = False) -> list[SimConnection]:
-        """Connections with both ends open, oldest first; with `busy` only those with bytes on their way."""
+        """Returns connections with both ends open, oldest first; with `busy` only those with bytes in
+        flight.
+        """
         return [
             connection
             for connection in self.connections.values()
@@ -189,7 +194,7 @@ class SimNetwork:
         ]
 
     def break_connection(self, connection: SimConnection | None, why: str) -> None:
-        """Reset both ends at once; what is under way is lost."""
+        """Resets both ends at once; bytes in flight are lost."""
         if connection is None:
             return
         self.trace.note(self.now, f"{connection} breaks: {why}")
@@ -200,7 +205,7 @@ class SimNetwork:
         connection.server.fail(RESET)
 
     def break_for_client(self, connection: SimConnection, late_by: float) -> None:
-        """Reset the client's end; what it had sent still arrives, `late_by` late, and then the reset."""
+        """Resets the client's end; its sent bytes still arrive, `late_by` late, and then the reset."""
         self.trace.note(self.now, f"{connection} breaks for the client; its bytes come {late_by:.3f} s late")
         connection.to_client.drop_under_way()
         connection.to_server.delay_under_way(late_by)
@@ -208,13 +213,13 @@ class SimNetwork:
         connection.client.fail(RESET)
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing more arrives from one place at another ("*": any); the other direction goes on."""
+        """Cuts one direction from one place to another ("*": any)."""
         for link in self.links.matching(source, target):
             link.is_cut = True
         self.trace.note(self.now, f"cut {source} -> {target}")
 
     def clog(self, source: str, target: str, seconds: float) -> None:
-        """Hold everything from one place to another up for so long."""
+        """Holds all traffic from one place to another for this time."""
         for link in self.links.matching(source, target):
             link.clogged_until = max(link.clogged_until, self.now + seconds)
         self.trace.note(self.now, f"clog {source} -> {target} for {seconds:.3f} s")
@@ -228,19 +233,19 @@ class SimNetwork:
         self.links.joined()
 
     def heal(self) -> None:
-        """No link is cut, clogged or slowed any more, and nobody refuses."""
+        """Ends all cuts, clogs, delays and refusals."""
         for listener in self._listeners.values():
             listener.is_refusing = False
         self.trace.note(self.now, "heal")
         self.links.heal()
 
     def slice_of(self, buffer_bytes: int, incoming: Pipe) -> int:
-        """How much a read gets: now and then less than there is, as little as one byte."""
+        """Returns the size of a read: sometimes less than available, as little as one byte."""
         if self.random.random() >= self.slicing:
             return buffer_bytes
         self.slices += 1
         there = min(buffer_bytes, sum(map(len, incoming.unread)))
-        # Small pieces are those that split a frame's length or header.
+        # Small pieces split a frame's length or header.
         return self.random.randint(1, min(there, 8) if self.random.random() < 0.5 else there)
 
     def _retry_all(self) -> None:

@@ -1,6 +1,6 @@
-"""One direction of one connection: bytes under way, bytes that wait to be read, and how it ends.
+"""One direction of a connection: bytes in flight, unread bytes, and its end.
 
-First in, first out, whatever the link does.  Room is bounded, so a reader that stops reads stops its writer.
+First in, first out, whatever the link does.  Its size is bounded, so a reader that stops blocks its writer.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pykafka2.testing.simulation.scheduler import Scheduler
 from pykafka2.testing.simulation.tasks import Timer
 from pykafka2.testing.simulation.trace import Trace
 
-# A sender whose bytes are held up for so long gives the connection up (TCP's retransmission timeout).
+# A sender whose bytes are held up for this time closes the connection (TCP's retransmission timeout).
 GIVE_UP_AFTER = 30.0
-TIMED_OUT = "the other side did not answer for too long (connection timed out)"
+TIMED_OUT = "the other side did not respond for too long (connection timed out)"
 
 
 @attrs.define
 class Segment:
-    """What travels: bytes, or with none of them an end (a reset names its reason)."""
+    """Bytes in flight, or without bytes an end of the stream (a reset has a reason)."""
 
     arrives_at: float
     data: bytes
@@ -32,7 +32,7 @@ class Segment:
 
 
 class PipeNetwork(Protocol):
-    """What a pipe needs of the network (network.py)."""
+    """The network's interface for pipes (network.py)."""
 
     scheduler: Scheduler
     trace: Trace
@@ -44,7 +44,7 @@ class PipeNetwork(Protocol):
 
 
 class PipeEnd(Protocol):
-    """What a pipe needs of the transports at its ends (transports.py)."""
+    """The interface for pipes of the transports at both ends (transports.py)."""
 
     is_closed: bool
 
@@ -68,7 +68,7 @@ class Pipe:
         self.under_way: deque[Segment] = deque()
         self.unread: deque[memoryview] = deque()
         self.size_bytes = 0
-        """Bytes under way and unread together: what the room is taken by."""
+        """Bytes in flight and unread bytes together."""
         self.has_ended = False
         self.lose_next = False
         self._network = network
@@ -82,31 +82,31 @@ class Pipe:
         return self._network.buffer_bytes - self.size_bytes
 
     def put(self, data: bytes) -> None:
-        """Send bytes; the caller has looked at the room."""
+        """Sends bytes; the caller has checked the room."""
         self._network.trace.carried(self._network.now, self.label, data)
         self.size_bytes += len(data)
         self._travel(Segment(0.0, data))
 
     def end(self, reset: str | None = None) -> None:
-        """Send the end of the stream after everything that is under way."""
+        """Sends the end of the stream after all bytes in flight."""
         if not self.has_ended:
             self.has_ended = True
             self._travel(Segment(0.0, b"", ends=True, reset=reset))
 
     def drop_under_way(self) -> None:
-        """Lose what has not arrived."""
+        """Drops everything that has not arrived."""
         self.size_bytes -= sum(len(segment.data) for segment in self.under_way)
         self.under_way.clear()
 
     def delay_under_way(self, seconds: float) -> None:
-        """Let what has not arrived arrive later: a packet that took the scenic route."""
+        """Delays everything that has not arrived."""
         for segment in self.under_way:
             segment.arrives_at += seconds
         self._last_arrival += seconds
         self._schedule()
 
     def take(self, buffer: memoryview, most: int) -> int:
-        """Move up to `most` unread bytes into `buffer`."""
+        """Moves up to `most` unread bytes into `buffer`."""
         count = 0
         while self.unread and count < most:
             head = self.unread[0]
@@ -122,7 +122,7 @@ class Pipe:
         return count
 
     def retry(self) -> None:
-        """The link may carry again."""
+        """Continues after the link can carry again."""
         if self._stalled_since is not None:
             if self._timer is not None:
                 self._timer.cancel()
@@ -143,7 +143,7 @@ class Pipe:
             self._timer = self._network.scheduler.call_at(self.under_way[0].arrives_at, self._arrive)
 
     def _arrive(self) -> None:
-        """Everything whose time has come reaches the target, if the link lets it."""
+        """Delivers everything that is due to the target, if the link permits it."""
         now = self._network.now
         self._timer = None
         opens_at = self.link.opens_at(now)
@@ -170,7 +170,7 @@ class Pipe:
             self.unread.append(memoryview(segment.data))
 
     def _stall(self, opens_at: float | None) -> None:
-        """Wait for the link; after a while the sender gives up, and only the end still travels."""
+        """Waits for the link; after a timeout the sender closes, and only the end is sent."""
         now = self._network.now
         self.link.blocked += 1
         if self._stalled_since is None:

@@ -1,22 +1,22 @@
-"""What goes wrong in a simulation, as opposed to in the system that it runs.
+"""Failures of a simulation itself, as opposed to the system that it runs.
 
-None of these is a `KafkaError`: the code under test catches those, and it must not be able to swallow a
-deadlock of the simulation.
+None of these is a `KafkaError`: the code under test catches those, and could swallow a deadlock of the
+simulation.
 """
 
 from __future__ import annotations
 
 
 class SimulationError(RuntimeError):
-    """Root of everything that fails a simulation as such."""
+    """Base class of the simulation's own failures."""
 
 
 class Deadlock(SimulationError):
-    """Actors wait, and nothing that is scheduled could ever wake them; the message lists the waits."""
+    """Actors wait, and nothing that is scheduled can wake them; the message lists the waits."""
 
 
 class HotLoop(SimulationError):
-    """Loops were turned far too often in one virtual second: they spin, or ask each other without rest."""
+    """Loops had far too many turns in one virtual second: they spin, or wake each other endlessly."""
 
 
 class ActorStuck(SimulationError):
@@ -24,17 +24,18 @@ class ActorStuck(SimulationError):
 
 
 class ActorFailed(SimulationError):
-    """An actor ended by an exception that nobody asked for; the exception is the cause."""
+    """An actor ended with an exception that no caller has received; the exception is the cause."""
 
 
 class LoopFailed(SimulationError):
-    """A loop (a broker's or a client's) ended by an exception, or a broker went on after one that nobody
-    there was meant to raise; the exception is the cause.
+    """A loop (a broker's or a client's) ended with an exception, or a broker continued after an unexpected
+    one; the
+    exception is the cause.
     """
 
 
 class InvariantViolated(AssertionError):
-    """A checker found that the system broke a promise; the message says which and where."""
+    """A checker found a violation of its invariant; the message names it."""
 
 
 class SimulationEnded(BaseException):

@@ -2,7 +2,7 @@
 
 Two kinds of runnables.  A *loop* (`SimTask`) is a `Step` of a client or a broker; it is turned inline, on
 whichever thread happens to drive.  An *actor* is blocking user code on a real thread of its own (the test
-itself is one); whoever holds the baton runs, all others are parked.  An actor that blocks drives the
+itself is one); the holder of the baton runs, all others are parked.  An actor that blocks drives the
 scheduler on its own thread until its predicate holds, or hands the baton to the actor whose turn it is.
 
 Everything that will happen is in one heap, ordered by virtual time and then by a random priority drawn from
@@ -45,7 +45,7 @@ MOST_TURNS_PER_SECOND = 40_000
 
 
 def holds(predicate: Callable[[], bool] | None) -> bool:
-    """True also if it raises: the actor evaluates it again on its own thread, and raises there."""
+    """Whether the predicate is true; also if it raises: the actor evaluates it again, and raises there."""
     try:
         return predicate is not None and bool(predicate())
     except Exception:
@@ -53,12 +53,12 @@ def holds(predicate: Callable[[], bool] | None) -> bool:
 
 
 def NEVER() -> bool:  # noqa: N802 - a constant of the type that predicates have
-    """The predicate of whoever just sleeps; nobody needs to look at it."""
+    """The predicate of a sleeping actor, which is never evaluated."""
     return False
 
 
 class Scheduler:
-    """Owns virtual time.  `seed` decides every order and every hop."""
+    """Owns virtual time.  `seed` decides every order and delay."""
 
     def __init__(self, seed: int | str, *, watchdog: float = 5.0, trace: Trace | None = None) -> None:
         self.now = START
@@ -70,7 +70,7 @@ class Scheduler:
         self.is_closing = False
         self.is_over = False
         self.progress = 0
-        """Counts everything that came back to the scheduler; what the watchdog looks at."""
+        """Number of returns to the scheduler, for the watchdog."""
         self.tasks: list[SimTask] = []
         self._second_ends = START + 1.0
         self._turns_before = 0
@@ -82,13 +82,13 @@ class Scheduler:
         self._dirty = False
         self._dirty_places: dict[object, None] = {}
         self.paused: dict[str, float] = {}
-        """Until when each place stands still that ever did."""
+        """End of the pause of each place that was ever paused."""
         self.deferred: dict[str, int] = {}
-        """How many turns of a place a pause put off."""
+        """Number of turns of each place that a pause delayed."""
         self._last_actor_run = START
         self._waiting: list[Actor] = []
         self.after_turn: Callable[[SimTask], None] | None = None
-        """Called after every turn of a loop; what it raises fails the simulation there and then."""
+        """Called after every turn of a loop; its exception fails the simulation at once."""
         self.threads = ActorThreads(self, watchdog)
         self.threads.adopt_main()
 
@@ -123,14 +123,14 @@ class Scheduler:
         return task
 
     def pause(self, place: str, until: float) -> None:
-        """Turn no loop of this place before `until`, as if its process were stopped."""
+        """Pauses all loops of this place before `until`, as if its process were stopped."""
         self.paused[place] = max(until, self.paused.get(place, 0.0))
 
     def resumes_at(self, place: str) -> float:
         return self.paused.get(place, 0.0)
 
     def current_place(self) -> str:
-        """Where what runs now belongs: the loop's place, or the actor's name."""
+        """Returns the place of the running code: the loop's place, or the actor's name."""
         return self.threads.holder.name if self.current_task is None else self.current_task.place
 
     # ------------------------------------------------------------------ actors
@@ -142,17 +142,17 @@ class Scheduler:
         return actor
 
     def notify(self) -> None:
-        """Whatever anybody waits for may have come."""
+        """Evaluates the predicates of all waiting actors."""
         self._dirty = True
 
     def check_waiters(self, place: object) -> None:
-        """What those wait for may have come who wait `of` this place, or of none."""
+        """Evaluates the predicates of actors that wait for this place, or for no particular place."""
         self._dirty_places[place] = None
 
     def wait_until(
         self, predicate: Callable[[], bool], timeout: float, why: str = "", *, of: object = None
     ) -> bool:
-        """Block the calling actor; see `Runtime.wait_until`."""
+        """Blocks the calling actor; see `Runtime.wait_until`."""
         self._refuse_in_a_loop()
         actor = self.threads.current()
         self.progress += 1
@@ -186,7 +186,7 @@ class Scheduler:
             self._waiting = [other for other in self._waiting if other is not actor]
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` of virtual time pass for the calling actor."""
+        """Lets `seconds` of virtual time pass for the calling actor."""
         self.wait_until(NEVER, seconds, f"sleep({seconds})")
 
     def _resume_later(self, actor: Actor) -> None:
@@ -214,11 +214,11 @@ class Scheduler:
     # ------------------------------------------------------------------ the loop
 
     def run_on(self, finished: Actor) -> None:
-        """The actor's thread ends: drive until another one takes the baton."""
+        """Ends the actor's thread: runs the scheduler until another actor takes the baton."""
         self._drive(finished)
 
     def _drive(self, me: Actor) -> None:
-        """Let things happen until it is `me`'s turn, on this thread or with the baton given away."""
+        """Runs the scheduler until it is `me`'s turn, on this thread or after passing the baton."""
         while True:
             if self._dirty or self._dirty_places:
                 self._look_at_waiters()
@@ -309,13 +309,13 @@ class Scheduler:
         self._dirty = True
 
     def fail(self, error: BaseException) -> None:
-        """End the simulation: the main actor's current or next blocking call raises `error`."""
+        """Ends the simulation: the main actor's current or next blocking call raises `error`."""
         if self.failure is None:
             self.failure = error
             self.trace.note(self.now, f"failed: {error!r}")
 
     def close(self) -> None:
-        """Unwind every actor that still waits, end the watchdog.  By the main actor; safe to repeat."""
+        """Unwinds every waiting actor and ends the watchdog.  Called by the main actor; can be repeated."""
         self.is_over = True
         self.threads.close()
         self._heap.clear()

@@ -1,7 +1,7 @@
 """The in-memory counterpart of network/selector.py: level-triggered readiness, no waiting of its own.
 
-Sources (transports and listeners of this simulation) tell their selector when they become ready; the
-selector tells its task.  A turn of an idle loop therefore looks at nothing.
+Sources (transports and listeners of this simulation) notify their selector when they become ready; the
+selector notifies its task.  A turn of an idle loop therefore costs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """What can be registered: knows its readiness and the one selector that waits for it."""
+    """A source that can be registered, with its readiness and the selector that waits for it."""
 
     def __init__(self) -> None:
         self.selector: SimSelector | None = None
@@ -26,11 +26,11 @@ class Source:
         self.data: object = None
 
     def ready_bits(self) -> int:
-        """READABLE and WRITABLE as they are now."""
+        """Returns the present state: READABLE and WRITABLE."""
         raise NotImplementedError
 
     def readiness_changed(self) -> None:
-        """Call after anything that may have made the source ready."""
+        """Called after each change that can make the source ready."""
         if self.selector is not None and self.ready_bits() & self.wanted:
             self.selector.mark(self)
 
@@ -78,7 +78,7 @@ class SimSelector:
             self._scheduler.notify()
 
     def has_ready(self) -> bool:
-        """True if the next `select` would report something; forgets those that no longer are ready."""
+        """Whether the next `select` would report an event; drops sources that are no longer ready."""
         candidates = self._candidates
         while candidates:
             source = next(iter(candidates))

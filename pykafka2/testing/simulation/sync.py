@@ -1,4 +1,4 @@
-"""What actors talk by: a queue and an event whose waiting hands the baton on."""
+"""Communication between actors: a queue and an event whose waits pass the baton on."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class SimQueue(Generic[T]):
         return len(self._items)
 
     def put(self, item: T, timeout: float = FOREVER) -> None:
-        """Add an item; waits while the queue is full.  Raises `TimeoutError`."""
+        """Adds an item; waits while the queue is full.  Raises `TimeoutError`."""
         if not self._scheduler.wait_until(self._has_room, timeout, "room in a queue"):
             raise TimeoutError(f"the queue stayed full for {timeout} virtual seconds")
         self._items.append(item)
         self._scheduler.notify()
 
     def get(self, timeout: float = FOREVER) -> T:
-        """Take the oldest item; waits for one.  Raises `TimeoutError`."""
+        """Removes and returns the oldest item; waits for one.  Raises `TimeoutError`."""
         if not self._scheduler.wait_until(lambda: bool(self._items), timeout, "an item in a queue"):
             raise TimeoutError(f"the queue stayed empty for {timeout} virtual seconds")
         item = self._items.popleft()
@@ -42,7 +42,7 @@ class SimQueue(Generic[T]):
 
 
 class SimEvent:
-    """Set once, seen by all who wait."""
+    """A flag; setting it wakes all waiting actors."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -53,14 +53,14 @@ class SimEvent:
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and let all who wait go on."""
+        """Sets the flag and wakes all waiting actors."""
         self._is_set = True
         self._scheduler.notify()
 
     def clear(self) -> None:
-        """Take it back; whoever waits from now on waits for the next `set`."""
+        """Clears the flag; later waits block until the next `set`."""
         self._is_set = False
 
     def wait(self, timeout: float = FOREVER) -> bool:
-        """True once it is set; False after `timeout` virtual seconds."""
+        """Returns True once the flag is set, False after `timeout` virtual seconds."""
         return self._scheduler.wait_until(self.is_set, timeout, "an event")

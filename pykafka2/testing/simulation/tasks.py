@@ -1,6 +1,6 @@
-"""What the scheduler's heap holds besides actors: loops with their turns, and single calls.
+"""Entries of the scheduler's heap other than actors: loops with their turns, and single calls.
 
-Used under the baton only; scheduler.py decides when each is due.
+Used only under the baton; scheduler.py decides when each is due.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Due(Protocol):
-    """What the heap holds: `fire` is called unless `token` has moved on since the entry was made."""
+    """An entry of the heap: `fire` is called unless `token` has changed since."""
 
     token: int
 
@@ -43,7 +43,7 @@ class Timer:
 
 
 class TaskSelector(Selector, Protocol):
-    """What a task asks of its in-memory selector beyond the protocol."""
+    """The task's additional interface to its in-memory selector."""
 
     def has_ready(self) -> bool: ...
 
@@ -51,7 +51,7 @@ class TaskSelector(Selector, Protocol):
 
 
 class TaskScheduler(Protocol):
-    """What loops need of the scheduler (scheduler.py)."""
+    """The scheduler's interface for loops (scheduler.py)."""
 
     now: float
     trace: Trace
@@ -104,7 +104,7 @@ class SimTask:
         self.token = 0
         self.turns = 0
         self.turns_before = 0
-        """Turns up to the current virtual second."""
+        """Number of turns up to the current virtual second."""
         self._on_failed = on_failed
         self._scheduler = scheduler
         self._step = step
@@ -125,7 +125,7 @@ class SimTask:
             self.be_turned_by(self._scheduler.now + self._scheduler.hop())
 
     def be_turned_by(self, when: float) -> None:
-        """Have the next turn at `when`, or earlier if that is so already."""
+        """Schedules the next turn at `when`, unless an earlier one is scheduled."""
         if when < self._due_at and not self._stopped:
             self._due_at = when
             self.token += 1
@@ -180,7 +180,7 @@ class SimTask:
         self._scheduler.loop_failed(self, error)
 
     def stop(self, timeout: float = 5.0) -> bool:
-        """At once: nobody is inside a loop's turn but the loop itself."""
+        """Runs at once: only the loop itself can be inside its turn."""
         if not self._stopped:
             self._stopped = True
             self.token += 1

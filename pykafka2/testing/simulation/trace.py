@@ -1,7 +1,8 @@
-"""What happened in a simulation, as one hash and, on demand, as lines for people.
+"""The events of a simulation, as one hash and, on demand, as readable lines.
 
-Every wake-up, every chunk of bytes and every moment goes into the hash, so two runs with the same hash did
-the same things in the same order.  Used under the baton only.
+Every wake-up, every chunk of bytes and every time goes into the hash, so two runs with the same hash did the
+same in
+the same order.  Used only under the baton.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Trace:
         self.events = 0
 
     def turned(self, now: float, name: str) -> None:
-        """A loop, a timer or an actor was given its turn.  Hot: once a turn, so it is hashed and not kept."""
+        """Records a turn of a loop, timer or actor.  Hot: once per turn, so it is hashed but not kept."""
         self.events += 1
         known = self._names.get(name)
         if known is None:
@@ -41,7 +42,7 @@ class Trace:
             self._hash_gathered()
 
     def carried(self, now: float, what: str, data: bytes | memoryview) -> None:
-        """Bytes entered the network."""
+        """Records bytes that enter the network."""
         self.events += 1
         # The caller's buffer may be used again, so these bytes are hashed at once.
         self._gathered += (_TIME.pack(now), what.encode())
@@ -51,7 +52,7 @@ class Trace:
             self._lines.append((now, f"{what} {len(data)} bytes"))
 
     def note(self, now: float, text: str) -> None:
-        """Something worth a line: a connection, a fault, an election, a failure."""
+        """Records an event as a line: a connection, a fault, an election, a failure."""
         self.events += 1
         self._gathered += (_TIME.pack(now), text.encode())
         self._lines.append((now, text))
@@ -62,10 +63,10 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """The hash so far, in hexadecimal."""
+        """Returns the hash so far, in hexadecimal."""
         self._hash_gathered()
         return self._hash.hexdigest()
 
     def lines(self) -> list[str]:
-        """The lines kept, oldest first, each with its virtual time."""
+        """Returns the kept lines, oldest first, each with its virtual time."""
         return [f"{at:12.6f}  {text}" for at, text in self._lines]

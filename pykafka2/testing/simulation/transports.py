@@ -1,6 +1,6 @@
-"""The ends of in-memory connections: transports, listeners, and the connection that faults and people name.
+"""The ends of in-memory connections: transports, listeners, and the connection that faults refer to.
 
-Each belongs to one loop or actor; bytes travel by pipe.py, and network.py makes and breaks them.
+Each belongs to one loop or actor; pipe.py carries the bytes, and network.py creates and breaks connections.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _BROKER = re.compile(r"(?:broker|acceptor|processor|handler|fetchers|timers)-(\d
 
 
 def place_of(name: str) -> str:
-    """The place of a loop or a host by its name: all loops of one broker are in one process, in one place."""
+    """Returns the place of a loop or a host by its name: all loops of one broker share a place."""
     found = _BROKER.search(name)
     return f"broker-{found.group(1)}" if found else name
 
 
 class TransportNetwork(Protocol):
-    """What transports, connections and listeners need of the network (network.py)."""
+    """The network's interface for transports, connections and listeners (network.py)."""
 
     buffer_bytes: int
     full_writes: int
@@ -134,13 +134,13 @@ class SimTransport(Source):
             self.fail(reset)
 
     def refuse_late_bytes(self) -> None:
-        """Bytes reached this closed end: a reset goes back."""
+        """Handles bytes for this closed end: sends a reset."""
         if self._outgoing is not None:
             self._outgoing.has_ended = False
             self._outgoing.end(RESET)
 
     def fail(self, words: str) -> None:
-        """Every use from now on raises `Disconnected` with these words."""
+        """Makes every later use raise `Disconnected` with this reason."""
         if self._error is None and not self.is_closed:
             self._error = words
             self.readiness_changed()
@@ -151,7 +151,7 @@ class SimTransport(Source):
 
 
 class SimConnection:
-    """Both ends of one connection, for faults and for people."""
+    """Both ends of one connection, for faults and messages."""
 
     def __init__(
         self, network: TransportNetwork, number: int, client: SimTransport, server: SimTransport
@@ -170,7 +170,7 @@ class SimConnection:
 
     @property
     def is_busy(self) -> bool:
-        """True while bytes are under way or unread."""
+        """Whether bytes are in flight or unread."""
         return self.to_server.size_bytes > 0 or self.to_client.size_bytes > 0
 
     def forget_if_over(self) -> None:
@@ -187,12 +187,12 @@ class SimListener(Source):
         self.port = port
         self.backlog: deque[SimTransport] = deque()
         self.is_refusing = False
-        """A fault: connections are refused although the listener is there."""
+        """A fault: connections are refused although the listener exists."""
         self._network = network
 
     @property
     def place(self) -> str:
-        """The broker that the host's name says, else whoever waits for connections here."""
+        """Returns the broker of the host's name, else the place that listens here."""
         place = place_of(self.host)
         return place if place != self.host or self.selector is None else self.selector.place
 

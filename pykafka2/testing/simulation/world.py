@@ -1,4 +1,4 @@
-"""What a scenario consists of: a cluster, its clients, their history; what faults and checkers look at."""
+"""The parts of a scenario for faults and checkers: a cluster, its clients, their history."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pykafka2.testing.views.partitions import PartitionView
 
 GROUP_ID = "counters"
-"""The consumer group of a scenario's members; faults of coordinators are about its coordinator."""
+"""The consumer group of a scenario's members; faults of coordinators target its coordinator."""
 
 Held = tuple[int, "list[RecordBatch]"]
-"""What a log holds: its start, its batches."""
+"""The content of a log: its start, its batches."""
 
 
 class World:
-    """Plain access to the parts; `topics` are names with their numbers of partitions."""
+    """Access to the parts; `topics` are names with their numbers of partitions."""
 
     def __init__(self, simulation: Simulation, cluster: KafkaCluster, topics: dict[str, int]) -> None:
         self.simulation = simulation
@@ -34,16 +34,16 @@ class World:
         self.history = History()
         self.groups = GroupHistory()
         self.clients: list[str] = []
-        """The places of the clients, as the network knows them."""
+        """The places of the clients in the network."""
         self.producers: list[KafkaProducer] = []
         self.consumers: list[KafkaConsumer] = []
         self.broker_ids: list[int] = [broker.id for broker in cluster.brokers]
         self.live_brokers: list[int] = list(self.broker_ids)
         self.is_idempotent = True
         self.watermarks: dict[tuple[int, str, int], list[tuple[float, int]]] = {}
-        """By broker and partition, when a high watermark was seen to move, and where to."""
+        """By broker and partition: the time and value of each advance of a high watermark."""
         self.deletions: dict[tuple[str, int], list[tuple[float, int]]] = {}
-        """When somebody asked for which start of a log (DeleteRecords)."""
+        """Times and offsets of requested deletions (DeleteRecords)."""
         self._deleted: dict[tuple[str, int], dict[int, bytes]] = {}
         self._partitions_of: dict[str, int] = {}
         self._partitions: list[tuple[str, int]] = []
@@ -55,7 +55,7 @@ class World:
         return self.simulation.now
 
     def partitions(self) -> list[tuple[str, int]]:
-        """All partitions, in order; not to be changed."""
+        """All partitions, in order; must not be changed."""
         if self._partitions_of != self.topics:
             self._partitions_of = dict(self.topics)
             self._partitions = [
@@ -64,18 +64,18 @@ class World:
         return self._partitions
 
     def partition(self, topic: str, number: int) -> PartitionView:
-        """The cluster's state of a partition."""
+        """Returns the cluster's state of a partition."""
         return self.cluster.partition(topic, number)
 
     def records(self, topic: str, number: int, broker: int | None = None) -> list[tuple[int, bytes]]:
-        """Offsets and values of a replica's log (the leader's by default), all that was appended.
+        """Returns offsets and values of a replica's log (the leader's by default), all appended records.
 
-        What was deleted by request counts as if it were still there.
+        Records that were deleted on request are included.
         """
         log = self.cluster.log(topic, number, broker)
         held = (log.log_start_offset, log.batches())
         known = self._decoded.get((topic, number, log.broker))
-        # Batches never change, so the same ones hold the same records; the checkers all ask at the end.
+        # Batches never change, so their records are cached; all checkers read them at the end.
         if known is None or known[0] != held:
             deleted = self._deleted.get((topic, number), {})
             records = [(offset, value) for offset, value in deleted.items() if offset < log.log_start_offset]
@@ -84,31 +84,31 @@ class World:
         return known[1]
 
     def will_delete(self, topic: str, number: int, upto: int) -> None:
-        """Remember the committed records below `upto`, which a request is about to delete."""
+        """Saves the committed records below `upto`, which a request is about to delete."""
         kept = self._deleted.setdefault((topic, number), {})
         kept.update((offset, value) for offset, value in self.records(topic, number) if offset < upto)
         self.deletions.setdefault((topic, number), []).append((self.now, upto))
         self._decoded.clear()
 
     def log_start(self, topic: str, number: int) -> int:
-        """Where the leader's log begins; 0 while there is none."""
+        """Returns the start of the leader's log; 0 without a leader."""
         state = self.partition(topic, number)
         leader = state.replicas.get(state.leader)
         return 0 if leader is None else leader.log_start_offset
 
     @property
     def admin(self) -> ClusterClient:
-        """A client for administration by faults, made when it is first needed."""
+        """A client for administration by faults, created on first use."""
         if self._admin is None:
             self._admin = self.simulation.client(self.cluster, "admin", request_timeout_ms=3000)
         return self._admin
 
     def high_watermark(self, topic: str, number: int) -> int:
-        """The leader's; -1 while there is none."""
+        """Returns the leader's; -1 without a leader."""
         return self.partition(topic, number).high_watermark
 
     def committed(self, group: str, topic: str, partition: int) -> int | None:
-        """What the group's coordinator has as the committed offset; None if it knows of none."""
+        """Returns the committed offset at the group's coordinator, None without one."""
         try:
             return self.cluster.group(group).offsets.get(TopicPartition(topic, partition))
         except KafkaError:
@@ -118,8 +118,9 @@ class World:
         return [one for one in self.partitions() if self.partition(*one).leader == broker]
 
     def may_lose_a_tail(self, broker: int) -> bool:
-        """Whether a broker may crash without its unflushed tail and no committed record be lost: all others
-        are up and known to be, and it is nowhere the only one in sync.
+        """Whether a broker can crash without its unflushed records and no committed record is lost: all
+        others are
+        known to be up, and it is nowhere the only one in sync.
         """
         image = self.cluster.controller.image
         are_up = self.live_brokers == self.broker_ids and all(map(self._is_known_to_be_up, self.broker_ids))
@@ -128,18 +129,18 @@ class World:
         )
 
     def _is_known_to_be_up(self, broker_id: int) -> bool:
-        """Not so after a restart that the controller has not heard of: it will find it out of sync then."""
+        """False after a restart that is unknown to the controller, which will remove it from the ISR."""
         known, broker = self.cluster.controller.image.brokers.get(broker_id), self.cluster.broker(broker_id)
         if known is None or known.is_fenced or broker.is_paused:
             return False
         return known.incarnation_id == broker.lifecycle.incarnation_id
 
     def move_leader(self, topic: str, number: int, to: int) -> None:
-        # Looked at when the controller comes to it: there may be none now, and the ISR another one then.
+        # Checked when the controller handles it: there may be none now, and the ISR can change before.
         self.cluster.controls.move_leader((topic, number), to, unclean=False)
 
     def cut_link(self, source: int, target: int) -> None:
-        """Cut one direction between two brokers."""
+        """Cuts one direction between two brokers."""
         self.cluster.controls.cut_link(source, target, one_way=True)
 
     def join_link(self, source: int, target: int) -> None:
@@ -147,7 +148,7 @@ class World:
             self.cluster.links.join(source, target)
 
     def heal(self) -> None:
-        """No fault any more: links joined, brokers up."""
+        """Ends all faults: joins links, starts brokers."""
         self.simulation.network.heal()
         self.cluster.controls.heal()
         self.cluster.controls.release_metadata()

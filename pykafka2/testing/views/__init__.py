@@ -1,1 +1,1 @@
-"""What a cluster shows a test: partitions, logs, groups, transactions, metrics, the timeline."""
+"""Views of a cluster: partitions, logs, groups, transactions, metrics, the timeline."""

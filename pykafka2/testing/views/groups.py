@@ -1,6 +1,6 @@
-"""Views of groups: one group as its coordinator knows it now, as plain values.
+"""Views of groups: the present state of their coordinators, as plain values.
 
-Read from the coordinator's memory, soft state included (who is joining), under the cluster's lock.
+Read from the coordinator's memory under the cluster's lock, including soft state (members that are joining).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pykafka2.errors import (
 from pykafka2.testing.running import Running
 from pykafka2.types import TopicPartition
 
-# Coordinators load with the first request that needs one, so here they are loaded when they are looked at.
+# Coordinators load with the first request that needs one, so a view loads them, too.
 if TYPE_CHECKING:
     from pykafka2.broker.coordinators.classic.state import ClassicGroup, ClassicMember
     from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
@@ -32,9 +32,9 @@ INTERNAL_TOPICS = {"group": OFFSETS_TOPIC, "transaction": TRANSACTIONS_TOPIC}
 
 @attrs.define(frozen=True)
 class MemberView:
-    """One member; `epoch` is the group's generation in a classic group.
+    """One member; `epoch` is the generation in a classic group.
 
-    `assignment` is what it was given last (of a KIP-848 member: what it may read, revocations included).
+    `assignment` is its last assignment (of a KIP-848 member: what it can read until revocations complete).
     """
 
     id: str
@@ -59,31 +59,33 @@ class GroupView:
     leader: str | None
     members: dict[str, MemberView]
     offsets: dict[TopicPartition, int]
-    """Committed offsets, those of open transactions left out."""
+    """Committed offsets, without those of open transactions."""
 
 
 def coordinator_partition(running: Running, key: str, kind: str) -> tuple[str, int]:
-    """Where a group or transactional id has its records.  Raises `CoordinatorNotAvailable` before anybody
-    asked for a coordinator of this kind: there is no internal topic yet.
+    """Returns the partition with the records of a group or transactional id.  Raises
+    `CoordinatorNotAvailable` before the first lookup of such a coordinator creates the internal topic.
     """
     topic = INTERNAL_TOPICS.get(kind)
     if topic is None:
-        raise ConfigurationError(f"kind={kind!r}: coordinators are of a 'group' or a 'transaction'")
+        raise ConfigurationError(f"kind={kind!r} is illegal. Set 'group' or 'transaction'.")
     image = running.controllers.image.topics.get(topic)
     if image is None:
-        raise CoordinatorNotAvailable(f"nobody has asked for a coordinator yet: there is no {topic}")
+        raise CoordinatorNotAvailable(
+            f"No client has looked up a coordinator yet, so {topic} does not exist."
+        )
     return topic, partition_for(key, len(image.partitions))
 
 
 def coordinator_of(running: Running, key: str, kind: str) -> int:
-    """See `ClusterApi.coordinator`."""
+    """Implements `ClusterApi.coordinator`."""
     running.check()
     with running.lock:
         return running.controllers.partition(*coordinator_partition(running, key, kind)).leader
 
 
 def group_view(running: Running, group_id: str) -> GroupView:
-    """See `ClusterApi.group`."""
+    """Implements `ClusterApi.group`."""
     running.check()
     with running.lock:
         return _group(running, group_id)
@@ -97,14 +99,14 @@ def _group(running: Running, group_id: str) -> GroupView:
     coordinators = running.broker(leader).coordinators if leader >= 0 else None
     shard = None if coordinators is None else coordinators.groups.shards.get(partition)
     if coordinators is None or shard is None:
-        raise CoordinatorNotAvailable(f"nobody coordinates {topic}-{partition} now")
+        raise CoordinatorNotAvailable(f"{topic}-{partition} has no coordinator now")
     if coordinators.has_failed((topic, partition)):
         raise CoordinatorNotAvailable(f"broker {leader} could not load {topic}-{partition}, see its log")
     if not coordinators.is_active((topic, partition)):
         raise CoordinatorLoadInProgress(f"broker {leader} loads {topic}-{partition}")
     group = shard.groups.get(group_id)
     if group is None:
-        raise GroupIdNotFound(f"there is no group {group_id!r}")
+        raise GroupIdNotFound(f"Group {group_id!r} does not exist")
     offsets = {
         TopicPartition(*place): one.offset
         for place, one in sorted(shard.offsets.committed.get(group_id, {}).items())
@@ -139,11 +141,11 @@ def _classic(group: ClassicGroup, offsets: dict[TopicPartition, int]) -> GroupVi
 
 
 def _assigned(member: ClassicMember) -> tuple[TopicPartition, ...]:
-    """What the leader's assignment says; nothing where it is not the consumer protocol's."""
+    """Decodes the leader's assignment; empty for a protocol type other than consumer."""
     from pykafka2.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
 
     try:
-        # Version 0 is the beginning of all versions; an int16 before it says which.
+        # Version 0 is the prefix of all versions; an int16 with the version precedes it.
         read = ConsumerProtocolAssignment.decode(member.assignment[2:], 0, allow_trailing=True)
     except CorruptData:
         return ()

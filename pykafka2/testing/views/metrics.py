@@ -1,7 +1,7 @@
-"""What a cluster's requests cost: each broker's histograms, and those of all brokers together.
+"""The metrics of a cluster's requests, of each broker and of all brokers.
 
-`cluster.metrics().api("Produce").total.p99`; as plain data and as a table for the timeline.  A copy, made
-when asked for.
+`cluster.metrics().api("Produce").total.p99`; as plain data and as a table for the timeline.  A copy of the
+moment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 from pykafka2.broker.server.request_metrics import SPANS, ApiMetrics, RequestMetrics
 from pykafka2.testing.running import Running
 
-# What brokers ask each other; of no interest beside what a test's clients asked.
+# Requests between brokers, which are not of interest next to those of clients.
 BETWEEN_BROKERS = frozenset(
     {"AllocateProducerIds", "AlterPartition", "BrokerHeartbeat", "BrokerRegistration", "Envelope"}
 )
@@ -27,7 +27,7 @@ class ClusterMetrics:
 
     @property
     def names(self) -> list[str]:
-        """The APIs that any broker has answered."""
+        """The APIs of which any broker has served a request."""
         return sorted({name for broker in self.brokers.values() for name in broker.names})
 
     @property
@@ -37,23 +37,23 @@ class ClusterMetrics:
 
     @property
     def bytes_out(self) -> int:
-        """Bytes of answers that all brokers have sent to clients."""
+        """Bytes of responses that all brokers have sent to clients."""
         return sum(broker.bytes_out for broker in self.brokers.values())
 
     @property
     def replication_bytes(self) -> int:
-        """What all followers have copied."""
+        """Bytes that all followers have fetched."""
         return sum(broker.replication_bytes_in for broker in self.brokers.values())
 
     def api(self, name: str) -> ApiMetrics:
-        """Of all brokers together.  Raises for a misspelt name."""
+        """Returns the metrics of an API, of all brokers.  Raises for a misspelt name."""
         together = ApiMetrics()
         for broker in self.brokers.values():
             together.add(broker.api(name))
         return together
 
     def as_dict(self) -> dict[str, object]:
-        """Everything, for JSON: the sums and each broker's."""
+        """Returns everything for JSON: the sums and each broker's."""
         return {
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
@@ -63,8 +63,9 @@ class ClusterMetrics:
         }
 
     def lines(self) -> list[str]:
-        """A table of request times in milliseconds, all brokers together; what brokers ask each other is left
-        out, but for followers' fetches.
+        """Returns a table of request times in milliseconds, of all brokers; requests between brokers are left
+        out
+        except fetches of followers.
         """
         names = [name for name in self.names if name not in BETWEEN_BROKERS]
         if not names:
@@ -82,7 +83,7 @@ class ClusterMetrics:
 
 
 def metrics_of(running: Running) -> ClusterMetrics:
-    """See `ClusterApi.metrics`; also of a cluster that has ended."""
+    """Implements `ClusterApi.metrics`; also works after the end of the cluster."""
     with running.lock:
         return ClusterMetrics({broker.id: broker.metrics.copy() for broker in running.brokers})
 

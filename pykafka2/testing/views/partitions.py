@@ -1,4 +1,4 @@
-"""Views of partitions, logs and connections: plain values, as of the moment of asking."""
+"""Views of partitions, logs and connections: plain values of the moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pykafka2.types import ConsumerRecord
 
 @attrs.define(frozen=True)
 class ControllerView:
-    """Which broker is the controller (-1: none), in which epoch."""
+    """The broker that is the controller (-1: none), and its epoch."""
 
     id: int
     epoch: int
@@ -26,7 +26,7 @@ class ControllerView:
 
 @attrs.define(frozen=True)
 class ReplicaView:
-    """One replica; offsets as its broker knows them."""
+    """One replica; its broker's offsets."""
 
     broker: int
     is_leader: bool
@@ -35,14 +35,15 @@ class ReplicaView:
     log_end_offset: int
     high_watermark: int
     last_caught_up: float | None = None
-    """When it last had all that the leader had, in seconds of the brokers' monotonic clock, as the leader
-    sees it; None for the leader itself, and where there is none."""
+    """When it last had caught up, in seconds of the brokers' monotonic clock, by the leader's account; None
+    for
+    the leader itself, and without a leader."""
 
 
 @attrs.define(frozen=True)
 class PartitionView:
-    """A partition; `leader` is -1 while there is none.  `controller_epoch` is that of the controller that
-    said so last.
+    """A partition; `leader` is -1 without a leader.  `controller_epoch` is that of the controller of the last
+    change.
     """
 
     topic: str
@@ -55,13 +56,13 @@ class PartitionView:
 
     @property
     def high_watermark(self) -> int:
-        """The leader's; -1 while there is none."""
+        """The leader's high watermark; -1 without a leader."""
         leader = self.replicas.get(self.leader)
         return -1 if leader is None else leader.high_watermark
 
     @property
     def log_end_offset(self) -> int:
-        """The leader's; -1 while there is none."""
+        """The leader's log start offset; -1 without a leader."""
         leader = self.replicas.get(self.leader)
         return -1 if leader is None else leader.log_end_offset
 
@@ -71,10 +72,10 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 @attrs.define(frozen=True)
 class LogView:
-    """A replica's log: everything that was appended, the part above the high watermark included.
+    """A replica's log: all appended records, including those above the high watermark.
 
-    With `isolation="read_committed"` records, values and keys are those that a consumer of that level is
-    given: below `last_stable_offset`, and without those of aborted transactions.
+    With `isolation="read_committed"`, records, values and keys are those that such a consumer reads: below
+    `last_stable_offset`, and without those of aborted transactions.
     """
 
     topic: str
@@ -84,32 +85,32 @@ class LogView:
     log_end_offset: int
     high_watermark: int
     last_stable_offset: int
-    """Where the first transaction begins that is still open; the high watermark if none is."""
+    """Start of the first open transaction; the high watermark if none is open."""
     _batches: tuple[RecordBatch, ...]
     _aborted: tuple[AbortedTransaction, ...]
 
     def batches(self) -> list[RecordBatch]:
-        """The batches as they were appended, control batches included, in the order of the log."""
+        """Returns the batches as appended, including control batches, in log order."""
         return list(self._batches)
 
     def records(self, isolation: str = "read_uncommitted") -> Iterator[ConsumerRecord]:
-        """Records in order, without control records; keys and values are bytes.
+        """Returns records in order, without control records; keys and values are bytes.
 
-        Raises `ConfigurationError` for an isolation that Kafka does not have.
+        Raises `ConfigurationError` for an unknown isolation level.
         """
         if isolation not in ISOLATIONS:
             raise ConfigurationError(
-                f"isolation={isolation!r}: say one of {', '.join(map(repr, ISOLATIONS))}"
+                f"isolation={isolation!r} is illegal. Choose one of {', '.join(map(repr, ISOLATIONS))}."
                 f"{nearest(str(isolation), ISOLATIONS)}"
             )
         return self._records(is_committed_only=isolation == "read_committed")
 
     def values(self, isolation: str = "read_uncommitted") -> list[bytes | None]:
-        """The values of `records()`, in the order of the log."""
+        """Returns the values of `records()`, in log order."""
         return [record.value for record in self.records(isolation)]
 
     def keys(self, isolation: str = "read_uncommitted") -> list[bytes | None]:
-        """The keys of `records()`, in the order of the log."""
+        """Returns the keys of `records()`, in log order."""
         return [record.key for record in self.records(isolation)]
 
     def _records(self, is_committed_only: bool) -> Iterator[ConsumerRecord]:
@@ -131,13 +132,16 @@ class LogView:
 
 @attrs.define(frozen=True)
 class ConnectionView:
-    """A client's connection to a broker; `peer` is the client's address, `in_flight` how many of its requests
-    have no answer yet.
+    """A client's connection to a broker; `peer` is the client's address, `in_flight` the number of its
+    requests
+    without a response.
 
-    `client_id` is that of its last request, `software` what it calls itself ("librdkafka 2.10.0"); None
-    and "" before it has said so.  `is_read` is false while the broker does not read from it, because a
-    request of it is held, a quota is violated or the broker is paused; then its end goes unnoticed, too.
-    `listener` is the one that it came by, `principal` whom it has shown to be ("User:ann").
+    `client_id` is that of its last request, `software` the client's name and version ("librdkafka 2.10.0");
+    before
+    that, None and "".  `is_read` is false while the broker does not read from it, because a request is held,
+    a
+    quota is violated or the broker is paused; then a disconnect goes unnoticed, too.  `listener` is the
+    connection's listener, `principal` its authenticated principal ("User:ann").
     """
 
     broker: int
@@ -151,8 +155,8 @@ class ConnectionView:
 
 
 def connection_views(running: Running, client_id: str | None) -> list[ConnectionView]:
-    """Of all brokers that run, by broker, oldest first; of all clients or one.  The processors' own tables
-    are read without waiting for them.
+    """Returns the connections of all running brokers, by broker, oldest first; of all clients or one.  Reads
+    the processors' tables without waiting for them.
     """
     running.check()
     return [
@@ -175,7 +179,7 @@ def connection_views(running: Running, client_id: str | None) -> list[Connection
 
 
 def partition_view(running: Running, topic: str, partition: int) -> PartitionView:
-    """See `ClusterApi.partition`."""
+    """Implements `ClusterApi.partition`."""
     running.check()
     with running.lock:
         return _partition(running, topic, partition)
@@ -186,7 +190,7 @@ def _partition(running: Running, topic: str, partition: int) -> PartitionView:
     views = {}
     leader = image.leader
     if leader in running.controllers.known_gone():
-        leader = NO_LEADER  # the last broker to go leaves nobody behind who would write that down
+        leader = NO_LEADER  # after the last broker stops, no broker can record that
     followers = _followers(running, topic, partition, leader)
     for broker_id in image.replicas:
         broker = running.broker(broker_id)
@@ -207,7 +211,7 @@ def _partition(running: Running, topic: str, partition: int) -> PartitionView:
 
 
 def _followers(running: Running, topic: str, partition: int, leader: int) -> dict[int, FollowerState]:
-    """What the leader knows of its followers."""
+    """Returns the leader's state of its followers."""
     if leader == NO_LEADER:
         return {}
     replica = running.broker(leader).replicas.replicas.get((topic, partition))
@@ -215,7 +219,7 @@ def _followers(running: Running, topic: str, partition: int, leader: int) -> dic
 
 
 def log_view(running: Running, topic: str, partition: int, broker_id: int | None) -> LogView:
-    """See `ClusterApi.log`."""
+    """Implements `ClusterApi.log`."""
     running.check()
     with running.lock:
         return _log(running, topic, partition, broker_id)

@@ -1,7 +1,8 @@
-"""A cluster's timeline as text or JSON: requests, answers and events in one order of time.
+"""A cluster's timeline as text or JSON: requests, responses and events, ordered by time.
 
-`print(cluster.timeline())`; the pytest plugin attaches it to tests that fail.  Built when asked for, from
-the history and the event log; times are seconds since the cluster's start, or since it was told to forget.
+`print(cluster.timeline())`; the pytest plugin attaches it to failed tests.  Built on demand from the history
+and
+the event log; times are seconds since the cluster's start or its last `forget`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from pykafka2.testing.views.metrics import ClusterMetrics, metrics_of
 from pykafka2.text import shown
 
 MAX_NAMED = 4
-# How many partitions that change at the same time get a line each: a broker that goes takes hundreds along.
+# Partitions that change at the same time and get a line each: a stopping broker changes hundreds.
 MAX_AT_ONCE = 6
 
 
 class Timeline:
-    """What happened, oldest first; `str()` of it is `text()`."""
+    """All entries, oldest first; `str()` returns `text()`."""
 
     def __init__(
         self,
@@ -55,18 +56,18 @@ class Timeline:
         return len(self._items)
 
     def text(self) -> str:
-        """A line for each request and event, and a table of request times by API."""
+        """Returns a line for each request and event, and a table of request times by API."""
         lines = [self._line(item) for item in self._items]
         if self._left_out:
             lines.insert(0, f"({self._left_out} earlier ones left out)")
         return "\n".join([*lines, *self._metrics.lines()])
 
     def json(self) -> str:
-        """Requests and events with the request times, as one JSON object: `timeline` and `metrics`."""
+        """Returns requests, events and request times as one JSON object: `timeline` and `metrics`."""
         return json.dumps({"timeline": self.as_list(), "metrics": self._metrics.as_dict()})
 
     def as_list(self) -> list[dict[str, Any]]:
-        """Requests and events as plain data."""
+        """Returns requests and events as plain data."""
         return [self._data(item) for item in self._items]
 
     # ------------------------------------------------------------------ one item
@@ -112,8 +113,8 @@ class Timeline:
 
 
 def folded(events: list[ClusterEvent]) -> list[ClusterEvent]:
-    """The events, with one for all where many partitions got other leaders or ISRs at the same time; topics
-    of the test's own come before Kafka's.
+    """Yields the events, with a single one if many partitions change leader or ISR at the same time; the
+    test's own topics come before internal ones.
     """
     together: dict[tuple[float, str], list[ClusterEvent]] = {}
     for event in events:
@@ -135,7 +136,7 @@ def folded(events: list[ClusterEvent]) -> list[ClusterEvent]:
 
 
 def timeline_of(running: Running, last: int | None) -> Timeline:
-    """See `ClusterApi.timeline`; also of a cluster that has ended."""
+    """Implements `ClusterApi.timeline`; also works after the end of the cluster."""
     with running.lock:
         return Timeline(
             running.history.entries(),
@@ -148,7 +149,7 @@ def timeline_of(running: Running, last: int | None) -> Timeline:
 
 
 def errors_in(struct: Struct) -> Iterator[str]:
-    """Kafka's names of the errors that a response tells of, wherever it keeps them."""
+    """Returns Kafka's names of the errors in a response, in any of its fields."""
     for one in resolved_fields(type(struct)):
         value = getattr(struct, one.name)
         if one.name.endswith("error_code") and value:

@@ -1,4 +1,4 @@
-"""Views of transactions: a transactional id as its coordinator knows it now, as plain values.
+"""Views of transactions: the present state of their coordinators, as plain values.
 
 Read from the coordinator's memory, under the cluster's lock.
 """
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class TransactionView:
     """A transactional id; `state` is Kafka's name (Ongoing, PrepareCommit, CompleteAbort ...).
 
-    `partitions` take part in the transaction that is open or being ended; `started_ms` is its beginning by
-    the wall clock, -1 where there is none.
+    `partitions` belong to the transaction that is open or ending; `started_ms` is its start by the wall
+    clock, -1
+    without one.
     """
 
     transactional_id: str
@@ -38,16 +39,16 @@ class TransactionView:
     """Seconds after which the coordinator aborts it."""
     started_ms: int
     coordinator: int
-    """The broker that coordinates it."""
+    """Id of its coordinator."""
 
     @property
     def is_open(self) -> bool:
-        """Begun, and neither committed nor aborted in all its partitions."""
+        """Whether it has begun, and is not yet committed or aborted in all its partitions."""
         return self.state in ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def transaction_view(running: Running, transactional_id: str) -> TransactionView:
-    """See `ClusterApi.transaction`."""
+    """Implements `ClusterApi.transaction`."""
     running.check()
     with running.lock:
         return _transaction(running, transactional_id)
@@ -59,17 +60,17 @@ def _transaction(running: Running, transactional_id: str) -> TransactionView:
     transactions = _coordinator(running, leader)
     shard = None if transactions is None else transactions.shards.get(partition)
     if shard is None:
-        raise CoordinatorNotAvailable(f"nobody coordinates {topic}-{partition} now")
+        raise CoordinatorNotAvailable(f"{topic}-{partition} has no coordinator now")
     if not running.broker(leader).coordinators.is_active((topic, partition)):
         raise CoordinatorLoadInProgress(f"broker {leader} loads {topic}-{partition}")
     transaction = shard.transactions.get(transactional_id)
     if transaction is None:
-        raise TransactionalIdNotFound(f"there is no transactional id {transactional_id!r}")
+        raise TransactionalIdNotFound(f"Transactional id {transactional_id!r} does not exist")
     return _view(transaction, leader)
 
 
 def transaction_views(running: Running) -> list[TransactionView]:
-    """All that their coordinators know now, by name."""
+    """Returns all transactional ids of all coordinators, by name."""
     running.check()
     found: list[TransactionView] = []
     with running.lock:
@@ -82,7 +83,7 @@ def transaction_views(running: Running) -> list[TransactionView]:
 
 
 def _coordinator(running: Running, broker_id: int) -> TransactionCoordinator | None:
-    """A broker's, if it runs and ever coordinated a transaction."""
+    """Returns a broker's transaction coordinator, None if it does not run or never had a transaction."""
     if broker_id < 0 or not running.broker(broker_id).is_running:
         return None
     return running.broker(broker_id).coordinators.transactions_or_none
