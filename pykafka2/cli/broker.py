@@ -138,7 +138,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the cluster; 0 when it was asked to end.  Raises `ConfigurationError` for what cannot be."""
+    """Runs the cluster; returns 0 after a signal to end.  Raises `ConfigurationError` for illegal
+    arguments.
+    """
     from pykafka2.testing.cluster import KafkaCluster
 
     if arguments.listener and arguments.port is not None:
@@ -157,7 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
         advertised_host=arguments.advertised_host,
         advertised_ports=ports_from("--advertised-port", arguments.advertised_port or 0, arguments.brokers),
     )
-    # Without an admin port nobody can see the history, and it would only hold memory.
+    # Without an admin port the history cannot be read, and would only use memory.
     cluster.history.is_on = arguments.admin_port is not None
     received: list[int] = []
     with _Signals(received.append) as signals, cluster:

@@ -1,8 +1,8 @@
-"""The `pykafka2` command: finds the sub-command, teaches with --help, turns errors into exit codes.
+"""The `pykafka2` command: finds the sub-command, shows --help, converts errors to exit codes.
 
-Exit codes: 0 done; 1 the work failed and the message says why; 2 the command line is wrong; 130 interrupted.
-Each sub-command is a module with `SUMMARY`, `configure(parser)` and `run(arguments) -> int`, loaded only when
-it is asked for.
+Exit codes: 0 success; 1 failure, with a message; 2 wrong command line; 130 interrupted.
+Each sub-command is a module with `SUMMARY`, `configure(parser)` and `run(arguments) -> int`, loaded on first
+use.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _parser(words: list[str]) -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when asked: importlib.metadata is slow to load."""
+    """Looks up the version only on demand: importlib.metadata is slow to load."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version

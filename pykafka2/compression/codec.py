@@ -1,7 +1,7 @@
 """The interface and the table of codecs, and the loop that bounds decompression.
 
-Any thread.  The wrappers (gzip.py, snappy.py, lz4.py, zstd.py) are imported when their codec is first
-asked for, and import their libraries when they first work.
+Thread-safe.  The wrappers (gzip.py, snappy.py, lz4.py, zstd.py) are imported on first use of their codec, and
+import their libraries on their first call.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ class Decompressor(Protocol):
 def frames_in_steps(
     codec: Codec, new: type[Decompressor], data: Buffer, max_output_bytes: int
 ) -> Steps[bytes]:
-    """Decompress frame after frame, never asking for more than one byte over the cap.
+    """Decompresses frame after frame, never requesting more than one byte over the cap.
 
-    Raises whatever the library raises for damaged data; CorruptData for too much or an unfinished frame.
+    Raises the library's error for damaged data; CorruptData for too much data or an unfinished frame.
     """
     view = memoryview(data)
     parts: list[bytes] = []

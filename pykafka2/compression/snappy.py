@@ -15,7 +15,7 @@ MAGIC = b"\x82SNAPPY\x00"
 HEADER = MAGIC + b"\0\0\0\x01" * 2  # version, lowest compatible version
 BLOCK_BYTES = 32 << 10
 
-# The best that the format can do is a copy of 64 bytes told by 3; a declared length above that is a lie.
+# The best that the format can do is a copy of 64 bytes encoded in 3; a larger declared length is false.
 BEST_RATIO = 22
 
 

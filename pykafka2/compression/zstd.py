@@ -1,7 +1,7 @@
-"""zstd by the standard library where it has it (CPython 3.14), else by zstandard, else by cramjam.
+"""zstd from the standard library if available (CPython 3.14), else from zstandard, else from cramjam.
 
-Any thread.  Contexts may not be shared by threads, so each thread keeps the one it compressed with last;
-making one anew costs a third of compressing a batch of 16 KiB.
+Thread-safe.  Threads must not share contexts, so each thread keeps its last compression context; creating one
+costs a third of compressing a batch of 16 KiB.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ class Zstd(Codec):
 
 
 def _standard_library() -> Any:
-    """compression.zstd or None.  The version is asked first: a failing import costs as much as a batch."""
+    """Returns compression.zstd or None.  Checks the version first: a failing import costs as much as a
+    batch.
+    """
     if sys.hexversion < 0x030E0000:
         return None
     try:

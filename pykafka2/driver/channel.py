@@ -32,7 +32,9 @@ class ChannelHandler(Protocol):
         ...
 
     def on_written(self, now: float) -> bool:
-        """Everything written so far was handed to the transport.  True if that was news to somebody."""
+        """Marks everything written so far as handed to the transport.  Returns whether this changed any
+        request.
+        """
         ...
 
     def on_close(self, error: KafkaError, now: float) -> None:
@@ -51,11 +53,12 @@ MAX_GATHERED_BUFFERS = 512
 
 
 class Channel:
-    """A transport, its state and what is still to be written.
+    """A transport, its state and its unsent bytes.
 
-    Without a transport (the network refused at once) it waits for `fail`, so that its handler hears of that
-    as of any other failure: later, and through `on_close`.  `unsettled` is where it enters itself when it has
-    something to write, or is closed: the driver looks there at the end of a turn.
+    Without a transport (the network failed at once) it waits for `fail`, so that its handler gets this
+    failure
+    like any other: later, through `on_close`.  It adds itself to `unsettled` when it has bytes to write or is
+    closed: the driver processes these channels at the end of a turn.
     """
 
     __slots__ = (
@@ -108,7 +111,7 @@ class Channel:
             self._unsettled[self] = None
 
     def close(self) -> None:
-        """End the channel without telling the handler.  Safe to repeat."""
+        """Closes the channel without notifying the handler.  Can be repeated."""
         if self.state is ChannelState.CLOSED:
             return
         self.state = ChannelState.CLOSED
@@ -119,7 +122,9 @@ class Channel:
             self._transport.close()
 
     def fail(self, error: KafkaError, now: float) -> None:
-        """End the channel by an error that the handler is told.  Nothing happens if it is closed already."""
+        """Closes the channel with an error, which is passed to the handler.  Does nothing if already
+        closed.
+        """
         if self.state is not ChannelState.CLOSED:
             self.close()
             self.handler.on_close(error, now)
@@ -141,9 +146,9 @@ class Channel:
             self.fail(error, now)
 
     def flush(self, now: float) -> bool:
-        """Hand what is queued to the transport, as far as it takes it; called at the end of each turn.
+        """Writes queued bytes to the transport, as far as it accepts them; called at the end of each turn.
 
-        True if that was news to somebody, so that managers are asked again.
+        Returns whether this changed any request, so that managers must be polled again.
         """
         transport = self._transport
         if self.state is not ChannelState.OPEN or transport is None or not self._unsent or self._is_blocked:

@@ -1,6 +1,6 @@
-"""The outcome of a call that lives on the driver, for whoever waits: a thread, an event loop, a callback.
+"""The outcome of a call on the driver, for a waiting thread, event loop or callback.
 
-Made on any thread, completed once on the driver's; asked and waited for from any.
+Created on any thread, completed once on the driver's thread; can be polled and awaited from any thread.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Driver:
                 "a blocking call inside a callback of the IO thread would wait for itself; "
                 "call it from your own thread"
             )
-        # Set by the predicate itself, so that it is not asked again after it held.
+        # Set by the predicate itself, so that it is not evaluated again after it was true.
         held = False
 
         def is_over() -> bool:
@@ -241,7 +241,7 @@ class Driver:
         tls: TlsWrapper | None = None,
         server_name: str | None = None,
     ) -> Channel:
-        """Start to connect; the handler hears of it.  A failure comes as `on_close`, never as a raise."""
+        """Starts to connect.  A failure is passed to the handler's `on_close`, never raised."""
         try:
             transport = self.runtime.network.connect(
                 endpoint, options=options, tls=tls, server_name=server_name
@@ -280,7 +280,7 @@ class Driver:
         try:
             tell_each([partial(listener, failed, now) for listener in self._on_failed])
         except Exception:
-            logger.exception("%s: not everybody who waited could be told", self.name)
+            logger.exception("%s: failed to notify all waiters", self.name)
 
     def _failed(self, failure: BaseException) -> ClientFailed:
         return ClientFailed(f"{self.name} stopped: {failure!r}; close it, and make a new one")
@@ -314,7 +314,7 @@ class Driver:
         on_failure = send.on_failure
 
         # A request may fail before `route` returns, when its manager has said already how long to let it
-        # sleep: so it is asked again at once.
+        # sleep: so it is polled again at once.
         def on_failure_and_again(error: KafkaError, now: float) -> None:
             self._again = True
             on_failure(error, now)
@@ -325,7 +325,7 @@ class Driver:
     def _settle_all(self, now: float) -> None:
         """Write what there is to write; forget who is closed."""
         for channel in list(self._unsettled):
-            # What is written from here on, by who hears that he was served, is for the next turn.
+            # Requests that are written from here on, by notified waiters, belong to the next turn.
             self._unsettled.pop(channel, None)
             if channel.flush(now):
                 self._again = True

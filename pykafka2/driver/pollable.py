@@ -128,7 +128,7 @@ class Pollable(Protocol):
     """One duty and its state.  Owned by the driver's thread; never blocks, never reads a clock."""
 
     def poll(self, now: float) -> PollResult:
-        """Requests to send, and when to be asked again.  Also called early, whenever anything happened."""
+        """Returns requests to send, and the time of the next poll.  Also called early, after any event."""
         ...
 
 

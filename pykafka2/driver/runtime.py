@@ -35,7 +35,7 @@ class Outcome(Generic[T]):
 
 
 def ignore_error(error: BaseException) -> None:
-    """For loops whose owner looks at `Task.error`."""
+    """Ignores the error, for loops whose owner reads `Task.error`."""
 
 
 class Step(Protocol):
@@ -84,32 +84,37 @@ class Runtime(Protocol):
         selector: Selector | None = None,
         on_failed: Callable[[BaseException], None] = ignore_error,
     ) -> Task:
-        """Start to turn a loop; its first round comes at once.
+        """Starts to turn a loop; its first turn is immediate.
 
-        `on_failed(error)` is called inside the loop's thread when it ends by an error, of the step or of the
-        selector, before `Task.error` is seen by anybody.
+        `on_failed(error)` is called on the loop's thread when the step or the selector raises, before
+        `Task.error`
+        is visible.
         """
         ...
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
-        """Block the calling thread until `predicate()` is true, at most `timeout` seconds.
+        """Blocks the calling thread until `predicate()` is true, at most `timeout` seconds.
 
-        The value of the predicate at the end.  With queues, whoever makes it true wakes one of them, and it
-        is evaluated on the calling thread alone: at first, after each wake or `notify`, and at the timeout.
-        Without, it is evaluated by `check_waiters`, too; by one thread at a time, and not again once it held:
-        it must be cheap and take no lock that the waiter holds.
+        Returns the last value of the predicate.  With queues, the thread that makes it true wakes one of
+        them, and it
+        is evaluated only on the calling thread: first, after each wake or `notify`, and at the timeout.
+        Without
+        queues, `check_waiters` evaluates it, too: one thread at a time, and not again after it was true.  It
+        must
+        then be cheap and take no lock that the waiter holds.
         """
         ...
 
     def notify(self) -> None:
-        """Wake every waiter, those of queues as well.  From any thread; cheap when nobody waits."""
+        """Wakes every waiter, including those of queues.  From any thread; cheap without waiters."""
         ...
 
     def check_waiters(self) -> None:
-        """Wake those without a queue whose predicate holds by now.
+        """Wakes waiters without a queue whose predicate is now true.
 
         The predicates are evaluated on this thread, which must hold no lock; a wake-up costs ten times as
-        much, and most turns of a loop change nothing that anybody waits for.
+        much, and
+        most turns of a loop change nothing for any waiter.
         """
         ...
 

@@ -83,7 +83,7 @@ def offloaded(work: Callable[[], T]) -> Script[T]:
 
 
 def forget_coordinator() -> Script[None]:
-    """After an answer that says NOT_COORDINATOR: forget who said so, and nobody found since."""
+    """Called after NOT_COORDINATOR: forgets this coordinator, unless another one was found since."""
     yield ForgetCoordinator()
 
 

@@ -68,10 +68,10 @@ class Parker:
 
 
 class Watched:
-    """A thread that waits for a predicate of no wait queue, which others evaluate for it.
+    """A thread that waits for a predicate without a wait queue; other threads evaluate the predicate.
 
-    Waiting takes no lock that could be found held for long: whoever finds the predicate being evaluated by
-    another thread unparks the waiter, which then looks itself.
+    Waiting takes no lock that is held for long: a thread that finds the predicate being evaluated by another
+    thread unparks the waiter, which then evaluates it itself.
     """
 
     __slots__ = ("_is_over", "_looking", "_predicate", "_unpark")
@@ -246,7 +246,7 @@ class ThreadRuntime:
                 self._watched[watched] = None
             for queue in queues:
                 queue.join(parker)
-            # Looked at again after registering: a wake in between has set the permit.
+            # Checked again after registering: a wake in between has set the permit.
             while not look():
                 remaining = deadline - monotonic()
                 if remaining <= 0:
@@ -261,7 +261,7 @@ class ThreadRuntime:
             self._waiters.pop(parker, None)
 
     def notify(self) -> None:
-        """Something that waiters look at may have changed.  From any thread; 0.05 us when nobody waits."""
+        """Called when state of waiters may have changed.  From any thread; 0.05 us without waiters."""
         if self._waiters:
             for parker in list(self._waiters):
                 parker.unpark()

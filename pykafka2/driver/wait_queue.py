@@ -1,6 +1,7 @@
-"""Threads that wait for one thing: a permit, an outcome, an answer.
+"""Threads that wait for one event: a permit, an outcome, a response.
 
-Who makes that thing happen wakes them, and nobody else has to look at it.  Any thread; takes no lock, as each
+The thread that causes the event wakes them, and no other thread evaluates it.  Thread-safe without a lock, as
+each
 operation on the dict is one step in C.  Joined by `Runtime.wait_until`.
 """
 

@@ -34,6 +34,9 @@ WORDS_DONE: tuple[str, ...] = (
     "README.md",
     "examples",
     "pykafka2/aio",
+    "pykafka2/cli",
+    "pykafka2/compression",
+    "pykafka2/driver",
     "pykafka2/testing",
     "spark_connector",
 )
