@@ -6,6 +6,7 @@ one instant. A test compares docs/reference/producer-metrics.md with the table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -189,3 +190,13 @@ def texts() -> dict[str, str]:
     measured = {f"{stem}-{ending}": text for stem, (endings, text) in MEASURED.items() for ending in endings}
     rates = {name: text for name, (_, text) in RATES.items()}
     return dict(sorted({**TOTALS, **SHARED_TOTALS, **rates, **measured, **GAUGES}.items()))
+
+
+def producer_metrics(monotonic: Callable[[], float]) -> Metrics:
+    """Return the metrics of one producer, all zero; `monotonic` returns seconds."""
+    return Metrics(
+        [*TOTALS, *SHARED_TOTALS],
+        {name: endings for name, (endings, _) in MEASURED.items()},
+        {name: total_and_divisor for name, (total_and_divisor, _) in RATES.items()},
+        monotonic,
+    )

@@ -21,7 +21,7 @@ from pykafka2.producer.accumulator.batch import ProducerBatch
 from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors
 from pykafka2.producer.sending.sender import Sender
-from pykafka2.producer.transactions.transactions import TransactionCalls
+from pykafka2.producer.transactions.transactions import TransactionRunner
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Shutdown:
         inspection: Inspection,
         interceptors: Interceptors | None,
         close_partitioner: Callable[[], object],
-        transactions: TransactionCalls | None = None,
+        transactions: TransactionRunner | None = None,
     ) -> None:
         self._transactions = transactions
         self._client = client

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from pykafka2.errors import TransactionFailed
 from pykafka2.network.script import Script
 from pykafka2.producer.transactions.manager import TransactionManager
 from pykafka2.producer.transactions.requests import Step
+from pykafka2.producer.transactions.state import Call
 from pykafka2.producer.transactions.steps import TransactionSteps
-from pykafka2.producer.transactions.transactions import TransactionCalls
+from pykafka2.producer.transactions.transactions import TransactionRunner
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
@@ -29,13 +31,13 @@ def commits_do_not_wait_for_their_batches(patch: pytest.MonkeyPatch) -> None:
 
 def commits_that_failed_count_as_done(patch: pytest.MonkeyPatch) -> None:
     """The application is told that all is well."""
-    commit = TransactionCalls.commit
+    run = TransactionRunner.run
 
-    def hopeful(self: TransactionCalls, timeout: float | None) -> None:
-        with suppress(TransactionFailed):
-            commit(self, timeout)
+    def hopeful(self: TransactionRunner, call: Call, timeout: float | None, *arguments: Any) -> Any:
+        with suppress(TransactionFailed) if call is Call.COMMIT else nullcontext():
+            return run(self, call, timeout, *arguments)
 
-    patch.setattr(TransactionCalls, "commit", hopeful)
+    patch.setattr(TransactionRunner, "run", hopeful)
 
 
 def aborts_commit(patch: pytest.MonkeyPatch) -> None:

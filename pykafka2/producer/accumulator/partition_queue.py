@@ -12,8 +12,7 @@ timestamp are decided once per batch or per millisecond and kept in the topic's 
 `KafkaProducer.send` tries first. A record with a key goes to the open batch of the key's partition if the
 route is current.
 
-Three places append without a lock: two at the head of `send`, and `PartitionQueue.try_append`. They are
-safe for these reasons:
+`append_unlocked` appends without the lock. It is safe for these reasons:
 
 * A record is appended by one line without a call, a loop or an allocation that the garbage collector
   counts. CPython runs no other thread, signal handler, finalizer or tracer within it, so the room, fields
@@ -86,13 +85,8 @@ class PartitionQueue:
         if batch is None:
             return None
         if 0 <= row[2] - batch.base_timestamp < SHORT:
-            outcome, fields = batch.outcome, batch.fields
-            # The record joins by this line, in which nothing comes between: see partition_queue.py.
-            if (room_bytes := batch.room_bytes - size_bytes) >= 0: batch.room_bytes = room_bytes; fields += row; index = batch.count; batch.count = index + 1  # fmt: skip # noqa: E501, E701, E702
-            if room_bytes >= 0:
-                delivery = Delivery()
-                delivery._outcome = outcome  # type: ignore[assignment]
-                delivery._index = index
+            delivery = append_unlocked(batch, row, size_bytes)
+            if delivery is not None:
                 return delivery
         if self._running:
             self._locked_steps.check()
@@ -166,6 +160,23 @@ class PartitionQueue:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def append_unlocked(batch: ProducerBatch, row: Row, size_bytes: int) -> Delivery | None:
+    """Append a record to a batch without the queue's lock; None if the batch is closed or has no room.
+
+    The row's timestamp fits the batch, and `size_bytes` is as for `PartitionQueue.try_append`. The module's
+    docstring explains why no lock is needed. Hot: called once per record.
+    """
+    outcome, fields = batch.outcome, batch.fields
+    # One line, so that no other thread, signal handler or finalizer runs between its parts.
+    if (room_bytes := batch.room_bytes - size_bytes) >= 0: batch.room_bytes = room_bytes; fields += row; index = batch.count; batch.count = index + 1  # fmt: skip # noqa: E501, E701, E702
+    if room_bytes < 0:
+        return None
+    delivery = Delivery()
+    delivery._outcome = outcome  # type: ignore[assignment]
+    delivery._index = index
+    return delivery
 
 
 def delivery_of(batch: ProducerBatch, index: int) -> Delivery:

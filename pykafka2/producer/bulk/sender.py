@@ -9,33 +9,23 @@ open batch instead, record by record; no option makes a remainder larger than `L
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from pykafka2.clock import Clock
 from pykafka2.errors import IncompleteSend, RecordTooLarge
-from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+from pykafka2.producer.append import Appender
 from pykafka2.producer.bulk.columns import BulkArguments, BulkPart
 from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch, Share, Tell, teller
 from pykafka2.producer.bulk.partitions import NO_PARTITION, partitions_of_keys, rows_of_partitions
 from pykafka2.producer.bulk.rows import BulkReader
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
-from pykafka2.producer.delivery.delivery import Delivery
-from pykafka2.producer.interceptors import Interceptors
-from pykafka2.producer.options import ProducerOptions
-from pykafka2.producer.partitioning.partitioners import Strategy
-from pykafka2.producer.partitioning.route_table import Routes
-from pykafka2.producer.partitioning.sticky import StickyChoice
 from pykafka2.producer.partitioning.topic_route import Route
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.column_encoder import RecordColumns
 from pykafka2.records.encoder import NO_HEADERS, Row
-
-AppendRow = Callable[["Route | None", PartitionQueue, Row, int], Delivery]
-"""Appends one record; with a route, to whatever partition records without a key stick to."""
 
 CODEC_ROOM = 128
 """A codec that finds nothing to compress makes a batch larger, by less than this part of it."""
@@ -48,34 +38,16 @@ MIN_BLOCK_RECORDS, MAX_BLOCK_RECORDS = 4096, 1 << 20
 
 
 class BulkSender:
-    """One call of `send_many`, and what of it was taken.  `check` raises what keeps the producer from
-    starting a batch.
-    """
+    """One call of `send_many`, and the records that it has appended so far."""
 
-    def __init__(
-        self,
-        options: ProducerOptions,
-        routes: Routes,
-        accumulator: Accumulator,
-        strategy: Strategy,
-        sticky: StickyChoice,
-        clock: Clock,
-        reader: BulkReader,
-        interceptors: Interceptors | None,
-        *,
-        append_row: AppendRow,
-        check: Callable[[], None],
-    ) -> None:
-        self._options = options
-        self._routes = routes
-        self._accumulator = accumulator
-        self._strategy = strategy
-        self._sticky = sticky
-        self._clock = clock
-        self._reader = reader
-        self._interceptors = interceptors
-        self._append_row = append_row
-        self._check = check
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
+        self._options = options = appender.options
+        self._routes = appender.routes
+        self._accumulator = appender.accumulator
+        self._strategy = appender.strategy
+        self._clock = appender.clock
+        self._interceptors = appender.interceptors
         self._max_records_bytes = min(options.max_request_size, options.buffer_memory) - HEADER_BYTES
         batch_bytes = min(options.bulk_batch_size, options.max_request_size, options.buffer_memory)
         if options.compression_type != "none":
@@ -87,7 +59,9 @@ class BulkSender:
 
     def send(self, given: BulkArguments, on_delivery: OnBatch | None) -> BulkDelivery:
         """Append everything; raises as `KafkaProducer.send_many`."""
-        parts = self._reader.read(given)
+        serializers = self._appender.serializers
+        reader = BulkReader(self._clock, self._interceptors, serializers.key, serializers.value)
+        parts = reader.read(given)
         count = sum(len(part.columns) for part in parts)
         try:
             return self._send_parts(given.topic, parts, given.partition, count, on_delivery)
@@ -245,8 +219,8 @@ class BulkSender:
         if not is_cut and len(records.body) + HEADER_BYTES < self._remainder_bytes:
             self._append_rows(route, queue, columns, first, stop, numbers)
             return
-        self._check()
-        target = self._sticky.next(route) if queue is None else queue
+        self._appender.guard.check()
+        target = self._routes.sticky.next(route) if queue is None else queue
         self._routes.use(target.topic, self._clock.monotonic())
         self._accumulator.append_columns(
             target, records, self._options.max_block, lambda outcome: self._take(Share(outcome, 0, numbers))
@@ -270,7 +244,7 @@ class BulkSender:
                 size_bytes = SMALLEST_RECORD_BYTES - len(NO_HEADERS) + len(value or b"") + len(key or b"")
                 entry: Row = (value, key, timestamp, headers, None)
                 target = route.sticky if queue is None else queue
-                delivery = self._append_row(
+                delivery = self._appender.append_row(
                     None if queue is not None else route, target, entry, size_bytes + len(headers)
                 )
                 outcome, index = delivery.place

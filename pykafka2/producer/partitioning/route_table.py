@@ -27,7 +27,7 @@ class Routes:
         self._client = client
         self._metadata = client.metadata
         self._accumulator = accumulator
-        self._sticky = sticky
+        self.sticky = sticky
         self._metrics = metrics
         self.by_topic: dict[str, Route] = {}
         """Read by `send` without a lock; a route is current while its snapshot is the metadata's."""
@@ -60,7 +60,7 @@ class Routes:
         count = max(known.partitions) + 1
         queues = [self._accumulator.queue(topic, partition) for partition in range(count)]
         route = Route(snapshot, known, queues)
-        self._sticky.begin(route, self.by_topic.get(topic))
+        self.sticky.begin(route, self.by_topic.get(topic))
         self.by_topic[topic] = route
         if snapshot is not self._newest:
             self._newest = snapshot

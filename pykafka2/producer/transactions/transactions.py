@@ -50,7 +50,153 @@ METRICS: Final = {
 
 
 class TransactionCalls:
-    """The transactional calls of `KafkaProducer`; each method documents its promise."""
+    """The transactional calls of `KafkaProducer`, its base class.
+
+    `timeout` is in seconds everywhere (default: max_block_ms).  A call that does not end within it raises
+    KafkaTimeoutError and goes on; the same call again waits for it.  All of them also raise
+
+        IllegalState: the producer has no transactional_id; another call comes first, and the message says
+            which; or this is a callback on the IO thread, which must not wait for itself.
+        TransactionFailed: the transaction can only be aborted, as its cause says.
+        ProducerFenced: a newer producer has the transactional id.  This one can only be closed; so it is with
+            any other error that is `fatal`.
+        ClientClosed, ForkedClientError, ClientFailed: as `send`.
+    """
+
+    _refusal: KafkaError | None
+    _transactions: TransactionRunner | None
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Register the transactional_id and end what an earlier producer with it left open.
+
+        Once, before the first transaction.  From here on an older producer with the same id is fenced.
+
+        Raises:
+            TransactionalIdAuthorizationFailed, InvalidTransactionTimeout, KafkaError: the coordinator refuses
+                it; nothing was begun, and it may be called again.
+            KafkaTimeoutError: no coordinator answered.
+        """
+        self._runner("init_transactions").run(Call.INIT, timeout)
+
+    def begin_transaction(self) -> None:
+        """Start a transaction; what is sent from here on, by any thread, belongs to it.  Asks no broker."""
+        self._runner("begin_transaction").run(Call.BEGIN, BEGIN_TIMEOUT)
+
+    def send_offsets_to_transaction(
+        self,
+        offsets: GivenOffsets,
+        group_metadata: ConsumerGroupMetadata | str,
+        timeout: float | None = None,
+    ) -> None:
+        """Have a consumer's offsets take effect with the transaction, and only with it (KIP-447).
+
+        Args:
+            offsets: by partition, that of the next record to read: an int or OffsetAndMetadata, as `commit`.
+            group_metadata: of the consumer that read; its group's name alone, for a consumer that assigns its
+                partitions itself.
+            timeout: seconds.
+
+        Raises:
+            TransactionFailed: the group refused them, as the member is not (or no longer) in it.
+            IllegalArgument: an argument is not what is said above.
+        """
+        runner = self._runner("send_offsets_to_transaction")
+        checked = Offsets(checked_offsets(offsets), checked_group(group_metadata))
+        if checked.offsets:
+            runner.run(Call.SEND_OFFSETS, timeout, checked)
+        else:
+            runner.status.check(Call.SEND_OFFSETS)
+
+    def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send what waits, and make everything sent in the transaction visible at once.
+
+        When it returns the commit is decided, whatever happens then.
+
+        Raises:
+            TransactionFailed: a record of the transaction failed, so nothing was committed.
+        """
+        self._runner("commit_transaction").run(Call.COMMIT, timeout)
+
+    def abort_transaction(self, timeout: float | None = None) -> None:
+        """Have readers skip everything sent in the transaction; what was not sent yet fails with
+        TransactionAborted."""
+        self._runner("abort_transaction").abort(timeout)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """`with producer.transaction():` begins, and commits at the end of the block.
+
+        It aborts where the block raises, or where a record has failed; the error goes on, with a note that
+        the transaction was aborted.
+        """
+        return _transaction_block(self._runner("transaction"))
+
+    def detach_transaction(self, timeout: float | None = None) -> TransactionHandle:
+        """Send what waits and leave the transaction open, for `pykafka2.end_transaction` to end it.
+
+        The handle pickles and holds no secret, so another process may end it, within transaction_timeout_ms.
+        This producer can then only be closed, which leaves the transaction as it is.
+
+        Raises:
+            TransactionFailed: a record of the transaction failed.
+        """
+        runner = self._runner("detach_transaction")
+        detached: Detached = runner.run(Call.DETACH, timeout)
+        return TransactionHandle(
+            transactional_id=runner.status.transactional_id,
+            producer_id=detached.producer_id,
+            producer_epoch=detached.producer_epoch,
+            transaction_version=detached.transaction_version,
+            is_empty=detached.is_empty,
+        )
+
+    def _runner(self, call: str) -> TransactionRunner:
+        refusal, runner = self._refusal, self._transactions
+        if refusal is not None:
+            raise type(refusal)(str(refusal))
+        if runner is None:
+            raise IllegalState(f"{call}() needs the option transactional_id; this producer has none")
+        return runner
+
+
+@contextmanager
+def _transaction_block(runner: TransactionRunner) -> Iterator[None]:
+    try:
+        runner.run(Call.BEGIN, BEGIN_TIMEOUT)
+    except KafkaError:
+        raise
+    except BaseException:
+        # After a Ctrl-C the transaction may have begun, or be about to; the abort is handled after that.
+        with suppress(KafkaError):
+            runner.abort(None)
+        raise
+    try:
+        yield
+    except BaseException as error:
+        _abort_after(runner, error)
+        raise
+    if runner.status.state in (TransactionState.READY, TransactionState.DETACHED):
+        return  # the block has ended or detached it
+    try:
+        runner.run(Call.COMMIT, None)
+    except TransactionFailed as error:
+        _abort_after(runner, error)
+        raise
+
+
+def _abort_after(runner: TransactionRunner, error: BaseException) -> None:
+    """Abort because of this error, which the caller raises; a note on it reports the abort."""
+    if runner.status.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
+        return  # it has ended, is ending, or is lost
+    try:
+        runner.abort(None)
+    except KafkaError as failure:
+        error.add_note(f"the transaction could not be aborted: {type(failure).__name__}: {failure}")
+    else:
+        error.add_note("the transaction was aborted")
+
+
+class TransactionRunner:
+    """Runs transactional calls on the IO thread and waits for their end. It never refers to the producer."""
 
     def __init__(
         self,
@@ -70,93 +216,11 @@ class TransactionCalls:
         self._metrics = metrics
         self.max_block = max_block
 
-    def init(self, timeout: float | None) -> None:
-        self._call(Call.INIT, timeout)
+    def run(self, call: Call, timeout: float | None, offsets: Offsets | None = None) -> Any:
+        """Return the value of the call, which the manager starts or, if it is running already, joins.
 
-    def begin(self) -> None:
-        self._call(Call.BEGIN, BEGIN_TIMEOUT)
-
-    def send_offsets(
-        self, offsets: GivenOffsets, group: ConsumerGroupMetadata | str, timeout: float | None
-    ) -> None:
-        checked = Offsets(checked_offsets(offsets), checked_group(group))
-        if checked.offsets:
-            self._call(Call.SEND_OFFSETS, timeout, checked)
-        else:
-            self.status.check(Call.SEND_OFFSETS)
-
-    def commit(self, timeout: float | None) -> None:
-        self._call(Call.COMMIT, timeout)
-
-    def abort(self, timeout: float | None) -> None:
-        self._call(Call.ABORT, timeout)
-        # With the transaction its failed records are done with: no flush needs to raise them.
-        self._accumulator.take_failed()
-
-    def detach(self, timeout: float | None) -> TransactionHandle:
-        told: Detached = self._call(Call.DETACH, timeout)
-        return TransactionHandle(
-            transactional_id=self.status.transactional_id,
-            producer_id=told.producer_id,
-            producer_epoch=told.producer_epoch,
-            transaction_version=told.transaction_version,
-            is_empty=told.is_empty,
-        )
-
-    @contextmanager
-    def block(self) -> Iterator[None]:
-        """`with producer.transaction():`."""
-        try:
-            self.begin()
-        except KafkaError:
-            raise
-        except BaseException:
-            # A Ctrl-C: it may have begun all the same, or be about to, which the abort comes after.
-            with suppress(KafkaError):
-                self.abort(None)
-            raise
-        try:
-            yield
-        except BaseException as error:
-            self._abort_after(error)
-            raise
-        if self.status.state in (TransactionState.READY, TransactionState.DETACHED):
-            return  # the block has ended it, or handed it over, itself
-        try:
-            self.commit(None)
-        except TransactionFailed as error:
-            self._abort_after(error)
-            raise
-
-    def end_for_close(self, timeout: float) -> None:
-        """Before the producer closes: abort what is open, wait for the end of what is ending, and abort that
-        if it fails.  Never raises a KafkaError: what could not be ended is said in the log, and its
-        coordinator ends it in time.
+        Raises KafkaTimeoutError if it does not end within `timeout` seconds (None: max_block_ms).
         """
-        deadline = self._driver.clock.monotonic() + timeout
-        self._end_for_close(timeout)
-        if self.status.state is TransactionState.ABORTABLE_ERROR:
-            self._end_for_close(max(0.0, deadline - self._driver.clock.monotonic()))
-
-    # ------------------------------------------------------------------ inside
-
-    def _end_for_close(self, timeout: float) -> None:
-        state = self.status.state
-        call = _AT_CLOSE.get(state)
-        if call is None:
-            return
-        name = self.status.transactional_id
-        if call is Call.ABORT and state is not TransactionState.ABORTING:
-            logger.warning("the open transaction of %r is aborted, as its producer is closed", name)
-        try:
-            if call is Call.ABORT:
-                self.abort(timeout)
-            else:
-                self._call(call, timeout)
-        except KafkaError as error:
-            logger.warning("the transaction of %r did not end before its producer closed: %s", name, error)
-
-    def _call(self, call: Call, timeout: float | None, offsets: Offsets | None = None) -> Any:
         driver, clock = self._driver, self._driver.clock
         if driver.is_own_thread():
             raise IllegalState(
@@ -176,6 +240,38 @@ class TransactionCalls:
             self._metrics.count_ns(METRICS[call], clock.monotonic() - began)
         return ticket.completion.result(0)
 
+    def abort(self, timeout: float | None) -> None:
+        """Abort the transaction. Its failed records need no flush to raise them any more."""
+        self.run(Call.ABORT, timeout)
+        self._accumulator.take_failed()
+
+    def end_for_close(self, timeout: float) -> None:
+        """End the transaction before the producer closes: abort an open one, and wait for one that is ending.
+
+        Never raises a KafkaError. The log names a transaction that did not end; its coordinator aborts it
+        after transaction_timeout_ms.
+        """
+        deadline = self._driver.clock.monotonic() + timeout
+        self._end_for_close(timeout)
+        if self.status.state is TransactionState.ABORTABLE_ERROR:
+            self._end_for_close(max(0.0, deadline - self._driver.clock.monotonic()))
+
+    def _end_for_close(self, timeout: float) -> None:
+        state = self.status.state
+        call = _AT_CLOSE.get(state)
+        if call is None:
+            return
+        name = self.status.transactional_id
+        if call is Call.ABORT and state is not TransactionState.ABORTING:
+            logger.warning("the open transaction of %r is aborted, as its producer is closed", name)
+        try:
+            if call is Call.ABORT:
+                self.abort(timeout)
+            else:
+                self.run(call, timeout)
+        except KafkaError as error:
+            logger.warning("the transaction of %r did not end before its producer closed: %s", name, error)
+
     def _timed_out(self, call: Call, timeout: float) -> KafkaTimeoutError:
         goes_on = (
             "it goes on, and commit_transaction() waits for it"
@@ -194,17 +290,6 @@ class TransactionCalls:
         error = KafkaTimeoutError(f"{call.value} did not end within {timeout:g} s: {because}; {goes_on}")
         error.__cause__ = last_error
         return error
-
-    def _abort_after(self, error: BaseException) -> None:
-        """Abort because of this error, which goes on; what hinders it is said in a note."""
-        if self.status.state not in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR):
-            return  # ended already, being ended, or lost
-        try:
-            self.abort(None)
-        except KafkaError as failure:
-            error.add_note(f"the transaction could not be aborted: {type(failure).__name__}: {failure}")
-        else:
-            error.add_note("the transaction was aborted")
 
 
 _AT_CLOSE: Final = {
@@ -255,8 +340,8 @@ def transactional_parts(
     status: TransactionStatus,
     accumulator: Accumulator,
     metrics: Metrics,
-) -> tuple[TransactionManager, TransactionCalls]:
-    """The manager, which the caller adds to the client after the sender, and the calls."""
+) -> tuple[TransactionManager, TransactionRunner]:
+    """The manager, which the caller adds to the client after the sender, and the runner."""
     random = client.driver.entropy.random
     identity = ProducerIdentity(options, random, policy_of(options))
     manager = TransactionManager(
@@ -267,101 +352,5 @@ def transactional_parts(
         TransactionSteps(options, status, identity, client.nodes, random),
         forget=client.coordinators.forget_answerer,
     )
-    calls = TransactionCalls(client, manager, status, accumulator, metrics, max_block=options.max_block)
-    return manager, calls
-
-
-class TransactionalCalls:
-    """Mixed into the producer.
-
-    `timeout` is in seconds everywhere (default: max_block_ms).  A call that does not end within it raises
-    KafkaTimeoutError and goes on; the same call again waits for it.  All of them also raise
-
-        IllegalState: the producer has no transactional_id; another call comes first, and the message says
-            which; or this is a callback on the IO thread, which must not wait for itself.
-        TransactionFailed: the transaction can only be aborted, as its cause says.
-        ProducerFenced: a newer producer has the transactional id.  This one can only be closed; so it is with
-            any other error that is `fatal`.
-        ClientClosed, ForkedClientError, ClientFailed: as `send`.
-    """
-
-    _refusal: KafkaError | None
-    _transactions: TransactionCalls | None
-
-    def init_transactions(self, timeout: float | None = None) -> None:
-        """Register the transactional_id and end what an earlier producer with it left open.
-
-        Once, before the first transaction.  From here on an older producer with the same id is fenced.
-
-        Raises:
-            TransactionalIdAuthorizationFailed, InvalidTransactionTimeout, KafkaError: the coordinator refuses
-                it; nothing was begun, and it may be called again.
-            KafkaTimeoutError: no coordinator answered.
-        """
-        self._of_transactions("init_transactions").init(timeout)
-
-    def begin_transaction(self) -> None:
-        """Start a transaction; what is sent from here on, by any thread, belongs to it.  Asks no broker."""
-        self._of_transactions("begin_transaction").begin()
-
-    def send_offsets_to_transaction(
-        self,
-        offsets: GivenOffsets,
-        group_metadata: ConsumerGroupMetadata | str,
-        timeout: float | None = None,
-    ) -> None:
-        """Have a consumer's offsets take effect with the transaction, and only with it (KIP-447).
-
-        Args:
-            offsets: by partition, that of the next record to read: an int or OffsetAndMetadata, as `commit`.
-            group_metadata: of the consumer that read; its group's name alone, for a consumer that assigns its
-                partitions itself.
-            timeout: seconds.
-
-        Raises:
-            TransactionFailed: the group refused them, as the member is not (or no longer) in it.
-            IllegalArgument: an argument is not what is said above.
-        """
-        self._of_transactions("send_offsets_to_transaction").send_offsets(offsets, group_metadata, timeout)
-
-    def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send what waits, and make everything sent in the transaction visible at once.
-
-        When it returns the commit is decided, whatever happens then.
-
-        Raises:
-            TransactionFailed: a record of the transaction failed, so nothing was committed.
-        """
-        self._of_transactions("commit_transaction").commit(timeout)
-
-    def abort_transaction(self, timeout: float | None = None) -> None:
-        """Have readers skip everything sent in the transaction; what was not sent yet fails with
-        TransactionAborted."""
-        self._of_transactions("abort_transaction").abort(timeout)
-
-    def transaction(self) -> AbstractContextManager[None]:
-        """`with producer.transaction():` begins, and commits at the end of the block.
-
-        It aborts where the block raises, or where a record has failed; the error goes on, with a note that
-        the transaction was aborted.
-        """
-        return self._of_transactions("transaction").block()
-
-    def detach_transaction(self, timeout: float | None = None) -> TransactionHandle:
-        """Send what waits and leave the transaction open, for `pykafka2.end_transaction` to end it.
-
-        The handle pickles and holds no secret, so another process may end it, within transaction_timeout_ms.
-        This producer can then only be closed, which leaves the transaction as it is.
-
-        Raises:
-            TransactionFailed: a record of the transaction failed.
-        """
-        return self._of_transactions("detach_transaction").detach(timeout)
-
-    def _of_transactions(self, call: str) -> TransactionCalls:
-        refusal, transactions = self._refusal, self._transactions
-        if refusal is not None:
-            raise type(refusal)(str(refusal))
-        if transactions is None:
-            raise IllegalState(f"{call}() needs the option transactional_id; this producer has none")
-        return transactions
+    runner = TransactionRunner(client, manager, status, accumulator, metrics, max_block=options.max_block)
+    return manager, runner

@@ -27,6 +27,7 @@ from pykafka2.errors import (
     SerializationError,
     UnknownTopicOrPartition,
 )
+from pykafka2.producer.append import AppendGuard
 from pykafka2.producer.bulk.delivery import BulkDelivery
 from pykafka2.producer.bulk.sender import MIN_BLOCK_RECORDS, BulkSender
 from pykafka2.producer.interceptors import ProducerRecord
@@ -536,15 +537,15 @@ class TestFailing:
         self, simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         producer = simulation.producer(cluster, bulk_batch_size=50_000)
-        check, calls = producer._check_alive, []
+        check, calls = AppendGuard.check, []
 
-        def interrupted() -> None:
+        def interrupted(guard: AppendGuard) -> None:
             calls.append(1)
             if len(calls) == 3:
                 raise KeyboardInterrupt
-            check()
+            check(guard)
 
-        monkeypatch.setattr(producer, "_check_alive", interrupted)
+        monkeypatch.setattr(AppendGuard, "check", interrupted)
         with pytest.raises(KeyboardInterrupt) as raised:
             producer.send_many("orders", values_of(MANY))
         assert f"of {MANY} records for topic 'orders' were taken" in raised.value.__notes__[0]

@@ -15,7 +15,7 @@ import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from pykafka2.errors import ForkedClientError, IllegalState, KafkaTimeoutError
-from pykafka2.producer.transactions.transactions import TransactionCalls
+from pykafka2.producer.transactions.transactions import TransactionRunner
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import QUICK, KafkaCluster
 from tests.driver.interleave import at_every_line, at_line
@@ -192,7 +192,7 @@ def test_a_block_that_is_interrupted_at_its_beginning_leaves_no_transaction_open
 
     def attempt(line: int) -> bool:
         with suppress(KeyboardInterrupt):
-            at_line(TransactionCalls._call.__code__, line, interrupt, run)
+            at_line(TransactionRunner.run.__code__, line, interrupt, run)
         assert has_begun or producer.health()["transaction_state"] == "ready"
         return not has_begun
 
