@@ -7,7 +7,6 @@ thread), delivery/delivery.py.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -29,7 +28,7 @@ from pykafka2.producer.bulk.sender import BulkSender
 from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
 from pykafka2.producer.inspection import Inspection, producer_metrics
 from pykafka2.producer.interceptors import Interceptors
-from pykafka2.producer.options import PRODUCER_OPTIONS, K, ProducerConfig, ProducerOptions, V
+from pykafka2.producer.options import PRODUCER_OPTIONS, K, ProducerConfig, V
 from pykafka2.producer.partitioning.partitioners import strategy_of
 from pykafka2.producer.partitioning.route_table import Routes
 from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
@@ -46,20 +45,17 @@ from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
 from pykafka2.types import GivenHeaders, PartitionInfo
 
 if TYPE_CHECKING:
-    from pykafka2.driver.driver import Driver
     from pykafka2.driver.runtime import Runtime
 
     AnySerializer = SupportsSerialize[V] | ToBytes[V] | Callable[[Any], bytes | None]
-
-logger = logging.getLogger(__name__)
 
 
 class KafkaProducer(TransactionCalls, Generic[K, V]):
     """Sends records to a cluster in batches. Thread-safe; one producer is enough for a whole program.
 
     Options have Kafka's names with underscores (`linger_ms=5`) and the Java client's defaults. The first
-    argument can be a mapping with Kafka's dotted names. The first `send` opens the first connection. Close the
-    producer, or use it as a context manager: leaving the block sends what is left, or raises.
+    argument can be a mapping with Kafka's dotted names. The first `send` opens the first connection. Close
+    the producer, or use it as a context manager: leaving the block sends what is left, or raises.
 
         with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
             producer.send("orders", b"value", key=b"key")
@@ -187,7 +183,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             metrics=self._metrics,
             transactions=manager,
         )
-        routes = Routes(client, self._accumulator, _sticky_choice(parsed, driver, delays), self._metrics)
+        routes = Routes(client, self._accumulator, StickyChoice.of(parsed, driver, delays), self._metrics)
         # The appender never refers to the producer, as a cycle would keep a dropped producer alive.
         self._appender = Appender(
             parsed,
@@ -332,7 +328,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
 
         Args:
             topic: the topic of all records.
-            values: a sequence of values as for `send`; or an Arrow column of binary or string (pyarrow, or any
+            values: a sequence of values as for `send`; or an Arrow column of binary or string (pyarrow, or a
                 library with Arrow's C interface), read from its buffers; or an Arrow table or record batch
                 with the column `value` and, instead of the arguments, `key`, `headers`, `partition` and
                 `timestamp_ms` (or `timestamp`).
@@ -340,7 +336,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             headers: a list of pairs for all records, or a list of such lists (or None), one per record.
             partition: the partition of all records.
             partitions: one partition per record; None lets the partitioner choose.
-            timestamps_ms: milliseconds since the epoch, one per record; None is now. Arrow timestamps work too.
+            timestamps_ms: milliseconds since the epoch, or Arrow timestamps, one per record; None is now.
             on_delivery: called on the IO thread as on_delivery(metadata, error), one of them None, once for
                 each batch with records of this call. Its `BatchMetadata` has their row numbers;
                 `delivery.failures()` has the rows that failed.
@@ -385,8 +381,8 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
     def purge(self) -> int:
         """Drop queued records that were never sent. Returns how many.
 
-        Each fails with `RecordPurged`, which `flush` and `close` do not raise. A record that was sent at least
-        once continues, as the broker may have written it. A transaction that lost records must be aborted.
+        Each fails with `RecordPurged`, which `flush` and `close` do not raise. A record that was sent once
+        continues, as the broker can have written it. A transaction that lost records must be aborted.
 
         Raises:
             ClientClosed, IllegalState: the producer is closed, or this is a callback on the IO thread.
@@ -396,7 +392,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         return self._closing.purge()
 
     def partitions_for(self, topic: str) -> set[int]:
-        """Return the numbers of the topic's partitions. Blocks at most max_block_ms; raises as `send` does."""
+        """Return the topic's partition numbers. Blocks at most max_block_ms; raises as `send` does."""
         return {info.partition for info in self.partition_infos(topic)}
 
     def partition_infos(self, topic: str) -> list[PartitionInfo]:
@@ -414,7 +410,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         return self._client.nodes.has_connection
 
     def metrics(self, raw: bool = False) -> dict[str, float]:
-        """Return Kafka's producer metrics by name: totals, rates of the last 30 to 60 seconds, current values.
+        """Return Kafka's producer metrics by name: totals, current values, rates of the last 30 to 60 s.
 
         `raw` has no effect; it exists for kafka-python's programs.
         """
@@ -500,31 +496,4 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         self._driver.abandon(error)
 
     def _on_exit(self, timeout: float) -> int:
-        deadline = self._monotonic() + timeout
-        is_over = False
-        while not is_over:
-            try:
-                self._accumulator.close()
-                if self._transactions is not None:
-                    self._transactions.end_for_close(max(0.0, deadline - self._monotonic()))
-                self._closing.flush(max(0.0, deadline - self._monotonic()))
-                is_over = True
-            except SystemExit:
-                pass  # a callback asks for what is happening; the rest is to be sent all the same
-            except Exception as error:
-                logger.debug("the flush at exit: %s", error)
-                is_over = True
-        remaining = self._accumulator.unsent_records()
-        self._client.close(1.0)
-        return remaining
-
-
-def _sticky_choice(options: ProducerOptions, driver: Driver, delays: NodeDelays) -> StickyChoice:
-    return StickyChoice(
-        batch_bytes=options.batch_size,
-        is_adaptive=options.partitioner_adaptive_partitioning_enable,
-        availability_timeout=options.partitioner_availability_timeout,
-        delays=delays,
-        seeded=driver.entropy.random,
-        monotonic=driver.clock.monotonic,
-    )
+        return self._closing.at_exit(timeout)

@@ -182,6 +182,27 @@ class Shutdown:
                 lambda: not self._accumulator.incomplete or driver.failure is not None, timeout
             )
 
+    def at_exit(self, timeout: float) -> int:
+        """Send what is left at interpreter exit, within `timeout` seconds. Returns the records not sent."""
+        clock = self._client.driver.clock
+        deadline = clock.monotonic() + timeout
+        is_over = False
+        while not is_over:
+            try:
+                self._accumulator.close()
+                if self._transactions is not None:
+                    self._transactions.end_for_close(max(0.0, deadline - clock.monotonic()))
+                self.flush(max(0.0, deadline - clock.monotonic()))
+                is_over = True
+            except SystemExit:
+                pass  # a callback called sys.exit(), which is happening anyway; send the rest
+            except Exception as error:
+                logger.debug("the flush at exit: %s", error)
+                is_over = True
+        remaining = self._accumulator.unsent_records()
+        self._client.close(1.0)
+        return remaining
+
     def drop(self) -> None:
         """The producer was garbage: send what it held, for a moment, fail the rest, and end its thread.
 

@@ -12,7 +12,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 
+from pykafka2.driver.driver import Driver
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.partitioning.topic_route import Route
 
 QUEUES_PER_DRAW = 64
@@ -63,6 +65,18 @@ class StickyChoice:
         self._seeded = seeded
         self._monotonic = monotonic
         self._weighted: dict[str, _Weighted] = {}
+
+    @classmethod
+    def of(cls, options: ProducerOptions, driver: Driver, delays: NodeDelays) -> StickyChoice:
+        """Return the choice that a producer's options ask for."""
+        return cls(
+            batch_bytes=options.batch_size,
+            is_adaptive=options.partitioner_adaptive_partitioning_enable,
+            availability_timeout=options.partitioner_availability_timeout,
+            delays=delays,
+            seeded=driver.entropy.random,
+            monotonic=driver.clock.monotonic,
+        )
 
     def begin(self, route: Route, old: Route | None) -> None:
         """Give a new route its partition: the old route's, if that still exists."""
