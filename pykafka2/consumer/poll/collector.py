@@ -46,7 +46,8 @@ class _Pass:
     stays_first: TopicPartition | None = None
     """It has a large batch open, which is read to its end before another partition's is opened."""
     is_unfinished: bool = False
-    """A large batch is open in part: the next pass goes on with it, and finds records sooner or later."""
+    """A large batch is open in part, or as many bad records as poll() may return were skipped: the next pass
+    continues there."""
 
 
 class Collector:
@@ -71,16 +72,16 @@ class Collector:
         self.moved: dict[TopicPartition, tuple[int, int, int | None]] | None = None
         """Where the last pass found records: the positions after and before, and the leader epochs before."""
         self.is_unfinished = False
-        """The last pass stopped within a large batch, not because there was nothing more."""
+        """The last pass stopped to let poll() check its timeout, not because there was nothing more."""
 
     def records(self, limit: int, keep_position: bool = False) -> Records:
         """Records, unless there are none, or interceptors keep all of those that there are."""
         if not self._interceptors:
             return self._collect_once(limit, keep_position)[0]
         handed_over, is_more = self._collect_once(limit, keep_position)
-        while is_more and not handed_over and not keep_position:
-            self.moved = None  # they have dealt with these, which nobody waits for any more
-            handed_over, is_more = self._collect_once(limit, keep_position)
+        if is_more and not handed_over and not keep_position:
+            self.moved = None  # the interceptors dropped these records, so they do not come again
+            self.is_unfinished = True
         return handed_over
 
     def _collect_once(self, limit: int, keep_position: bool) -> tuple[Records, bool]:
@@ -118,7 +119,9 @@ class Collector:
             if records:
                 found[partition] = records
                 count += len(records)
-            if this.failed is not None or count >= limit or this.stays_first is not None:
+            if this.failed is not None or this.stays_first is not None:
+                break
+            if count + deserializing.passed_over >= limit:
                 break
         if keep_position:
             this.positions.clear()
@@ -160,6 +163,7 @@ class Collector:
         """None where nothing is fetched, as a poll that waits finds first.  Raises what the pass before could
         not say because it had records to hand over."""
         self.is_unfinished = False
+        self._deserializing.passed_over = 0
         done, self._done = self._done, []
         if done:
             self._buffer.drop(done)
@@ -207,7 +211,7 @@ class Collector:
                 while (item.next_offset > position or item.error is not None) and len(into) < limit:
                     position = this.positions[partition] = take(item, position, limit, into)
                     this.leader_epochs[partition] = item.leader_epoch
-                    if item.is_unfinished:
+                    if item.is_unfinished or self._deserializing.passed_over >= limit:
                         this.is_unfinished = True
                         break
                 if position < item.next_offset or item.error is not None:
@@ -215,7 +219,7 @@ class Collector:
                         this.stays_first = partition
                     break  # there is more to take, or to raise, of what the limit has kept from it
                 this.done.append(item)
-                if len(into) >= limit:
+                if len(into) >= limit or this.is_unfinished:
                     break
         except KafkaError as error:
             this.failed = self._poll_errors.failure(item, position, assigned.generation, error)
@@ -275,6 +279,8 @@ class Deserializing:
         self._bad_records = bad_records
         self.refused_at: int | None = None
         """The offset of the record that was last raised for."""
+        self.passed_over = 0
+        """Bad records that were skipped since a pass began."""
 
     def run(self, records: list[ConsumerRecord[Any, Any]], start: int) -> None:
         """Deserialize the records from index `start` on; those that are passed over are taken out.
@@ -286,6 +292,7 @@ class Deserializing:
             return
         while (start := self._run_to_failure(records, start)) < len(records):
             del records[start]
+            self.passed_over += 1
 
     def _run_to_failure(self, records: list[ConsumerRecord[Any, Any]], start: int) -> int:
         """The index of the next record that is to be passed over, or how many there are."""

@@ -56,8 +56,8 @@ def test_skip_passes_over_what_a_deserializer_refuses_and_says_so(
         ) as consumer,
     ):
         assert offsets(consumer) == [one for one in range(40) if "3" not in str(one)][:30]
-        assert consumer.metrics()["bad-records-total"] == 13
         assert offsets(consumer) == []
+        assert consumer.metrics()["bad-records-total"] == 13
         assert consumer.position(ORDERS_0) == 40
     assert "orders-0 at offset 3: the value_deserializer failed" in caplog.text
     assert "on_bad_record" not in caplog.text, "advice for who has not been asked"
@@ -145,6 +145,23 @@ def test_batches_that_cannot_be_read_are_passed_over(cluster: LogCluster, how: s
     assert [one.batch for one in bad] == [log.batches[2], log.batches[3], log.batches[5]]
     assert all(isinstance(one.error, CorruptData | CorruptMessage) for one in bad)
     assert all(one.value is None for one in bad)
+
+
+def test_one_poll_skips_at_most_twice_as_many_records_as_it_may_return() -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    for partition in (0, 1):
+        cluster.append("orders", partition, *[b"3"] * 300, b"4")
+    bad: list[BadRecord] = []
+    with cluster.consumer(
+        "orders", value_deserializer=refuse_threes, on_bad_record=bad.append, max_poll_records=5
+    ) as consumer:
+        found: list[int] = []
+        for _ in range(200):
+            before = len(bad)
+            found += [record.value for some in consumer.poll().values() for record in some]
+            assert len(bad) - before <= 10
+            cluster.runtime.run_for(0.1)
+        assert (found, len(bad)) == ([4, 4], 600)
 
 
 def test_damage_on_the_way_is_read_again_before_it_is_passed_over(cluster: LogCluster) -> None:

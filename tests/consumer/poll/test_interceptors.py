@@ -120,3 +120,24 @@ def test_what_they_raise_is_logged_and_breaks_nothing(
 def test_what_is_no_interceptor_is_refused(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="interceptors"):
         LogCluster({}).consumer(interceptors=given)
+
+
+def test_a_poll_ends_although_interceptors_drop_every_record() -> None:
+    class DropAll(ConsumerInterceptor):
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def on_consume(self, records: Records) -> Records:
+            self.calls += 1
+            cluster.runtime.run_for(1)  # the deadline passes
+            return {}
+
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    for partition in (0, 1):
+        cluster.append("orders", partition, *[b"x"] * 20)
+    drop_all = DropAll()
+    with cluster.consumer("orders", interceptors=[drop_all], max_poll_records=1) as consumer:
+        assert consumer.poll(500) == {}
+        assert drop_all.calls == 1
+        assert consumer.poll(10_500) == {}
+        assert 10 <= drop_all.calls <= 13
