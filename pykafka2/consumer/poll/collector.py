@@ -124,12 +124,7 @@ class Collector:
             if count + deserializing.passed_over >= limit:
                 break
         if keep_position:
-            this.positions.clear()
-            this.leader_epochs.clear()
-            this.done.clear()
-            this.stays_first = None
-            if found:
-                this.failed = None  # it is met again behind the records, which come again
+            _keep_positions(this, found)
         handed_over = self._interceptors.on_consume(found) if found else found
         self._finish(this, bool(found))
         return handed_over, bool(found)
@@ -268,6 +263,21 @@ class Collector:
                     epochs[partition] = epoch
         if moved:
             self._poll_errors.noted, self._done = None, []
+
+
+def _keep_positions(this: _Pass, found: Records) -> None:
+    """Make the records of this pass come again.
+
+    Partitions without records still move past hidden batches: a buffer full of these would never be emptied.
+    """
+    for partition in found:
+        this.positions.pop(partition, None)
+        this.leader_epochs.pop(partition, None)
+    this.done = [item for item in this.done if item.partition not in found]
+    if this.stays_first in found:
+        this.stays_first = None
+    if found:
+        this.failed = None  # it is met again behind the records, which come again
 
 
 class Deserializing:

@@ -13,6 +13,7 @@ from pykafka2.records.control import build_end_marker
 from tests.consumer.logs import LogCluster, build_batch
 
 ANNA, BERT = 7, 8
+ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 def batch(offset: int, producer_id: int = -1, *, count: int = 1) -> RecordBatch:
@@ -101,3 +102,24 @@ def test_a_list_that_nobody_asked_for_hides_nothing(isolation: str) -> None:
         consumer.assign([place])
         found = consumer.poll(1000).get(place, [])
     assert [one.value for one in found] == ([b"one"] if isolation == "read_uncommitted" else [])
+
+
+def test_update_offsets_false_passes_a_buffer_full_of_control_batches() -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    log = cluster.log("orders", 0)
+    log.batches = [build_end_marker(True, 1000, ANNA, 0, 0, base_offset=offset) for offset in range(400)]
+    log.end = 400
+    log.append(b"after")
+    cluster.append("orders", 1, b"other")
+    with cluster.consumer(
+        "orders", queued_max_bytes=2000, fetch_max_bytes=500, max_partition_fetch_bytes=500
+    ) as consumer:
+        seen = set()
+        for _ in range(100):
+            for partition, records in consumer.poll(500, update_offsets=False).items():
+                seen |= {(partition, record.offset) for record in records}
+            cluster.runtime.run_for(0.1)
+        assert seen == {(ORDERS_0, 400), (ORDERS_1, 0)}
+        assert consumer.position(ORDERS_1) == 0
+        assert consumer.position(ORDERS_0) <= 400
+        assert sum(len(records) for records in consumer.poll(500).values()) == 2
