@@ -170,7 +170,7 @@ def _legacy_in_steps(
     max_output_bytes: int,
 ) -> Steps[Opened]:
     where = f"{topic}-{partition}"
-    tuples = yield from legacy_tuples_in_steps(batch, where, check_crcs, max_output_bytes)
+    tuples, size_bytes = yield from legacy_tuples_in_steps(batch, where, check_crcs, max_output_bytes)
     timestamp_type = batch.timestamp_type
     records = (
         ConsumerRecord(
@@ -188,7 +188,7 @@ def _legacy_in_steps(
         )
         for offset, timestamp, key, value, headers in tuples
     )
-    return (yield from pass_over(records, first_offset, batch.size_bytes)), batch.size_bytes
+    return (yield from pass_over(records, first_offset, size_bytes)), size_bytes
 
 
 def decode_any_tuples(
@@ -235,24 +235,27 @@ def decode_legacy_tuples(
     Raises:
         CorruptMessage, CorruptData, UnsupportedCompressionType, CodecUnavailable: as for format 2.
     """
-    yield from finish(legacy_tuples_in_steps(batch, where, check_crcs, max_output_bytes))
+    yield from finish(legacy_tuples_in_steps(batch, where, check_crcs, max_output_bytes))[0]
 
 
 def legacy_tuples_in_steps(
     batch: LegacyBatch, where: str, check_crcs: bool, max_output_bytes: int
-) -> Steps[Iterator[RecordTuple]]:
-    """The same; a large wrapper is opened in several steps, which yield the bytes decompressed so far."""
+) -> Steps[tuple[Iterator[RecordTuple], int]]:
+    """Decode like `decode_legacy_tuples`; a large wrapper is opened in several steps.
+
+    Returns the tuples and the bytes they are decoded from, decompressed.
+    """
     if check_crcs:
         batch.verify_crc(where)
     key, value = batch.key_and_value()
     if not batch.codec_id:
-        return iter([(batch.last_offset, batch.timestamp, key, value, [])])
+        return iter([(batch.last_offset, batch.timestamp, key, value, [])]), batch.size_bytes
     data = yield from _unwrap(batch, value, where, max_output_bytes)
     last_inner, count = yield from _look_through(batch, data, where)
     # The wrapper's offset is that of its last message; some librdkafka left it 0 when producing.
     base_offset = batch.last_offset - last_inner if batch.magic and batch.last_offset else 0
     last_offset = batch.last_offset or count - 1
-    return _inner_tuples(batch, data, where, check_crcs, base_offset, last_offset)
+    return _inner_tuples(batch, data, where, check_crcs, base_offset, last_offset), len(data)
 
 
 def _inner_tuples(

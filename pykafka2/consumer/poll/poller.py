@@ -129,6 +129,8 @@ class Poller:
                 self.is_in_pass = False
             if found:
                 return found
+            if self.collector.is_unfinished:
+                self.progress.is_peeked_at = True
             remaining = deadline - self._driver.clock.monotonic()
             if self.take_wakeup() or remaining <= 0:
                 return {}

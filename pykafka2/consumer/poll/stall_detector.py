@@ -70,7 +70,8 @@ class StallDetector:
         """Whether any position was another one at the last look than at the one before, or records were
         handed over that are to come again."""
         self.is_peeked_at = False
-        """Records were handed over since the last look without their positions moving, as was asked for."""
+        """Since the last look, records were returned with update_offsets=False, or a large batch was decoded
+        further: the application reads, although positions do not move."""
 
     def patience(self) -> float:
         """Seconds until the next look."""

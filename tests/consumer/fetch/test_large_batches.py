@@ -125,6 +125,38 @@ def test_what_is_done_between_steps_into_a_large_batch_counts(many: bytes) -> No
         assert [record.offset for record in consumer.poll(60_000, max_records=2)[ORDERS_0]] == [8, 9]
 
 
+def test_polls_that_decode_a_large_batch_step_by_step_are_not_stalled(
+    many: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_steps(monkeypatch, records=500, size_bytes=1000)
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    log = cluster.log("orders", 0)
+    log.batches, log.end = [many], MANY
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0, ORDERS_1])
+        consumer.seek(ORDERS_0, MANY - 1)
+        polls = 0
+        while not (found := consumer.poll()):
+            cluster.runtime.run_for(1)
+            polls += 1
+        assert polls > 200, "longer than a partition may stand still"
+        assert [record.offset for record in found[ORDERS_0]] == [MANY - 1]
+
+
+def test_open_bytes_of_a_legacy_wrapper_are_those_of_its_decompressed_messages() -> None:
+    inner = b"".join(message(1, offset, 1000, None, b"x" * 1000) for offset in range(1000))
+    wrapper = message(1, 999, 1000, None, codec("gzip").compress(inner), 1)
+    data = FetchedData(ORDERS_0, 0, 0, memoryview(wrapper))
+    records: list[ConsumerRecord[Any, Any]] = []
+    position = 0
+    while not records:
+        position = data.take(position, 2, records, True)
+    assert data.open_bytes == len(inner) > 100 * len(wrapper)
+    while position < 1000:
+        position = data.take(position, 2000, records, True)
+    assert (len(records), data.open_bytes) == (1000, 0)
+
+
 def test_columns_of_a_large_batch_come_in_parts(many: bytes) -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     log = cluster.log("orders", 0)
