@@ -78,7 +78,7 @@ class OffsetLookups:
         """Nobody wants the answer any more: it is not asked again, and not told if it is on its way."""
         if not question.is_over:
             question.is_over = True
-            del self._questions[question]
+            self._questions.pop(question, None)  # a Ctrl-C may have come before `ask`
 
     def trouble_of(self, partition: TopicPartition) -> str | None:
         """Why a question about this partition has no answer yet, as of the last attempt.  Any thread."""
@@ -303,8 +303,17 @@ class OffsetQueries:
             for question in questions:
                 self._lookups.ask(question)
 
-        driver.call_soon(ask)
-        driver.wait_until(answers.is_over, timeout + GRACE, answers.waiters)
+        def give_up(now: float) -> None:
+            for question in questions:
+                self._lookups.give_up(question)
+
+        try:
+            driver.call_soon(ask)
+            driver.wait_until(answers.is_over, timeout + GRACE, answers.waiters)
+        finally:
+            # After an error or a Ctrl-C the others would be repeated until the deadline.
+            if len(answers.found) < answers.wanted:
+                driver.call_soon(give_up)
         if answers.error is not None:
             raise answers.error
         if not answers.is_over():

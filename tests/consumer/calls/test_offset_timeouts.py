@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from pykafka2.errors import KafkaTimeoutError
-from pykafka2.protocol.messages.offsets import ListOffsetsRequest, ListOffsetsResponse
+from pykafka2.errors import KafkaTimeoutError, TopicAuthorizationFailed
+from pykafka2.protocol.messages.offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
 from pykafka2.types import TopicPartition
 from tests.cluster.scripted import Answer, Later, ScriptedBroker
 from tests.consumer.logs import LogCluster
 
-ORDERS_0 = TopicPartition("orders", 0)
+ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+# Retriable, for the partition alone: KAFKA_STORAGE_ERROR.
+STORAGE_ERROR = 56
 
 
 def test_a_leader_that_does_not_answer_ends_no_call_late() -> None:
@@ -32,3 +40,30 @@ def test_a_leader_that_does_not_answer_ends_no_call_late() -> None:
         cluster.runtime.run_for(3)  # the answer comes, and nobody waits for it any more
         cluster.on(ListOffsetsRequest, cluster.list_offsets)
         assert consumer.end_offsets([ORDERS_0], timeout_ms=3000) == {ORDERS_0: 1}
+
+
+@pytest.mark.parametrize("error", [TopicAuthorizationFailed, KeyboardInterrupt])
+def test_questions_of_a_failed_call_are_not_repeated(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    codes = {0: 29 if error is TopicAuthorizationFailed else STORAGE_ERROR, 1: STORAGE_ERROR}
+    cluster._list_partition = lambda topic, number, *_: ListOffsetsPartitionResponse(  # type: ignore[method-assign]
+        partition_index=number, error_code=codes[number]
+    )
+    with cluster.consumer() as consumer:
+        if error is KeyboardInterrupt:
+            wait = cluster.runtime.wait_until
+
+            def interrupted(*arguments: Any) -> bool:
+                monkeypatch.setattr(cluster.runtime, "wait_until", wait)
+                cluster.runtime.run_for(1)
+                raise KeyboardInterrupt
+
+            monkeypatch.setattr(cluster.runtime, "wait_until", interrupted)
+        with pytest.raises(error):
+            consumer.offsets_for_times({ORDERS_0: 5, ORDERS_1: 5})
+        cluster.runtime.run_for(2)
+        before = len(cluster.requests(ListOffsetsRequest))
+        cluster.runtime.run_for(20)
+        assert len(cluster.requests(ListOffsetsRequest)) == before > 0
