@@ -58,10 +58,9 @@ class KafkaCluster(ClusterApi):
     Args:
         brokers: number of brokers.
         topics: partitions by name, or a `Topic` by name; or just names (["orders"]), one partition each.
-        config: the brokers' configuration by Kafka's names; a misspelt name raises `UnknownOption` that names
-        the
-            nearest.  Additional options: channel.mode (pipelined, serial), log.validate (headers, strict),
-            threads (shared, separate), max.pipelined.requests, max.pipelined.bytes.
+        config: the brokers' configuration by Kafka's names; a misspelt name raises `UnknownOption`, which
+            names the nearest.  Additional options: channel.mode (pipelined, serial), log.validate (headers,
+            strict), threads (shared, separate), max.pipelined.requests, max.pipelined.bytes.
         pipelined: whether a broker reads a connection's next request while an acks=all produce waits for
             replicas (the default).  False mutes the connection as Apache Kafka does, like
             channel.mode=serial.
@@ -71,18 +70,15 @@ class KafkaCluster(ClusterApi):
         host: where brokers listen; "{id}" is replaced by the broker's id.
         ports: one for each broker; default: free ports.
         tls: listen with TLS: True for a throw-away authority (needs trustme; `client_options` has the options
-        of a
-            client, `ca_file` the certificate that it trusts), a `TlsContext`, or its arguments
+            of a client, `ca_file` the certificate that it trusts), a `TlsContext`, or its arguments
             ({"cert_file": ..., "key_file": ...}).
         features: finalized levels other than the latest, by Kafka's names ({"transaction.version": 1}).
         controller: id of the first controller; default: the first broker.
         first_broker_id: the lowest broker id.
         advertised_host: the host that brokers advertise to clients, if it is not `host` (a proxy, a
-        container);
-            "{id}" is replaced by the broker's id.
+            container); "{id}" is replaced by the broker's id.
         advertised_ports: the ports that brokers advertise, one for each broker.  With either option, clients
-        must
-            bootstrap from the advertised address, not from `bootstrap_servers`.
+            must bootstrap from the advertised address, not from `bootstrap_servers`.
         listeners: several listeners: a `Listener` or None by name, such as
             {"PLAINTEXT": None, "SASL_SSL": Listener(mechanisms=["PLAIN"])}, or a list of security protocols.
             `bootstrap_servers` belongs to the first.  Brokers need no listener among themselves.
