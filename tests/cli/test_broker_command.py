@@ -239,7 +239,7 @@ def test_the_admin_port_steers_it() -> None:
         status, answer = call("/topisc", b"")
         assert (status, answer["error"]["message"]) == (
             404,
-            "the admin port has no 'topisc'; did you mean 'topics'?",
+            "The admin port has no call 'topisc'; did you mean 'topics'?",
         )
         status, answer = call("/controls/cut_link", b'{"sauce": 0}')
         assert (status, answer["error"]["type"]) == (400, "ConfigurationError")

@@ -428,7 +428,7 @@ def test_waiting_in_an_event_loop(process: bool) -> None:
         with pytest.raises(KafkaTimeoutError, match="the moon did not come true"):
             await cluster.wait_until_async(lambda: 0, timeout=0.01, what="the moon")
         assert cluster.wait_until(lambda: 7) == 7, "what holds at once blocks nothing"
-        with pytest.warns(RuntimeWarning, match="await cluster.wait_until_async") as warned:
+        with pytest.warns(RuntimeWarning, match="Await cluster.wait_until_async") as warned:
             assert cluster.wait_until(iter([0, 0, 0, 8]).__next__) == 8
         told = [one for one in warned if "wait_until_async" in str(one.message)]
         assert len(told) == 1, "once for each wait"

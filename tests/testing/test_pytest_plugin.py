@@ -205,15 +205,15 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=8, failed=2, errors=11)
     for line in (
         "*the test left behind: unclosed KafkaProducer (left-open)*",
-        "*the test left behind: unclosed connection that has asked nothing from 127*",
+        "*the test left behind: unclosed connection without requests from 127*",
         "*; unclosed client 'their-app' (theirs 1.0), connected from 127*; socket 127*; close clients, end*",
         "*the test left behind: *thread 'stray'*",
-        "*there is no pytest.mark.kafak; did you mean 'kafka'*",
+        "*pytest.mark.kafak does not exist; did you mean 'kafka'*",
         "*has no 'client'; did you mean 'clients'*",
         "*has no argument 'broker'; did you mean 'brokers'*",
-        "*named arguments*",
+        "*only keyword arguments*",
         "*did you mean 'num.partitions'*",
-        "*needs trustme: pip install trustme*",
+        "*needs trustme. Run pip install trustme*",
         "*inside the bundled broker handler-0-0 failed: ZeroDivisionError('planted')*mistake in pykafka2*",
     ):
         result.stdout.fnmatch_lines([line])

@@ -170,7 +170,7 @@ def test_where_a_group_is_and_what_it_is(kafka_cluster: KafkaCluster, connect: C
     assert view.offsets == {TopicPartition("t", 0): 7}
     kafka_cluster.controls.move_coordinator("g", to=(leader + 1) % 3)
     assert kafka_cluster.coordinator("g") == (leader + 1) % 3
-    with pytest.raises(ConfigurationError, match="'group' or a 'transaction'"):
+    with pytest.raises(ConfigurationError, match="'group' or 'transaction'"):
         kafka_cluster.coordinator("g", kind="share")
 
 

@@ -96,27 +96,27 @@ def test_a_port_that_is_taken_leaves_no_listener_open(cluster: KafkaCluster) -> 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"listeners": []}, "say at least one"),
-        ({"listeners": "PLAINTEXT"}, "say a dict"),
+        ({"listeners": []}, "Set at least one"),
+        ({"listeners": "PLAINTEXT"}, "Set a dict"),
         ({"listeners": ["PLAINTEXT", "PLAINTEXT"]}, "names 'PLAINTEXT' twice"),
         ({"listeners": ["SASL"]}, "no security protocol"),
         ({"listeners": {"a b": None}}, "no name"),
         ({"listeners": {"X": Listener("SSLL")}}, "did you mean 'SSL'"),
         ({"listeners": {"SSL": {"port": [1]}}}, "did you mean 'ports'"),
-        ({"listeners": {"SSL": 9092}}, "say a Listener"),
+        ({"listeners": {"SSL": 9092}}, "Set a Listener"),
         ({"listeners": {"PLAINTEXT": Listener(ports=[1])}}, "3 brokers need 3"),
         ({"listeners": {"PLAINTEXT": Listener(mechanisms=["PLAIN"])}}, "mechanisms are for"),
         ({"listeners": {"SASL_SSL": Listener(mechanisms=["SCRAM-SHA-1"])}}, "did you mean 'SCRAM-SHA-"),
-        ({"listeners": {"SASL_SSL": Listener(mechanisms="PLAIN")}}, "say a list"),
+        ({"listeners": {"SASL_SSL": Listener(mechanisms="PLAIN")}}, "Set a list"),
         ({"listeners": {"SASL_PLAINTEXT": Listener(client_auth="required")}}, "client_auth is for SSL"),
         ({"listeners": {"SSL": Listener(client_auth="require")}}, "did you mean 'required'"),
-        ({"listeners": {"SASL_SSL": Listener(max_reauth_ms=-1)}}, "say milliseconds"),
+        ({"listeners": {"SASL_SSL": Listener(max_reauth_ms=-1)}}, "Set milliseconds"),
         ({"listeners": ["SSL"], "tls": False}, "listeners with TLS"),
         ({"listeners": ["PLAINTEXT"], "tls": True}, "none of the listeners PLAINTEXT has TLS"),
-        ({"users": ["ann"]}, "users: say a dict"),
+        ({"users": ["ann"]}, "users is illegal. Set a dict"),
         ({"users": {"ann": ""}}, "'ann' needs a name and a password"),
         ({"users": {"": "x"}}, "needs a name and a password"),
-        ({"token_key": ""}, "token_key: say text"),
+        ({"token_key": ""}, "token_key is illegal. Set the text"),
         ({"listeners": {"SSL": Listener(client_auth="required")}, "tls": {"cert_file": "x"}}, "ca_file"),
         ({"config": {"sasl.enabled.mechanisms": "GSSAPI"}}, "must be one of"),
         ({"config": {"inter.broker.listener.name": "PLAINTEXT"}}, "over links of their own"),
@@ -140,7 +140,7 @@ def test_options_are_those_of_a_user_and_a_listener(cluster: KafkaCluster) -> No
         "sasl_password": "ann-secret",
     }
     assert cluster.client_options == {"bootstrap_servers": cluster.bootstrap_servers}
-    with pytest.raises(ConfigurationError, match="listener PLAINTEXT has no SASL"):
+    with pytest.raises(ConfigurationError, match="Listener PLAINTEXT has no SASL"):
         cluster.options_for("ann", listener="PLAINTEXT")
     with pytest.raises(ConfigurationError, match=r"password of 'anna'.*did you mean 'ann'"):
         cluster.options_for("anna")

@@ -166,5 +166,5 @@ def test_a_client_logs_in_with_its_authoritys_token(cluster: KafkaCluster) -> No
             pytest.raises(SaslAuthenticationFailed),
         ):
             producer.send("t", b"x").result(10)
-    with pytest.raises(ConfigurationError, match="who has the private ones"):
+    with pytest.raises(ConfigurationError, match="Sign them with your private key"):
         cluster.token("ann")

@@ -613,7 +613,7 @@ def test_the_mode_may_be_said_by_name(pipelined: bool) -> None:
     mode = "pipelined" if pipelined else "serial"
     assert KafkaCluster(pipelined=pipelined).config.get("channel.mode") == mode
     assert KafkaCluster(pipelined=pipelined, config={"channel.mode": mode}).config.get("channel.mode") == mode
-    with pytest.raises(ConfigurationError, match="say one"):
+    with pytest.raises(ConfigurationError, match="Set only one"):
         KafkaCluster(pipelined=not pipelined, config={"channel.mode": mode})
 
 
