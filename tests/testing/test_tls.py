@@ -119,5 +119,5 @@ def test_files_are_enough_in_another_process_too(tmp_path: Path) -> None:
         assert len(wire.call(METADATA, 12).brokers) == 1
     with pytest.raises(ConfigurationError, match="no argument 'certfile'; did you mean 'cert_file'"):
         KafkaCluster(tls={"certfile": str(certificate)})
-    with pytest.raises(ConfigurationError, match="to another process. Set tls=True or"):
+    with pytest.raises(ConfigurationError, match=r"to another process\. Set tls=True or"):
         KafkaCluster(tls=TlsContext(cert_file=str(certificate), server_side=True, verify=False), process=True)

@@ -33,7 +33,8 @@ class StartPositions:
         self._not_before = -FOREVER
         self._asked: dict[TopicPartition, int] = {}
         """What is being asked, with the generations at that time."""
-        self._answer: Completion[OffsetFetchResponse] | None = None
+        self.response: Completion[OffsetFetchResponse] | None = None
+        """The response to the OffsetFetch in progress; None if there is none."""
         self._without: dict[TopicPartition, int] = {}
         """Partitions of which nothing was committed, with the generations at that time."""
         self.last_error: KafkaError | None = None
@@ -42,7 +43,7 @@ class StartPositions:
         """In which it was asked."""
 
     def has_news(self) -> bool:
-        return self._answer is not None and self._answer.is_done
+        return self.response is not None and self.response.is_done
 
     def due_in(self) -> float:
         """Seconds until it may ask again, after a refusal; FOREVER if there was none, or it has."""
@@ -74,20 +75,20 @@ class StartPositions:
         unknown = {
             one: assigned[one].generation if one in assigned else -1 for one in left if one not in known
         }
-        if unknown and self._answer is not None and unknown != self._asked:
+        if unknown and self.response is not None and unknown != self._asked:
             # An open transaction, say, keeps one partition's answer waiting: the others' is not to.
-            self._answer.cancel()
-            self._answer, self._asked = None, {}
-        if unknown and self._answer is None and self._clock.monotonic() >= self._not_before:
+            self.response.cancel()
+            self.response, self._asked = None, {}
+        if unknown and self.response is None and self._clock.monotonic() >= self._not_before:
             self._asked, self._words = unknown, self._committed.words
-            self._answer = self._committed.start(list(unknown))
+            self.response = self._committed.start(list(unknown))
         return without
 
     def _take_answer(self) -> None:
-        answer, asked = self._answer, self._asked
+        answer, asked = self.response, self._asked
         if answer is None or not answer.is_done:
             return
-        self._answer, self._asked = None, {}
+        self.response, self._asked = None, {}
         error = answer.exception(0)
         if error is None:
             self.last_error = None

@@ -28,30 +28,31 @@ class LeaveRequests:
         self._cluster = cluster
         self._to = to
         self._log = ClientLogger(__name__, options.client_id)
-        self._runners: list[ScriptRunner[None]] = []
+        self.runners: list[ScriptRunner[None]] = []
+        """The scripts in progress."""
 
     def start(self, script: Script[None], done: Callable[[KafkaError | None], None]) -> None:
         """Run a script that says good-bye; `done` as in `say`."""
 
         def said(outcome: Outcome[None], now: float) -> None:
-            self._runners.remove(runner)
+            self.runners.remove(runner)
             error = outcome.error
             if error is not None:
                 self._log.info("group %r was not told that a member left: %s", self._to.key, error)
             done(error if isinstance(error, KafkaError) else None)
 
         runner = ScriptRunner(script, self._to, said, forget=self._cluster.coordinators.forget_answerer)
-        self._runners.append(runner)
+        self.runners.append(runner)
         self._cluster.driver.wake()
 
     def give_up(self, error: KafkaError, now: float) -> None:
         """Say no more: what is on the wire may still be heard, but nothing is repeated."""
-        for runner in tuple(self._runners):
+        for runner in tuple(self.runners):
             runner.cancel(error, now)
 
     def poll_into(self, result: PollResult, now: float) -> None:
         """Add what is to be sent, and when to be asked again, to the owner's result."""
-        for runner in tuple(self._runners):
+        for runner in tuple(self.runners):
             more = runner.poll(now)
             result.sends += more.sends
             result.wake_at = min(result.wake_at, more.wake_at)

@@ -58,8 +58,8 @@ class OwnedPartitions:
         self._commit_queue = commits
         self._log = ClientLogger(__name__, options.client_id)
         self._commit_timeout = min(options.max_poll_interval, options.session_timeout) * SHARE_OF_COMMIT
-        self._commit: Completion[None] | None = None
-        """Of what was handed over of partitions that are being let go."""
+        self.last_commit: Completion[None] | None = None
+        """The commit that revoked partitions wait for; None if there is none.  Any thread can read it."""
         self._commit_until = FOREVER
         self._begun: frozenset[TopicPartition] = frozenset()
         """What is being let go and had its last commit begun, if there is one: a Ctrl-C may come before."""
@@ -68,13 +68,9 @@ class OwnedPartitions:
         self._going: frozenset[TopicPartition] = frozenset()
         """What the listener is just being told of: it may unsubscribe or close, and is not told twice."""
 
-    def has_news(self) -> bool:
-        """True if `let_go` may go on.  Any thread."""
-        return self._commit is not None and self._commit.is_done
-
     def due_in(self) -> float:
         """Seconds until `let_go` goes on at the latest."""
-        if self._commit is None:
+        if self.last_commit is None:
             return FOREVER
         return max(self._commit_until - self._driver.clock.monotonic(), 0.001)
 
@@ -99,18 +95,18 @@ class OwnedPartitions:
         """Go on with those whose letting go was begun; False while their commit is not over."""
         if not self._begun.issuperset(partitions):
             self._begin_last_commit(partitions)
-        commit = self._commit
+        commit = self.last_commit
         if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
             if any(self._exists(one) for one in partitions):
                 return False
             commit.cancel()  # it would be repeated until its deadline
-        self._commit = None
+        self.last_commit = None
         self._take_away(self.listeners.revoked, partitions)
         return True
 
     def lose(self, because: str) -> None:
         """The membership has ended: others may read these partitions already."""
-        self._commit = None
+        self.last_commit = None
         lost = [one for one in self._subscription.assigned if one not in self._going]
         if not lost:
             return
@@ -119,7 +115,7 @@ class OwnedPartitions:
 
     def give_everything_back(self, deadline: float, *, commit: bool) -> None:
         """Before the member leaves: waits for the last commit, until `deadline` at most."""
-        self._commit = None
+        self.last_commit = None
         owned = [one for one in self._subscription.assigned if one not in self._going]
         if not owned:
             return
@@ -162,7 +158,7 @@ class OwnedPartitions:
         timeout = self._commit_timeout
         # A topic that was deleted takes no commit, and nobody is to wait for that.
         existing = [one for one in going if one not in self._of_other_topics and self._exists(one)]
-        self._commit = self._commit_queue.commit_before_rebalance(existing, timeout)
+        self.last_commit = self._commit_queue.commit_before_rebalance(existing, timeout)
         self._commit_until = self._driver.clock.monotonic() + timeout
         self._begun = frozenset(going)
 

@@ -37,14 +37,15 @@ class AnyMembership(Protocol):
     """Grows with everything that the caller's thread should look at."""
     losses: int
     """Grows whenever a membership ends without having been left."""
+    failure: KafkaError | None
+    """The error that the next poll() raises."""
 
 
 class GroupProtocol(Protocol):
     """The part of a group task that depends on the group protocol."""
 
-    def has_news(self) -> bool:
-        """True if `step` has something to do besides what the membership says."""
-        ...
+    unnamed_topics: frozenset[bytes]
+    """Ids of assigned topics whose names the metadata does not have yet."""
 
     def raise_failure(self) -> None:
         """Raise what the membership met."""
@@ -94,12 +95,15 @@ class GroupTask:
         self.protocol = protocol
         self._group_id = group_id
         self._driver = cluster.driver
+        self._metadata = cluster.metadata
         self._subscription = subscription
         self._standing = standing
         self._membership = membership
         self._owned_partitions = owned_partitions
-        self._seen_news = -1
+        self._seen_news = self._seen_version = -1
         self._seen_losses = 0
+        self._settled_at: tuple[object, ...] = ()
+        """The `_versions` at which the last step found nothing to do."""
 
     @property
     def is_in_listener(self) -> bool:
@@ -115,15 +119,36 @@ class GroupTask:
         if self._subscription.mode is not Mode.TOPICS:
             return
         self._complain_of(self._membership.polls.enter())
+        versions = self._versions()
+        is_settled = versions == self._settled_at and self._membership.failure is None
+        if is_settled and not self._subscription.comes_or_goes():
+            return  # as in nearly every poll()
+        self._settled_at = ()
         while self._step():
-            pass
+            versions = self._versions()
+        self._settled_at = versions
+
+    def _versions(self) -> tuple[object, ...]:
+        """Returns the versions of everything that a step depends on, except partitions on the move."""
+        subscription = self._subscription
+        return (
+            self._membership.news,
+            self._membership.losses,
+            self._metadata.snapshot.version,
+            subscription.changes,
+            subscription.topics,
+            subscription.remote_pattern,
+        )
 
     def has_news(self) -> bool:
         if self._subscription.mode is not Mode.TOPICS:
             return False
         if self._membership.news != self._seen_news:
             return True
-        return self._owned_partitions.has_news() or self.protocol.has_news()
+        last_commit = self._owned_partitions.last_commit
+        if last_commit is not None and last_commit.is_done:
+            return True
+        return bool(self.protocol.unnamed_topics) and self._metadata.snapshot.version != self._seen_version
 
     def due_in(self) -> float:
         return self._owned_partitions.due_in()
@@ -149,7 +174,7 @@ class GroupTask:
         if self._subscription.mode is not Mode.TOPICS:
             return False  # a listener has unsubscribed
         member = self._membership
-        self._seen_news = member.news
+        self._seen_news, self._seen_version = member.news, self._metadata.snapshot.version
         if member.losses != self._seen_losses:
             self._lose()
             return True
@@ -178,6 +203,7 @@ class GroupTask:
         """The subscription has changed: the next look sees to it."""
         self._owned_partitions.listeners = listeners
         self._seen_news = -1  # who iterates looks before the records of the last poll are through
+        self._settled_at = ()
         if self.protocol.subscribed() and self._standing.obstacle is None:
             self._standing.obstacle = RebalanceInProgress(
                 f"this consumer has not joined group {self._group_id!r} yet; poll(), then commit"

@@ -65,7 +65,7 @@ class Collector:
         self._subscription = subscription
         self._buffer = buffer
         self._poll_errors = problems
-        self._interceptors = interceptors
+        self._on_consume = interceptors.on_consume if interceptors else None
         self._deserializing = Deserializing(options, problems.bad_records)
         self._done: list[Item] = []
         """What the pass before has read to its end."""
@@ -76,7 +76,7 @@ class Collector:
 
     def records(self, limit: int, keep_position: bool = False) -> Records:
         """Records, unless there are none, or interceptors keep all of those that there are."""
-        if not self._interceptors:
+        if self._on_consume is None:
             return self._collect_once(limit, keep_position)[0]
         handed_over, is_more = self._collect_once(limit, keep_position)
         if is_more and not handed_over and not keep_position:
@@ -125,7 +125,7 @@ class Collector:
                 break
         if keep_position:
             _keep_positions(this, found)
-        handed_over = self._interceptors.on_consume(found) if found else found
+        handed_over = self._on_consume(found) if found and self._on_consume is not None else found
         self._finish(this, bool(found))
         return handed_over, bool(found)
 
@@ -162,7 +162,8 @@ class Collector:
         done, self._done = self._done, []
         if done:
             self._buffer.drop(done)
-        self._poll_errors.raise_noted()
+        if self._poll_errors.noted is not None:
+            self._poll_errors.raise_noted()
         return None if self._buffer.is_empty else _Pass(self._subscription.changes)
 
     def _readable(self, this: _Pass) -> Iterable[tuple[TopicPartition, Assigned]]:

@@ -74,6 +74,8 @@ class Poller:
         self._pinned: frozenset[str] = frozenset()
         self._wanted: frozenset[str] = frozenset()
         self._assigned_as_of = self._matched_as_of = self._pinned_as_of = -1
+        self._checked_topics: tuple[int, frozenset[str], int] | None = None
+        """Metadata version, topics and assignment at the last check for missing topics."""
         self.is_in_pass = False
         """The application's deserializers, interceptors or on_bad_record may be running."""
         self.is_woken = False
@@ -110,7 +112,7 @@ class Poller:
 
     def _poll_until(self, deadline: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
         while True:
-            arrivals, version = self._buffer.arrivals, self._metadata.version
+            arrivals, version = self._buffer.arrivals, self._metadata.snapshot.version
             if version != self._matched_as_of:
                 self._subscription.match(self._metadata.snapshot)
                 self._matched_as_of = version
@@ -181,7 +183,7 @@ class Poller:
         )
 
         def is_news() -> bool:
-            if buffer.arrivals != arrivals or metadata.version != version or watch.is_hopeless():
+            if buffer.arrivals != arrivals or metadata.snapshot.version != version or watch.is_hopeless():
                 return True
             return or_else() or (resume is not None and resume.has_news())
 
@@ -192,7 +194,7 @@ class Poller:
         deadline = self._driver.clock.monotonic() + timeout
         while True:
             self._subscription.find(partition)
-            arrivals, version = self._buffer.arrivals, self._metadata.version
+            arrivals, version = self._buffer.arrivals, self._metadata.snapshot.version
             self._prepare()
             position = self._subscription.positions.get(partition)
             if position is not None:
@@ -213,11 +215,19 @@ class Poller:
         subscription = self._subscription
         if subscription.wanted_topics is not self._wanted or subscription.changes != self._pinned_as_of:
             self._pin_topics()
-        version = self._metadata.version
+        version = self._metadata.snapshot.version
         if subscription.reads_all_partitions and version != self._assigned_as_of:
             self._assign_all_partitions()
             self._assigned_as_of = version
-        self._missing_topics.check()
+        topics = (version, subscription.wanted_topics, subscription.changes)
+        if (
+            topics != self._checked_topics
+            or self._buffer.is_empty
+            or self._missing_topics.missing
+            or self._metadata.last_error is not None
+        ):
+            self._missing_topics.check()
+            self._checked_topics = topics
         if self._poll_errors.to_read_again:
             self._poll_errors.read_again()
         if subscription.unsent or subscription.unsent_pauses:
@@ -228,8 +238,8 @@ class Poller:
             subscription.end_resets(resets)
             self._buffer.drop_resets(resets)
         missing = subscription.without_position()
-        # An answer is taken also where what was asked for is not this consumer's any more.
-        if missing or (self._start_positions is not None and self._start_positions.has_news()):
+        # A response is also taken if none of its partitions is assigned any more.
+        if missing or (self._start_positions is not None and self._start_positions.response is not None):
             self._find_first_positions(missing)
 
     def _pin_topics(self) -> None:

@@ -433,8 +433,8 @@ def each_poll_commits_again(patch: pytest.MonkeyPatch) -> None:
     let_go = OwnedPartitions.let_go
 
     def commit_again(self: OwnedPartitions, partitions: list[TopicPartition]) -> bool:
-        if self._commit is not None and not self._commit.is_done:
-            self._commit = self._commit_queue.commit_before_rebalance(partitions, 30.0)
+        if self.last_commit is not None and not self.last_commit.is_done:
+            self.last_commit = self._commit_queue.commit_before_rebalance(partitions, 30.0)
         return let_go(self, partitions)
 
     patch.setattr(OwnedPartitions, "let_go", commit_again)
@@ -444,9 +444,9 @@ def a_failed_commit_stops_the_rebalance(patch: pytest.MonkeyPatch) -> None:
     let_go = OwnedPartitions.let_go
 
     def insist(self: OwnedPartitions, partitions: list[TopicPartition]) -> bool:
-        commit = self._commit
+        commit = self.last_commit
         if commit is not None and commit.is_done and commit.exception(0) is not None:
-            self._commit, self._commit_until = Completion(self._driver, "one that never comes"), FOREVER
+            self.last_commit, self._commit_until = Completion(self._driver, "one that never comes"), FOREVER
         return let_go(self, partitions)
 
     patch.setattr(OwnedPartitions, "let_go", insist)

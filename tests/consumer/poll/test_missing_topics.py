@@ -156,3 +156,21 @@ def test_explain_names_a_partition_that_its_topic_has_not() -> None:
         told = consumer.explain()
         assert "topic 'orders' has 2 partitions and no partition 9." in told
         assert "no partition 1" not in told
+
+
+def test_a_missing_topic_raises_in_time_while_another_always_has_records() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    for number in range(200):
+        cluster.append("orders", 0, b"%d" % number)
+    with cluster.consumer(default_api_timeout_ms=3000, max_poll_records=1) as consumer:
+        consumer.subscribe(["missing", "orders"])
+        began, raised = cluster.now, None
+        while raised is None and cluster.now - began < 10:
+            cluster.runtime.run_for(0.1)
+            try:
+                consumer.poll(1000)
+            except UnknownTopicOrPartition as error:
+                raised = error
+        assert "missing" in str(raised)
+        assert 3 <= cluster.now - began < 5
+        assert not consumer._buffer.is_empty

@@ -141,7 +141,8 @@ class Membership:
 
     def poll(self, now: float) -> PollResult:
         result = self._joining.poll(now)
-        self._leave_requests.poll_into(result, now)
+        if self._leave_requests.runners:
+            self._leave_requests.poll_into(result, now)
         if self._standing.rejection is not None:
             self._on_rejected_commit(now)
         if self.state in BEATING:

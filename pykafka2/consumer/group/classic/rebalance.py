@@ -36,6 +36,9 @@ from pykafka2.types import TopicPartition
 class Rebalance:
     """Takes one consumer through the rebalances of its group (a `GroupProtocol`)."""
 
+    unnamed_topics: frozenset[bytes] = frozenset()
+    """Always empty: classic groups assign topics by name."""
+
     def __init__(
         self,
         options: ConsumerOptions,
@@ -61,9 +64,6 @@ class Rebalance:
         """It takes partitions away that other members wait for."""
 
     # ------------------------------------------------------------------ for group/task.py
-
-    def has_news(self) -> bool:
-        return False
 
     def raise_failure(self) -> None:
         """Raise the error of the membership once; a fenced member raises it every time."""

@@ -49,15 +49,10 @@ class Reconciliation:
         self._reported: Owned | None = None
         self._settled: tuple[object, ...] = ()
         """What the last look at the assignment went by, if it found nothing to do."""
-        self._waits_for: frozenset[bytes] = frozenset()
-        """Topics that are assigned and not known by name yet."""
-        self._seen_version = -1
-        """Of the metadata in which they were last looked for."""
+        self.unnamed_topics: frozenset[bytes] = frozenset()
+        """Ids of assigned topics whose names the metadata does not have yet."""
 
     # ------------------------------------------------------------------ for group/task.py
-
-    def has_news(self) -> bool:
-        return bool(self._waits_for) and self._metadata.version != self._seen_version
 
     def raise_failure(self) -> None:
         """Raise the error of the membership once; a permanent rejection is raised until the subscription
@@ -108,8 +103,7 @@ class Reconciliation:
     def _reconcile(self, target: Target, losses: int) -> bool:
         """One step towards the assignment; False if it is reached, as far as its topics are known."""
         subscription, held = self._subscription, self._subscription.assigned
-        self._seen_version = self._metadata.version
-        found = (target.number, subscription.topics, self._seen_version)
+        found = (target.number, subscription.topics, self._metadata.version)
         if found == self._settled:
             return False
         names = {topic_id: one.topic for one, topic_id in self._ids.items()}
@@ -133,7 +127,7 @@ class Reconciliation:
             self._owned_partitions.take_on(new)
             return True
         self._report(Owned(target.number, by_id(self._ids), is_whole=not resolved.unknown), losses)
-        self._settled = (target.number, subscription.topics, self._seen_version)
+        self._settled = found
         return False
 
     def _of_topics_gone(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -155,14 +149,9 @@ class Reconciliation:
         self._reported = owned  # last: what is only noted as told keeps the others waiting for it
 
     def _await_names(self, unknown: frozenset[bytes]) -> None:
-        if unknown != self._waits_for:
+        if unknown != self.unnamed_topics:
             self._metadata.want_topic_ids(unknown)
-            self._waits_for = unknown
-
-    @property
-    def waits_for(self) -> int:
-        """How many topics are assigned whose names are not known yet."""
-        return len(self._waits_for)
+            self.unnamed_topics = unknown
 
     # ------------------------------------------------------------------ what the coordinator is told
 

@@ -230,13 +230,13 @@ def let_go_only_after_a_good_commit(patch: pytest.MonkeyPatch) -> None:
     let_go, lose = OwnedPartitions.let_go, OwnedPartitions.lose
 
     def stubborn(self: OwnedPartitions, partitions: list[TopicPartition]) -> bool:
-        commit = self._commit
+        commit = self.last_commit
         if commit is not None and commit.is_done and commit.exception(0) is not None:
             return False
         return let_go(self, partitions)
 
     def without_losing(self: OwnedPartitions, because: str) -> None:
-        if self._commit is None:
+        if self.last_commit is None:
             lose(self, because)
 
     patch.setattr(OwnedPartitions, "let_go", stubborn)

@@ -210,7 +210,7 @@ def test_who_joins_again_says_no_more_good_byes_and_has_no_failure(member: Consu
     assert member.state is MemberState.LEAVING
     join(member, 2)
     assert len(told) == 1
-    assert not member._leaving._leave_requests._runners
+    assert not member._leaving._leave_requests.runners
     assert member.failure is None
 
 
@@ -288,7 +288,7 @@ def test_who_is_out_waits_for_no_names_and_who_was_refused_subscribes_once(known
     assert consumer._group is not None
     reconciliation._await_names(frozenset({b"?" * 16}))
     reconciliation.forget()
-    assert reconciliation.waits_for == 0
+    assert reconciliation.unnamed_topics == frozenset()
     consumer._group.membership.state = MemberState.FATAL
     reconciliation.subscribed()
     reconciliation._tell_subscription(0)

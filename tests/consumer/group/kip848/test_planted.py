@@ -41,7 +41,7 @@ def acknowledge_before_the_application_has_let_go(patch: pytest.MonkeyPatch) -> 
 
     def hasty(self: OwnedPartitions, partitions: Any, **more: Any) -> bool:
         begun = begin(self, partitions, **more)
-        self._commit = None
+        self.last_commit = None
         return begun
 
     patch.setattr(OwnedPartitions, "begin_to_let_go", hasty)
