@@ -33,8 +33,7 @@ class MissingTopics:
         self._checked_version = -1
         self._checked_topics: frozenset[str] = frozenset()
         self._looked_as_of = -1
-        self.missing: dict[str | TopicPartition, float] = {}
-        """Topics and partitions that the metadata does not have, with the times since when."""
+        self._missing: dict[str | TopicPartition, float] = {}
         self._warned_at: dict[str | TopicPartition, float] = {}
         self._unreachable_since: float | None = None
         self._warned_unreachable_at = -FOREVER
@@ -47,10 +46,10 @@ class MissingTopics:
 
     def patience(self) -> float:
         """Seconds until it is time to `check` again, for a warning or a topic missing for too long."""
-        if not self.missing:
+        if not self._missing:
             return WARN_EVERY  # to look whether brokers are still connected
         limit = self._cluster.options.default_api_timeout
-        due = min(min(self.missing.values()) + limit, self._next_warning())
+        due = min(min(self._missing.values()) + limit, self._next_warning())
         return max(due - self._cluster.driver.clock.monotonic(), 0.001)
 
     def check(self) -> None:
@@ -62,14 +61,14 @@ class MissingTopics:
         is_checked = version == self._checked_version and topics == self._checked_topics
         changes = self._subscription.changes
         if not is_checked or changes != self._looked_as_of:
-            self.missing = self._look(topics)
+            self._missing = self._look(topics)
             self._looked_as_of = changes
         if not is_checked:
             self._checked_version, self._checked_topics = version, topics
             self._raise_refusal(topics)
         if topics:
             self._warn_if_unreachable()
-        if self.missing:
+        if self._missing:
             self._warn_of_missing()
             self._raise_if_overdue()
 
@@ -90,11 +89,11 @@ class MissingTopics:
         for topic in sorted(topics):
             known = self._metadata.topic(topic)
             if known is None or not known.is_usable:
-                missing[topic] = self.missing.get(topic, now)
+                missing[topic] = self._missing.get(topic, now)
         for partition in self._subscription.assigned:
             known = self._metadata.topic(partition.topic)
             if known is not None and known.is_usable and partition.partition not in known.partitions:
-                missing[partition] = self.missing.get(partition, now)
+                missing[partition] = self._missing.get(partition, now)
         return missing
 
     def _raise_refusal(self, topics: frozenset[str]) -> None:
@@ -107,9 +106,9 @@ class MissingTopics:
 
     def _raise_if_overdue(self) -> None:
         now, limit = self._cluster.driver.clock.monotonic(), self._cluster.options.default_api_timeout
-        for what, since in self.missing.items():
+        for what, since in self._missing.items():
             if now - since >= limit:
-                self.missing[what] = now
+                self._missing[what] = now
                 raise self._failure(what, limit)
 
     def _next_warning(self) -> float:
@@ -117,7 +116,7 @@ class MissingTopics:
         if self._unreachable_since is not None:
             return max(self._unreachable_since + UNREACHABLE_FOR, self._warned_unreachable_at + WARN_EVERY)
         return min(
-            (self._warned_at[one] for one in self.missing if one in self._warned_at), default=FOREVER
+            (self._warned_at[one] for one in self._missing if one in self._warned_at), default=FOREVER
         ) + (WARN_EVERY)
 
     def _warn_if_unreachable(self) -> None:
@@ -143,7 +142,7 @@ class MissingTopics:
         if self._unreachable_since is not None:
             return
         now = self._cluster.driver.clock.monotonic()
-        for what, since in self.missing.items():
+        for what, since in self._missing.items():
             topic = what.topic if isinstance(what, TopicPartition) else what
             if self._metadata.topic(topic) is None or now < self._warned_at.get(what, -FOREVER) + WARN_EVERY:
                 continue
