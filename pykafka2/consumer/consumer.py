@@ -1,6 +1,6 @@
 """`KafkaConsumer`: construction, close, and the calls that query offsets and partitions.
 
-One thread at a time may call it; a second one gets `ConcurrentUse` (calls/single_thread.py). The other
+One thread at a time may call it; a second one gets `ConcurrentUse` (calls/guards.py). The other
 public methods are in calls/. Neighbors: poll/poller.py (poll), state/subscription.py (what is read),
 fetch/fetcher.py and fetch/offset_lookups.py (the IO thread's part), fetch/buffer.py (between the two).
 """
@@ -26,8 +26,8 @@ from pykafka2.consumer.calls.arguments import (
     time_in_doubt,
 )
 from pykafka2.consumer.calls.commit import CommitCalls
+from pykafka2.consumer.calls.guards import Handover, Owned, owned
 from pykafka2.consumer.calls.poll import ReadingCalls, SliceLength
-from pykafka2.consumer.calls.single_thread import Owned, owned
 from pykafka2.consumer.calls.subscribe import SubscriptionCalls
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetcher import Fetcher
@@ -48,9 +48,9 @@ from pykafka2.errors import (
     ForkedClientError,
     KafkaError,
 )
+from pykafka2.interrupts import run_all
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.run_all import graver
 from pykafka2.types import K, OffsetAndTimestamp, TopicPartition, V
 
 if TYPE_CHECKING:
@@ -219,9 +219,6 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         self._lock = threading.RLock()
         self._refusal: KafkaError | None = None
         self._iteration_queue = IterationQueue()
-        self._kept_as_of = 0
-        self._to_rewind: frozenset[TopicPartition] = frozenset()
-        """Partitions whose records are just being taken out of `_undelivered`, to be read again."""
         self._interceptors = Interceptors(parsed.interceptors)
         self._subscription = Subscription(by_group=parsed.group_id is not None)
         self._cluster = cluster = ClusterClient(parsed, name=parsed.client_id, runtime=runtime)
@@ -244,6 +241,9 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
                 self._interceptors,
                 resume=group.resume if group is not None else None,
                 poll_tasks=(group.rebalance, group.committer) if group is not None else (),
+            )
+            self._handover = Handover(
+                self._subscription, self._poller, self._iteration_queue, self._position_control
             )
             self._slice_length = SliceLength(cluster.driver.clock)
             self._queries = OffsetQueries(cluster, self._lookups)
@@ -302,12 +302,12 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
             deadline = self._cluster.driver.clock.monotonic() + checked_close(timeout, timeout_ms)
             try:
                 if self._group is not None and self._refusal is None:
-                    # Logged, and there is nobody to commit any more; or a listener has closed it meanwhile.
+                    # ClientFailed was logged before; with ClientClosed, a listener has closed the consumer.
                     with suppress(ClientFailed, ClientClosed):
                         self._leave_group(self._group, deadline, leave_group, autocommit)
             except BaseException as error:
-                if self._group is not None and not isinstance(error, Exception):
-                    self._group.rebalance.leave_in_haste(IS_CLOSED, leave_group)
+                if self._group is not None:
+                    self._group.rebalance.leave_if_interrupted(error, IS_CLOSED, leave_group)
                 raise
             finally:
                 self._refusal = ClientClosed("the consumer is closed; make a new one")
@@ -357,19 +357,16 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
 
     def _leave_group(self, group: Group, deadline: float, leave_group: bool | None, autocommit: bool) -> None:
         clock = self._cluster.driver.clock
-        failed: BaseException | None = None
-        try:
+
+        def commit() -> None:
             with suppress(ClientFailed, ClientClosed):
                 group.committer.close(max(deadline - clock.monotonic(), 0.0), autocommit=autocommit)
-        except BaseException as error:
-            failed = error
-        try:
+
+        def leave() -> None:
             remaining = max(deadline - clock.monotonic(), 0.0)
             group.rebalance.end(IS_CLOSED, remaining, commit=False, leave=leave_group)
-        except BaseException as error:
-            failed = graver(failed, error)
-        if failed is not None:
-            raise failed
+
+        run_all((commit, leave))
 
     def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> Group | None:
         if options.group_id is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, instead
 from pykafka2.cluster.offset_arguments import GivenOffsets, checked_offsets
 from pykafka2.consumer.calls.arguments import checked_timeout
-from pykafka2.consumer.calls.single_thread import Owned, owned
+from pykafka2.consumer.calls.guards import Owned, owned
 from pykafka2.consumer.state.subscription import Mode
 from pykafka2.errors import IllegalState
 from pykafka2.option_fields import NOT_AWAITED, is_async

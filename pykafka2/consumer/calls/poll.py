@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from pykafka2.clock import Clock
 from pykafka2.cluster.arguments import checked_partition
 from pykafka2.consumer.calls.arguments import checked_isolation, checked_limit, checked_range, checked_timeout
+from pykafka2.consumer.calls.guards import handing_over
 from pykafka2.consumer.calls.seek import PositionCalls
-from pykafka2.consumer.calls.single_thread import handing_over
 from pykafka2.consumer.fetch.range_reader import RangeReader
 from pykafka2.records.columns import Columns
 from pykafka2.types import ConsumerRecord, K, TopicPartition, V
@@ -33,8 +33,6 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     _group: Group | None
     _queries: OffsetQueries
     _slice_length: SliceLength
-    _kept_as_of: int
-    """What `Subscription.changes` was when what is not assigned any more was last looked for."""
 
     @handing_over
     def poll(
@@ -63,8 +61,6 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
             ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
         """
         limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
-        if self._to_rewind or self._kept_as_of != self._subscription.changes:
-            self._finish_interrupted()
         if self._iteration_queue and not self._group_has_news():
             if self._poller.take_wakeup():
                 return {}
@@ -82,9 +78,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         one may exceed `max_records`; only those of more than 65,536 records come in parts.  Raises as `poll`.
         """
         limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
-        if self._to_rewind:
-            self._finish_rewinding()
-        self._rewind(self._subscription.assigned)
+        self._handover.rewind(self._subscription.assigned)
         return self._poller.poll_columns(timeout, limit)
 
     def read_range(
@@ -149,8 +143,6 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     def _next_slice(self) -> Iterator[ConsumerRecord[K, V]]:
         """Some of the records that follow; an application that iterates is handed them one by one."""
         iteration_queue = self._iteration_queue
-        if self._to_rewind or self._kept_as_of != self._subscription.changes:
-            self._finish_interrupted()
         if iteration_queue and not self._group_has_news():
             if self._poller.take_wakeup():
                 raise StopIteration
@@ -174,15 +166,6 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         self._poller.is_woken = True
         self._cluster.driver.notify()
 
-    # ------------------------------------------------------------------ for single_thread.py
-
-    def _take_back(self) -> None:
-        if self._to_rewind:
-            self._finish_rewinding()
-        self._iteration_queue.take_back()
-        if not self._iteration_queue:  # else the records of the poll are there
-            self._poller.collector.take_back()
-
     # ------------------------------------------------------------------ inside
 
     def _pieces_of(self, reader: RangeReader) -> Iterator[Columns]:
@@ -192,21 +175,13 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     def _limit(self, max_records: int | None) -> int:
         return self._options.max_poll_records if max_records is None else checked_limit(max_records)
 
-    def _finish_interrupted(self) -> None:
-        """Finish what a Ctrl-C interrupted: rewind records, or discard those of revoked partitions."""
-        changes = self._subscription.changes
-        if self._to_rewind:
-            self._finish_rewinding()
-        self._iteration_queue.keep_only(self._subscription.assigned)
-        self._kept_as_of = changes
-
     def _group_has_news(self) -> bool:
         """Between two polls: see to commits.  True if the membership wants a poll, and not records of the
         last one, which are read again then."""
         if self._group is None:
             return False
         if self._group.rebalance.has_news():
-            self._rewind(self._subscription.assigned)
+            self._handover.rewind(self._subscription.assigned)
             return True
         self._group.rebalance.on_records_asked_for()
         self._group.committer.attend(0.0)

@@ -5,12 +5,11 @@ Callers' threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions
 from pykafka2.consumer.calls.arguments import checked_place, checked_timeout
-from pykafka2.consumer.calls.single_thread import Owned, owned
+from pykafka2.consumer.calls.guards import Owned, owned
 from pykafka2.consumer.reset_policy import EARLIEST, LATEST
 from pykafka2.types import TopicPartition
 
@@ -30,7 +29,6 @@ class PositionCalls(Owned):
     _options: ConsumerOptions
     _subscription: Subscription
     _iteration_queue: IterationQueue
-    _to_rewind: frozenset[TopicPartition]
     _fetcher: Fetcher
     _poller: Poller
     _position_control: PositionControl
@@ -85,7 +83,7 @@ class PositionCalls(Owned):
         offset = checked_place(offset)
         partition = checked_partition(partition)
         self._subscription.find(partition)
-        self._rewind([partition])  # or a Ctrl-C would lose what was not handed out
+        self._handover.rewind([partition])
         self._position_control.seek(partition, offset)
 
     @owned
@@ -116,7 +114,7 @@ class PositionCalls(Owned):
         chosen = checked_partitions(partitions)
         for partition in chosen:
             self._subscription.find(partition)
-        self._rewind(chosen)
+        self._handover.rewind(chosen)
         self._position_control.pause(chosen, True)
 
     @owned
@@ -138,22 +136,5 @@ class PositionCalls(Owned):
             chosen = self._subscription.some_assigned(call)
         for partition in chosen:
             self._subscription.find(partition)
-        self._rewind(chosen)
+        self._handover.rewind(chosen)
         self._position_control.reset(chosen, policy)
-
-    def _rewind(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let what iteration has not handed out of these partitions be read again."""
-        if self._iteration_queue:
-            self._to_rewind = self._to_rewind.union(partitions)
-            self._finish_rewinding()
-
-    def _finish_rewinding(self) -> None:
-        """A Ctrl-C may have kept `_rewind` from it; it is safe to repeat until records are handed out.
-
-        Where the application has gone elsewhere since, nothing is left that could be read again.
-        """
-        for partition, offset in self._iteration_queue.first_offsets(self._to_rewind).items():
-            if partition in self._subscription.assigned:
-                self._position_control.rewind(partition, offset)
-        self._iteration_queue.forget(self._to_rewind)
-        self._to_rewind = frozenset()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.arguments import checked_partitions, checked_topic
-from pykafka2.consumer.calls.single_thread import Owned, owned
+from pykafka2.consumer.calls.guards import Owned, owned
 from pykafka2.consumer.group.listeners import Told, listeners_of
 from pykafka2.consumer.options import CONSUMER
 from pykafka2.consumer.state.subscription import Mode, topic_pattern
@@ -161,8 +161,8 @@ class SubscriptionCalls(Owned):
             if self._group is not None:
                 self._group.rebalance.end(reason, LEAVE_TIMEOUT, commit=True)
         except BaseException as error:
-            if self._group is not None and not isinstance(error, Exception):
-                self._group.rebalance.leave_in_haste(reason)
+            if self._group is not None:
+                self._group.rebalance.leave_if_interrupted(error, reason)
             raise
         finally:
             self._cluster.metadata.want_all_topics(False)

@@ -29,7 +29,7 @@ from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import KafkaError, KafkaTimeoutError
-from pykafka2.run_all import graver
+from pykafka2.interrupts import CancelOnError, Cleanup
 from pykafka2.text import named
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
@@ -243,22 +243,20 @@ class Committer:
             offsets = self._still_of_use(self.handed_over())
             if offsets:
                 self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
-        failed: BaseException | None = None
-        try:
-            while self._untold:
-                remaining = deadline - self._driver.clock.monotonic()
-                if not self._driver.wait_until(self.has_news, max(remaining, 0.0)):
-                    break
-                try:
-                    self.call_back()
-                except Exception as error:
-                    # Later commits, the last one among them, are waited for all the same.
-                    failed = failed or error
-        except BaseException as error:
-            failed = graver(failed, error)
-        self._give_up(failed)
+        cleanup = Cleanup()
+        cleanup.run(self._call_back_until, deadline, cleanup)
+        cleanup.run(self._give_up)
+        cleanup.raise_first()
 
     # ------------------------------------------------------------------ inside
+
+    def _call_back_until(self, deadline: float, cleanup: Cleanup) -> None:
+        """Wait for the commits in progress; an error of one callback does not end the wait for the others."""
+        while self._untold and not cleanup.is_interrupted:
+            remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
+            if not self._driver.wait_until(self.has_news, remaining):
+                return
+            cleanup.run(self.call_back)
 
     def _begin_to_tell(
         self, offsets: Offsets, timeout: float, callback: Callback, *, is_retried: bool = False
@@ -296,13 +294,9 @@ class Committer:
         return completion
 
     def _wait(self, completion: Completion[None], timeout: float) -> None:
-        """Until it is over; given up by a Ctrl-C, so that it is not sent again."""
-        try:
+        with CancelOnError(completion):
             if not self._driver.wait_until(completion.done, timeout + GRACE, completion.waiters):
                 raise KafkaTimeoutError(f"the commit was not answered within {timeout:g} s")
-        except BaseException:
-            completion.cancel()
-            raise
         completion.result(0)
 
     def _on_auto_commit(self, offsets: Offsets, error: BaseException | None) -> None:
@@ -314,12 +308,9 @@ class Committer:
                 error,
             )
 
-    def _give_up(self, failed: BaseException | None = None) -> None:
-        """At the end: tell those whose commits are not over, as nobody will call back any more.
-
-        What a callback raises (the first one, or what `failed` before; a Ctrl-C before all others) is raised
-        when all have been told.
-        """
+    def _give_up(self) -> None:
+        """Cancel the commits in progress and call all callbacks; raises afterwards what a callback raised."""
+        cleanup = Cleanup()
         while self._untold:
             one = self._untold.popleft()
             one.completion.cancel()
@@ -328,12 +319,8 @@ class Committer:
             )
             if one.completion.is_done:
                 error = one.completion.exception(0)
-            try:
-                one.callback(one.offsets, error)
-            except BaseException as raised:
-                failed = graver(failed, raised)
-        if failed is not None:
-            raise failed
+            cleanup.run(one.callback, one.offsets, error)
+        cleanup.raise_first()
 
 
 def _on_last_commit(offsets: Offsets, error: BaseException | None) -> None:

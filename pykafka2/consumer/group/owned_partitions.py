@@ -19,6 +19,7 @@ from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.consumer.state.subscription import Hold, Subscription
 from pykafka2.driver.completion import Completion
+from pykafka2.interrupts import finish
 from pykafka2.logs import ClientLogger
 from pykafka2.types import TopicPartition
 
@@ -187,7 +188,7 @@ class OwnedPartitions:
         finally:
             self.is_in_listener = was_in_listener
             if is_told:
-                _surely(then, partitions)
+                finish(then, partitions)
             if was_inside:
                 polls.enter()
 
@@ -208,12 +209,3 @@ class OwnedPartitions:
     def _forget(self, partitions: list[TopicPartition]) -> None:
         self._iteration_queue.forget(partitions)
         self._subscription.give_back(partitions)
-
-
-def _surely(then: Callable[[list[TopicPartition]], None], partitions: list[TopicPartition]) -> None:
-    """Call `then` again if a Ctrl-C interrupts it; calling it twice is harmless."""
-    try:
-        then(partitions)
-    except BaseException:
-        then(partitions)
-        raise

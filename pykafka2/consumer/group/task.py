@@ -21,11 +21,11 @@ from pykafka2.consumer.state.group_identity import GroupStanding
 from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.consumer.state.subscription import Mode, Subscription
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError, RebalanceInProgress
-from pykafka2.run_all import graver
+from pykafka2.interrupts import Cleanup, is_interrupt
 
 Told = Callable[[KafkaError | None], None]
 
-# What a Ctrl-C in the middle of leaving takes at most until the coordinator knows.
+# Seconds to wait for the LeaveGroup response after an interrupt.
 HASTE = 0.05
 
 
@@ -222,36 +222,33 @@ class GroupTask:
         if self._subscription.mode is not Mode.TOPICS:
             return
         deadline = self._driver.clock.monotonic() + timeout
-        told: list[KafkaError | None] = []
-        raised: BaseException | None = None
-        try:
-            if self._membership.losses != self._seen_losses or self._driver.failure is not None:
-                self._lose()  # without its thread it cannot say that it gives them back
-            self._owned_partitions.give_everything_back(deadline, commit=commit)
-        except BaseException as error:  # of a listener; that the member leaves is said all the same
-            raised = error
+        cleanup = Cleanup()
+        cleanup.run(self._give_everything_back, deadline, commit)
         self.protocol.forget()
         self._membership.polls.leave()
-        try:
-            if self._driver.failure is None:
-                self.protocol.leave(reason, told.append, leave)
-                remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
-                is_in_haste = raised is not None and not isinstance(raised, Exception)  # a Ctrl-C
-                self._driver.wait_until(
-                    lambda: bool(told), min(remaining, HASTE) if is_in_haste else remaining
-                )
-        except BaseException as error:
-            raised = graver(raised, error)
-        if raised is not None:
-            raise raised
+        if cleanup.is_interrupted:
+            deadline = min(deadline, self._driver.clock.monotonic() + HASTE)
+        cleanup.run(self._leave, reason, deadline, leave)
+        cleanup.raise_first()
 
-    def leave_in_haste(self, reason: str, leave: bool | None = None) -> None:
-        """After a Ctrl-C in `end`, which may have come before the good-bye; else no more is said."""
-        told: list[KafkaError | None] = []
-        if self._subscription.mode is Mode.TOPICS and self._driver.failure is None:
+    def _give_everything_back(self, deadline: float, commit: bool) -> None:
+        if self._membership.losses != self._seen_losses or self._driver.failure is not None:
+            self._lose()  # without its thread it cannot say that it gives them back
+        self._owned_partitions.give_everything_back(deadline, commit=commit)
+
+    def _leave(self, reason: str, deadline: float, leave: bool | None) -> None:
+        """Leave the group and wait until the coordinator has responded, until `deadline` at most."""
+        if self._driver.failure is None:
+            responses: list[KafkaError | None] = []
+            self.protocol.leave(reason, responses.append, leave)
+            remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
+            self._driver.wait_until(lambda: bool(responses), remaining)
+
+    def leave_if_interrupted(self, error: BaseException, reason: str, leave: bool | None = None) -> None:
+        """Leave the group if an interrupt ended `end`, perhaps before it sent the LeaveGroup request."""
+        if is_interrupt(error) and self._subscription.mode is Mode.TOPICS:
             with suppress(ClientClosed, ClientFailed):
-                self.protocol.leave(reason, told.append, leave)
-                self._driver.wait_until(lambda: bool(told), HASTE)
+                self._leave(reason, self._driver.clock.monotonic() + HASTE, leave)
 
     def leave_unasked(self, reason: str, timeout: float) -> None:
         """At interpreter exit, on any thread: leave the group without committing or calling listeners.  Never

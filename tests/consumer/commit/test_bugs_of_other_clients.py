@@ -97,9 +97,9 @@ def an_error_counts_as_no_offset(patch: pytest.MonkeyPatch) -> None:
     take = StartPositions._take_answer
 
     def take_lightly(self: StartPositions) -> None:
-        answer, asked = self._answer, self._asked
+        answer, asked = self.response, self._asked
         if answer is not None and answer.is_done and answer.exception(0) is not None:
-            self._answer, self._asked = None, {}
+            self.response, self._asked = None, {}
             self._without.update(asked)
         else:
             take(self)

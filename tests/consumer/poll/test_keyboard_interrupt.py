@@ -18,6 +18,7 @@ import attrs
 import pytest
 
 import pykafka2.consumer
+import pykafka2.interrupts
 from pykafka2 import KafkaConsumer, TopicPartition
 from pykafka2.consumer.fetch.fetched_data import FetchedData
 from pykafka2.records.columns import Columns
@@ -31,6 +32,7 @@ from tests.gate import rest_in_gate
 ORDERS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 RECORDS = 12
 CONSUMER = str(Path(pykafka2.consumer.__file__).parent)
+INTERRUPTS = str(Path(pykafka2.interrupts.__file__))
 ASSIGNORS = str(Path(CONSUMER) / "assignors")
 """They run on a thread of their own."""
 
@@ -52,7 +54,11 @@ class Interruption:
 
     def profile(self, frame: FrameType, event: str, argument: Any) -> None:
         path = frame.f_code.co_filename
-        if event not in ("call", "c_return") or not path.startswith(CONSUMER) or path.startswith(ASSIGNORS):
+        if (
+            event not in ("call", "c_return")
+            or not path.startswith((CONSUMER, INTERRUPTS))
+            or path.startswith(ASSIGNORS)
+        ):
             return
         # Python ignores what is raised in a generator expression that is being thrown away.
         name = frame.f_code.co_name
