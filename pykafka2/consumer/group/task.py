@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.group.listeners import Listeners
+from pykafka2.consumer.group.member import Member
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
 from pykafka2.consumer.state.group_identity import GroupStanding
-from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.consumer.state.subscription import Mode, Subscription
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError, RebalanceInProgress
 from pykafka2.interrupts import Cleanup, is_interrupt
@@ -27,18 +27,6 @@ Told = Callable[[KafkaError | None], None]
 
 # Seconds to wait for the LeaveGroup response after an interrupt.
 HASTE = 0.05
-
-
-class AnyMembership(Protocol):
-    """The attributes of both memberships that any thread can read."""
-
-    polls: PollClock
-    news: int
-    """Grows with everything that the caller's thread should look at."""
-    losses: int
-    """Grows whenever a membership ends without having been left."""
-    failure: KafkaError | None
-    """The error that the next poll() raises."""
 
 
 class GroupProtocol(Protocol):
@@ -88,7 +76,7 @@ class GroupTask:
         cluster: ClusterClient,
         subscription: Subscription,
         standing: GroupStanding,
-        membership: AnyMembership,
+        membership: Member[Any, Any],
         owned_partitions: OwnedPartitions,
         protocol: GroupProtocol,
     ) -> None:

@@ -151,9 +151,9 @@ def a_question_is_asked_once(patch: pytest.MonkeyPatch) -> None:
     take = StartPositions._take_answer
 
     def take_and_keep(self: StartPositions) -> None:
-        answer = self._answer
+        answer = self.response
         if answer is not None and answer.is_done and answer.exception(0) is not None:
-            self._answer = Completion(self._committed._cluster.driver, "an answer that never comes")
+            self.response = Completion(self._committed._cluster.driver, "an answer that never comes")
         take(self)
 
     patch.setattr(StartPositions, "_take_answer", take_and_keep)

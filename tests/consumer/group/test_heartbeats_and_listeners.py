@@ -11,8 +11,8 @@ import pytest
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
-from pykafka2.consumer.group.heartbeat_timer import Heartbeat
 from pykafka2.consumer.group.listeners import ConsumerRebalanceListener, listeners_of
+from pykafka2.consumer.group.member import Heartbeat
 from pykafka2.consumer.inspection import group_words
 from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.consumer.state.subscription import Subscription, topic_pattern

@@ -1,7 +1,7 @@
 """The heartbeats of a member of a classic group: what is sent, and what the coordinator's answers come to.
 
 Owned by membership.py, on the driver's thread, which decides what an answer means; when the next one is due
-is group/heartbeat_timer.py's.
+is group/member.py's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.group.heartbeat_timer import Heartbeat
+from pykafka2.consumer.group.member import Heartbeat
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.group_identity import GroupIdentity
 from pykafka2.driver.pollable import Send, ToCoordinator

@@ -2,7 +2,7 @@
 
 Owned by the driver's thread, which polls it; the caller's thread (rebalance.py) sends it commands and reads
 its plain attributes, each of which is replaced by one assignment.  Its parts: join.py, heartbeats.py (timing:
-group/heartbeat_timer.py), group/leave.py, leader.py (the leader's part).  What commits need to know of it
+group/member.py), group/leave.py, leader.py (the leader's part).  What commits need to know of it
 stands in `GroupStanding`.
 """
 
@@ -11,37 +11,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pykafka2.backoff import Backoff
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.assignor import Assignor, RebalanceProtocol
 from pykafka2.consumer.group.classic.heartbeats import Heartbeats
 from pykafka2.consumer.group.classic.join import Assigned, ClassicLeaveRequests, Joining, JoinWish, explained
 from pykafka2.consumer.group.classic.leader import GroupLeader
 from pykafka2.consumer.group.classic.states import BEATING, MOVES, MemberEvent, MemberState
+from pykafka2.consumer.group.member import Member
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, GroupStanding
-from pykafka2.consumer.state.poll_interval import PollClock
-from pykafka2.driver.pollable import GROUP, PollResult, ToCoordinator
+from pykafka2.driver.pollable import PollResult
 from pykafka2.driver.runtime import Outcome
 from pykafka2.errors import (
     ClientClosed,
-    CommitFailed,
     CorruptData,
     FencedInstanceId,
     IllegalGeneration,
-    IllegalTransition,
     KafkaError,
     RebalanceInProgress,
     UnknownMemberId,
 )
-from pykafka2.events import StateMoved
-from pykafka2.logs import ClientLogger
 from pykafka2.protocol.messages.group import JoinGroupResponse
 
 _EXPELLING = (UnknownMemberId, IllegalGeneration)
 
 
-class Membership:
+class Membership(Member[MemberState, MemberEvent]):
     """One consumer's place in its group (a `Pollable`)."""
 
     def __init__(
@@ -52,51 +47,19 @@ class Membership:
         assignors: Sequence[Assignor],
         protocol: RebalanceProtocol,
     ) -> None:
-        self.state = MemberState.OUT
-        self.state_since = cluster.driver.clock.monotonic()
+        super().__init__(options, cluster, standing, MemberState.OUT, MOVES)
         self.leader_id = ""
         """The leader's member id in the last generation that this member joined."""
         self.others: tuple[str, ...] = ()
         """Ids of that generation's other members, which the coordinator sends to the leader alone."""
-        self.news = 0
-        """Grows with whatever the caller's thread should look at."""
-        self.losses = 0
-        """Memberships that ended without the caller's will: what it owned belongs to others."""
-        self.joins_handled = 0
-        """The number of the caller's last `join` that was begun, or came too late."""
-        self.because = ""
-        """Why the member has to join, in words."""
-        self.failure: KafkaError | None = None
-        """What the caller's next poll is to raise."""
-        self.polls = PollClock(
-            cluster.driver.clock, options.max_poll_interval, cluster.driver.clock.monotonic()
-        )
-        random = cluster.driver.entropy.random
-        new_backoff = partial(Backoff, options.retry_backoff, options.retry_backoff_max, random)
-        self._options = options
-        self._cluster = cluster
-        self._driver = cluster.driver
-        self._to = ToCoordinator(GROUP, options.group_id or "")
-        self._standing = standing
         self._leader = GroupLeader(options, cluster.metadata, cluster.driver.clock, assignors, protocol)
-        self._log = ClientLogger(__name__, options.client_id)
-        self._joining = Joining(options, cluster, self._to, self._leader.lead, new_backoff)
-        self._heartbeats = Heartbeats(options, cluster, self._to, new_backoff(), self._on_beat)
+        self._joining = Joining(options, cluster, self._to, self._leader.lead, self._new_backoff)
+        self._heartbeats = Heartbeats(options, cluster, self._to, self._new_backoff(), self._on_beat)
         self.heartbeat = self._heartbeats.timing
         self._leave_requests = ClassicLeaveRequests(options, cluster, self._to)
         self._assigned: Assigned | None = None
 
     # ------------------------------------------------------------------ the caller's thread
-
-    @property
-    def coordinator(self) -> int | None:
-        """The coordinator's broker, if it is known."""
-        return self._cluster.coordinators.node_of(self._to)
-
-    @property
-    def coordinator_error(self) -> KafkaError | None:
-        """Why the last look-up of the coordinator found nobody."""
-        return self._cluster.coordinators.why_unknown(self._to)
 
     @property
     def unfinished_rebalances(self) -> int:
@@ -327,12 +290,7 @@ class Membership:
     def _lose(self, event: MemberEvent, because: str, *, keep_id: bool = False) -> None:
         """Mark the owned partitions as lost."""
         self._assigned = None  # before the loss is told: who has seen that takes nothing on by this any more
-        self.losses += 1
-        self.because = because
-        self._standing.lost_because = because
-        self._standing.obstacle = CommitFailed(
-            f"nothing was committed, as this consumer is no member: {because}"
-        )
+        self._record_loss(because)
         self._move(event, because)
         self._forget_membership(keep_id=keep_id)
 
@@ -354,22 +312,6 @@ class Membership:
         else:
             member_id, is_joining = self._standing.identity.member_id, self._joining.is_under_way
             self._leave_requests.say(member_id, reason, done, is_joining=is_joining)
-
-    # ------------------------------------------------------------------ inside
-
-    def _move(self, event: MemberEvent, because: str = "") -> None:
-        state = MOVES.get((self.state, event))
-        if state is None:
-            raise IllegalTransition(self.state, event)
-        before, self.state = self.state, state
-        if before is not state:
-            self.state_since = self._driver.clock.monotonic()
-        self.news += 1
-        if before is not state and self._driver.event_sink.is_watched:
-            who = f"member of {self._options.group_id}"
-            self._driver.event_sink.emit(
-                StateMoved(self._driver.clock.monotonic(), who, before.value, state.value, because)
-            )
 
 
 def _unexpected(error: BaseException) -> KafkaError:

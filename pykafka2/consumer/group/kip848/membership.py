@@ -3,7 +3,7 @@
 Owned by the driver's thread, which polls it; the caller's thread (reconciliation.py) sends it commands and
 reads its plain attributes, each of which is replaced by one assignment.  The coordinator assigns; what a
 heartbeat says is made by heartbeats.py, the last words are heartbeats.py's, what an error means stands in
-errors.py, timing is group/heartbeat_timer.py of the classic protocol.  What commits need to know of it stands
+errors.py, timing is group/member.py.  What commits need to know of it stands
 in `GroupStanding`.
 """
 
@@ -13,10 +13,8 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import partial
 
-from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.group.heartbeat_timer import Heartbeat
 from pykafka2.consumer.group.kip848.assignment import Owned, Target, Wish, read_assignment
 from pykafka2.consumer.group.kip848.errors import EXPELLING, FATAL, explained
 from pykafka2.consumer.group.kip848.heartbeats import (
@@ -27,23 +25,19 @@ from pykafka2.consumer.group.kip848.heartbeats import (
     Leaving,
 )
 from pykafka2.consumer.group.kip848.states import JOINED, MEMBERS, MOVES, MemberEvent, MemberState
+from pykafka2.consumer.group.member import Heartbeat, Member
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, GroupStanding
-from pykafka2.consumer.state.poll_interval import PollClock
-from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
+from pykafka2.driver.pollable import PollResult, Send
 from pykafka2.errors import (
-    CommitFailed,
     CorruptResponse,
     GroupIdNotFound,
-    IllegalTransition,
     KafkaError,
     RebalanceInProgress,
     RequestTimeout,
     UnreleasedInstanceId,
     error_of,
 )
-from pykafka2.events import StateMoved
-from pykafka2.logs import ClientLogger
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatResponse
 
 # Until the coordinator has said how often it wants to hear of a member, and within which bounds it may.
@@ -56,7 +50,7 @@ SHORTEST_WAIT = 1.0
 MOST_DOUBLINGS = 10
 
 
-class ConsumerMembership:
+class ConsumerMembership(Member[MemberState, MemberEvent]):
     """One consumer's place in its group (a `Pollable`)."""
 
     is_leading = False
@@ -65,39 +59,17 @@ class ConsumerMembership:
     others: tuple[str, ...] = ()
 
     def __init__(self, options: ConsumerOptions, cluster: ClusterClient, standing: GroupStanding) -> None:
-        self.state = MemberState.UNSUBSCRIBED
-        self.state_since = cluster.driver.clock.monotonic()
-        self.news = 0
-        """Grows with whatever the caller's thread should look at."""
-        self.losses = 0
-        """Memberships that ended without the caller's will: what it owned belongs to others."""
-        self.joins_handled = 0
-        """The number of the caller's last `join` that was begun, or came too late."""
-        self.because = ""
-        """Why the member is out, in words."""
+        super().__init__(options, cluster, standing, MemberState.UNSUBSCRIBED, MOVES)
         self.target: Target | None = None
         """What the coordinator wants this member to own; None before its first answer."""
-        self.failure: KafkaError | None = None
-        """What the caller's next poll is to raise."""
-        driver = cluster.driver
-        self.polls = PollClock(driver.clock, options.max_poll_interval, driver.clock.monotonic())
         # The client makes its id, so that it can leave although its first heartbeat had no answer (KIP-1082).
-        self.member_id = urlsafe_b64encode(driver.entropy.random.randbytes(16)).decode().rstrip("=")
-        self._new_backoff = partial(
-            Backoff, options.retry_backoff, options.retry_backoff_max, driver.entropy.random
-        )
+        self.member_id = urlsafe_b64encode(cluster.driver.entropy.random.randbytes(16)).decode().rstrip("=")
         self.heartbeat = Heartbeat(FIRST_INTERVAL, FOREVER, self._new_backoff())
         self._rejoin_backoff = self._new_backoff()
         self._expulsions = 0
         """In a row, each before a second heartbeat was answered."""
         self._unanswered = 0
         """Heartbeats in a row whose time was over before an answer came."""
-        self._options = options
-        self._cluster = cluster
-        self._driver = driver
-        self._to = ToCoordinator(GROUP, options.group_id or "")
-        self._standing = standing
-        self._log = ClientLogger(__name__, options.client_id)
         self._leaving = Leaving(options, cluster, self._to, self.member_id, self._new_backoff)
         self._heartbeats = Heartbeats(options, self.member_id)
         self._wish = Wish()
@@ -107,16 +79,6 @@ class ConsumerMembership:
         self._targets = 0
 
     # ------------------------------------------------------------------ the caller's thread
-
-    @property
-    def coordinator(self) -> int | None:
-        """The coordinator's broker, if it is known."""
-        return self._cluster.coordinators.node_of(self._to)
-
-    @property
-    def coordinator_error(self) -> KafkaError | None:
-        """Why the last look-up of the coordinator found nobody."""
-        return self._cluster.coordinators.why_unknown(self._to)
 
     def join(self, number: int, losses: int, wish: Wish) -> None:
         """Join the group (again), unless the membership that the caller knows has ended meanwhile."""
@@ -334,12 +296,7 @@ class ConsumerMembership:
     def _lose(self, event: MemberEvent, because: str) -> None:
         """Mark the owned partitions as lost."""
         self.target = None  # before the loss is told: who has seen that takes nothing on by this any more
-        self.losses += 1
-        self.because = because
-        self._standing.lost_because = because
-        self._standing.obstacle = CommitFailed(
-            f"nothing was committed, as this consumer is no member: {because}"
-        )
+        self._record_loss(because)
         self._forget_membership()
         self._move(event, because)
 
@@ -348,17 +305,3 @@ class ConsumerMembership:
         self.target = None
         self._heartbeats.forget()
         self.heartbeat.end()
-
-    def _move(self, event: MemberEvent, because: str = "") -> None:
-        state = MOVES.get((self.state, event))
-        if state is None:
-            raise IllegalTransition(self.state, event)
-        before, self.state = self.state, state
-        if before is not state:
-            self.state_since = self._driver.clock.monotonic()
-        self.news += 1
-        if before is not state and self._driver.event_sink.is_watched:
-            who = f"member of {self._options.group_id}"
-            self._driver.event_sink.emit(
-                StateMoved(self._driver.clock.monotonic(), who, before.value, state.value, because)
-            )

@@ -17,7 +17,7 @@ from pykafka2.consumer.group import owned_partitions
 from pykafka2.consumer.group.classic import join
 from pykafka2.consumer.group.classic.membership import Membership
 from pykafka2.consumer.group.classic.rebalance import Rebalance
-from pykafka2.consumer.group.heartbeat_timer import Heartbeat
+from pykafka2.consumer.group.member import Heartbeat
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
 from pykafka2.consumer.group.task import GroupTask
 from pykafka2.consumer.state.subscription import Assigned

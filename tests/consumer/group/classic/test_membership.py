@@ -14,7 +14,7 @@ from pykafka2.consumer.group.classic.join import Assigned, JoinWish, leave_group
 from pykafka2.consumer.group.classic.membership import Membership
 from pykafka2.consumer.group.classic.rebalance import Rebalance
 from pykafka2.consumer.group.classic.states import MemberEvent, MemberState
-from pykafka2.consumer.group.heartbeat_timer import NEVER
+from pykafka2.consumer.group.member import NEVER
 from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, Rejection
 from pykafka2.driver.pollable import PollResult
 from pykafka2.errors import (

@@ -9,10 +9,10 @@ import attrs
 import pytest
 
 from pykafka2.backoff import Backoff
-from pykafka2.consumer.group.heartbeat_timer import Heartbeat
 from pykafka2.consumer.group.kip848.assignment import Owned, Wish, by_id, read_assignment, resolve, written
 from pykafka2.consumer.group.kip848.heartbeats import JOIN_EPOCH, NOTHING, Heartbeats
 from pykafka2.consumer.group.kip848.states import MemberState
+from pykafka2.consumer.group.member import Heartbeat
 from pykafka2.consumer.inspection import state_in_words
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.protocol.messages.consumer_group import (

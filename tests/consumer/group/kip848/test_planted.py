@@ -10,12 +10,12 @@ import pytest
 
 from pykafka2.clock import FOREVER
 from pykafka2.consumer.commit.committer import Committer
-from pykafka2.consumer.group.heartbeat_timer import Heartbeat
 from pykafka2.consumer.group.kip848 import reconciliation
 from pykafka2.consumer.group.kip848.assignment import Owned
 from pykafka2.consumer.group.kip848.heartbeats import Heartbeats, Leaving
 from pykafka2.consumer.group.kip848.membership import ConsumerMembership
 from pykafka2.consumer.group.kip848.reconciliation import Reconciliation
+from pykafka2.consumer.group.member import Heartbeat
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
 from pykafka2.consumer.state.group_identity import GroupIdentity
 from pykafka2.consumer.state.poll_interval import PollClock
