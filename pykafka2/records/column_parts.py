@@ -27,6 +27,7 @@ class ColumnPart:
         self._where = where
         self._opening: Steps[Buffer] = open_in_steps(batch, where, check_crcs, max_output_bytes)
         self._decoder: ColumnDecoder | None = None
+        self._uncounted_bytes = batch.size_bytes
         self.open_bytes = batch.size_bytes
         """The bytes that are decompressed so far."""
 
@@ -37,9 +38,7 @@ class ColumnPart:
     @property
     def next_offset(self) -> int:
         """The offset at which the next step continues."""
-        if self._decoder is None:
-            return self._first_offset
-        return self._batch.next_offset if self._decoder.is_done else self._decoder.next_offset
+        return self._first_offset if self._decoder is None else self._decoder.next_offset
 
     def step(self, into: Columns) -> None:
         """Take one step, which may add records to the columns.  Raises as `decode_columns`."""
@@ -51,8 +50,12 @@ class ColumnPart:
                 body = bytes(end.value)
                 self.open_bytes = len(body)
                 self._decoder = ColumnDecoder(batch, body, into, self._where, self._first_offset)
-                into.count_batch(batch.last_offset, batch.size_bytes, batch.timestamp_type)
             return
-        into.count_batch(batch.last_offset, 0, batch.timestamp_type)
+        before = len(into)
         self._decoder.fill(into)
-        self._decoder.run(MOST_AT_ONCE)
+        try:
+            self._decoder.run(MOST_AT_ONCE)
+        finally:
+            if len(into) > before:  # columns without records are not returned
+                into.count_batch(batch.last_offset, self._uncounted_bytes, batch.timestamp_type)
+                self._uncounted_bytes = 0

@@ -328,12 +328,9 @@ class FetchedData:
         finally:
             if end is not None:
                 into.end_before(end)
-        position = max(position, part.next_offset)
-        if end is not None:
-            position = min(position, end)
-        if not part.is_done and position != end:
+        if not part.is_done:
             self._part = part
-        return position
+        return max(position, part.next_offset)
 
     def _add_batches(self, group: ColumnGroup, position: int, limit: int, end: int | None) -> int:
         while len(group) < limit:

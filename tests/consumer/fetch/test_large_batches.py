@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykafka2.broker.log.batch import parse_batch, with_log_append_time
 from pykafka2.compression import codec
 from pykafka2.consumer.fetch.fetched_data import FetchedData
 from pykafka2.errors import CorruptData, KafkaError
@@ -173,6 +174,51 @@ def test_columns_of_a_large_batch_come_in_parts(many: bytes) -> None:
         pieces = list(consumer.read_range(ORDERS_0, 100, MANY - 100))
     assert [offset for piece in pieces for offset in piece.offsets] == list(range(100, MANY - 100))
     assert max(map(len, pieces)) <= MANY / 2
+
+
+def test_parts_of_two_large_batches_have_their_timestamp_types_and_count_their_bytes_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    log, values = cluster.log("orders"), [b"%d" % number for number in range(200)]
+    create = large_batch(values[:100])
+    append = bytes(with_log_append_time(parse_batch(large_batch(values[100:], 100)), 5000).buffer)
+    log.batches, log.end = [create, append], 200
+    set_steps(monkeypatch, 40, 50)
+    with cluster.consumer("orders") as consumer:
+        ranges = list(consumer.read_range(ORDERS_0, 0, 200))
+        middles = list(consumer.read_range(ORDERS_0, 60, 160))
+        polled = []
+        while sum(map(len, polled)) < 200:
+            polled.append(consumer.poll_columns(60_000, max_records=10)[ORDERS_0])
+    types = [0] * 100 + [1] * 100
+    for pieces, expected in ((ranges, types), (polled, types), (middles, types[60:160])):
+        assert [one for piece in pieces for one in piece.timestamp_types] == expected
+        assert sum(piece.size_bytes for piece in pieces) == len(create) + len(append)
+        assert len(pieces) > 2
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_skipping_to_the_middle_of_a_batch_of_unlike_records_takes_a_step_for_every_few(
+    monkeypatch: pytest.MonkeyPatch, is_wrapped: bool
+) -> None:
+    values = [b"v" * (number % 7) for number in range(500)]
+    batch = large_batch(values)
+    if is_wrapped:
+        inner = b"".join(message(1, offset, 1000, None, value) for offset, value in enumerate(values))
+        batch = message(1, 499, 1000, None, codec("gzip").compress(inner), 1)
+    set_steps(monkeypatch, records=50, size_bytes=1 << 20)
+    data = FetchedData(ORDERS_0, 0, 0, memoryview(batch))
+    records: list[ConsumerRecord[Any, Any]] = []
+    for start in (475, 330):
+        steps = 0
+        while not records:
+            data.take(start, 2, records, True)
+            steps += 1
+        assert [record.offset for record in records] == [start, start + 1]
+        # A wrapper is looked through to its end before that.
+        assert steps >= start // 50 + 10 * is_wrapped
+        records.clear()
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 322), (5, 321), (150, 210), (209, 211), (161, 322)])
