@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import random
 import subprocess
 import sys
 import tracemalloc
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 import cramjam
@@ -140,6 +143,24 @@ def test_a_bomb_costs_no_more_memory_than_the_cap() -> None:
         finally:
             tracemalloc.stop()
         assert peak < 3 * CAP + 2 * len(bomb), name
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_large_data_is_decompressed_in_a_step_for_every_few_bytes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step_bytes = 1 << 17
+    for module in ("codec", "gzip", "snappy", "zstd"):
+        monkeypatch.setattr(import_module(f"pykafka2.compression.{module}"), "STEP_BYTES", step_bytes)
+    data = random.Random(1).randbytes(10 * step_bytes)
+    steps = codec(name).decompress_in_steps(codec(name).compress(data))
+    sizes = [0]
+    with pytest.raises(StopIteration) as end:
+        while True:
+            sizes.append(next(steps))
+    assert end.value.value == data
+    assert len(sizes) > 5
+    assert all(step_bytes <= after - before <= 2 * step_bytes for before, after in pairwise(sizes))
 
 
 def test_the_default_cap_is_that_of_the_option() -> None:

@@ -6,6 +6,7 @@ import importlib
 import random
 import time
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -124,6 +125,56 @@ def test_what_is_done_between_steps_into_a_large_batch_counts(many: bytes) -> No
         peeked = consumer.poll(60_000, max_records=2, update_offsets=False)
         assert [record.offset for record in peeked[ORDERS_0]] == [8, 9]
         assert [record.offset for record in consumer.poll(60_000, max_records=2)[ORDERS_0]] == [8, 9]
+
+
+def test_peeks_at_a_small_batch_before_a_large_one_return_the_same_records_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = [b"%d" % number for number in range(203)]
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    for number in range(2):
+        log = cluster.log("orders", number)
+        log.batches = [large_batch(values[:3]), large_batch(values[3:], 3, compression="zstd")]
+        log.end = 203
+    set_steps(monkeypatch, records=20, size_bytes=50)
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0, ORDERS_1])
+        for _ in range(4):
+            peeked = consumer.poll(60_000, max_records=10, update_offsets=False)
+            assert {value for records in peeked.values() for value in [records[0].value]} == {b"0"}
+        found: dict[TopicPartition, list[Any]] = {ORDERS_0: [], ORDERS_1: []}
+        while min(map(len, found.values())) < 203:
+            for partition, records in consumer.poll(60_000, max_records=10).items():
+                found[partition] += [record.value for record in records]
+    assert found == {ORDERS_0: values, ORDERS_1: values}
+
+
+@pytest.mark.parametrize("queued_max_bytes", [5_000, 30_000])  # of one batch, or of all partitions' batches
+def test_a_batch_that_is_opened_beyond_the_budget_is_read_before_another_is_opened(
+    monkeypatch: pytest.MonkeyPatch, queued_max_bytes: int
+) -> None:
+    cluster = LogCluster({"orders": [0, 0, 0]}, brokers=1)
+    values = [b"v" * 100] * 200
+    for number in range(3):
+        log = cluster.log("orders", number)
+        log.batches, log.end = [large_batch(values, compression="zstd")], 200
+    set_steps(monkeypatch, records=1 << 14, size_bytes=100)
+    opened: list[TopicPartition] = []
+    advance = FetchedData._advance
+    monkeypatch.setattr(
+        FetchedData, "_advance", lambda self, opening: opened.append(self.partition) or advance(self, opening)
+    )
+    with cluster.consumer(queued_max_bytes=queued_max_bytes) as consumer:
+        consumer.assign([TopicPartition("orders", number) for number in range(3)])
+        peeks = [consumer.poll(60_000, max_records=10, update_offsets=False) for _ in range(3)]
+        assert len({partition for records in peeks for partition in records}) == 3
+        opened.clear()
+        read: list[TopicPartition] = []
+        while len(read) < 600:
+            for partition, records in consumer.poll(60_000, max_records=10).items():
+                read += [partition] * len(records)
+    for order in (opened, read):
+        assert [partition for partition, _ in groupby(order)] == [*dict.fromkeys(order)], "one by one"
 
 
 def test_polls_that_decode_a_large_batch_step_by_step_are_not_stalled(
