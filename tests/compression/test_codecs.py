@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tracemalloc
 import zlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from itertools import pairwise
@@ -153,12 +154,13 @@ def test_large_data_is_decompressed_in_a_step_for_every_few_bytes(
     for module in ("codec", "gzip", "snappy", "zstd"):
         monkeypatch.setattr(import_module(f"pykafka2.compression.{module}"), "STEP_BYTES", step_bytes)
     data = random.Random(1).randbytes(10 * step_bytes)
-    steps = codec(name).decompress_in_steps(codec(name).compress(data))
-    sizes = [0]
-    with pytest.raises(StopIteration) as end:
-        while True:
-            sizes.append(next(steps))
-    assert end.value.value == data
+    results: list[bytes] = []
+
+    def steps() -> Iterator[int]:
+        results.append((yield from codec(name).decompress_in_steps(codec(name).compress(data))))
+
+    sizes = [0, *steps()]
+    assert results == [data]
     assert len(sizes) > 5
     assert all(step_bytes <= after - before <= 2 * step_bytes for before, after in pairwise(sizes))
 

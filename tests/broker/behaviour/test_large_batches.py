@@ -21,7 +21,8 @@ from tests.testing.wire import NOW_MS, Wire, data_of, fetch_request
 ZSTD = 4
 COUNT = 200_000
 SMALLEST_RECORD = encode_record(0, 0, None, None, [])
-TOPICS = {"plain": {}, "other": {}, "compacted": {"cleanup.policy": "compact"}}
+COMPACTED = {"cleanup.policy": "compact"}
+TOPICS = {"plain": {}, "other": {}, "compacted": COMPACTED, "another": COMPACTED}
 
 
 def large_batch(body: bytes, count: int) -> bytes:
@@ -106,6 +107,30 @@ def test_two_large_batches_of_one_request_are_appended_in_full(cluster: KafkaClu
         ]
     codes = [one.partition_responses[0].error_code for one in answer.responses]
     assert (codes, ends) == ([0, 0], [COUNT, COUNT])
+
+
+def test_each_large_batch_behind_a_small_one_is_checked_before_any_is_appended(
+    cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, left = RecordWalk.finish, []
+
+    def finish_and_note(self: RecordWalk) -> int:
+        checked = self._next
+        largest = finish(self)
+        left.append(self._next - checked)
+        return largest
+
+    monkeypatch.setattr(RecordWalk, "finish", finish_and_note)
+    small = large_batch(encode_record(0, 0, b"k", b"v", []), 1)
+    topics = [
+        TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+        for topic, records in (("other", small), ("compacted", valid), ("another", valid))
+    ]
+    with Wire(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
+    assert [one.partition_responses[0].error_code for one in answer.responses] == [0, 0, 0]
+    assert left == [0, 0, 0]
 
 
 def test_requests_behind_a_large_batch_keep_their_order(cluster: KafkaCluster, valid: bytes) -> None:

@@ -266,3 +266,18 @@ def test_an_application_that_grows_slow_is_handed_shorter_slices() -> None:
     assert max(length.next() for _ in range(12)) == 500
     clock.now += 10
     assert length.next() == 5
+
+
+def test_a_peek_at_records_of_a_new_leader_leaves_the_epoch_of_each_position() -> None:
+    cluster = EpochCluster()
+    cluster.write(b"0")
+    with cluster.consumer() as consumer:
+        consumer.assign([ORDERS_0])
+        assert len(consumer.poll(1000)[ORDERS_0]) == 1
+        cluster.epoch = 2
+        cluster.write(b"1")
+        for _ in range(2):
+            assert len(consumer.poll(1000, update_offsets=False)[ORDERS_0]) == 1
+            assert consumer._subscription.leader_epochs[ORDERS_0] == 1
+        assert read(consumer, 1) == [b"1"]
+        assert consumer._subscription.leader_epochs[ORDERS_0] == 2

@@ -63,6 +63,46 @@ def test_skip_passes_over_what_a_deserializer_refuses_and_says_so(
     assert "on_bad_record" not in caplog.text, "advice for who has not been asked"
 
 
+def reader_of_fives(cluster: LogCluster, partitions: int, bad: list[BadRecord]) -> KafkaConsumer:
+    """Return a consumer that skips threes, whose partitions are fetched."""
+    consumer = cluster.consumer(
+        value_deserializer=refuse_threes, on_bad_record=bad.append, max_poll_records=5
+    )
+    consumer.assign([TopicPartition("orders", number) for number in range(partitions)])
+    for partition in consumer.assignment():
+        consumer.seek(partition, 0)
+    consumer.poll()
+    cluster.runtime.run_for(1)
+    return consumer
+
+
+def test_a_poll_skips_up_to_max_poll_records_in_all_partitions_together() -> None:
+    cluster = LogCluster({"orders": [0, 0, 0]}, brokers=1)
+    for number in range(3):
+        cluster.append("orders", number, *[b"3"] * 40)
+    bad: list[BadRecord] = []
+    with reader_of_fives(cluster, 3, bad) as consumer:
+        for polls in range(1, 6):
+            assert consumer.poll() == {}
+            assert len(bad) == 5 * polls
+        assert len({one.topic_partition for one in bad}) == 3, "each in its turn"
+
+
+def test_records_that_an_earlier_poll_skipped_do_not_count_for_a_later_one() -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    for number in range(2):
+        cluster.append("orders", number, *[b"3"] * 5)
+    bad: list[BadRecord] = []
+    with reader_of_fives(cluster, 2, bad) as consumer:
+        for _ in range(3):
+            assert consumer.poll() == {}
+        assert len(bad) == 10
+        for number in range(2):
+            cluster.append("orders", number, b"1")
+        cluster.runtime.run_for(1)
+        assert len(consumer.poll()) == 2, "both partitions in one poll"
+
+
 def test_a_callable_is_given_the_raw_record(cluster: LogCluster) -> None:
     log = cluster.log("orders")
     log.batches.append(build_batch([(b"k0", b"0"), (b"k3", b"3"), (b"k4", b"4")], timestamp=7))
