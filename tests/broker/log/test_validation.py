@@ -1,0 +1,101 @@
+"""What the walk over a batch's records finds counts, in whichever slice it is, and whatever follows it."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from pykafka2.broker.log.batch import parse_batch, rewritten, with_log_append_time
+from pykafka2.broker.log.batch_rules import BatchRules
+from pykafka2.broker.log.record_walk import SLICE, InvalidRecords, InvalidTimestamps
+from pykafka2.broker.log.validation import ALWAYS_WALKED, start_walk, validate
+from pykafka2.errors import InvalidRecord, UnknownServerError
+from pykafka2.records.batch import COUNT, COUNT_AT, HEADER_BYTES, RecordBatch
+from pykafka2.records.encoder import BatchBuilder, encode_record
+
+NOW_MS = 1_000_000
+DAY_MS = 86_400_000
+RULES = BatchRules(
+    max_bytes=1 << 30,
+    segment_bytes=1 << 30,
+    needs_keys=False,
+    codec=None,
+    level=None,
+    is_create_time=True,
+    before_ms=1 << 62,
+    after_ms=DAY_MS,
+)
+
+
+def batch_of(timestamps: list[int], compression: str = "none", key: bytes | None = b"k") -> RecordBatch:
+    builder = BatchBuilder(compression, max_bytes=1 << 30)
+    for timestamp in timestamps:
+        builder.append(timestamp, key, b"")
+    return parse_batch(builder.build())
+
+
+def with_body(batch: RecordBatch, body: bytes, codec_id: int = 0) -> RecordBatch:
+    """Return the batch with other records under its header."""
+    return rewritten(batch, (batch.attributes & ~7) | codec_id, batch.max_timestamp, body)
+
+
+@pytest.mark.parametrize("newest_at", [0, SLICE // 2, SLICE, 2 * SLICE + 5])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_the_newest_timestamp_of_all_slices_replaces_a_wrong_one_in_the_header(
+    newest_at: int, compression: str
+) -> None:
+    timestamps = [NOW_MS + number % 7 for number in range(2 * SLICE + 10)]
+    timestamps[newest_at] = newest = NOW_MS + 500
+    right = batch_of(timestamps, compression)
+    wrong = rewritten(right, right.attributes, NOW_MS - 5, right.buffer[HEADER_BYTES:])
+    for batch in (right, wrong):
+        walk = start_walk(batch, RULES, NOW_MS, strict=True)
+        assert walk is not None
+        assert [walk.advance(SLICE) for _ in range(3)] == [False, False, True]
+        kept = validate(batch, RULES, NOW_MS, strict=True, walk=walk)
+        assert kept.max_timestamp == newest
+        kept.verify_crc("the batch")
+
+
+@pytest.mark.parametrize("bad_at", [[1], [1, SLICE + 3]])
+def test_refused_records_go_before_offsets_that_are_out_of_order(bad_at: list[int]) -> None:
+    from pykafka2.compression import codec
+
+    count = 2 * SLICE
+    rows = [
+        # The sixth record and the last one change places.
+        encode_record(0, {5: count - 1, count - 1: 5}.get(at, at), None if at in bad_at else b"k", b"", [])
+        for at in range(count)
+    ]
+    batch = with_body(batch_of([NOW_MS] * count), codec("gzip").compress(b"".join(rows)), 1)
+    with pytest.raises(UnknownServerError):
+        validate(batch, RULES, NOW_MS, strict=True)
+    with pytest.raises(InvalidRecords) as refused:
+        validate(batch, attrs.evolve(RULES, needs_keys=True), NOW_MS, strict=True)
+    assert [one.index for one in refused.value.record_errors] == bad_at
+
+
+def test_more_records_than_the_bytes_can_hold_are_refused_without_a_walk() -> None:
+    count = ALWAYS_WALKED + 20
+    smallest = b"".join(encode_record(0, delta, None, None, []) for delta in range(count))
+    batch = with_body(batch_of([NOW_MS] * count), smallest)
+    assert validate(batch, RULES, NOW_MS, strict=False) == batch
+    for more in (count + 1, count + 5):
+        header = bytearray(batch.buffer[:HEADER_BYTES])
+        COUNT.pack_into(header, COUNT_AT, more)
+        header[23:27] = (more - 1).to_bytes(4, "big")
+        claimed = RecordBatch(memoryview(bytes(header) + smallest))
+        claimed = with_body(claimed, smallest)
+        with pytest.raises(InvalidRecord, match=f"{more} records cannot be in"):
+            validate(claimed, RULES, NOW_MS, strict=False)
+
+
+@pytest.mark.parametrize("count", [ALWAYS_WALKED, ALWAYS_WALKED + 10])
+def test_batches_that_their_producer_marked_log_append_time_are_refused_by_such_a_topic(count: int) -> None:
+    marked = with_log_append_time(batch_of([NOW_MS] * count), NOW_MS)
+    append_time = attrs.evolve(RULES, is_create_time=False)
+    with pytest.raises(InvalidTimestamps) as refused:
+        validate(marked, append_time, NOW_MS, strict=False)
+    assert [one.index for one in refused.value.record_errors] == list(range(count))
+    kept = validate(marked, RULES, NOW_MS, strict=False)
+    assert (kept.timestamp_type, kept.max_timestamp) == (0, NOW_MS)
