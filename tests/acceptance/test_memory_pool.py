@@ -15,6 +15,7 @@ from pykafka2.errors import BufferExhausted, KafkaError
 from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.buffer_pool import Permit
 from pykafka2.producer.options import PRODUCER_OPTIONS
+from pykafka2.records.column_encoder import ListColumns
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.producer.rows import a_row
 
@@ -76,7 +77,10 @@ def test_who_waits_is_served_in_order_and_everything_is_given_back(simulation: S
     assert available(producer) == MEMORY_BYTES
 
 
-def test_small_append_goes_on_while_another_thread_waits_for_memory_of_the_same_partition() -> None:
+@pytest.mark.parametrize("by_column", [False, True])
+def test_small_append_goes_on_while_another_thread_waits_for_memory_of_the_same_partition(
+    by_column: bool,
+) -> None:
     """The lock of a partition's queue is not held while a thread waits, so records join its open batch."""
 
     def wait_until(predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
@@ -96,6 +100,10 @@ def test_small_append_goes_on_while_another_thread_waits_for_memory_of_the_same_
     pool.request(second)
 
     def send(value: bytes, timestamp: int) -> None:
+        if by_column and len(value) > 1000:
+            records = ListColumns([value], timestamps=timestamp).encode(0, 1)
+            accumulator.append_columns(queue, records, 60, lambda outcome: None)
+            return
         row = a_row(value, timestamp=timestamp)
         if queue.try_append(*row) is None:
             accumulator.append_waiting(queue, *row, timeout=60)

@@ -298,7 +298,7 @@ class Accumulator:
         """
         queue = self.queue(batch.topic, batch.partition)
         parts = batch.split(self.pool.divide(batch.permit))
-        for part in reversed(parts):
+        for part in parts:
             self._locked_steps.run(queue.put_back, part)
         self._active[queue] = None
         return parts

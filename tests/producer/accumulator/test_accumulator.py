@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import BufferExhausted, ClientClosed, KafkaError, RecordTooLarge
 from pykafka2.producer.accumulator.accumulator import ORDER_STEP, Accumulator
 from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch
@@ -225,6 +226,73 @@ def test_a_batch_is_ready_when_it_lingered_or_is_full_or_somebody_flushes() -> N
     accumulator.end_flush(flusher)
     append(built, b"x" * 800)
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
+
+
+def test_batches_linger_again_when_the_last_of_two_flushes_has_ended() -> None:
+    accumulator, queue, _ = built = build(linger_ms=5000)
+    append(built)
+    first, second = object(), object()
+    ready_at = [5.0]
+    for change in (
+        lambda: accumulator.begin_flush(first),
+        lambda: accumulator.begin_flush(second),
+        lambda: accumulator.end_flush(first),
+        lambda: accumulator.end_flush(second),
+    ):
+        change()
+        ready_at.append(accumulator.ready_at(queue, 1.0, accumulator.is_flushing))
+    assert ready_at == [5.0, 1.0, 1.0, 1.0, 5.0]
+
+
+@pytest.mark.parametrize("change", ["nothing", "put back", "split"])
+def test_of_many_queues_those_without_batches_are_forgotten_and_the_others_are_not(change: str) -> None:
+    accumulator, _, _ = build(buffer_memory=1_000_000)
+    queues = [accumulator.queue("orders", number) for number in range(40)]
+    for queue in queues:
+        for _ in range(2):
+            accumulator.append_waiting(queue, *a_row(b"v"), timeout=0)
+    taken = [queue.take() for queue in queues[2:]]
+    assert {*accumulator.active_queues()} == {*queues[:2]}
+    assert {*accumulator._active} == {*queues[:2]}, "the others are not looked at again"
+    for batch in taken[:2]:
+        batch.bytes()
+        batch.move_to(BatchState.IN_FLIGHT)
+        if change == "put back":
+            accumulator.put_back(batch)
+        elif change == "split":
+            accumulator.split(batch)
+    assert {*accumulator.active_queues()} == {*queues[: 2 if change == "nothing" else 4]}
+
+
+def test_close_wakes_each_thread_that_waits_for_memory() -> None:
+    woken = []
+
+    class Waiter:
+        def unpark(self) -> None:
+            woken.append(self)
+
+    def wait_until(predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
+        waiter = Waiter()
+        for queue in queues:
+            queue.join(waiter)
+        if len(waiting) < 2:
+            waiting.append(waiter)
+            append_large(1)
+        else:
+            accumulator.close()
+        return predicate()
+
+    waiting: list[Waiter] = []
+    accumulator, _, _ = build(wait_until=wait_until)
+    accumulator.pool.request(Permit(3000))
+
+    def append_large(partition: int) -> None:
+        queue = accumulator.queue("orders", partition)
+        with pytest.raises(ClientClosed):
+            accumulator.append_waiting(queue, *a_row(b"x" * 2000), timeout=60)
+
+    append_large(0)
+    assert {*waiting} <= {*woken}
 
 
 @pytest.mark.parametrize(("batch_size", "value"), [(1000, b"x" * 2000), (0, b"v")])

@@ -168,6 +168,45 @@ def test_a_request_stays_within_max_request_size_and_no_partition_starves() -> N
     assert {partition for partitions in seen[:2] for partition in partitions} == {0, 2, 4}
 
 
+def test_no_partition_of_either_node_starves_behind_large_batches() -> None:
+    bench = Bench(
+        partitions=8, max_request_size=1000, max_in_flight_requests_per_connection=1, enable_idempotence=False
+    )
+    rounds = 8
+    for _ in range(rounds):
+        for partition in range(8):
+            bench.append(partition, b"x" * 700)
+    seen: dict[object, list[int]] = {}
+    for _ in range(rounds):
+        for send in bench.produce():
+            seen.setdefault(send.to, []).extend(partitions_of(send))
+            bench.answer(send)
+    assert [sorted(partitions) for partitions in seen.values()] == [
+        sorted([0, 2, 4, 6] * 2),
+        sorted([1, 3, 5, 7] * 2),
+    ]
+
+
+def test_partitions_whose_batches_expired_in_flight_are_sent_to_again() -> None:
+    bench = Bench(
+        max_in_flight_requests_per_connection=1,
+        enable_idempotence=False,
+        linger_ms=0,
+        request_timeout_ms=1000,
+        delivery_timeout_ms=2000,
+    )
+    expired = [bench.append(partition) for partition in (0, 2)]
+    [send] = bench.produce()
+    bench.now += 3
+    assert bench.produce() == []
+    assert all(delivery.failed() for delivery in expired)
+    bench.answer(send)
+    later = [bench.append(partition) for partition in (0, 2)]
+    [send] = bench.produce()
+    bench.answer(send)
+    assert all(delivery.succeeded() for delivery in later)
+
+
 def test_no_more_requests_than_max_in_flight_wait_for_answers() -> None:
     bench = Bench(enable_idempotence=False, max_in_flight_requests_per_connection=3)
     for _ in range(5):
