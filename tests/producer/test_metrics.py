@@ -9,6 +9,7 @@ import pytest
 from pykafka2.errors import (
     BufferExhausted,
     InvalidRecord,
+    KafkaError,
     KafkaTimeoutError,
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
@@ -110,6 +111,32 @@ def test_explain_names_first_sends_that_block_while_the_broker_is_down(
         sending.result()
     producer.flush(10)
     assert producer.explain() == "Nothing waits: every record sent was written or has failed."
+    assert producer.health()["senders_waiting_for_metadata"] == {}
+
+
+def test_explain_names_the_longest_of_sends_that_began_and_end_at_different_times(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    producer = simulation.producer(cluster, max_block_ms=10_000)
+    cluster.controls.hold(MetadataRequest)
+
+    def send(topic: str) -> None:
+        with pytest.raises(KafkaError):
+            producer.send(topic, b"1")
+
+    sending = []
+    for _ in range(2):
+        sending += [simulation.spawn(lambda topic=topic: send(topic)) for topic in ("orders", "others")]
+        simulation.sleep(3)
+    for topic in ("orders", "others"):
+        waits = f"2 calls of send wait for the metadata of topic {topic!r}, the longest for 6.0 s."
+        assert waits in producer.explain()
+    for one in sending[:2]:
+        one.result()
+    for topic in ("orders", "others"):
+        assert f"1 calls of send wait for the metadata of topic {topic!r}, the longest" in producer.explain()
+    for one in sending[2:]:
+        one.result()
     assert producer.health()["senders_waiting_for_metadata"] == {}
 
 

@@ -187,6 +187,21 @@ def test_no_partition_of_either_node_starves_behind_large_batches() -> None:
     ]
 
 
+def test_behind_full_batches_the_open_ones_of_two_partitions_linger() -> None:
+    bench = Bench(enable_idempotence=False, batch_size=1000, linger_ms=5000, buffer_memory=100_000)
+    for partition in (0, 2):
+        for _ in range(3):
+            queue = bench.accumulator.queue("orders", partition)
+            row = a_row(b"x" * 400)
+            queue.try_append(*row) or bench.append(partition, b"x" * 400)
+    [send] = bench.produce()
+    assert sorted(partitions_of(send)) == [0, 2]
+    assert bench.poll().wake_at == 5.0
+    bench.now = 5.0
+    [send] = bench.produce()
+    assert sorted(partitions_of(send)) == [0, 2]
+
+
 def test_partitions_whose_batches_expired_in_flight_are_sent_to_again() -> None:
     bench = Bench(
         max_in_flight_requests_per_connection=1,

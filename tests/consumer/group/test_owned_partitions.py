@@ -1,0 +1,139 @@
+"""Partitions of two topics change hands, and a commit, a deletion or a Ctrl-C comes in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pykafka2.consumer.group.listeners import Listeners
+from pykafka2.consumer.group.owned_partitions import OwnedPartitions
+from pykafka2.consumer.options import CONSUMER_OPTIONS
+from pykafka2.consumer.state.iteration_queue import IterationQueue
+from pykafka2.consumer.state.poll_interval import PollClock
+from pykafka2.consumer.state.subscription import Hold, Subscription
+from pykafka2.driver.completion import Completion
+from pykafka2.types import TopicPartition
+
+ORDERS = [TopicPartition("orders", number) for number in range(2)]
+BILLS = [TopicPartition("bills", number) for number in range(2)]
+
+
+class Driver:
+    """Waits end at once, or raise what `strikes` has."""
+
+    def __init__(self) -> None:
+        self.clock = SimpleNamespace(monotonic=lambda: self.now)
+        self.now = 0.0
+        self.strikes: list[BaseException] = []
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: object) -> bool:
+        if self.strikes:
+            raise self.strikes.pop()
+        return predicate()
+
+
+class Owner:
+    """A member that owns two partitions of two topics, and what was committed and told."""
+
+    def __init__(self) -> None:
+        self.driver = Driver()
+        self.metadata = {one: object() for one in ORDERS + BILLS}
+        self.subscription = Subscription(by_group=True)
+        self.subscription.subscribe(["orders", "bills"])
+        self.commits: list[tuple[list[TopicPartition], Completion[None]]] = []
+        self.strikes: list[BaseException] = []
+        self.revoked: list[list[TopicPartition]] = []
+        self.lost: list[list[TopicPartition]] = []
+        options = CONSUMER_OPTIONS.parse(None, {"group_id": "g"})
+        cluster: Any = SimpleNamespace(
+            driver=self.driver, metadata=SimpleNamespace(partition=lambda *one: self.metadata.get(one))
+        )
+        polls = PollClock(self.driver.clock, options.max_poll_interval, 0.0)
+        self.parts = OwnedPartitions(options, cluster, self.subscription, IterationQueue(), polls, self)
+        self.parts.listeners = Listeners(
+            revoked=lambda told: self.revoked.append([*told]), lost=lambda told: self.lost.append([*told])
+        )
+        self.take_on(ORDERS + BILLS)
+
+    def take_on(self, partitions: list[TopicPartition]) -> None:
+        self.parts.begin_to_take_on(partitions)
+        self.parts.take_on(partitions)
+
+    def commit_before_rebalance(
+        self, partitions: Collection[TopicPartition], timeout: float
+    ) -> Completion[None]:
+        if self.strikes:
+            raise self.strikes.pop()
+        completion: Completion[None] = Completion(self.driver, "a commit")
+        self.commits.append((list(partitions), completion))
+        return completion
+
+    @property
+    def owned(self) -> list[TopicPartition]:
+        return sorted(self.subscription.assigned)
+
+
+def test_the_commit_of_a_topic_that_exists_is_waited_for_although_another_topic_is_deleted() -> None:
+    owner = Owner()
+    assert owner.parts.begin_to_let_go(ORDERS + BILLS)
+    for one in BILLS:
+        del owner.metadata[one]
+    assert owner.parts.go_on() is False
+    (_, commit) = owner.commits[0]
+    assert not commit.is_cancelled
+    for one in ORDERS:
+        del owner.metadata[one]
+    assert owner.parts.go_on() is True
+    assert commit.is_cancelled
+    assert (owner.revoked, owner.owned) == ([sorted(ORDERS + BILLS)], [])
+
+
+def test_nothing_is_committed_of_partitions_whose_topics_were_made_anew() -> None:
+    owner = Owner()
+    assert owner.parts.begin_to_let_go(ORDERS + BILLS, of_other_topics=BILLS)
+    assert [partitions for partitions, _ in owner.commits] == [ORDERS]
+    owner.commits[0][1].succeed(None)
+    assert owner.parts.go_on() is True
+    owner.take_on(BILLS)
+    assert owner.parts.begin_to_let_go(BILLS)
+    assert [partitions for partitions, _ in owner.commits] == [ORDERS, BILLS], "that holds for one rebalance"
+
+
+def test_a_ctrl_c_before_the_last_commit_of_a_second_rebalance_does_not_skip_it() -> None:
+    owner = Owner()
+    for number in (1, 2):
+        if number == 2:
+            owner.take_on(ORDERS)
+            owner.strikes.append(KeyboardInterrupt())
+            with pytest.raises(KeyboardInterrupt):
+                owner.parts.begin_to_let_go(ORDERS)
+            assert owner.subscription.held(Hold.REVOKING) == ORDERS
+            assert owner.parts.go_on() is False
+        else:
+            assert owner.parts.begin_to_let_go(ORDERS)
+        assert [partitions for partitions, _ in owner.commits] == [ORDERS] * number
+        owner.commits[-1][1].succeed(None)
+        assert owner.parts.go_on() is True
+        assert (owner.revoked, owner.owned) == ([ORDERS] * number, BILLS)
+
+
+def test_a_ctrl_c_in_the_last_commit_at_close_leaves_no_partition() -> None:
+    owner = Owner()
+    owner.driver.strikes.append(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        owner.parts.give_everything_back(5.0, commit=True)
+    assert owner.owned == []
+    assert owner.parts.go_on() is None
+
+
+def test_a_commit_of_partitions_that_were_lost_keeps_nothing_waiting() -> None:
+    owner = Owner()
+    assert owner.parts.begin_to_let_go(ORDERS)
+    owner.parts.lose("another member may read these")
+    assert (owner.lost, owner.revoked, owner.owned) == ([sorted(ORDERS + BILLS)], [], [])
+    assert owner.parts.due_in() == float("inf")
+    owner.commits[0][1].succeed(None)
+    assert not owner.parts.has_news()
