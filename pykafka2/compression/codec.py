@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
-from pykafka2.compression.steps import STEP_BYTES, Steps, finish
+from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps, finish
 from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData, UnsupportedCompressionType
 
 MAX_OUTPUT_BYTES = 128 << 20
@@ -153,6 +153,7 @@ def frames_in_steps(
             if position >= len(view):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
             frame = new()
+            step_ends_at -= FRAME_COST_BYTES
         chunk = b""
         if frame.needs_input:
             chunk = view[position : position + CHUNK_BYTES].tobytes()

@@ -6,7 +6,7 @@ Members one after the other are read as one stream, as Java's GZIPInputStream do
 from __future__ import annotations
 
 from pykafka2.compression.codec import CHUNK_BYTES, MAX_OUTPUT_BYTES, Buffer, Codec
-from pykafka2.compression.steps import STEP_BYTES, Steps
+from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps
 
 GZIP_FORMAT = 31  # zlib's window bits 15, plus 16 for the gzip header and trailer
 
@@ -43,6 +43,7 @@ class Gzip(Codec):
                     if position >= len(view):
                         return b"".join(parts)
                     member = zlib.decompressobj(GZIP_FORMAT)
+                    step_ends_at -= FRAME_COST_BYTES
                     chunk, is_full = b"", False
                 if not chunk and not is_full:
                     chunk = view[position : position + CHUNK_BYTES].tobytes()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec
-from pykafka2.compression.steps import STEP_BYTES, Steps
+from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps
 
 MAGIC = b"\x82SNAPPY\x00"
 HEADER = MAGIC + b"\0\0\0\x01" * 2  # version, lowest compatible version
@@ -42,6 +42,10 @@ class Snappy(Codec):
         room, position = max_output_bytes, 0
         step_ends_at = room - STEP_BYTES
         while position < len(data):
+            step_ends_at += FRAME_COST_BYTES
+            if room <= step_ends_at:
+                step_ends_at = room - STEP_BYTES
+                yield max_output_bytes - room
             if data.startswith(MAGIC, position):  # streams that were joined carry a header each
                 position += len(HEADER)
                 continue
@@ -52,9 +56,6 @@ class Snappy(Codec):
             part = self._block(library, data[start:position], room, max_output_bytes)
             room -= len(part)
             parts.append(part)
-            if room <= step_ends_at:
-                step_ends_at = room - STEP_BYTES
-                yield max_output_bytes - room
         if position > len(data):
             raise self.damaged("it ends in its header")
         return b"".join(parts)

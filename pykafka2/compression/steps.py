@@ -16,6 +16,9 @@ Steps = Generator[int, None, T]
 STEP_BYTES = 4 << 20
 """How much one step decompresses: some 10 ms of work."""
 
+FRAME_COST_BYTES = STEP_BYTES >> 10
+"""Beginning a frame or a block takes as long as decompressing so many bytes; some hold nothing at all."""
+
 
 def finish(steps: Steps[T]) -> T:
     """Take all steps at once."""

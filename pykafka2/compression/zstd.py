@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.compression.codec import CHUNK_BYTES, MAX_OUTPUT_BYTES, Buffer, Codec, frames_in_steps
-from pykafka2.compression.steps import STEP_BYTES, Steps
+from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps
 
 if TYPE_CHECKING:
     import zstandard
@@ -88,6 +88,7 @@ class Zstd(Codec):
                 if position >= len(view):
                     return parts[0] if len(parts) == 1 else b"".join(parts)
                 frame = context.decompressobj()
+                step_ends_at += FRAME_COST_BYTES
             ration = min(max(room // MOST_OUTPUT_PER_BYTE, 8), CHUNK_BYTES)
             chunk = view[position : position + ration]
             if not chunk:

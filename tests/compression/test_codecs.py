@@ -70,6 +70,16 @@ def test_streams_one_after_the_other_are_read_as_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("count", [10_000, 50_000])
+def test_frames_that_hold_nothing_take_several_steps(name: str, count: int) -> None:
+    """One frame or block of 5 to 20 bytes takes 1 to 10 us, and a fetch can hold millions of them."""
+    empty = codec(name).compress(b"")
+    frames = empty + b"\0\0\0\1\0" * count if name == "snappy" else empty * count
+    assert len([*codec(name).decompress_in_steps(frames)]) >= count // 2_000
+    assert codec(name).decompress(frames) == b""
+
+
+@pytest.mark.parametrize("name", REAL)
 def test_a_stream_that_ends_early_is_corrupt(name: str) -> None:
     compressed = codec(name).compress(TEXT)
     for length in (1, 10, len(compressed) // 2, len(compressed) - 1):
