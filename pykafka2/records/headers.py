@@ -56,6 +56,41 @@ def read_headers(buffer: bytes, position: int, headers: Headers) -> int:
     return position
 
 
+def header_count(buffer: bytes, position: int) -> tuple[int, int]:
+    """Return how many headers there are at this position, and where the first one begins."""
+    count, position = read_raw(buffer, position)
+    if count & 1 or count > len(buffer) - position:
+        raise CorruptData("more headers than there are bytes, or a negative number")
+    return count >> 1, position
+
+
+def skip_headers(buffer: bytes, position: int, count: int) -> int:
+    """Check so many headers as `read_headers` does, without making objects of them; return where they end."""
+    while count:
+        count -= 1
+        size = buffer[position]
+        if size < 0x80:
+            position += 1
+        else:
+            size, position = read_raw(buffer, position)
+        if size & 1:
+            raise CorruptData("a header's name of negative length")
+        position += size >> 1
+        size = buffer[position]
+        if size < 0x80:
+            position += 1
+        else:
+            size, position = read_raw(buffer, position)
+        if size & 1:
+            if size != 1:
+                raise CorruptData("a header of negative length")
+        else:
+            position += size >> 1
+            if position > len(buffer):
+                raise CorruptData("a header that is longer than its batch")
+    return position
+
+
 _names: dict[bytes, str] = {}
 """Names of headers that were met, as text.  Any thread: each operation on it is one step."""
 

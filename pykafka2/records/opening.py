@@ -47,11 +47,16 @@ def open_in_steps(batch: RecordBatch, where: str, check_crcs: bool, max_output_b
         buffer = yield from batch.records_in_steps(max_output_bytes)
     except (CorruptData, UnsupportedCompressionType, CodecUnavailable) as error:
         raise type(error)(f"{where} at offset {batch.base_offset}: {error}") from error
-    if batch.count * MIN_RECORD_BYTES > len(buffer):
-        raise CorruptData(
-            f"{where} at offset {batch.base_offset}: {batch.count} records cannot be in {len(buffer)} bytes"
-        )
+    check_count(batch, where, len(buffer))
     return buffer
+
+
+def check_count(batch: RecordBatch, where: str, size_bytes: int) -> None:
+    """Raise CorruptData if the batch names more records than can be in so many bytes."""
+    if batch.count * MIN_RECORD_BYTES > size_bytes:
+        raise CorruptData(
+            f"{where} at offset {batch.base_offset}: {batch.count} records cannot be in {size_bytes} bytes"
+        )
 
 
 def raise_out_of_order(offset: int, previous: int, batch: RecordBatch) -> NoReturn:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData, CorruptMessage, UnsupportedCompressionType
@@ -19,7 +19,7 @@ from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import decode_records
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records, decode_any_tuples
-from pykafka2.records.tuple_decoder import decode_tuples
+from pykafka2.records.tuple_decoder import STILL_READING, decode_tuples
 from pykafka2.records.varint import varint
 from pykafka2.types import ConsumerRecord
 
@@ -217,3 +217,29 @@ def test_a_bomb_is_stopped_at_the_cap_and_named(codec: str) -> None:
         list(decode_records(batch, "orders", 1, max_output_bytes=1 << 20))
     [record] = decode_records(batch, "orders", 1, max_output_bytes=4 << 20)
     assert record.serialized_value_size == 3 << 20
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(RECORD_LISTS, st.data(), st.integers(1, 3))
+def test_skipped_headers_are_checked_as_headers_that_are_kept(
+    records: list[Input], data: st.DataObject, headers_at_once: int
+) -> None:
+    blob = bytearray(build(records, "none"))
+    for _ in range(data.draw(st.integers(0, 2))):
+        blob[data.draw(st.integers(61, len(blob) - 1))] = data.draw(st.integers(0, 255))
+    batch = next(batches(bytes(blob)))
+
+    def outcome(keeps_headers: bool) -> list[object]:
+        found: list[object] = []
+        try:
+            for row in decode_tuples(batch, check_crcs=False, keeps_headers=keeps_headers):
+                if row is not STILL_READING:
+                    found.append(row[:4])  # noqa: PERF401 (an error must leave the rows before it)
+        except CorruptData as error:
+            found.append(str(error))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pykafka2.records.tuple_decoder.HEADERS_AT_ONCE", headers_at_once)
+        assert outcome(False) == outcome(True)

@@ -25,7 +25,14 @@ from pykafka2.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from pykafka2.records.batch import ATTRIBUTES_AT, COUNT, COUNT_AT, HEADER_BYTES, TRANSACTIONAL_FLAG
+from pykafka2.records.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    COUNT,
+    COUNT_AT,
+    HEADER_BYTES,
+    TRANSACTIONAL_FLAG,
+)
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.produce_large import Walks
@@ -39,6 +46,8 @@ FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_LEADERS = 10
 NO_ACKS, ALL_REPLICAS = 0, -1
 FLAGS_AT = ATTRIBUTES_AT + 1  # the low byte of a batch's attributes
+LARGE_BYTES = 1 << 20
+"""A batch of more bytes is checked in slices, whatever number of records its header claims."""
 
 
 @handles(ProduceRequest, 3, 13)
@@ -95,7 +104,7 @@ def _check_and_append(
     repeats: Repeats | None,
     now: float,
 ) -> ProduceResponse | None:
-    if not _has_large_batch(request):
+    if not _may_take_long(request):
         return _append_and_answer(services, context, request, verdicts, {}, repeats, now)
 
     from pykafka2.broker.handlers.produce_large import check_in_slices
@@ -112,13 +121,15 @@ def _check_and_append(
     return check_in_slices(services, context, batches, append, now)
 
 
-def _has_large_batch(request: ProduceRequest) -> bool:
-    """Return True if a batch's header claims more records than are checked in one piece."""
+def _may_take_long(request: ProduceRequest) -> bool:
+    """Return True if a batch is large or compressed: a few compressed bytes can hold millions of headers."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
             if records is None or len(records) < HEADER_BYTES:
                 continue
+            if records[FLAGS_AT] & CODEC_MASK or len(records) > LARGE_BYTES:
+                return True
             if COUNT.unpack_from(records, COUNT_AT)[0] > SLICE:
                 return True
     return False

@@ -1,8 +1,9 @@
-"""The part of Produce that only large batches need: their records are checked in slices.
+"""The part of Produce that only large and compressed batches need: their records are checked in slices.
 
 A batch of a million records takes a second to check, and all requests of a broker share one thread, so the
-request is queued again after each slice. Its connection's next request waits, and nothing is appended before
-every batch of the request is checked. Loaded with the first such batch.
+request is queued again after each slice: a step of decompression, or some records. Its connection's next
+request waits, and nothing is appended before every batch of the request is checked. Loaded with the first
+such batch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.log.record_walk import SLICE, RecordWalk
+from pykafka2.broker.log.record_walk import RecordWalk
 from pykafka2.protocol.messages.produce import ProduceResponse
 from pykafka2.records.batch import Buffer
 
@@ -42,7 +43,7 @@ def check_in_slices(
     unfinished = list(walks.values())
 
     def advance(at: float) -> ProduceResponse | None:
-        if unfinished and unfinished[-1].advance(SLICE):
+        if unfinished and services.open_walks.advance(unfinished[-1]):
             unfinished.pop()
         if not unfinished:
             return append(walks, at)

@@ -18,6 +18,7 @@ from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.controller.node import ControllerNode
 from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.log.log_dir import LogDir
+from pykafka2.broker.log.record_walk import OpenWalks
 from pykafka2.broker.node import Node
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.security.acls import Acls
@@ -91,6 +92,7 @@ class Services:
         """None where no authorizer is configured: everybody may do everything."""
         self.next_producer_id = next_producer_id
         """From this broker's block; `CoordinatorLoadInProgress` while a new one is on its way."""
+        self.open_walks = OpenWalks()
         self._controllers = controllers
         self._entropy = entropy
         self._services_of = services_of

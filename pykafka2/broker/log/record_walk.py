@@ -1,7 +1,8 @@
 """The walk over a batch's records that checks offsets, keys and times; it can be advanced in slices.
 
-A batch of 1 MB can hold a million records and more, whose walk takes a second: the handler of Produce
-advances it by `SLICE` records at a time, so that other requests are handled in between.
+A batch of 1 MB can hold a million records and more, whose walk takes a second, or decompress to 128 MB: the
+handler of Produce advances it by one step of decompression or `SLICE` records at a time, so that other
+requests are handled in between.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 import attrs
 
 from pykafka2.broker.log.batch_rules import NO_TIMESTAMP, BatchRules
+from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import BrokerError, CorruptData, InvalidRecord, InvalidTimestamp, UnknownServerError
-from pykafka2.records.batch import RecordBatch
+from pykafka2.records.batch import Buffer, RecordBatch
 
 if TYPE_CHECKING:
+    from pykafka2.compression.steps import Steps
     from pykafka2.records.tuple_decoder import RecordTuple
 
 SLICE: Final = 2_000
 """Records that are checked in one piece, in some 3 ms."""
+MOST_OPEN_BYTES: Final = 2 * MAX_OUTPUT_BYTES
+"""So many decompressed bytes are held for all batches that are being checked."""
 MAX_RECORD_ERRORS: Final = 1_000
 """Records that an answer names; Kafka names all of them."""
 
@@ -61,18 +67,34 @@ class RecordWalk:
         self._is_out_of_order = False
         self._kind: type[RecordsRejected] = InvalidRecords
         self._failure: BrokerError | None = None
+        self._opening: Steps[Buffer] | None = None
         self._records: Iterator[RecordTuple] | None = None
+        self.open_bytes = 0
+        """The bytes that are decompressed so far."""
+
+    @property
+    def is_open(self) -> bool:
+        """True once the whole batch is decompressed."""
+        return self._records is not None
 
     def advance(self, limit: int) -> bool:
-        """Check up to `limit` more records; return True if the walk is over."""
+        """Take one step of decompressing the batch, or check up to `limit` more records.
+
+        Returns True if the walk is over.
+        """
         if self._failure is not None:
             return True
         try:
-            return self._check(limit) < limit
-        except BrokerError as error:
-            self._failure = error
+            if self._records is None:
+                self._records = self._open()
+            return self._records is not None and self._check(self._records, limit)
         except CorruptData as cause:
-            self._failure = self._unreadable(cause)
+            # Without the cause, whose traceback keeps the decompressed batch.
+            self.open_bytes = 0
+            if self._records is None:
+                self._failure = UnknownServerError(f"the batch cannot be decompressed: {cause}")
+            else:
+                self._failure = InvalidRecord(f"the batch's records cannot be read: {cause}")
         return True
 
     def finish(self) -> int:
@@ -93,13 +115,18 @@ class RecordWalk:
             raise UnknownServerError("the offset deltas of the compressed records are not ascending by one")
         return self._largest
 
-    def _check(self, limit: int) -> int:
+    def _check(self, records: Iterator[RecordTuple], limit: int) -> bool:
+        from pykafka2.records.tuple_decoder import STILL_READING
+
         batch, rules, now_ms = self._batch, self.rules, self._now_ms
-        if self._records is None:
-            self._records = self._open()
         largest, index = self._largest, self._next
         needs_keys, base_offset = rules.needs_keys, batch.base_offset
-        for offset, at, key, _, _ in islice(self._records, limit):
+        is_over = index + limit > batch.count
+        for row in islice(records, limit):
+            if row is STILL_READING:
+                is_over = False
+                break
+            offset, at, key, _, _ = row
             if at > largest:
                 largest = at
             if needs_keys and key is None:
@@ -113,27 +140,54 @@ class RecordWalk:
                 else:
                     self._refuse(index, f"it has offset delta {offset - base_offset}")
             index += 1
-        checked, self._next, self._largest = index - self._next, index, largest
-        return checked
+        self._next, self._largest = index, largest
+        if is_over:
+            self.open_bytes = 0
+        return is_over
 
-    def _open(self) -> Iterator[RecordTuple]:
+    def _open(self) -> Iterator[RecordTuple] | None:
+        """Take one step of decompressing the batch; its records if it was the last one."""
         from pykafka2.records.tuple_decoder import decode_tuples
 
-        return decode_tuples(self._batch, "the batch", check_crcs=False)
-
-    def _unreadable(self, cause: CorruptData) -> BrokerError:
+        if self._opening is None:
+            self._opening = self._batch.records_in_steps(MAX_OUTPUT_BYTES)
         try:
-            records_of(self._batch)
-        except UnknownServerError as error:
-            return error
-        failure = InvalidRecord(f"the batch's records cannot be read: {cause}")
-        failure.__cause__ = cause
-        return failure
+            self.open_bytes = next(self._opening)
+        except StopIteration as end:
+            body = bytes(end.value)
+        else:
+            return None
+        self._opening, self.open_bytes = None, len(body)
+        return decode_tuples(self._batch, "the batch", keeps_headers=False, buffer=body)
 
     def _refuse(self, index: int, why: str) -> None:
         self._error_count += 1
         if len(self._errors) < MAX_RECORD_ERRORS:
             self._errors.append(RecordError(index, why))
+
+
+class OpenWalks:
+    """The walks of a broker that are under way, each with its batch decompressed.
+
+    While these take `MOST_OPEN_BYTES`, only the oldest of them decompresses more.
+    """
+
+    def __init__(self) -> None:
+        # In the order of their beginning; weakly, since a broker that is killed ends no walk.
+        self._walks: WeakKeyDictionary[RecordWalk, None] = WeakKeyDictionary()
+
+    def advance(self, walk: RecordWalk) -> bool:
+        """Advance by one slice, if there is room for it; return True if the walk is over."""
+        walks = self._walks
+        is_oldest = next(iter(walks), walk) is walk
+        if not (walk.is_open or is_oldest) and sum(one.open_bytes for one in walks) >= MOST_OPEN_BYTES:
+            return False
+        is_over = walk.advance(SLICE)
+        if is_over:
+            walks.pop(walk, None)
+        else:
+            walks[walk] = None
+        return is_over
 
 
 def records_of(batch: RecordBatch) -> bytes:

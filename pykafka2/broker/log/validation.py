@@ -81,10 +81,10 @@ def start_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bo
 
     None if no rule is about the records.  Raises what `validate` raises before it reads the records.
     """
+    if not _must_walk(batch, rules, now_ms, strict=strict):
+        return None
     check_before_records(batch, rules)
-    if _must_walk(batch, rules, now_ms, strict=strict):
-        return RecordWalk(batch, rules, now_ms)
-    return None
+    return RecordWalk(batch, rules, now_ms)
 
 
 def _must_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool) -> bool:
@@ -109,8 +109,9 @@ def validate(
     `InvalidTimestamp`, `RecordListTooLarge`; `UnknownServerError` for what cannot be decompressed.
     `walk` is the one that `start_walk` returned, if its caller has advanced it already.
     """
-    check_before_records(batch, rules)
     max_timestamp = batch.max_timestamp
+    if walk is None:
+        check_before_records(batch, rules)
     if walk is not None:
         max_timestamp = walk.finish()
     elif _must_walk(batch, rules, now_ms, strict=strict):

@@ -4,35 +4,50 @@ from __future__ import annotations
 
 import itertools
 import threading
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 
-from pykafka2.broker.log.record_walk import MAX_RECORD_ERRORS, RecordWalk
+from pykafka2.broker.log.batch_rules import BatchRules
+from pykafka2.broker.log.record_walk import MAX_RECORD_ERRORS, SLICE, OpenWalks, RecordWalk
+from pykafka2.broker.log.validation import single_batch, start_walk, validate
 from pykafka2.compression import codec
+from pykafka2.errors import InvalidRecord
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.records.batch import HEADER, HEADER_BYTES, LENGTH_END, crc32c
 from pykafka2.records.encoder import encode_record
+from pykafka2.records.varint import varint
 from pykafka2.testing.cluster import KafkaCluster
 from tests.broker.produce_cases import Case, ask, create_topics
 from tests.testing.wire import NOW_MS, Wire, data_of, fetch_request
 
-ZSTD = 4
 COUNT = 200_000
 SMALLEST_RECORD = encode_record(0, 0, None, None, [])
 COMPACTED = {"cleanup.policy": "compact"}
 TOPICS = {"plain": {}, "other": {}, "compacted": COMPACTED, "another": COMPACTED}
 
 
-def large_batch(body: bytes, count: int) -> bytes:
-    compressed = codec(ZSTD).compress(body)
+def large_batch(body: bytes, count: int, compression: str = "zstd") -> bytes:
+    compressed = codec(compression).compress(body)
     length = HEADER_BYTES - LENGTH_END + len(compressed)
 
     def header(crc: int) -> bytes:
-        return HEADER.pack(0, length, -1, 2, crc, ZSTD, count - 1, NOW_MS, NOW_MS, -1, -1, -1, count)
+        return HEADER.pack(
+            0, length, -1, 2, crc, codec(compression).id, count - 1, NOW_MS, NOW_MS, -1, -1, -1, count
+        )
 
     return header(crc32c(compressed, crc32c(header(0)[21:]))) + compressed
+
+
+RULES = BatchRules(1 << 20, 1 << 30, False, None, None, True, 1 << 62, 3_600_000)
+
+
+def walk_of(records: bytes) -> RecordWalk:
+    walk = start_walk(single_batch(records, 12), RULES, NOW_MS, strict=False)
+    assert walk is not None
+    return walk
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +146,90 @@ def test_each_large_batch_behind_a_small_one_is_checked_before_any_is_appended(
         answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
     assert [one.partition_responses[0].error_code for one in answer.responses] == [0, 0, 0]
     assert left == [0, 0, 0]
+
+
+def record_of_headers(count: int) -> bytes:
+    fields = b"\0\0\0\1\1" + varint(count) + b"\0\1" * count
+    return varint(len(fields)) + fields
+
+
+def test_headers_of_a_small_batch_are_checked_without_objects() -> None:
+    """A header takes two bytes decompressed and seventy as an object."""
+    body = record_of_headers(200_000)
+    tracemalloc.start()
+    try:
+        largest = walk_of(large_batch(body, 1)).finish()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert largest == NOW_MS
+    assert peak < 3 * len(body)
+
+
+@pytest.mark.parametrize(
+    ("compression", "body", "count"),
+    [
+        ("zstd", record_of_headers(500_000), 1),
+        ("zstd", record_of_headers(60_000) * 8, 8),
+        ("gzip", bytes(60 << 20), 1),
+    ],
+    ids=["one record", "several records", "no records"],
+)
+def test_small_batch_that_holds_much_is_checked_in_slices(compression: str, body: bytes, count: int) -> None:
+    walk, slices = walk_of(large_batch(body, count, compression)), 1
+    while not walk.advance(SLICE):
+        slices += 1
+    assert slices > 10
+
+
+@pytest.mark.parametrize("body", [b"\x7f" * (4 << 20), record_of_headers(1 << 21)[:-1]])
+def test_refusal_keeps_no_decompressed_bytes(body: bytes) -> None:
+    """A request can have a batch like this for each of a thousand partitions."""
+    records = large_batch(body, 1)
+    refusals: list[InvalidRecord] = []
+    tracemalloc.start()
+    try:
+        for _ in range(4):
+            with pytest.raises(InvalidRecord) as caught:
+                validate(single_batch(records, 12), RULES, NOW_MS, strict=False)
+            refusals.append(caught.value)
+            del caught
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(refusals) == 4
+    assert size_bytes < len(body)
+
+
+def test_compressed_batch_of_one_record_is_checked_in_slices(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance, slices = RecordWalk.advance, []
+
+    def advance_and_note(self: RecordWalk, limit: int) -> bool:
+        slices.append(limit)
+        return advance(self, limit)
+
+    monkeypatch.setattr(RecordWalk, "advance", advance_and_note)
+    monkeypatch.setattr(RecordWalk, "finish", lambda self: NOW_MS if self.advance(SLICE) else -1)
+    with Wire(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        answer = ask(wire, Case("x", "plain", large_batch(record_of_headers(500_000), 1)))
+    assert answer.error_code == 0
+    assert len(slices) > 10
+
+
+def test_walks_together_decompress_no_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykafka2.broker.log.record_walk.MOST_OPEN_BYTES", 2 << 20)
+    record = record_of_headers(400_000)
+    open_walks, walks = OpenWalks(), [walk_of(large_batch(record, 1)) for _ in range(8)]
+    most = 0
+    unfinished = [*walks]
+    while unfinished:
+        unfinished = [walk for walk in unfinished if not open_walks.advance(walk)]
+        most = max(most, sum(walk.open_bytes for walk in walks))
+    assert most < 5 * len(record)
+    assert [walk.finish() for walk in walks] == [NOW_MS] * 8
 
 
 def test_requests_behind_a_large_batch_keep_their_order(cluster: KafkaCluster, valid: bytes) -> None:
