@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.broker.handlers.registry import handles, refuses
 from pykafka2.broker.log.time_index import OffsetAtTime, first_at, latest
+from pykafka2.compression.steps import Steps
 from pykafka2.errors import (
     BrokerError,
     CorruptData,
@@ -52,7 +53,27 @@ FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 @handles(ListOffsetsRequest, 1, 11)
 def handle(
     services: Services, context: RequestContext, request: ListOffsetsRequest, now: float
-) -> ListOffsetsResponse:
+) -> ListOffsetsResponse | None:
+    steps = _in_steps(services, context, request)
+
+    def advance(at: float) -> ListOffsetsResponse | None:
+        if context.is_answered:
+            return None  # its connection is gone
+        try:
+            next(steps)
+        except StopIteration as end:
+            response: ListOffsetsResponse = end.value
+            return response
+        services.resume_later(context, advance)
+        return None
+
+    return advance(now)
+
+
+def _in_steps(
+    services: Services, context: RequestContext, request: ListOffsetsRequest
+) -> Steps[ListOffsetsResponse]:
+    """Answer in short steps: a time is looked up in a batch that can hold millions of records."""
     knows_epochs = context.version >= FIRST_VERSION_WITH_LEADER_EPOCH
     topics = []
     for topic in request.topics:
@@ -62,7 +83,7 @@ def handle(
             try:
                 if count[asked.partition_index] > 1:
                     raise InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
-                found = _find(services, context, request, topic.name, asked)
+                found = yield from _find(services, context, request, topic.name, asked)
             except BrokerError as error:
                 partitions.append(_failed(asked, error.code or 0))
                 continue
@@ -88,7 +109,7 @@ def _find(
     request: ListOffsetsRequest,
     topic: str,
     asked: ListOffsetsPartition,
-) -> OffsetAtTime:
+) -> Steps[OffsetAtTime]:
     if asked.timestamp < 0 and context.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
         raise UnsupportedVersion(f"timestamp {asked.timestamp} means nothing in version {context.version}")
     replica = _replica(services, request, topic, asked)
@@ -101,7 +122,7 @@ def _find(
         return OffsetAtTime(log.log_start_offset, -1, log.epochs.epoch_at(log.log_start_offset))
     if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return OffsetAtTime(-1, -1, -1)
-    found = latest(log) if asked.timestamp == MAX_TIMESTAMP else first_at(log, asked.timestamp)
+    found = yield from latest(log) if asked.timestamp == MAX_TIMESTAMP else first_at(log, asked.timestamp)
     if not 0 <= found.offset < upper:
         _check_high_watermark(replica, request, context.version)
         return OffsetAtTime(-1, -1, -1)

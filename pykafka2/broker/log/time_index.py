@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.record_walk import SLICE
+from pykafka2.compression import MAX_OUTPUT_BYTES
+from pykafka2.compression.steps import Steps
 from pykafka2.records.batch import RecordBatch
+from pykafka2.records.opening import open_in_steps
 
 
 class OffsetAtTime(NamedTuple):
@@ -20,12 +24,18 @@ class OffsetAtTime(NamedTuple):
 NOTHING = OffsetAtTime(-1, -1, -1)
 
 
-def first_at(log: PartitionLog, timestamp: int) -> OffsetAtTime:
-    """The first record whose timestamp is not below `timestamp` (milliseconds)."""
-    from pykafka2.records.tuple_decoder import decode_tuples
+def first_at(log: PartitionLog, timestamp: int) -> Steps[OffsetAtTime]:
+    """Find the first record whose timestamp is not below `timestamp` (milliseconds), in short steps."""
+    from pykafka2.records.tuple_decoder import STILL_READING, decode_tuples
 
+    where = str(log)
     for batch in _batches_from(log, timestamp):
-        for offset, at, _, _, _ in decode_tuples(batch, str(log), check_crcs=False):
+        body = bytes((yield from open_in_steps(batch, where, False, MAX_OUTPUT_BYTES)))
+        rows = decode_tuples(batch, where, keeps_headers=False, buffer=body)
+        for count, row in enumerate(rows, 1):
+            if row is STILL_READING or not count % SLICE:
+                yield len(body)
+            offset, at, _, _, _ = row
             if at >= timestamp and offset >= log.log_start_offset:
                 return OffsetAtTime(offset, at, batch.partition_leader_epoch)
     return NOTHING
@@ -33,14 +43,14 @@ def first_at(log: PartitionLog, timestamp: int) -> OffsetAtTime:
 
 def _batches_from(log: PartitionLog, timestamp: int) -> Iterator[RecordBatch]:
     """Batches with a record not older than that; segments without one are not looked into."""
-    for segment in log.segments:
+    for segment in [*log.segments]:  # segments may be deleted between two steps
         if segment.largest_timestamp >= timestamp:
             for batch in segment.iterate(log.log_start_offset):
                 if batch.max_timestamp >= timestamp:
                     yield batch
 
 
-def latest(log: PartitionLog) -> OffsetAtTime:
-    """The first of the records with the largest timestamp (KIP-734)."""
+def latest(log: PartitionLog) -> Steps[OffsetAtTime]:
+    """Find the first of the records with the largest timestamp (KIP-734), in short steps."""
     largest = max((batch.max_timestamp for batch in log.batches(log.log_start_offset)), default=-1)
-    return NOTHING if largest < 0 else first_at(log, largest)
+    return NOTHING if largest < 0 else (yield from first_at(log, largest))

@@ -6,15 +6,18 @@ import itertools
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.log.batch_rules import BatchRules
 from pykafka2.broker.log.record_walk import MAX_RECORD_ERRORS, SLICE, OpenWalks, RecordWalk
 from pykafka2.broker.log.validation import single_batch, start_walk, validate
 from pykafka2.compression import codec
 from pykafka2.errors import InvalidRecord
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykafka2.records.batch import HEADER, HEADER_BYTES, LENGTH_END, crc32c
 from pykafka2.records.encoder import encode_record
@@ -29,13 +32,23 @@ COMPACTED = {"cleanup.policy": "compact"}
 TOPICS = {"plain": {}, "other": {}, "compacted": COMPACTED, "another": COMPACTED}
 
 
-def large_batch(body: bytes, count: int, compression: str = "zstd") -> bytes:
+def large_batch(body: bytes, count: int, compression: str = "zstd", span_ms: int = 0) -> bytes:
     compressed = codec(compression).compress(body)
     length = HEADER_BYTES - LENGTH_END + len(compressed)
 
     def header(crc: int) -> bytes:
         return HEADER.pack(
-            0, length, -1, 2, crc, codec(compression).id, count - 1, NOW_MS, NOW_MS, -1, -1, -1, count
+            0,
+            length,
+            -1,
+            2,
+            crc,
+            codec(compression).id,
+            count - 1,
+            NOW_MS,
+            NOW_MS + span_ms,
+            *(-1, -1, -1),
+            count,
         )
 
     return header(crc32c(compressed, crc32c(header(0)[21:]))) + compressed
@@ -245,3 +258,25 @@ def test_requests_behind_a_large_batch_keep_their_order(cluster: KafkaCluster, v
             for _ in range(2)
         ]
     assert offsets == [0, COUNT]
+
+
+def test_time_is_looked_up_in_a_large_batch_in_slices(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look-up in a batch of a million records takes a second, for which others must not wait."""
+    resume_later, slices = Services.resume_later, []
+
+    def resume_and_note(self: Services, context: Any, work: Any) -> None:
+        slices.append(work)
+        resume_later(self, context, work)
+
+    body = b"".join(encode_record(delta, delta, b"k", None, []) for delta in range(COUNT))
+    with Wire(cluster.bootstrap_servers) as wire:
+        wire.socket.settimeout(60)
+        assert ask(wire, Case("x", "plain", large_batch(body, COUNT, span_ms=COUNT - 1))).error_code == 0
+        monkeypatch.setattr(Services, "resume_later", resume_and_note)
+        asked = ListOffsetsPartition(partition_index=0, timestamp=NOW_MS + COUNT - 1)
+        topics = [ListOffsetsTopic(name="plain", partitions=[asked])]
+        answer = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8).topics[0].partitions[0]
+    assert (answer.error_code, answer.offset, answer.timestamp) == (0, COUNT - 1, NOW_MS + COUNT - 1)
+    assert len(slices) > 50
