@@ -7,10 +7,10 @@ when a batch is closed: each value is one float, so there is no lock. Pure.
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 from pykafka2.compression import Codec
+from pykafka2.producer.delivery.callbacks import HAS_GIL
 from pykafka2.records.encoder import (
     ESTIMATION_FACTOR,
     MAX_RECORD_OVERHEAD,
@@ -23,9 +23,6 @@ from pykafka2.records.rows import FIELDS, Fields
 SMALLEST_RECORD_BYTES = SHORT_RECORD_OVERHEAD + len(NO_HEADERS)
 LONGER_OVERHEAD_BYTES = MAX_RECORD_OVERHEAD - SHORT_RECORD_OVERHEAD
 """What a record may take beyond its short size where some of its numbers are long ones."""
-
-HAS_GIL = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
-"""Without CPython's global lock, and in another Python, every record is looked at (partition_queue.py)."""
 
 STEP_RECORDS = 128
 """About so many records like those before may join until their overhead is charged, ..."""
@@ -67,6 +64,7 @@ def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
 
     And how many of these bytes are to be kept for numbers that get longer on the way.
     """
+    # Without the global lock every record is looked at (partition_queue.py).
     may_join = HAS_GIL and count < MANY_RECORDS
     step_bytes = min(left_bytes, used_bytes // count * STEP_RECORDS, LARGEST_STEP_BYTES)
     step_bytes = max(0, step_bytes) if may_join else 0

@@ -140,6 +140,15 @@ class PartitionQueue:
         with self.lock:
             return self._closed(self.batches.popleft())
 
+    def snapshot(self) -> list[ProducerBatch]:
+        """Return the batches of now in order. A deque that grows meanwhile cannot be iterated without
+        CPython's global lock."""
+        return self._locked_steps.run(self._snapshot)
+
+    def _snapshot(self) -> list[ProducerBatch]:
+        with self.lock:
+            return [*self.batches]
+
     def put_back(self, batch: ProducerBatch) -> None:
         """Return a batch that has to be sent again to its place."""
         with self.lock:

@@ -8,6 +8,7 @@ consecutive records with the same callable share one entry.
 from __future__ import annotations
 
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -20,6 +21,9 @@ from pykafka2.records.rows import FIELDS, Fields, rows_of
 from pykafka2.types import NO_OFFSET, RecordMetadata
 
 logger = logging.getLogger(__name__)
+
+HAS_GIL = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+"""True if a line without a call is one step for other threads, as under CPython's global lock."""
 
 Interrupt = Callable[[BaseException], None]
 """`Driver.interrupt`: what becomes of a `sys.exit()` in a callback."""
@@ -139,7 +143,8 @@ class Listeners:
     """Runs in the order in which they were added, those of a record in the order of its own.
 
     `last` is the one that may grow.  It does so only while nobody is told, and without a call between the
-    look and the change, where Python could go over to another thread (`Delivery.add_callback`).
+    look and the change, where Python could go over to another thread (`Delivery.add_callback`).  Without
+    CPython's global lock no run grows.
     """
 
     __slots__ = ("_runs", "last")
@@ -155,7 +160,8 @@ class Listeners:
         """For a record that the last run cannot grow by.  Who adds looks afterwards whether all is told."""
         run = Run(index, callback)
         self._runs.append(run)
-        self.last = run
+        if HAS_GIL:
+            self.last = run
 
     def take(self) -> Iterator[tuple[range, Callable[[Any], object]]]:
         """Each run once, as its records' indexes and its callable; should two threads be here, to one."""

@@ -184,7 +184,7 @@ class Sender:
         """
         purged = 0
         for queue in self._accumulator.active_queues():
-            for batch in [*queue.batches]:
+            for batch in queue.snapshot():
                 if batch.attempts or not self._accumulator.take_out(batch):
                     continue
                 batch.mark_reported()
@@ -413,7 +413,7 @@ class Sender:
         if doom is None:
             return
         for queue in self._accumulator.active_queues():
-            for batch in [*queue.batches]:
+            for batch in queue.snapshot():
                 self._outcomes.refuse(batch, doom, is_on_the_wire=False)
 
     def _expire(self, now: float) -> float:

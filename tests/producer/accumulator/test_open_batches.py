@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -13,14 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2 import KafkaProducer
-from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
+from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError, RecordPurged
 from pykafka2.producer.accumulator import batch_sizes
+from pykafka2.producer.accumulator.batch import ProducerBatch
 from pykafka2.producer.accumulator.partition_queue import NS_PER_MS, PartitionQueue, append_unlocked
+from pykafka2.producer.delivery import callbacks
 from pykafka2.producer.partitioning.key_hashes import positive_murmur2
 from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic
 from pykafka2.testing import Simulation
+from pykafka2.types import RecordMetadata
 from tests.driver.interleave import at_every_line, at_line
 from tests.gate import examples
+from tests.producer.rows import a_batch, appended
 
 
 @attrs.frozen
@@ -239,6 +245,48 @@ def test_without_a_global_lock_every_record_is_looked_at(monkeypatch: pytest.Mon
     monkeypatch.setattr(batch_sizes, "HAS_GIL", False)
     step_bytes, _ = batch_sizes.next_step(10_000, 500, 5)
     assert step_bytes == 0
+
+
+class GuardedBatches(deque[ProducerBatch]):
+    """On a free-threaded build, a deque that another thread appends to cannot be iterated."""
+
+    lock: threading.Lock
+
+    def __iter__(self) -> Iterator[ProducerBatch]:
+        if not self.lock.locked():
+            raise RuntimeError("deque mutated during iteration")
+        return super().__iter__()
+
+
+def test_purge_holds_the_lock_while_it_lists_the_batches_of_a_queue() -> None:
+    with Simulation(seed=7) as simulation:
+        cluster = simulation.cluster(brokers=1, topics={"orders": 1})
+        producer = simulation.producer(cluster, linger_ms=60_000)
+        delivery = producer.send("orders", b"v")
+        [queue] = producer._accumulator.waiting_queues()
+        queue.batches = guarded = GuardedBatches(queue.batches)
+        guarded.lock = queue.lock
+        assert producer.purge() == 1
+        assert isinstance(delivery.exception(0), RecordPurged)
+
+
+@pytest.mark.parametrize("has_gil", [True, False])
+def test_callback_of_the_next_record_joins_a_run_only_under_the_global_lock(
+    has_gil: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, the IO thread can take the run between the look at it and its growth."""
+    monkeypatch.setattr(callbacks, "HAS_GIL", has_gil, raising=False)
+    batch = a_batch()
+    told: list[RecordMetadata] = []
+    tell = told.append
+    for number in range(3):
+        appended(batch, number).add_callback(tell)
+    assert batch.outcome is not None
+    added, _ = batch.outcome.listeners()
+    assert len(added._runs) == (1 if has_gil else 3)
+    batch.close()
+    batch.complete(7, -1)
+    assert [metadata.offset for metadata in told] == [7, 8, 9]
 
 
 def test_the_line_by_which_a_record_joins_has_no_place_where_others_come_in() -> None:
