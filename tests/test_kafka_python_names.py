@@ -161,6 +161,21 @@ def test_kafka_pythons_partitioners_place_keys_as_ours_does(cls: type[DefaultPar
     assert Traced.calls == 30
 
 
+@pytest.mark.parametrize("cls", [DefaultPartitioner, StickyPartitioner])
+def test_call_of_a_kafka_python_2_partitioner_places_keys(cls: type[DefaultPartitioner]) -> None:
+    class Third(cls):  # type: ignore[misc, valid-type]
+        @classmethod
+        def __call__(cls, key: bytes | None, all_partitions: list[int], available: list[int]) -> int:
+            return all_partitions[2] if key is not None else available[3]
+
+    with (
+        KafkaCluster(brokers=1, topics={"orders": 5}) as cluster,
+        KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, partitioner=Third()) as producer,
+    ):
+        sent = [producer.send("orders", b"v", key=key) for key in (b"a", b"b", None)]
+        assert [one.result(timeout=30).partition for one in sent] == [2, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("level", "name"),
     [

@@ -97,7 +97,8 @@ class DefaultPartitioner:
     """kafka-python's default partitioner, for programs that give it or extend it.
 
     The producer treats an object of this class, or of `StickyPartitioner`, as partitioner=None.  Subclasses
-    are called for each record that names no partition.
+    are called for each record that names no partition: their `__call__` if they define that instead of
+    `partition`, as for kafka-python 2.
     """
 
     def __init__(self) -> None:
@@ -137,7 +138,9 @@ def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) 
             return STRATEGIES[name](seeded)
     elif not isinstance(partitioner, bytes | bytearray | type):
         partition = getattr(partitioner, "partition", None)
-        if callable(partition):
+        is_inherited = getattr(type(partitioner), "partition", None) is DefaultPartitioner.partition
+        # A subclass of kafka-python 2's DefaultPartitioner defines __call__ instead.
+        if callable(partition) and not (is_inherited and callable(partitioner)):
             _check_call(partitioner, partition, _OF_OBJECT)
             close = getattr(partitioner, "close", None)
             choose = _object_chooser(partitioner, partition)
@@ -154,6 +157,8 @@ def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) 
 
 def _check_call(partitioner: object, function: Callable[..., Any], arguments: Sequence[str]) -> None:
     """Raise ConfigurationError if the partitioner cannot be called as it will be."""
+    if isinstance(inspect.getattr_static(type(function), "__call__"), classmethod | staticmethod):
+        function = function.__call__  # type: ignore[operator]  # else `signature` leaves out its first argument
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # in C, and silent about its arguments
