@@ -143,7 +143,7 @@ class ColumnDecoder:
             if layout is not None and index < count:
                 found = self._uniform(index, at, layout, position)
                 if found is not None:
-                    if is_alone:
+                    if is_alone and len(plan) <= MOST_RUNS:  # with more of them no plan is kept
                         plan.append(self._planned(len(found) + 1, index - 1, at, layout))
                     self._columns.add(found, self._first_offset)
                     index += len(found)
@@ -155,7 +155,7 @@ class ColumnDecoder:
             return
         if position != len(buffer):
             raise_leftover(batch, len(buffer) - position, self._where)
-        if plan and sum(one.count for one in plan) == count:
+        if len(plan) <= MOST_RUNS and plan and sum(one.count for one in plan) == count:
             plans.keep(len(buffer), count, plan)
 
     def plan(self) -> Sequence[PlannedRun] | None:

@@ -11,6 +11,7 @@ import pytest
 from pykafka2.errors import CorruptData
 from pykafka2.records import headers as headers_module
 from pykafka2.records.batch import batches
+from pykafka2.records.column_decoder import MOST_RUNS
 from pykafka2.records.encoder import BatchBuilder, encode_headers
 from pykafka2.records.headers import LONGEST_NAME_KEPT, MOST_NAMES_KEPT, read_headers
 from pykafka2.records.layouts import MOST_PLANS, Plans
@@ -52,6 +53,20 @@ def test_few_plans_of_batches_are_kept() -> None:
         plans.keep(size, 1, [])
         assert plans.find(size, 1) == []
         assert len(plans._plans) <= MOST_PLANS
+
+
+@pytest.mark.parametrize(("runs", "is_kept"), [(MOST_RUNS, True), (MOST_RUNS + 1, False), (3000, False)])
+def test_plan_of_many_runs_is_not_kept(runs: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan of a million records that change their length every 64 takes 11 MB, and 32 plans are kept."""
+    kept = Plans()
+    monkeypatch.setattr("pykafka2.records.column_decoder.plans", kept)
+    builder = BatchBuilder(max_bytes=1 << 30)
+    for index in range(64 * runs):
+        builder.append(1000, None, b"x" * (index // 64 % 2))
+    [batch] = batches(builder.build())
+    for _ in range(2):
+        assert sum(1 for _ in decode_records(batch, "orders", 0)) == 64 * runs
+    assert bool(kept._plans) is is_kept
 
 
 @pytest.mark.usefixtures("without_collector")
