@@ -8,6 +8,7 @@ resets use it too. `OffsetQueries` blocks the caller's thread for `beginning_off
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 
 import attrs
@@ -313,7 +314,8 @@ class OffsetQueries:
         finally:
             # After an error or a Ctrl-C the others would be repeated until the deadline.
             if len(answers.found) < answers.wanted:
-                driver.call_soon(give_up)
+                with suppress(KafkaError):  # closed by a signal handler, whose own exception is to be raised
+                    driver.call_soon(give_up)
         if answers.error is not None:
             raise answers.error
         if not answers.is_over():

@@ -67,3 +67,18 @@ def test_questions_of_a_failed_call_are_not_repeated(
         before = len(cluster.requests(ListOffsetsRequest))
         cluster.runtime.run_for(20)
         assert len(cluster.requests(ListOffsetsRequest)) == before > 0
+
+
+def test_exit_of_a_signal_handler_that_closed_the_consumer_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = LogCluster({"orders": [0, 0]}, brokers=1)
+    with cluster.consumer() as consumer:
+        wait = cluster.runtime.wait_until
+
+        def handle_signal(*arguments: Any) -> bool:
+            monkeypatch.setattr(cluster.runtime, "wait_until", wait)
+            consumer.close()
+            raise SystemExit(3)
+
+        monkeypatch.setattr(cluster.runtime, "wait_until", handle_signal)
+        with pytest.raises(SystemExit):
+            consumer.offsets_for_times({ORDERS_0: 5})
