@@ -83,7 +83,8 @@ class Inspection:
             lines.insert(0, f"{len(ages)} calls of send wait for {what}, the longest for {max(ages):.1f} s.")
         if health["records_waiting"]:
             lines.insert(0, f"{health['records_waiting']} records wait or are in flight.")
-        elif not health["senders_waiting_for_metadata"]:
+        # Memory can be that of expired batches, which is free when their requests are off the wire.
+        elif not (health["senders_waiting_for_metadata"] or health["senders_waiting_for_memory"]):
             return "\n".join(["Nothing waits: every record sent was written or has failed.", *lines])
         if not self._client.nodes.connection_count:
             lines.append(f"No broker is connected: {self._client.nodes.why_unreachable()}")

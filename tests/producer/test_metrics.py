@@ -8,6 +8,7 @@ import pytest
 
 from pykafka2.errors import (
     BufferExhausted,
+    DeliveryTimeout,
     InvalidRecord,
     KafkaError,
     KafkaTimeoutError,
@@ -138,6 +139,36 @@ def test_explain_names_the_longest_of_sends_that_began_and_end_at_different_time
     for one in sending[2:]:
         one.result()
     assert producer.health()["senders_waiting_for_metadata"] == {}
+
+
+def test_explain_names_sends_that_wait_for_the_memory_of_an_expired_batch(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """Its last attempt is still on the wire, so its bytes cannot be given to others."""
+    producer = simulation.producer(
+        cluster,
+        buffer_memory=20_000,
+        batch_size=16_000,
+        request_timeout_ms=10_000,
+        delivery_timeout_ms=12_000,
+        retry_backoff_ms=8_000,
+        retry_backoff_max_ms=8_000,
+    )
+    producer.send("orders", b"1").result(10)
+    cluster.controls.fail_next(ProduceRequest, NotLeaderOrFollower)
+    expired = producer.send("orders", b"x" * 15_000)
+    simulation.sleep(1)
+    cluster.controls.hold(ProduceRequest)
+    waiting = simulation.spawn(lambda: producer.send("orders", b"x" * 15_000))
+    simulation.sleep(12)
+    assert isinstance(expired.exception(0), DeliveryTimeout)
+    assert producer.health()["records_waiting"] == 0
+    told = producer.explain()
+    assert "1 calls of send wait for buffer_memory" in told
+    assert "Nothing waits" not in told
+    cluster.controls.clear()
+    waiting.result()
+    producer.flush(10)
 
 
 def test_explain_says_that_no_broker_is_connected_while_a_first_send_blocks(
