@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.compression.codec import CHUNK_BYTES, MAX_OUTPUT_BYTES, Buffer, Codec, frames_in_steps
+from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec, frames_in_steps
 from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps
 
 if TYPE_CHECKING:
@@ -25,6 +25,12 @@ _kept = threading.local()
 
 # A block tells up to 128 KiB in as little as 4 bytes, so one byte of input makes at most this much output.
 MOST_OUTPUT_PER_BYTE = (128 << 10) // 4
+
+# Input is given in pieces that make at most STEP_BYTES of output each, and in larger ones (of up to 32 MiB)
+# while the pieces before them were compressed at a usual ratio.
+SMALL_PIECE = STEP_BYTES // MOST_OUTPUT_PER_BYTE
+LARGE_PIECE = 8 * SMALL_PIECE
+USUAL_RATIO = 64
 
 
 class Zstd(Codec):
@@ -82,6 +88,7 @@ class Zstd(Codec):
         room, position = max_output_bytes, 0
         step_ends_at = room - STEP_BYTES
         frame = context.decompressobj()
+        piece = SMALL_PIECE
         while True:
             if frame.eof:
                 position -= len(frame.unused_data)
@@ -89,13 +96,15 @@ class Zstd(Codec):
                     return parts[0] if len(parts) == 1 else b"".join(parts)
                 frame = context.decompressobj()
                 step_ends_at += FRAME_COST_BYTES
-            ration = min(max(room // MOST_OUTPUT_PER_BYTE, 8), CHUNK_BYTES)
+            ration = min(max(room // MOST_OUTPUT_PER_BYTE, 8), piece)
             chunk = view[position : position + ration]
             if not chunk:
                 raise self.damaged("it ends in the middle of a frame")
             position += len(chunk)
             part = frame.decompress(chunk)
             room -= len(part)
+            is_usual = len(part) <= len(chunk) * USUAL_RATIO
+            piece = min(2 * piece, LARGE_PIECE) if is_usual else SMALL_PIECE
             if room < 0:
                 raise self.too_large(max_output_bytes)
             if part:

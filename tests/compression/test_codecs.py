@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import random
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.compression import MAX_OUTPUT_BYTES, codec
+from pykafka2.compression.steps import STEP_BYTES
 from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData, UnsupportedCompressionType
 
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -362,3 +364,17 @@ def test_zlib_is_what_reads_gzip() -> None:
     assert codec("gzip").decompress(header + body + trailer) == TEXT
     with pytest.raises(CorruptData, match="gzip"):
         codec("gzip").decompress(header + body + bytes(8))
+
+
+@pytest.mark.parametrize("name", ["gzip", "snappy", "lz4", "zstd"])
+def test_data_that_decompresses_to_very_much_takes_many_steps(name: str) -> None:
+    size = 50 << 20
+    steps = codec(name).decompress_in_steps(codec(name).compress(bytes(size)))
+    sizes = [0]
+    while True:
+        try:
+            sizes.append(next(steps))
+        except StopIteration as end:
+            assert len(end.value) == size
+            break
+    assert max(after - before for before, after in itertools.pairwise(sizes)) <= 2 * STEP_BYTES
