@@ -1,8 +1,8 @@
-"""Every error of pykafka2: what happened, and what it asks of the client or of you.
+"""All errors of pykafka2: what happened, and what the client or the user does about it.
 
-One root, `KafkaError`; one class per broker error code (below `BrokerError`, in Kafka's order and with
-Kafka's names); and the errors that arise on this side of the wire.  Traits stand on the class, so that no
-call site keeps lists of codes.  Longer than other modules because it is a table.
+`KafkaError` is the base class.  Each error code of the brokers has a class (a subclass of `BrokerError`, in
+Kafka's order and with Kafka's name); the others are errors of the client itself.  Traits are class attributes,
+so no call site keeps lists of codes.  Longer than other modules because it is a table.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pykafka2.text import shown
 
 
 class KafkaError(Exception):
-    """Root of all errors raised by pykafka2.
+    """Base class of all errors of pykafka2.
 
     Traits:
-        retriable: the same call may succeed later; the clients retry such errors by themselves.
-        fatal: the client that raised it cannot go on; close it and make a new one.
+        retriable: the same call can succeed later; the clients retry such errors themselves.
+        fatal: the client that raised it cannot continue; close it and create a new one.
         refresh_metadata: the client's metadata is out of date.
         refresh_coordinator: the coordinator must be looked up again.
-        what_to_do: what a user does about it, in one or two sentences.
+        what_to_do: what the user can do, in one or two sentences.
     """
 
     code: ClassVar[int | None] = None
@@ -35,8 +35,8 @@ class KafkaError(Exception):
         return super().__str__() or (type(self).__doc__ or "").strip().split("\n")[0]
 
     def anew(self) -> Self:
-        """A copy, to be raised where others raise the same error: each gets a traceback of its own."""
-        # Not by a call, as a class of the user's may take arguments of its own, of which nobody knows.
+        """Return a copy to raise when other callers raise the same error: each needs its own traceback."""
+        # Not by calling the class: a subclass outside this package can take other arguments.
         fresh = type(self).__new__(type(self), *self.args)
         fresh.__dict__.update(self.__dict__)
         if self.__cause__ is not None:
@@ -45,11 +45,10 @@ class KafkaError(Exception):
 
 
 class RetriableError(KafkaError):
-    """The same call may succeed later."""
+    """The same call can succeed later."""
 
     what_to_do = (
-        "Nothing at first: the clients retry by themselves until the timeout of the call. If it is "
-        "raised, call again."
+        "Nothing at first: the clients retry until the timeout of the call. If it is raised, call again."
     )
 
     retriable = True
@@ -79,15 +78,15 @@ class UnknownOption(ConfigurationError):
 
 
 class IllegalState(KafkaError, RuntimeError):
-    """The call does not fit the state of the object; the message says which call comes first."""
+    """The call is not allowed in this state; the message names the call that must come first."""
 
     what_to_do = "Make the call that the message names first."
 
 
 class NotYetAvailable(KafkaError, NotImplementedError):
-    """This version of pykafka2 does not implement the call; the message names the version that will."""
+    """This version of pykafka2 does not implement the call yet."""
 
-    what_to_do = "Use the version that the message names, or later."
+    what_to_do = "Use a later version of pykafka2, or another client for this call."
 
 
 class IllegalTransition(IllegalState):
@@ -105,45 +104,50 @@ class IllegalTransition(IllegalState):
 
 
 class ClientClosed(IllegalState):
-    """The client is closed; make a new one."""
+    """The client is closed; create a new one."""
 
     what_to_do = "Create a new client."
 
 
 class ClientNotStarted(RetriableError, OSError):
-    """The system has no file descriptor or no thread left for a client; the message says which."""
+    """The system has no file descriptor or thread left for a client; the message names which."""
 
     what_to_do = "Raise the limit of open files or threads, or close clients that are no longer used."
 
 
 class ClientFailed(IllegalState):
-    """The client's IO thread ended by an error, which is the cause of this one; make a new client."""
+    """The client's IO thread failed; the cause is its exception. Create a new client."""
 
-    what_to_do = "Close the client and create a new one. If the cause is no callback of yours, report it."
+    what_to_do = (
+        "Close the client and create a new one. If the cause is not one of your callbacks, report it."
+    )
 
     fatal = True
 
 
 class ConcurrentUse(IllegalState):
-    """Two threads use one consumer at once; give each thread its own."""
+    """Two threads use one consumer at the same time; create one for each thread."""
 
-    what_to_do = "Create one consumer for each thread; `wakeup()` alone may be called from another thread."
+    what_to_do = (
+        "Create one consumer for each thread. Any thread can call `wakeup`, `read_range`, `health`, "
+        "`explain` and `metrics`."
+    )
 
 
 class ForkedClientError(IllegalState):
-    """The client was made before a fork; make a new one in the child process."""
+    """The client was created before a fork; create a new one in the child process."""
 
     what_to_do = "Create the client in the child process, after the fork."
 
 
 class NoOffsetForPartition(KafkaError):
-    """A partition has no position and auto_offset_reset is 'none'; seek first, or set a policy."""
+    """A partition has no position and auto_offset_reset is 'none'; call seek() or set a policy."""
 
     what_to_do = "Call `seek()`, commit an offset, or set `auto_offset_reset` to 'earliest' or 'latest'."
 
 
 class AssignorFailed(KafkaError):
-    """An assignor failed, or its assignment cannot be used; the message names it and says why."""
+    """An assignor raised or returned an invalid assignment; the message names it and the reason."""
 
     what_to_do = "Correct the assignor; the cause is its exception."
 
@@ -171,7 +175,7 @@ class RetriableCommitFailed(RetriableError):
 
 
 class KafkaTimeoutError(RetriableError, TimeoutError):
-    """The call did not end within its timeout; the message says what it waited for."""
+    """The call did not end within its timeout; the message names what it waited for."""
 
     what_to_do = "Check that the brokers that the message names are up, or allow more time."
 
@@ -232,7 +236,7 @@ class TransactionAborted(KafkaError):
 
 
 class SerializationError(KafkaError, ValueError):
-    """A serializer or deserializer failed; the message names topic, partition and offset where known."""
+    """A serializer or deserializer failed; the message names topic, partition and offset if known."""
 
     what_to_do = (
         "Correct the serializer or the record. For a consumer, `on_bad_record` chooses to skip such records."
@@ -242,25 +246,25 @@ class SerializationError(KafkaError, ValueError):
 class IllegalArgument(SerializationError, TypeError):
     """An argument is invalid; the message names it, its value and the valid values."""
 
-    what_to_do = "Pass what the message says that the call takes."
+    what_to_do = "Pass a value that the message names as valid."
 
 
 class ConsumerStalled(KafkaError):
-    """A partition has not advanced for two minutes although brokers answer and records are there; the message
-    has what is known of the cause.  The consumer goes on trying."""
+    """A partition has not advanced for two minutes, although the brokers respond and have records.  The
+    message names the cause if it is known.  The consumer continues to try."""
 
-    what_to_do = "Follow the cause in the message; `explain()` says what the consumer waits for."
+    what_to_do = "Follow the cause in the message; `explain()` names what the consumer waits for."
 
 
 class CorruptData(KafkaError, ValueError):
-    """Bytes are not what the protocol says; the message names message, version and field."""
+    """Bytes do not follow the protocol; the message names message, version and field."""
 
     what_to_do = "Skip the record with `seek()` or `on_bad_record`, and look for what wrote it."
 
 
 class CorruptResponse(CorruptData, InvalidMetadataError):
-    """A broker's answer is not what the protocol says: its connection is closed, and the request may be sent
-    again; whether it was carried out is not known."""
+    """A broker's response does not follow the protocol, so the client closes the connection and can retry.  It
+    is unknown whether the request was processed."""
 
     what_to_do = (
         "Nothing at first: the client connects again and retries. If it is raised, check what listens at the "
@@ -275,7 +279,7 @@ class CodecUnavailable(KafkaError, ImportError):
 
 
 class Disconnected(InvalidMetadataError, ConnectionError):
-    """The connection ended before the answer came; whether the request was carried out is not known."""
+    """The connection ended before the response; it is unknown whether the request was processed."""
 
 
 class NoBrokersAvailable(RetriableError, ConnectionError):
@@ -285,7 +289,7 @@ class NoBrokersAvailable(RetriableError, ConnectionError):
 
 
 class TlsError(KafkaError, ConnectionError):
-    """The TLS handshake failed; the message says whether the other side speaks TLS at all."""
+    """The TLS handshake failed; the message names the reason."""
 
     what_to_do = "Compare `security_protocol` and the certificates with the listener of the broker."
 
@@ -320,7 +324,7 @@ class TlsCertificateRejected(TlsError):
 
 
 class TlsHostNameMismatch(TlsError):
-    """The broker's certificate is for another host name than the one it was connected to by."""
+    """The broker's certificate does not contain the host name that the client connected to."""
 
     what_to_do = (
         "Connect by a host name in the certificate, or issue a certificate with the name that is used."
@@ -328,7 +332,7 @@ class TlsHostNameMismatch(TlsError):
 
 
 class RequestTimeout(Disconnected):
-    """The broker did not answer within request_timeout_ms; whether it acted is not known."""
+    """The broker did not respond within request_timeout_ms; it may have processed the request."""
 
     what_to_do = (
         "Nothing at first: the clients retry. If it is raised often, check the load of the broker or "
@@ -354,13 +358,13 @@ class LinkCut(Disconnected):
 
 
 class BrokerError(KafkaError):
-    """A broker answered with an error code."""
+    """A broker responded with an error code."""
 
     code: ClassVar[int | None] = -1
 
 
 class AuthorizationError(BrokerError):
-    """The user has no access rule for the operation; the subclass names the kind of resource."""
+    """The user has no ACL for the operation; the subclass names the kind of resource."""
 
     what_to_do = "Ask the administrator for the ACL, or authenticate as another user."
 
@@ -382,8 +386,8 @@ class OffsetOutOfRange(BrokerError):
 
 
 class LogTruncated(OffsetOutOfRange):
-    """The log was cut at `offset`, below records that had been read: a leader was elected that did not have
-    them (KIP-320).  `leader_epoch` is that of the last record before the offset."""
+    """The log was truncated to `offset`, below records that were read: the new leader does not have them
+    (KIP-320).  `leader_epoch` is the epoch of the last record before the offset."""
 
     what_to_do = (
         "Decide whether the records that were read beyond `offset` must be undone, then `seek()` to it."
@@ -394,7 +398,7 @@ class LogTruncated(OffsetOutOfRange):
 
 
 class CorruptMessage(BrokerError, RetriableError):
-    """The bytes of a batch do not match their checksum, so they changed on the way; sending again is safe."""
+    """The bytes of a batch do not match its checksum: they were damaged in transit or on disk."""
 
     code = 2
 
@@ -420,7 +424,7 @@ class InvalidFetchSize(BrokerError):
 
 
 class LeaderNotAvailable(BrokerError, InvalidMetadataError):
-    """The partition has no leader at the moment; an election is under way, so ask again."""
+    """The partition has no leader until the current election ends."""
 
     code = 5
 
@@ -432,7 +436,7 @@ class NotLeaderOrFollower(BrokerError, InvalidMetadataError):
 
 
 class RequestTimedOut(BrokerError, RetriableError):
-    """The broker gave up waiting for other replicas; what was appended stays appended."""
+    """The broker stopped waiting for other replicas; the records stay in the leader's log."""
 
     code = 7
 
@@ -482,7 +486,7 @@ class NetworkException(BrokerError, InvalidMetadataError):
 
 
 class CoordinatorLoadInProgress(BrokerError, RetriableError):
-    """The coordinator is still reading its log; ask again."""
+    """The coordinator is still loading its log; retry."""
 
     code = 14
 
@@ -502,7 +506,7 @@ class NotCoordinator(BrokerError, RetriableError):
 
 
 class InvalidTopicException(BrokerError):
-    """The topic is internal, or its name not legal: at most 249 letters, digits, '.', '_' and '-'."""
+    """The topic is internal, or its name is invalid: use at most 249 letters, digits, '.', '_' and '-'."""
 
     what_to_do = "Correct the name of the topic."
 
@@ -518,13 +522,13 @@ class RecordListTooLarge(BrokerError):
 
 
 class NotEnoughReplicas(BrokerError, RetriableError):
-    """Fewer replicas are in sync than min.insync.replicas asks for; nothing was appended."""
+    """Fewer replicas are in sync than min.insync.replicas requires; nothing was appended."""
 
     code = 19
 
 
 class NotEnoughReplicasAfterAppend(BrokerError, RetriableError):
-    """Replicas fell out of sync after the append; the records are in the log but not as safe as asked."""
+    """Replicas fell out of sync after the append; the records are in the log, on too few replicas."""
 
     code = 20
 
@@ -546,7 +550,7 @@ class IllegalGeneration(BrokerError):
 
 
 class InconsistentGroupProtocol(BrokerError):
-    """The members share no protocol (assignor); give them one in common."""
+    """The members have no common protocol (assignor); configure one that all of them have."""
 
     what_to_do = "Give all members one assignor in common, and the same `group_protocol`."
 
@@ -554,7 +558,7 @@ class InconsistentGroupProtocol(BrokerError):
 
 
 class InvalidGroupId(BrokerError):
-    """The group id is empty or not legal."""
+    """The group id is empty or invalid."""
 
     what_to_do = "Set `group_id` to a string that is not empty."
 
@@ -723,7 +727,7 @@ class PolicyViolation(BrokerError):
 
 
 class OutOfOrderSequenceNumber(BrokerError):
-    """A batch came before one that it should follow; records in between are missing."""
+    """A batch arrived out of order: the broker lacks the batch before it."""
 
     what_to_do = "Abort the transaction, or close the producer and create a new one."
 
@@ -739,7 +743,7 @@ class DuplicateSequenceNumber(BrokerError):
 
 
 class InvalidProducerEpoch(BrokerError):
-    """The producer's epoch is not the newest; another producer uses the same id."""
+    """The producer's epoch is not the latest; another producer uses the same id."""
 
     what_to_do = "Close this producer; give each producer a `transactional_id` of its own."
 
@@ -773,7 +777,7 @@ class InvalidTransactionTimeout(BrokerError):
 
 
 class ConcurrentTransactions(BrokerError, RetriableError):
-    """The previous transaction is still being ended; ask again."""
+    """The previous transaction has not ended yet; retry."""
 
     code = 51
 
@@ -824,7 +828,7 @@ class LogDirNotFound(BrokerError):
 
 
 class SaslAuthenticationFailed(BrokerError):
-    """The broker refused the credentials."""
+    """The broker rejected the credentials."""
 
     what_to_do = "Correct the user name, password or token."
 
@@ -833,7 +837,7 @@ class SaslAuthenticationFailed(BrokerError):
 
 
 class TokenExpired(SaslAuthenticationFailed):
-    """The OAUTHBEARER token that the provider gave was no longer good; it was not sent."""
+    """The OAUTHBEARER token of the provider had expired; it was not sent."""
 
     what_to_do = "Correct the token provider, or the clock of this host."
 
@@ -878,7 +882,7 @@ class DelegationTokenNotFound(BrokerError):
 
 
 class DelegationTokenOwnerMismatch(BrokerError):
-    """The delegation token belongs to somebody else."""
+    """The delegation token belongs to another user."""
 
     what_to_do = "Authenticate as the owner or a renewer of the token."
 
@@ -886,7 +890,7 @@ class DelegationTokenOwnerMismatch(BrokerError):
 
 
 class DelegationTokenRequestNotAllowed(BrokerError):
-    """Delegation tokens may not be asked for over this connection; use a secure one."""
+    """Delegation tokens cannot be requested over this connection; use a secure one."""
 
     what_to_do = "Connect with SASL or TLS client authentication, and not by a delegation token."
 
@@ -900,7 +904,7 @@ class DelegationTokenAuthorizationFailed(AuthorizationError):
 
 
 class DelegationTokenExpired(BrokerError):
-    """The delegation token has expired; make a new one."""
+    """The delegation token has expired; create a new one."""
 
     what_to_do = "Create a new token."
 
@@ -932,13 +936,13 @@ class GroupIdNotFound(BrokerError):
 
 
 class FetchSessionIdNotFound(BrokerError, RetriableError):
-    """The broker has dropped the fetch session; a new one is made."""
+    """The broker has dropped the fetch session; the client creates a new one."""
 
     code = 70
 
 
 class InvalidFetchSessionEpoch(BrokerError, RetriableError):
-    """The fetch session's epoch does not fit; a new session is made."""
+    """The fetch session's epoch is invalid; the client creates a new session."""
 
     code = 71
 
@@ -964,7 +968,7 @@ class FencedLeaderEpoch(BrokerError, InvalidMetadataError):
 
 
 class UnknownLeaderEpoch(BrokerError, InvalidMetadataError):
-    """The leader epoch is newer than the broker's; it will learn, ask again."""
+    """The leader epoch is newer than the broker's metadata; retry."""
 
     code = 75
     refresh_metadata = False
@@ -987,13 +991,13 @@ class StaleBrokerEpoch(BrokerError):
 
 
 class OffsetNotAvailable(BrokerError, RetriableError):
-    """The new leader does not know its high watermark yet; ask again."""
+    """The new leader does not know its high watermark yet; retry."""
 
     code = 78
 
 
 class MemberIdRequired(BrokerError):
-    """The coordinator gave a member id; join again with it."""
+    """The coordinator assigned a member id; join again with it."""
 
     what_to_do = "Nothing: the consumer joins again with the id."
 
@@ -1007,7 +1011,7 @@ class PreferredLeaderNotAvailable(BrokerError, InvalidMetadataError):
 
 
 class GroupMaxSizeReached(BrokerError):
-    """The group has as many members as it may have."""
+    """The group has group.max.size members."""
 
     what_to_do = "Stop a member, or raise `group.max.size` of the brokers."
 
@@ -1030,7 +1034,7 @@ class EligibleLeadersNotAvailable(BrokerError, InvalidMetadataError):
 
 
 class ElectionNotNeeded(BrokerError, InvalidMetadataError):
-    """The leader is already the one asked for."""
+    """The requested replica is the leader already."""
 
     code = 84
 
@@ -1052,7 +1056,7 @@ class GroupSubscribedToTopic(BrokerError):
 
 
 class InvalidRecord(BrokerError):
-    """The broker refused a record; the message says which and why."""
+    """The broker rejected a record; the message names it and the reason."""
 
     what_to_do = "Correct the record that the message names."
 
@@ -1060,13 +1064,13 @@ class InvalidRecord(BrokerError):
 
 
 class UnstableOffsetCommit(BrokerError, RetriableError):
-    """Offsets of an open transaction are not stable yet; ask again."""
+    """Offsets belong to a transaction that is still open; retry."""
 
     code = 88
 
 
 class ThrottlingQuotaExceeded(BrokerError, RetriableError):
-    """The quota is used up; ask again later."""
+    """The quota is exceeded; retry later."""
 
     code = 89
 
@@ -1153,7 +1157,7 @@ class PositionOutOfRange(BrokerError):
 
 
 class UnknownTopicId(BrokerError, InvalidMetadataError):
-    """The broker does not know the topic id; the topic was deleted or made anew."""
+    """The broker does not know the topic id; the topic was deleted, or deleted and created again."""
 
     code = 100
 
@@ -1323,13 +1327,13 @@ class InvalidRecordState(BrokerError):
 
 
 class ShareSessionNotFound(BrokerError, RetriableError):
-    """The share session is not known; a new one is made."""
+    """The share session is unknown; the client creates a new one."""
 
     code = 122
 
 
 class InvalidShareSessionEpoch(BrokerError, RetriableError):
-    """The share session's epoch does not fit; a new session is made."""
+    """The share session's epoch is invalid; the client creates a new session."""
 
     code = 123
 
@@ -1413,7 +1417,7 @@ class ShareSessionLimitReached(BrokerError, RetriableError):
 
 
 class UnknownErrorCode(BrokerError):
-    """The broker answered with a code that this version of pykafka2 does not know: `unknown_code`.
+    """The broker responded with a code that this version of pykafka2 does not know: `unknown_code`.
 
     Made of words alone, as every other error can be, it has none.
     """

@@ -114,7 +114,7 @@ def test_calls_of_a_producer() -> None:
     with KafkaProducer() as producer:
         with pytest.raises(AttributeError, match=r"no attribute 'produce'\. Use send\(topic, value"):
             producer.produce("orders", b"x")  # type: ignore[attr-defined]
-        with pytest.raises(IllegalArgument, match="a topic is named by a str, not b'value'"):
+        with pytest.raises(IllegalArgument, match="a topic must be a str, not b'value'"):
             producer.send(b"value", "orders")  # type: ignore[arg-type]
 
 
@@ -176,7 +176,7 @@ def test_arguments_that_are_explained_are_not_ours_and_the_calls_are() -> None:
 def test_poll_with_a_timeout_like_seconds_warns_at_the_callers_line(seconds: float) -> None:
     cluster = KafkaCluster(brokers=1, topics=["orders"])
     with cluster, KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers) as consumer:
-        words = f"waits for {seconds:g} milliseconds.*write timeout_ms={seconds * 1000:g};"
+        words = f"waits {seconds:g} ms.*write timeout_ms={seconds * 1000:g};"
         with pytest.warns(UserWarning, match=words) as warned:
             consumer.poll(seconds)
         with pytest.warns(UserWarning, match=words):

@@ -8,4 +8,4 @@ from pykafka2.errors import NotYetAvailable
 
 
 def not_yet(what: str) -> NoReturn:
-    raise NotYetAvailable(f"{what} is declared, but this version of pykafka2 does not carry it out yet")
+    raise NotYetAvailable(f"{what} is not implemented yet in this version of pykafka2")

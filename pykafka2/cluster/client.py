@@ -356,7 +356,7 @@ class ClusterClient:
 
     def _raise_if_closed(self) -> None:
         if self.is_closed:
-            raise ClientClosed(f"{self.name} is closed; make a new one")
+            raise ClientClosed(f"{self.name} is closed; create a new one")
 
     def _timed_out(self, what: str, timeout: float, last_error: KafkaError | None) -> KafkaError:
         # A broker that refused, or took a request and kept silent, was reached.

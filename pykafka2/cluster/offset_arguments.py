@@ -32,7 +32,7 @@ def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
         elif isinstance(offsets, ConsumerRecord):
             meant = "; write {TopicPartition(record.topic, record.partition): record.offset + 1}"
         raise IllegalArgument(
-            "offsets are given as {TopicPartition: OffsetAndMetadata or int}, "
+            "offsets must be a dict {TopicPartition: OffsetAndMetadata or int}, "
             f"not {instead(offsets)}{meant}"
         )
     return dict(_checked(partition, given) for partition, given in offsets.items())
@@ -46,10 +46,10 @@ def _checked(key: object, given: object) -> tuple[TopicPartition, OffsetAndMetad
     offset, metadata, epoch = _parts(partition, given)
     if not _is_integer(offset) or not 0 <= offset <= INT64_MAX:
         raise IllegalArgument(
-            f"{partition}: the offset {offset!r} must be an integer of at least 0 and of 64 bits"
+            f"{partition}: an offset must be an integer from 0 to {INT64_MAX}, not {offset!r}"
         )
     if not isinstance(metadata, str | None):
-        raise IllegalArgument(f"{partition}: the metadata is a str, not {metadata!r}")
+        raise IllegalArgument(f"{partition}: the metadata must be a str, not {metadata!r}")
     try:
         sendable_text(metadata or "")
     except ValueError as error:
@@ -57,9 +57,9 @@ def _checked(key: object, given: object) -> tuple[TopicPartition, OffsetAndMetad
     if epoch is None:
         epoch = NO_EPOCH
     if not _is_integer(epoch):
-        raise IllegalArgument(f"{partition}: the leader epoch is an int, not {epoch!r}")
+        raise IllegalArgument(f"{partition}: the leader epoch must be an int, not {epoch!r}")
     if not NO_EPOCH <= epoch <= INT32_MAX:
-        raise IllegalArgument(f"{partition}: the leader epoch {epoch!r} must be from -1 to {INT32_MAX}")
+        raise IllegalArgument(f"{partition}: the leader epoch must be from -1 to {INT32_MAX}, not {epoch!r}")
     return partition, OffsetAndMetadata(offset, metadata or "", epoch)
 
 
@@ -71,7 +71,7 @@ def _parts(partition: TopicPartition, given: object) -> tuple[Any, Any, Any]:
         return given.offset, given.metadata, getattr(given, "leader_epoch", None)
     meant = "; write record.offset + 1" if isinstance(given, ConsumerRecord) else ""
     raise IllegalArgument(
-        f"{partition}: an offset is an OffsetAndMetadata or an int, not {instead(given)}{meant}"
+        f"{partition}: an offset must be an int or OffsetAndMetadata, not {instead(given)}{meant}"
     )
 
 

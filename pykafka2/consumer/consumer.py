@@ -75,12 +75,13 @@ class QueryCalls(Owned):
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition, assigned or not.
+        """Return the first offset of each partition, assigned or not.
 
         Raises:
-            KafkaTimeoutError, NoBrokersAvailable: not all were answered within `timeout_ms`
-                (default_api_timeout_ms by default, not request_timeout_ms).  If a topic or partition
-                does not exist, the KafkaTimeoutError is an UnknownTopicOrPartition, too.
+            KafkaTimeoutError, NoBrokersAvailable: a response is missing after `timeout_ms`
+                (default_api_timeout_ms by default).
+            UnknownUntilTimeout: a topic or partition does not exist after `timeout_ms`. It is both a
+                KafkaTimeoutError, as in Java, and an UnknownTopicOrPartition.
         """
         return self._queries.ends(
             checked_partitions(partitions), EARLIEST_TIMESTAMP, self._seconds(timeout_ms)
@@ -90,53 +91,58 @@ class QueryCalls(Owned):
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record that may be read: the high watermark, or with read_committed the
-        last stable offset.  Raises as `beginning_offsets`."""
+        """Return the high watermark of each partition, or with read_committed the last stable offset.
+
+        This is the offset of the next record that can be read. Raises the errors of `beginning_offsets`.
+        """
         return self._queries.ends(checked_partitions(partitions), LATEST_TIMESTAMP, self._seconds(timeout_ms))
 
     @owned
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record at or after a time (milliseconds since the epoch), or None.
+        """Return the offset of each partition's first record at or after a time, or None without one.
 
-        Of a time that must be seconds or microseconds a warning is logged.  Raises as `beginning_offsets`.
+        Times are in milliseconds since the epoch; a time that looks like seconds or microseconds logs a
+        warning. Raises the errors of `beginning_offsets`.
         """
         if not isinstance(timestamps, Mapping):
-            raise TypeError(f"times are given as {{TopicPartition: milliseconds}}, not {timestamps!r}")
+            raise TypeError(f"timestamps must be a dict {{TopicPartition: milliseconds}}, not {timestamps!r}")
         given = {checked_partition(partition): time_ms for partition, time_ms in timestamps.items()}
         wanted = {partition: checked_time(partition, time_ms) for partition, time_ms in given.items()}
         odd = time_in_doubt(wanted.values())
         if odd is not None:
             logger.warning(
-                "offsets_for_times() takes milliseconds since the epoch, and %d of them are the year %d",
+                "offsets_for_times() takes milliseconds since the epoch; %d ms is in the year %d",
                 odd,
                 1970 + odd // 31_556_952_000,
             )
         return self._queries.at_times(wanted, self._seconds(timeout_ms))
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The end of the partition as of its last fetch, without asking the broker; None before the first."""
+        """Return the high watermark of the last fetch, or None before the first; sends no request."""
         return self._fetcher.table.high_watermarks.get(partition)
 
     # ------------------------------------------------------------------ the cluster
 
     @owned
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The topic's partition numbers; None if there is no such topic.
+        """Return the topic's partition numbers, or None if the topic does not exist.
 
         Raises:
-            NoBrokersAvailable, KafkaTimeoutError: no answer within default_api_timeout_ms.
-            TopicAuthorizationFailed, InvalidTopicException: the brokers refuse.
+            NoBrokersAvailable, KafkaTimeoutError: no broker responded within default_api_timeout_ms.
+            TopicAuthorizationFailed, InvalidTopicException: the broker rejects the request.
         """
         return self._queries.partition_numbers(checked_topic(topic), self._options.default_api_timeout)
 
     @owned
     def topics(self) -> set[str]:
-        """The names of all topics that may be seen; Kafka's own ones only with exclude_internal_topics=False.
+        """Return the names of all topics that the user can describe.
+
+        Internal topics are included with exclude_internal_topics=False.
 
         Raises:
-            NoBrokersAvailable, KafkaTimeoutError: no answer within default_api_timeout_ms.
+            NoBrokersAvailable, KafkaTimeoutError: no broker responded within default_api_timeout_ms.
         """
         answer = self._cluster.request(MetadataRequest(topics=None, allow_auto_topic_creation=False))
         is_hidden = self._options.exclude_internal_topics
@@ -148,28 +154,34 @@ class QueryCalls(Owned):
 
     @owned
     def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
-        """Connect to the cluster now, not with the first call that needs them; again only with `refresh`.
+        """Connect to the cluster now, instead of with the first call that needs it.
+
+        A consumer that was connected before does nothing, unless `refresh` is True.
 
         Raises:
-            NoBrokersAvailable, KafkaTimeoutError, TlsError: not within `timeout_ms` (default_api_timeout_ms).
+            NoBrokersAvailable, KafkaTimeoutError, TlsError: no broker responded within `timeout_ms`
+                (default_api_timeout_ms by default).
         """
         if not refresh and self._cluster.metadata.version:
             return
         self._cluster.bootstrap(self._seconds(timeout_ms))
 
     def bootstrap_connected(self) -> bool:
-        """True while any broker is connected."""
+        """Return whether any broker is connected."""
         return self._cluster.nodes.has_connection
 
     def metrics(self, raw: bool = False) -> dict[str, float]:
-        """Totals since the start and current values, as plain numbers; any thread.  `raw` changes nothing."""
+        """Return totals and current values by name, as plain numbers. Any thread can call it.
+
+        `raw` has no effect; it exists for kafka-python's programs.
+        """
         return self._inspection.metrics()
 
     def health(self) -> dict[str, Any]:
         """Return the state of the consumer as data for a monitor.  Any thread can call it.
 
-        `state` (open, failed, closed), `connected`, `group` (None without one), `partitions` by name with
-        position, end, trouble and for how long each stands still, ages in seconds of the metadata.
+        `state` is open, failed or closed. `group` is None without a group_id. `partitions` has, by name, the
+        position, the high watermark, the last error and the seconds without progress.
         """
         return self._inspection.health()
 
@@ -181,20 +193,20 @@ class QueryCalls(Owned):
         return self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
 
 
-# Seconds that a program's end may take for saying that a member leaves.
+# Seconds for LeaveGroup at interpreter exit.
 LAST_WORDS = 1.0
 IS_CLOSED = "the consumer is closed"
 
 
 class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCalls, Generic[K, V]):
-    """Reads records from a cluster.  Only one thread can use it at a time.
+    """Reads records from a cluster. Only one thread can use it at a time.
 
     Any thread can call `wakeup`, `read_range`, `health`, `explain`, `metrics`, `highwater` and
     `bootstrap_connected`.
 
-    Options are Kafka's with underscores (`auto_offset_reset="earliest"`), with the Java client's defaults; a
-    mapping with Kafka's dotted names is accepted as first argument.  The consumer connects with the first
-    call that needs the cluster.  Without a group it reads all partitions of its topics.
+    Options have Kafka's names with underscores (`auto_offset_reset="earliest"`) and the Java client's
+    defaults. The first argument can be a mapping with Kafka's dotted names. The first call that needs the
+    cluster opens the first connection. Without a group_id it reads all partitions of its topics.
 
         with KafkaConsumer("orders", bootstrap_servers="localhost:9092") as consumer:
             for record in consumer:
@@ -275,7 +287,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         autocommit: bool = True,
         timeout_ms: float | None = None,
     ) -> None:
-        """End the connections and the thread.  Safe to repeat, and after a Ctrl-C.
+        """Leave the group, close the connections and end the thread. Can be repeated, also after a Ctrl-C.
 
         A member of a group commits the records that were returned (with enable_auto_commit, unless
         `autocommit` is False), waits for other commits and calls their callbacks.  Then it calls its
@@ -290,12 +302,12 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
             timeout_ms: milliseconds, as in kafka-python.
 
         Raises:
-            ConcurrentUse: another thread is inside a call; `wakeup` it first.
+            ConcurrentUse: another thread is inside a call; call `wakeup` first.
         """
         if isinstance(self._refusal, ForkedClientError):
             return  # everything is the parent's
         if not self._lock.acquire(blocking=False):
-            raise ConcurrentUse("another thread is inside a call of this KafkaConsumer; wakeup() it first")
+            raise ConcurrentUse("another thread is inside a call of this KafkaConsumer; call wakeup() first")
         try:
             if timeout is None or isinstance(timeout, bool):  # kafka-python's first argument is autocommit
                 autocommit, timeout = autocommit and timeout is not False, None
@@ -310,7 +322,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
                     self._group.rebalance.leave_if_interrupted(error, IS_CLOSED, leave_group)
                 raise
             finally:
-                self._refusal = ClientClosed("the consumer is closed; make a new one")
+                self._refusal = ClientClosed("the consumer is closed; create a new one")
                 self._iteration_queue.clear()
                 self._cluster.close(max(deadline - self._cluster.driver.clock.monotonic(), 0.1))
                 self._tracked.end()

@@ -96,7 +96,7 @@ class Inspection:
     def explain(self) -> str:
         health = self.health()
         if health["state"] != "open":
-            because = f": {health['failure']}; close it, and make a new one" if health["failure"] else ""
+            because = f": {health['failure']}; close it, and create a new one" if health["failure"] else ""
             return f"The consumer is {health['state']}{because}."
         lines = []
         if not health["connected"]:

@@ -75,7 +75,7 @@ class Driver:
         """
         self.raise_failure()
         if self.is_closed:
-            raise ClientClosed(f"{self.name} is closed; make a new one")
+            raise ClientClosed(f"{self.name} is closed; create a new one")
         self._commands.append(command)
         self._task.wake()
 
@@ -283,7 +283,7 @@ class Driver:
             logger.exception("%s: failed to notify all waiters", self.name)
 
     def _failed(self, failure: BaseException) -> ClientFailed:
-        return ClientFailed(f"{self.name} stopped: {failure!r}; close it, and make a new one")
+        return ClientFailed(f"{self.name} stopped: {failure!r}; close it, and create a new one")
 
     def _turn(self, now: float, events: Sequence[Ready]) -> float:
         self._again = False

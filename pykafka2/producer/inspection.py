@@ -75,7 +75,7 @@ class Inspection:
     def explain(self) -> str:
         health = self.health()
         if health["state"] != "open":
-            because = f": {health['failure']}; close it, and make a new one" if health["failure"] else ""
+            because = f": {health['failure']}; close it, and create a new one" if health["failure"] else ""
             return f"The producer is {health['state']}{because}."
         lines = self._explain_transaction()
         lines += self._sender.shares.crowded(self._partitions_of)

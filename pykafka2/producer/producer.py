@@ -447,7 +447,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             raise IllegalState("close() inside a callback of the IO thread would wait for itself")
         timeout = checked_timeout(timeout)
         self._accumulator.close()  # refuses a signal handler in the middle of a send
-        self._refusal = ClientClosed("the producer is closed; make a new one")
+        self._refusal = ClientClosed("the producer is closed; create a new one")
         self._open_batches = None
         try:
             self._closing.close(timeout)

@@ -21,10 +21,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
 HEAD = """\
 # Errors
 
-All errors are classes of `pykafka2.errors`, and `KafkaError` is the base of all. An error with the mark
-*retried* ends by itself in most cases: the clients retry until the timeout of the call, and raise it only
-after that. After an error with the mark *fatal* the client cannot go on: close it and create a new one. In
-programs, `error.retriable`, `error.fatal` and `error.what_to_do` tell the same.
+All errors are classes of `pykafka2.errors`, with the base class `KafkaError`. An error with the mark
+*retried* is temporary in most cases: the clients retry until the timeout of the call, and raise it only
+after that. After an error with the mark *fatal* the client cannot continue: close it and create a new one.
+Programs read the same from `error.retriable`, `error.fatal` and `error.what_to_do`.
 """
 
 
@@ -58,8 +58,8 @@ def page() -> str:
             HEAD,
             "## Errors of the clients\n",
             table(error for error in every if error not in brokers),
-            "## Errors that brokers answer\n",
-            "The code is the number in Kafka's protocol; -1 stands for a class of several codes.\n",
+            "## Errors of the brokers\n",
+            "The code is the number in Kafka's protocol. -1 marks a base class of several codes.\n",
             table(brokers, with_codes=True),
             "## Errors of the Spark connector\n",
             "In `spark_connector.errors`.\n",

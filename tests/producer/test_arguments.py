@@ -46,7 +46,7 @@ def test_what_is_neither_bytes_nor_serialized_is_a_type_error_as_well(
         TypeError, match="the value of a record for topic 'orders' is a str; give bytes, or set"
     ):
         producer.send("orders", cast("Any", "text"))
-    with pytest.raises(IllegalArgument, match="a topic is named by a str, not None"):
+    with pytest.raises(IllegalArgument, match="a topic must be a str, not None"):
         producer.send(cast("Any", None), b"v")
 
 

@@ -314,7 +314,7 @@ class TestFailing:
         for delivery in deliveries:
             with pytest.raises(ProducerFenced):
                 delivery.result(10)
-        with pytest.raises(ProducerFenced, match=r"not its own any more.*make a new one"):
+        with pytest.raises(ProducerFenced, match=r"not its own any more.*create a new one"):
             producer.send("orders", b"3")
         assert log(cluster) == [b"0"]
 
@@ -1053,7 +1053,7 @@ class TestClosing:
             lambda: producer.flush(),
             lambda: producer.partitions_for("orders"),
         ):
-            with pytest.raises(ClientClosed, match="closed; make a new one"):
+            with pytest.raises(ClientClosed, match="closed; create a new one"):
                 call()
         assert producer.explain() == "The producer is closed."
 

@@ -146,7 +146,7 @@ def _check_given(name: str, text: str) -> None:
 class TopicConfig:
     """A topic's configuration over a broker's.  Immutable; `InvalidConfig` says what is wrong, as Kafka does.
 
-    One instance keeps what it has read: where the broker's part may change, make a new one (`over`).
+    One instance keeps what it has read: where the broker's part may change, create a new one (`over`).
     """
 
     __slots__ = ("_parsed", "_version", "broker", "given")

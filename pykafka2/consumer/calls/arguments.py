@@ -36,7 +36,7 @@ def checked_isolation(isolation: str) -> int:
     """The level's number."""
     levels = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
     if isolation not in levels:
-        raise ValueError(f"isolation={isolation!r}: it is 'read_uncommitted' or 'read_committed'")
+        raise ValueError(f"isolation={isolation!r}: it must be 'read_uncommitted' or 'read_committed'")
     return levels[isolation]
 
 
@@ -49,8 +49,8 @@ def checked_timeout(timeout_ms: float) -> float:
         raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
     if type(timeout_ms) is float and 0 < timeout_ms <= MOST_SECONDS and round(timeout_ms, 1) == timeout_ms:
         warn_caller(
-            f"poll({timeout_ms!r}) waits for {timeout_ms:g} milliseconds. If seconds were meant, write "
-            f"timeout_ms={timeout_ms * 1000:g}; if not, write an int.",
+            f"poll({timeout_ms!r}) waits {timeout_ms:g} ms. If you mean seconds, write "
+            f"timeout_ms={timeout_ms * 1000:g}; if you mean milliseconds, write an int.",
             UserWarning,
         )
     return timeout_ms / 1000
@@ -75,12 +75,12 @@ def checked_place(offset: object) -> int:
     if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= INT64_MAX:
         return offset
     meant = ""
-    if offset is None:  # what offsets_for_times() and committed() say of a partition
-        meant = "; where there is none yet, seek_to_beginning() or seek_to_end() goes to either end"
+    if offset is None:  # what offsets_for_times() and committed() return without an offset
+        meant = "; for a partition without an offset call seek_to_beginning() or seek_to_end()"
     elif offset in (-1, -2):  # Kafka's and librdkafka's numbers for the ends
         meant = f"; write {'seek_to_end' if offset == -1 else 'seek_to_beginning'}(partition)"
     elif hasattr(offset, "offset"):
-        meant = f"; give the offset of the {type(offset).__name__}"
+        meant = f"; pass the .offset of the {type(offset).__name__}"
     raise ValueError(f"offset={instead(offset)}: it must be an integer from 0 to {INT64_MAX}{meant}")
 
 
@@ -89,16 +89,16 @@ def checked_time(partition: TopicPartition, time_ms: object) -> int:
     if not isinstance(time_ms, int) or isinstance(time_ms, bool):
         meant = "; write int(when.timestamp() * 1000)" if isinstance(time_ms, datetime) else ""
         meant = "; write int(...)" if isinstance(time_ms, float) else meant
-        raise TypeError(f"{partition}: a time is an int of milliseconds, not {time_ms!r}{meant}")
+        raise TypeError(f"{partition}: a time must be an int in milliseconds, not {time_ms!r}{meant}")
     if time_ms < 0 or time_ms > INT64_MAX:
-        what = "negative; the ends are asked for by beginning_offsets() and end_offsets()"
+        what = "negative; for the ends call beginning_offsets() or end_offsets()"
         what = what if time_ms < 0 else f"beyond {INT64_MAX}"
         raise ValueError(f"{partition}: the time {time_ms} is {what}")
     return time_ms
 
 
 def time_in_doubt(times_ms: Iterable[int]) -> int | None:
-    """One that is of 1970, or of no time to come soon: seconds, or microseconds, taken for milliseconds."""
+    """Return a time in 1970 or in the far future: seconds or microseconds instead of milliseconds."""
     odd = (one for one in times_ms if 10**9 <= one < 10**10 or one > 10**14)
     return next(odd, None)
 
@@ -110,13 +110,13 @@ def split_topics(topics: tuple[Any, ...]) -> tuple[Mapping[str, object] | None, 
         config, topics = topics[0], topics[1:]
     for topic in topics:
         if isinstance(topic, list | tuple | set | frozenset):
-            raise IllegalArgument("topics are given one by one: KafkaConsumer(*topics)")
+            raise IllegalArgument("topics must be separate arguments: KafkaConsumer(*topics)")
         if isinstance(topic, Mapping):
             raise IllegalArgument(
-                "a mapping of options stands before the topics: KafkaConsumer(options, 'orders')"
+                "a mapping of options must be the first argument: KafkaConsumer(options, 'orders')"
             )
         if isinstance(topic, str) and ":" in topic:  # never legal in a name
             raise IllegalArgument(
-                f"{topic!r} is no topic's name; addresses are given as bootstrap_servers={topic!r}"
+                f"{topic!r} is not a valid topic name; for an address write bootstrap_servers={topic!r}"
             )
     return config, [checked_topic(topic) for topic in topics]

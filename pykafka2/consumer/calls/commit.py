@@ -38,32 +38,35 @@ class CommitCalls(Owned):
 
     @owned
     def commit(self, offsets: GivenOffsets | None = None, timeout_ms: float | None = None) -> None:
-        """Commit offsets to the group, and wait until they are written.
+        """Commit offsets to the group and wait until they are written.
 
-        Waits for the asynchronous commits before it too, and has called their callbacks when it returns.
-        Errors that pass are met by trying again until `timeout_ms` (default_api_timeout_ms by default: 60 s).
-        A Ctrl-C ends the wait; the commit may have been written then.
+        It first waits for earlier asynchronous commits and calls their callbacks. Retriable errors are
+        retried until `timeout_ms` (default_api_timeout_ms by default). After a Ctrl-C it is unknown whether
+        the offsets were committed.
 
         Args:
-            offsets: the offset of the next record to be read, by partition: that of the last record done,
-                plus one.  None commits the places up to which records were handed to you; with
-                enable_auto_offset_store=False what `store_offsets` marked.
+            offsets: the offset of the next record to read, by partition: the last processed offset plus one.
+                None commits the positions after the returned records; with enable_auto_offset_store=False,
+                the offsets of `store_offsets`.
+            timeout_ms: milliseconds.
 
         Raises:
-            CommitFailed: the group has given this member's partitions to others; the message says why.
-            RebalanceInProgress: the group is sharing its partitions; poll, then commit again.
-            FencedInstanceId: another member has the same group_instance_id.
-            KafkaTimeoutError: not acknowledged in time; the message has the last reason.
-            GroupAuthorizationFailed, TopicAuthorizationFailed, OffsetMetadataTooLarge: refused.
-            UnknownTopicId: a topic was deleted and made anew meanwhile; the offsets are of the old one.
+            CommitFailed: the group has assigned this member's partitions to others; the message names the
+                reason.
+            RebalanceInProgress: the group is rebalancing; call `poll`, then commit again.
+            FencedInstanceId: another member uses the same group_instance_id.
+            KafkaTimeoutError: the commit was not acknowledged in time; the message has the last error.
+            GroupAuthorizationFailed, TopicAuthorizationFailed, OffsetMetadataTooLarge: the broker rejects it.
+            UnknownTopicId: a topic was deleted and created again; the offsets belong to the old one.
             IllegalState: there is no group_id.
+            IllegalArgument: an offset or partition is invalid.
         """
         committer = self._with_group("commit").committer
         timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
         committer.commit(None if offsets is None else checked_offsets(offsets), timeout)
 
     def commit_sync(self, offsets: GivenOffsets | None = None, timeout_ms: float | None = None) -> None:
-        """`commit`, by the Java client's name."""
+        """Commit offsets and wait, like `commit`; this is the Java client's name."""
         self.commit(offsets, timeout_ms)
 
     @owned
@@ -72,13 +75,16 @@ class CommitCalls(Owned):
         offsets: GivenOffsets | None = None,
         callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Any], Any] | None = None,
     ) -> Completion[None]:
-        """Commit without waiting.  `offsets` as for `commit`.
+        """Commit offsets without waiting. The commit is sent once and fails after request_timeout_ms.
 
-        `callback(offsets, error)` is called with None or with the error, in the order of the commits, on
-        your thread inside `poll`, `commit`, `commit_async` or `close`.  Without one,
-        default_offset_commit_callback is called; that logs errors.  Such a commit is sent once: one that
-        fails for a reason that passes is a `RetriableCommitFailed`, and you commit the latest offsets again.
-        It is given up after request_timeout_ms.
+        Callbacks run in the order of the commits, on the caller's thread inside `poll`, `commit`,
+        `commit_async` or `close`. A retriable error is a `RetriableCommitFailed`: commit the latest offsets
+        again.
+
+        Args:
+            offsets: as for `commit`.
+            callback: called as callback(offsets, error); error is None after a success. By default
+                default_offset_commit_callback is called, which logs errors.
 
         Raises:
             IllegalState: there is no group_id.
@@ -94,20 +100,26 @@ class CommitCalls(Owned):
     def store_offsets(
         self, record: ConsumerRecord[Any, Any] | None = None, offsets: GivenOffsets | None = None
     ) -> None:
-        """Mark what is done, to be committed by the next commit, automatic or not.
+        """Store the offsets that the next commit commits, automatic or not.
 
-        For enable_auto_offset_store=False, where nothing else is committed.  Give a record that is done, or
-        offsets as for `commit`.  A mark is forgotten when its partition is given away or sought elsewhere.
+        It needs enable_auto_offset_store=False; only stored offsets are committed then. `seek` and a
+        revocation of the partition discard its stored offset.
+
+        Args:
+            record: a processed record; the offset after it is stored.
+            offsets: offsets as for `commit`, instead of a record.
 
         Raises:
-            IllegalState: there is no group_id, enable_auto_offset_store is on, or the partition is not
+            IllegalState: there is no group_id, enable_auto_offset_store is True, or a partition is not
                 assigned.
         """
         self._with_group("store_offsets")
         if self._options.enable_auto_offset_store:
-            raise IllegalState("store_offsets() needs enable_auto_offset_store=False; else poll() marks")
+            raise IllegalState(
+                "store_offsets() needs enable_auto_offset_store=False; otherwise poll() stores the offsets"
+            )
         if (record is None) == (offsets is None):
-            raise TypeError("store_offsets() takes a record or offsets: one of the two")
+            raise TypeError("store_offsets() takes either a record or offsets")
         if record is not None:
             given: object = record
             if not isinstance(given, ConsumerRecord):
@@ -149,13 +161,17 @@ class CommitCalls(Owned):
     ) -> Any:
         """Return the group's committed offset, even if the partition is not assigned to this consumer.
 
-        Of one partition the offset, with `metadata=True` an `OffsetAndMetadata`, None if there is none; of
-        several (a list, a set, the keys of a dict) a dict of `OffsetAndMetadata` or None.  Offsets of an open
-        transaction are waited for.
+        It waits for the end of an open transaction that contains offsets of these partitions.
+
+        Args:
+            partition: one partition returns its offset, or None without a commit; a list or set of partitions
+                returns a dict of `OffsetAndMetadata` or None.
+            metadata: True returns an `OffsetAndMetadata` for one partition, too.
+            timeout_ms: milliseconds; default_api_timeout_ms by default.
 
         Raises:
-            KafkaTimeoutError, NoBrokersAvailable: no answer within `timeout_ms` (default_api_timeout_ms).
-            GroupAuthorizationFailed, TopicAuthorizationFailed: refused.
+            KafkaTimeoutError, NoBrokersAvailable: no coordinator responded within `timeout_ms`.
+            GroupAuthorizationFailed, TopicAuthorizationFailed: the broker rejects the request.
             IllegalState: there is no group_id.
         """
         return self._ask_committed(partition, metadata, timeout_ms)
@@ -174,9 +190,9 @@ class CommitCalls(Owned):
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the membership metadata for a transactional producer (KIP-447).
 
-        Of one that has been lost since, while the consumer is subscribed: with that the coordinator refuses
-        the offsets of what others may have read by now.  A consumer that also commits by itself is warned of:
-        what a transaction has read would count as done though it is aborted.
+        If the group has removed this member, the metadata of the lost membership is returned, and the
+        coordinator rejects its offsets. With enable_auto_commit a warning is logged, because automatic
+        commits also commit the offsets of aborted transactions.
 
         Raises:
             IllegalState: there is no group_id.
@@ -186,8 +202,8 @@ class CommitCalls(Owned):
         if options.enable_auto_commit and options.enable_auto_offset_store and not self._is_warned:
             self._is_warned = True
             logger.warning(
-                "group_metadata() is for transactions, and this consumer of group %r commits by itself, "
-                "whether they are committed or aborted: records may be lost; set enable_auto_commit=False",
+                "group_metadata(): the consumer of group %r also commits automatically, so records of an "
+                "aborted transaction can be lost; set enable_auto_commit=False",
                 standing.group_id,
             )
         is_member = self._subscription.mode is Mode.TOPICS
@@ -199,8 +215,8 @@ class CommitCalls(Owned):
     def _with_group(self, what: str) -> Group:
         if self._group is None:
             raise IllegalState(
-                f"{what}() needs a group to commit to: make the consumer with group_id=...; without one, "
-                "keep position() yourself and come back to it with seek()"
+                f"{what}() needs a consumer with group_id. Without a group, store position() yourself and "
+                "return to it with seek()."
             )
         return self._group
 

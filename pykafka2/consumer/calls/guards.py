@@ -154,7 +154,6 @@ def handing_over(
 
 def _second_thread(call: str) -> ConcurrentUse:
     return ConcurrentUse(
-        f"another thread is inside a call of this KafkaConsumer, so {call}() is refused; "
-        "give each thread a consumer of its own (wakeup(), read_range(), health(), explain() and metrics() "
-        "may be called from any thread)"
+        f"another thread is inside a call of this KafkaConsumer, so {call}() cannot run; create a consumer "
+        "for each thread (any thread can call wakeup(), read_range(), health(), explain() and metrics())"
     )

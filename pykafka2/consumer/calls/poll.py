@@ -38,27 +38,32 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """Records by partition, as soon as there are any; an empty dict after `timeout_ms`.
+        """Return records by partition as soon as there are some, or an empty dict after `timeout_ms`.
 
-        With 0 it only hands over what has been fetched already; fetching goes on in the background anyway.
-        Within a partition records come in order.  The position moves past what is handed over, and only then;
-        with `update_offsets=False` it stays.
+        With 0 it returns only records that were already fetched; fetching continues in the background. The
+        records of a partition are in order, and the position moves past them; with `update_offsets=False` it
+        does not move.
 
         Args:
-            timeout_ms: milliseconds; inf waits for ever.
-            max_records: max_poll_records by default.
+            timeout_ms: milliseconds; inf waits forever.
+            max_records: the maximum number of records; max_poll_records by default.
+            update_offsets: False returns the same records again with the next call.
 
         Raises:
+            IllegalState: nothing is subscribed to or assigned.
             CorruptMessage, CorruptData, SerializationError: a record cannot be read; the message names topic,
-                partition and offset.  Records before it were handed over; the position stays at it.
-            OffsetOutOfRange, NoOffsetForPartition: the position is not in the log, or there is none, and
+                partition and offset. The records before it were returned, and the position stays at it.
+            OffsetOutOfRange, NoOffsetForPartition: the position is outside the log, or is unknown, and
                 auto_offset_reset is 'none'.
-            UnknownTopicOrPartition, NoBrokersAvailable: a topic is missing, or no broker has been reached,
-                for default_api_timeout_ms.
-            TopicAuthorizationFailed, InvalidTopicException, TlsError: at once, as no waiting will help.
-            ConsumerStalled: a partition has not advanced for two minutes of polling, although brokers answer
-                and records are there.
-            ConcurrentUse, ClientClosed, ForkedClientError: called while another thread is, or too late.
+            UnknownTopicOrPartition, NoBrokersAvailable: a topic is missing, or no broker was reached, for
+                default_api_timeout_ms.
+            TopicAuthorizationFailed, GroupAuthorizationFailed, InvalidTopicException, TlsError: the broker
+                rejects the client; raised at once.
+            FencedInstanceId: another consumer uses the same group_instance_id.
+            ConsumerStalled: a partition has not advanced for two minutes of polling, although the brokers
+                respond and have records.
+            ConcurrentUse, ClientClosed, ForkedClientError: another thread uses the consumer, it is closed, or
+                it belongs to the parent process.
         """
         limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
         if self._iteration_queue and not self._group_has_news():
@@ -73,9 +78,9 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     ) -> dict[TopicPartition, Columns]:
         """Poll records as columns: keys, values, offsets, timestamps and headers as lists or Arrow arrays.
 
-        `Columns.to_arrow()` makes a pyarrow table.  A list is made when it is first looked at, so columns
-        that are not needed cost little.  No deserializer is run.  Batches are handed over whole, so the last
-        one may exceed `max_records`; only those of more than 65,536 records come in parts.  Raises as `poll`.
+        `Columns.to_arrow()` returns a pyarrow table. A list is created at its first use, so unused columns
+        cost little. Deserializers are not called. Batches of up to 65,536 records are returned whole, so the
+        result can have more than `max_records`. Raises the errors of `poll`.
         """
         limit, timeout = self._limit(max_records), checked_timeout(timeout_ms)
         self._handover.rewind(self._subscription.assigned)
@@ -90,28 +95,31 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         isolation: str | None = None,
         max_bytes: int = 1 << 20,
     ) -> Iterator[Columns]:
-        """The records of a partition from offset `start` up to, not including, `end`, in columns.
+        """Iterate over the records from offset `start` up to, but not including, `end`, in columns.
 
-        For bounded reads: it takes no group and no assignment, moves no position, and any thread may do it,
-        several at a time.  Each piece has up to `max_bytes` of batches, or one larger batch, and counts them
-        in `size_bytes`.  The next piece is fetched meanwhile.  Offsets that hold no record (compacted,
-        aborted, markers) are passed over; records that are not there yet are waited for.
+        It uses no group, assignment or position. Several threads can call it at the same time. Each piece has
+        batches of up to `max_bytes`, or one larger batch; `size_bytes` is their size. The next piece is
+        fetched in the background. Offsets without a record (compacted, aborted, control batches) are skipped.
+        Records that were not written yet are waited for.
 
         Args:
-            isolation: read_uncommitted or read_committed; isolation_level by default.
-            max_bytes: of one fetch.
+            partition: the partition; it need not be assigned.
+            start: the first offset.
+            end: the offset after the last one.
+            isolation: 'read_uncommitted' or 'read_committed'; isolation_level by default.
+            max_bytes: the maximum size of one fetch.
 
         Raises, when iterated:
-            OffsetOutOfRange: records of the range are not in the log any more; for what lies behind the
-                log's end after five seconds, as its leader may have been replaced without knowing it.
-            LogTruncated, which is one: the log was cut below the pieces that were handed over; `offset` says
-                where (KIP-320).
-            CorruptMessage, CorruptData: as `poll`; pieces before were handed over.
-            KafkaTimeoutError, NoBrokersAvailable: no answer, or no records up to `end`, within
+            OffsetOutOfRange: records of the range are no longer in the log. Beyond the end of the log it is
+                raised after five seconds, because the leader can be out of date.
+            LogTruncated (a subclass): the log was truncated below the pieces that were returned; `offset` is
+                the new end (KIP-320).
+            CorruptMessage, CorruptData: a batch cannot be read; the pieces before it were returned.
+            KafkaTimeoutError, NoBrokersAvailable: no broker responded, or no records arrived, within
                 default_api_timeout_ms.
-            UnknownTopicOrPartition: there is no such partition, brokers have not known the topic for five
-                seconds, or it was made anew.
-            TopicAuthorizationFailed: at once.
+            UnknownTopicOrPartition: the partition does not exist, the topic was missing for five seconds, or
+                it was deleted and created again.
+            TopicAuthorizationFailed: the user has no READ access; raised at once.
             ClientClosed: the consumer was closed.
         """
         if self._refusal is not None:
@@ -125,14 +133,15 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         return self._pieces_of(reader)
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        """Record after record.  Ends after consumer_timeout_ms without one, or a `wakeup`; raises as `poll`.
+        """Iterate over records until consumer_timeout_ms passes without one, or until `wakeup`.
 
-        An iterator that has ended or raised is over: iterate the consumer again to go on.
+        Raises the errors of `poll`. An iterator that has ended or raised stays ended; iterate over the
+        consumer again to continue.
         """
         return chain.from_iterable(Slices(self._next_slice))
 
     def __next__(self) -> ConsumerRecord[K, V]:
-        """The next record alone; as iterating."""
+        """Return the next record, as iteration does."""
         for record in self._iteration_queue.slice:
             return record  # without a lock: the slice is ended by whoever makes it void
         for record in self._next_slice():
@@ -141,7 +150,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
 
     @handing_over
     def _next_slice(self) -> Iterator[ConsumerRecord[K, V]]:
-        """Some of the records that follow; an application that iterates is handed them one by one."""
+        """Return an iterator over the next records; iteration returns them one by one."""
         iteration_queue = self._iteration_queue
         if iteration_queue and not self._group_has_news():
             if self._poller.take_wakeup():
@@ -157,11 +166,10 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         return iteration_queue.slice
 
     def wakeup(self) -> None:
-        """End the current `poll` or iteration, or the next one, early; records that are there come next time.
+        """End the current `poll` or iteration early, or the next one. Safe in threads and signal handlers.
 
-        An iteration hands out what it has at hand before: what takes you a tenth of a second.
-
-        Any thread, or a signal handler.
+        Records that are available then are returned by the call after that. An iteration first returns the
+        records of its current slice (about 0.1 s of work).
         """
         self._poller.is_woken = True
         self._cluster.driver.notify()
@@ -169,15 +177,15 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     # ------------------------------------------------------------------ inside
 
     def _pieces_of(self, reader: RangeReader) -> Iterator[Columns]:
-        """Keeps the consumer until the pieces are read: dropped, it would be closed while they come."""
+        """Keep a reference to the consumer until the pieces are read: garbage collection would close it."""
         yield from reader.pieces()
 
     def _limit(self, max_records: int | None) -> int:
         return self._options.max_poll_records if max_records is None else checked_limit(max_records)
 
     def _group_has_news(self) -> bool:
-        """Between two polls: see to commits.  True if the membership wants a poll, and not records of the
-        last one, which are read again then."""
+        """Between two polls: run due commits. Returns True if the group needs a poll first; the records of
+        the last poll are then read again."""
         if self._group is None:
             return False
         if self._group.rebalance.has_news():
@@ -193,7 +201,7 @@ MOST_RECORDS = 500
 
 
 class SliceLength:
-    """How many records to hand out before the next look around."""
+    """The number of records that iteration returns between two checks of commits and the group."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -201,7 +209,7 @@ class SliceLength:
         self._began_at: float | None = None
 
     def next(self) -> int:
-        """Called when a slice is at its end: the length of the next one."""
+        """Return the length of the next slice; called at the end of the current one."""
         now = self._clock.monotonic()
         if self._began_at is not None:
             took = now - self._began_at

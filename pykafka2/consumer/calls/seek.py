@@ -1,4 +1,4 @@
-"""The calls of `KafkaConsumer` about places: where it is, where it shall be, and what is paused.
+"""The calls of `KafkaConsumer` about positions: position, lag, seek and pause.
 
 Callers' threads.
 """
@@ -38,12 +38,13 @@ class PositionCalls(Owned):
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record that `poll` will return for this partition.
 
-        Waits, `timeout_ms` at most (default_api_timeout_ms by default), where it has to be asked for first.
+        If the position is unknown, it waits up to `timeout_ms` (default_api_timeout_ms by default) for the
+        committed offset or for auto_offset_reset.
 
         Raises:
             IllegalState: the partition is not assigned.
-            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: it was not to be had in time.
-            KafkaError: what `poll` raises.
+            KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition: no position within `timeout_ms`.
+            KafkaError: the errors of `poll`.
         """
         default = self._options.default_api_timeout
         timeout = default if timeout_ms is None else checked_timeout(timeout_ms)
@@ -57,8 +58,8 @@ class PositionCalls(Owned):
     def lag(self, partition: TopicPartition) -> int | None:
         """Return how many offsets of this partition remain, as of its last fetch; sends no request.
 
-        Up to the high watermark, or with read_committed up to the last stable offset.  None while the
-        position is not known, or nothing has been fetched.
+        They are counted up to the high watermark, or to the last stable offset with read_committed. None if
+        the position is unknown or nothing was fetched yet.
 
         Raises:
             IllegalState: the partition is not assigned.

@@ -118,7 +118,7 @@ class Outcomes:
             return
         if verdict is Verdict.FATAL and self._identity is not None:
             self._identity.refuse(
-                error, f"this producer's id is not its own any more: {error}; make a new one"
+                error, f"this producer's id is not its own any more: {error}; create a new one"
             )
         if verdict in (Verdict.FAIL, Verdict.FATAL) or batch.attempts > self._options.retries:
             final = self._failures.final_error(batch, error)

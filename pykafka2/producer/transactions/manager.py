@@ -101,8 +101,8 @@ class TransactionManager:
             self._status.check(ticket.call)
             if missed is not None:
                 raise IllegalState(
-                    f"{ticket.call.value} does not fit: {missed.value}() went on after its timeout and has "
-                    "ended well; call it again to be told so"
+                    f"{ticket.call.value}(): {missed.value}() timed out, but succeeded after that; call "
+                    f"{missed.value}() again first, which returns at once"
                 )
         except KafkaError as error:
             ticket.completion.fail(error)
@@ -318,7 +318,7 @@ class TransactionManager:
         )
         self._status.move_to(TransactionState.FATAL_ERROR, now, error)
         if self.identity.refusal is None:
-            self.identity.refuse(error, f"{error}; close this producer and make a new one")
+            self.identity.refuse(error, f"{error}; close this producer and create a new one")
         self._give_up(self._status.refusal)
 
     def _give_up(self, refusal: Callable[[Call], KafkaError]) -> None:

@@ -74,25 +74,25 @@ LEGAL_CALLS: Final[dict[TransactionState, frozenset[Call]]] = {
 }
 
 NEXT_STEP: Final[dict[TransactionState, str]] = {
-    _S.UNINITIALIZED: "init_transactions() comes first",
+    _S.UNINITIALIZED: "call init_transactions() first",
     _S.INITIALIZING: "init_transactions() has not ended; call it again to wait for it",
-    _S.READY: "no transaction is open; begin_transaction() comes first",
-    _S.IN_TRANSACTION: "a transaction is open; commit_transaction() or abort_transaction() ends it",
+    _S.READY: "no transaction is open; call begin_transaction() first",
+    _S.IN_TRANSACTION: "a transaction is open; end it with commit_transaction() or abort_transaction()",
     _S.COMMITTING: "the transaction is being committed; call commit_transaction() again to wait for it",
     _S.ABORTING: "the transaction is being aborted; call abort_transaction() again to wait for it",
     _S.DETACHING: "the transaction is being detached; call detach_transaction() again to wait for it",
-    _S.DETACHED: "the transaction was detached; end_transaction(handle) ends it, close this producer",
+    _S.DETACHED: "the transaction is detached; end it with end_transaction(handle), and close this producer",
     _S.ABORTABLE_ERROR: "call abort_transaction(), then begin_transaction() again",
-    _S.FATAL_ERROR: "close this producer and make a new one",
+    _S.FATAL_ERROR: "close this producer and create a new one",
 }
-"""What to do in a state, for whoever calls what it does not allow."""
+"""What to do next in each state, for the error of a call that the state does not allow."""
 
 OPEN_STATES: Final = frozenset({_S.IN_TRANSACTION, _S.COMMITTING, _S.DETACHING})
-"""Batches of the transaction may go out."""
+"""States in which batches of the transaction can be sent."""
 
 
 class TransactionStatus:
-    """The present state, and in the two states of errors why it is that."""
+    """The current state, and the cause of an error state."""
 
     __slots__ = ("_event_sink", "cause", "state", "transactional_id")
 
@@ -103,11 +103,11 @@ class TransactionStatus:
         self._event_sink = event_sink
 
     def check(self, call: Call) -> None:
-        """Raise unless the call may be made now.
+        """Raise unless the state allows the call.
 
         Raises:
-            IllegalState: another call comes first; the message says which.
-            TransactionFailed: the transaction can only be aborted; the cause says why.
+            IllegalState: another call must come first; the message names it.
+            TransactionFailed: the transaction can only be aborted; the cause is the reason.
             KafkaError: of the class of the fatal error, if there was one.
         """
         state = self.state  # read once, as the IO thread may move it meanwhile
@@ -115,7 +115,7 @@ class TransactionStatus:
             raise self.refusal(call, state)
 
     def refusal(self, call: Call, state: TransactionState | None = None) -> KafkaError:
-        """The error of a call that the state does not allow; a new one each time."""
+        """Return a new error for a call that the state does not allow."""
         state = self.state if state is None else state
         hint = NEXT_STEP[state]
         if state is TransactionState.ABORTABLE_ERROR and self.cause is not None:
@@ -128,8 +128,8 @@ class TransactionStatus:
         if state is TransactionState.FATAL_ERROR and self.cause is not None:
             return again(self.cause, f"{call.value}: {self.cause}; {hint}")
         if call is Call.INIT:  # legal while it was not called, or has not ended
-            hint = f"it was called already, and once is enough; {hint}"
-        return IllegalState(f"{call.value} does not fit: {hint}")
+            hint = f"it was called before, and is called only once; {hint}"
+        return IllegalState(f"{call.value}(): {hint}")
 
     def move_to(self, state: TransactionState, now: float, cause: KafkaError | None = None) -> None:
         """The IO thread only.  Raises IllegalTransition for a move that the table does not have."""

@@ -37,8 +37,8 @@ from pykafka2.types import ConsumerGroupMetadata
 logger = logging.getLogger(__name__)
 
 BEGIN_TIMEOUT = 60.0
-"""Seconds in which the IO thread is to take note that a transaction begins.  No broker is asked, so
-max_block_ms, which may be 0, has no say in it."""
+"""Seconds that the IO thread has to begin a transaction.  It sends no request, so max_block_ms (which can be
+0) does not apply."""
 
 METRICS: Final = {
     Call.INIT: "txn-init-time-ns-total",
@@ -52,34 +52,38 @@ METRICS: Final = {
 class TransactionCalls:
     """The transactional calls of `KafkaProducer`, its base class.
 
-    `timeout` is in seconds everywhere (default: max_block_ms).  A call that does not end within it raises
-    KafkaTimeoutError and goes on; the same call again waits for it.  All of them also raise
+    `timeout` is always in seconds (default: max_block_ms). A call that does not end in time raises
+    KafkaTimeoutError and continues in the background; make the same call again to wait for it. All of them
+    also raise
 
-        IllegalState: the producer has no transactional_id; another call comes first, and the message says
-            which; or this is a callback on the IO thread, which must not wait for itself.
-        TransactionFailed: the transaction can only be aborted, as its cause says.
-        ProducerFenced: a newer producer has the transactional id.  This one can only be closed; so it is with
-            any other error that is `fatal`.
-        ClientClosed, ForkedClientError, ClientFailed: as `send`.
+        IllegalState: the producer has no transactional_id; another call must come first, which the message
+            names; or this is a callback on the IO thread, which cannot wait for itself.
+        TransactionFailed: the transaction can only be aborted; the cause is the reason.
+        ProducerFenced: a newer producer uses the transactional id. After this and every other `fatal` error,
+            the producer can only be closed.
+        ClientClosed, ForkedClientError, ClientFailed: as for `send`.
     """
 
     _refusal: KafkaError | None
     _transactions: TransactionRunner | None
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Register the transactional_id and end what an earlier producer with it left open.
+        """Register the transactional_id, fence older producers with it, and abort their open transaction.
 
-        Once, before the first transaction.  From here on an older producer with the same id is fenced.
+        Call it once, before the first transaction.
 
         Raises:
-            TransactionalIdAuthorizationFailed, InvalidTransactionTimeout, KafkaError: the coordinator refuses
-                it; nothing was begun, and it may be called again.
-            KafkaTimeoutError: no coordinator answered.
+            TransactionalIdAuthorizationFailed, InvalidTransactionTimeout, KafkaError: the coordinator rejects
+                the request; the call can be repeated.
+            KafkaTimeoutError: no coordinator responded in time.
         """
         self._runner("init_transactions").run(Call.INIT, timeout)
 
     def begin_transaction(self) -> None:
-        """Start a transaction; what is sent from here on, by any thread, belongs to it.  Asks no broker."""
+        """Begin a transaction; every record that any thread sends from now on belongs to it.
+
+        It sends no request.
+        """
         self._runner("begin_transaction").run(Call.BEGIN, BEGIN_TIMEOUT)
 
     def send_offsets_to_transaction(
@@ -88,17 +92,18 @@ class TransactionCalls:
         group_metadata: ConsumerGroupMetadata | str,
         timeout: float | None = None,
     ) -> None:
-        """Have a consumer's offsets take effect with the transaction, and only with it (KIP-447).
+        """Add a consumer's offsets to the transaction; they are committed only if it commits (KIP-447).
 
         Args:
-            offsets: by partition, that of the next record to read: an int or OffsetAndMetadata, as `commit`.
-            group_metadata: of the consumer that read; its group's name alone, for a consumer that assigns its
-                partitions itself.
+            offsets: the offset of the next record to read (an int or OffsetAndMetadata), by partition.
+            group_metadata: `consumer.group_metadata()` of the consumer that read the records; or the
+                group_id, if that consumer uses `assign`.
             timeout: seconds.
 
         Raises:
-            TransactionFailed: the group refused them, as the member is not (or no longer) in it.
-            IllegalArgument: an argument is not what is said above.
+            TransactionFailed: the coordinator rejected the offsets, for example because the consumer is no
+                longer a member of its group.
+            IllegalArgument: an argument has the wrong type or value.
         """
         runner = self._runner("send_offsets_to_transaction")
         checked = Offsets(checked_offsets(offsets), checked_group(group_metadata))
@@ -108,9 +113,9 @@ class TransactionCalls:
             runner.status.check(Call.SEND_OFFSETS)
 
     def commit_transaction(self, timeout: float | None = None) -> None:
-        """Send what waits, and make everything sent in the transaction visible at once.
+        """Send the remaining records and commit the transaction, which makes all of it visible at once.
 
-        When it returns the commit is decided, whatever happens then.
+        When it returns, the commit is final.
 
         Raises:
             TransactionFailed: a record of the transaction failed, so nothing was committed.
@@ -118,23 +123,25 @@ class TransactionCalls:
         self._runner("commit_transaction").run(Call.COMMIT, timeout)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
-        """Have readers skip everything sent in the transaction; what was not sent yet fails with
-        TransactionAborted."""
+        """Abort the transaction: read_committed consumers skip its records.
+
+        Records that were not sent yet fail with TransactionAborted.
+        """
         self._runner("abort_transaction").abort(timeout)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """`with producer.transaction():` begins, and commits at the end of the block.
+        """Return a context manager that begins a transaction and commits it at the end of the block.
 
-        It aborts where the block raises, or where a record has failed; the error goes on, with a note that
-        the transaction was aborted.
+        If the block raises or a record failed, it aborts the transaction instead. The exception continues,
+        with a note that the transaction was aborted.
         """
         return _transaction_block(self._runner("transaction"))
 
     def detach_transaction(self, timeout: float | None = None) -> TransactionHandle:
-        """Send what waits and leave the transaction open, for `pykafka2.end_transaction` to end it.
+        """Send the remaining records and leave the transaction open for `pykafka2.end_transaction`.
 
-        The handle pickles and holds no secret, so another process may end it, within transaction_timeout_ms.
-        This producer can then only be closed, which leaves the transaction as it is.
+        The handle can be pickled and contains no secret, so another process can end the transaction within
+        transaction_timeout_ms. This producer can then only be closed; the transaction stays open.
 
         Raises:
             TransactionFailed: a record of the transaction failed.
@@ -263,7 +270,7 @@ class TransactionRunner:
             return
         name = self.status.transactional_id
         if call is Call.ABORT and state is not TransactionState.ABORTING:
-            logger.warning("the open transaction of %r is aborted, as its producer is closed", name)
+            logger.warning("aborting the open transaction of %r, because its producer is being closed", name)
         try:
             if call is Call.ABORT:
                 self.abort(timeout)
@@ -274,19 +281,19 @@ class TransactionRunner:
 
     def _timed_out(self, call: Call, timeout: float) -> KafkaTimeoutError:
         goes_on = (
-            "it goes on, and commit_transaction() waits for it"
+            "it continues, and commit_transaction() waits for it"
             if call is Call.SEND_OFFSETS
-            else f"it goes on; call {call.value}() again to wait for it"
+            else f"it continues; call {call.value}() again to wait for it"
         )
         last_error = self._manager.last_error
         if not self._client.nodes.has_connection:
             because = self._client.nodes.why_unreachable()
         elif last_error is not None:
-            because = f"the last answer was {type(last_error).__name__}: {last_error}"
+            because = f"the last response was {type(last_error).__name__}: {last_error}"
         elif records := self._accumulator.unsent_records():
             because = f"{records} records are not acknowledged yet"
         else:
-            because = "no answer came"
+            because = "no broker responded"
         error = KafkaTimeoutError(f"{call.value} did not end within {timeout:g} s: {because}; {goes_on}")
         error.__cause__ = last_error
         return error
@@ -311,13 +318,13 @@ def checked_group(group: Any) -> ConsumerGroupMetadata:
         group = ConsumerGroupMetadata(group)
     if not all(hasattr(group, name) for name in fields) or not isinstance(group.group_id, str):
         raise IllegalArgument(
-            f"group_metadata={group!r}: send_offsets_to_transaction takes a ConsumerGroupMetadata "
-            "(consumer.group_metadata(), of a consumer with group_id) or the name of the group"
+            f"group_metadata={group!r}: send_offsets_to_transaction() takes consumer.group_metadata(), or "
+            "the group_id of a consumer that uses assign()"
         )
     if not _is_whole(group.generation_id, -1, INT32_MAX):
-        raise IllegalArgument(f"group_metadata={group!r}: generation_id is a whole number, or -1 for none")
+        raise IllegalArgument(f"group_metadata={group!r}: generation_id must be an int, or -1 for none")
     if not isinstance(group.member_id, str) or not isinstance(group.group_instance_id, str | None):
-        raise IllegalArgument(f"group_metadata={group!r}: member_id and group_instance_id are strings")
+        raise IllegalArgument(f"group_metadata={group!r}: member_id and group_instance_id must be strings")
     for name in ("group_id", "member_id", "group_instance_id"):
         _sendable(f"group_metadata.{name}", getattr(group, name) or "")
     return ConsumerGroupMetadata(*(getattr(group, name) for name in fields))

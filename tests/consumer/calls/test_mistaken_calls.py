@@ -60,12 +60,15 @@ WRONG: dict[str, tuple[Call, str]] = {
         lambda c: c.assign(ORDERS_0),
         r"a list, such as \[TopicPartition\(topic='orders', partition=0\)\]",
     ),
-    "assign a topic": (lambda c: c.assign("orders"), "partitions are given as a list.* not 'orders'"),
-    "assign nothing": (lambda c: c.assign(None), "partitions are given as a list.* not None"),
-    "end_offsets": (lambda c: c.end_offsets(ORDERS_0), "partitions are given as a list"),
-    "pause": (lambda c: c.pause([ORDERS_0]), r"give them one by one: f\(\*partitions\)"),
-    "seek_to_end": (lambda c: c.seek_to_end({ORDERS_0}), r"give them one by one: f\(\*partitions\)"),
-    "times": (lambda c: c.offsets_for_times([ORDERS_0]), r"as \{TopicPartition: milliseconds\}, not \["),
+    "assign a topic": (lambda c: c.assign("orders"), "partitions must be a list.* not 'orders'"),
+    "assign nothing": (lambda c: c.assign(None), "partitions must be a list.* not None"),
+    "end_offsets": (lambda c: c.end_offsets(ORDERS_0), "partitions must be a list"),
+    "pause": (lambda c: c.pause([ORDERS_0]), r"for a list write f\(\*partitions\)"),
+    "seek_to_end": (lambda c: c.seek_to_end({ORDERS_0}), r"for a list write f\(\*partitions\)"),
+    "times": (
+        lambda c: c.offsets_for_times([ORDERS_0]),
+        r"must be a dict \{TopicPartition: milliseconds\}, not \[",
+    ),
     "no timeout": (lambda c: c.poll(None), "timeout_ms=None: it must be a number of milliseconds"),
     "a timedelta": (lambda c: c.poll(timedelta(1)), "timeout_ms=datetime.timedelta.*number of milliseconds"),
     "position": (lambda c: c.position("orders"), r"TopicPartition\(topic, number\), not 'orders'"),
@@ -106,8 +109,8 @@ def test_an_argument_of_another_kind_says_what_to_write(cluster: LogCluster, wha
 PLACES: dict[str, tuple[object, str]] = {
     "the end": (-1, r"; write seek_to_end\(partition\)"),
     "the beginning": (-2, r"; write seek_to_beginning\(partition\)"),
-    "none": (None, r"; where there is none yet, seek_to_beginning\(\) or seek_to_end\(\)"),
-    "of a time": (OffsetAndTimestamp(1, 2), "; give the offset of the OffsetAndTimestamp"),
+    "none": (None, r"; for a partition without an offset call seek_to_beginning\(\) or seek_to_end\(\)"),
+    "of a time": (OffsetAndTimestamp(1, 2), "; pass the .offset of the OffsetAndTimestamp"),
     "text": ("5", "must be an integer from 0 to 9223372036854775807$"),
 }
 
@@ -125,15 +128,15 @@ def test_a_place_that_is_no_offset_says_how_to_go_there(cluster: LogCluster, wha
 def test_a_negative_partition_is_refused_at_once(cluster: LogCluster) -> None:
     with (
         cluster.consumer() as consumer,
-        pytest.raises(ValueError, match="count from 0 to 2147483647, not -1"),
+        pytest.raises(ValueError, match="must be from 0 to 2147483647, not -1"),
     ):
         consumer.assign([TopicPartition("orders", -1)])
 
 
 TOPICS: dict[str, tuple[tuple[Any, ...], str]] = {
-    "a list": ((["orders"],), r"topics are given one by one: KafkaConsumer\(\*topics\)"),
-    "an address": (("localhost:9092",), "no topic's name; .* bootstrap_servers='localhost:9092'"),
-    "options behind": (("orders", {"sasl.password": "x"}), "a mapping of options stands before the topics"),
+    "a list": ((["orders"],), r"topics must be separate arguments: KafkaConsumer\(\*topics\)"),
+    "an address": (("localhost:9092",), "not a valid topic name; .* bootstrap_servers='localhost:9092'"),
+    "options behind": (("orders", {"sasl.password": "x"}), "a mapping of options must be the first argument"),
 }
 
 
@@ -147,7 +150,7 @@ def test_what_is_no_topic_says_what_to_write(cluster: LogCluster, what: str) -> 
 def test_a_password_among_the_topics_is_not_shown(cluster: LogCluster) -> None:
     topics: Any = [{"sasl.password": "kept-to-oneself"}]
     with cluster.consumer() as consumer:
-        with pytest.raises(IllegalArgument, match="a topic is named by a str, not a dict") as caught:
+        with pytest.raises(IllegalArgument, match="a topic must be a str, not a dict") as caught:
             consumer.subscribe(topics)
         assert "kept" not in str(caught.value)
 
@@ -243,7 +246,7 @@ def test_who_commits_by_himself_is_warned_before_a_transaction(
         with cluster.consumer("orders", group_id="g", **options) as consumer:
             assert consumer.group_metadata() == consumer.group_metadata()
     (warning,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert "'g' commits by itself" in warning
+    assert "'g' also commits automatically" in warning
     assert "set enable_auto_commit=False" in warning
 
 
@@ -259,7 +262,7 @@ def test_a_time_in_another_unit_is_warned_of(
         consumer.offsets_for_times({ORDERS_0: time_ms})
     told = [one.getMessage() for one in caplog.records if "offsets_for_times" in one.getMessage()]
     assert told == ([] if year is None else [told[0]])
-    assert year is None or told[0].endswith(f"{time_ms} of them are the year {year}")
+    assert year is None or told[0].endswith(f"{time_ms} ms is in the year {year}")
 
 
 def test_what_a_monitor_reads_may_be_read_by_another_thread(cluster: LogCluster) -> None:
@@ -270,7 +273,7 @@ def test_what_a_monitor_reads_may_be_read_by_another_thread(cluster: LogCluster)
         seen.extend(
             [consumer.health()["state"], consumer.explain(), consumer.metrics(), consumer.highwater(ORDERS_0)]
         )
-        with pytest.raises(ConcurrentUse, match=r"poll\(\) is refused.* \(wakeup\(\), .*health\(\)"):
+        with pytest.raises(ConcurrentUse, match=r"poll\(\) cannot run.* wakeup\(\), .*health\(\)"):
             consumer.poll()
         consumer.wakeup()
 

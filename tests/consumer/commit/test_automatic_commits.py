@@ -293,7 +293,7 @@ class TestMarking:
         consumer = self.marking(simulation, cluster)
         with pytest.raises(IllegalState, match="not assigned"):
             consumer.store_offsets(offsets={TopicPartition("orders", 9): 1})
-        with pytest.raises(TypeError, match="one of the two"):
+        with pytest.raises(TypeError, match="either a record or offsets"):
             consumer.store_offsets()
         with pytest.raises(IllegalState, match="enable_auto_offset_store"):
             reader(simulation, cluster).store_offsets(offsets={FIRST: 1})
