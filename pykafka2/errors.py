@@ -1,8 +1,8 @@
 """All errors of pykafka2: what happened, and what the client or the user does about it.
 
-`KafkaError` is the base class.  Each error code of the brokers has a class (a subclass of `BrokerError`, in
-Kafka's order and with Kafka's name); the others are errors of the client itself.  Traits are class attributes,
-so no call site keeps lists of codes.  Longer than other modules because it is a table.
+`KafkaError` is the base class.  Each error code of the brokers has a class, a subclass of `BrokerError`,
+in Kafka's order and with Kafka's name; the others are errors of the client.  Traits are class attributes, so
+no call site keeps lists of codes.  Longer than other modules because it is a table.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class CorruptData(KafkaError, ValueError):
 
 
 class CorruptResponse(CorruptData, InvalidMetadataError):
-    """A broker's response does not follow the protocol, so the client closes the connection and can retry.  It
+    """A broker's response does not follow the protocol, so the client closes the connection and retries.  It
     is unknown whether the request was processed."""
 
     what_to_do = (

@@ -37,7 +37,7 @@ from pykafka2.security_options import TLS_SOURCES, SecurityConfig, SecurityOptio
 
 
 class IgnoredOption(UserWarning):
-    """An option that another client knows has no meaning here; it was ignored."""
+    """An option of another client has no effect here; it was ignored."""
 
 
 def _read_addresses(value: Any) -> Addresses:
@@ -74,45 +74,43 @@ class ClientOptions(SecurityOptions):
         "localhost:9092",
         _read_addresses,
         BOOTSTRAP_LEGAL,
-        "The brokers asked first for the list of all brokers.",
+        "The brokers that the client connects to first, to fetch the list of all brokers.",
     )
     client_id: str = text(
-        "client_id", "pykafka2", "The name that the brokers log and count quotas by.", is_sent=True
+        "client_id", "pykafka2", "The name of the client in broker logs and quotas.", is_sent=True
     )
     client_dns_lookup: str = choice(
         "client_dns_lookup",
         "use_all_dns_ips",
         get_args(DnsLookup),
-        "Whether every address of a name is tried, or bootstrap names are made canonical first.",
+        "Whether to try all addresses of a host name, or to resolve bootstrap names to canonical ones first.",
     )
     request_timeout: float = duration(
-        "request_timeout_ms", 30_000, "How long a broker may take to answer one request.", is_sent=True
+        "request_timeout_ms", 30_000, "How long to wait for the response to a request.", is_sent=True
     )
     default_api_timeout: float = 60.0
     """For blocking calls without a timeout of their own; a producer's max_block_ms."""
-    retry_backoff: float = duration("retry_backoff_ms", 100, "The first wait before a request is repeated.")
-    retry_backoff_max: float = duration(
-        "retry_backoff_max_ms", 1_000, "The longest wait before a request is repeated."
-    )
+    retry_backoff: float = duration("retry_backoff_ms", 100, "The wait before the first retry of a request.")
+    retry_backoff_max: float = duration("retry_backoff_max_ms", 1_000, "The maximum wait before a retry.")
     reconnect_backoff: float = duration(
-        "reconnect_backoff_ms", 50, "The first wait before a broker is connected to again."
+        "reconnect_backoff_ms", 50, "The wait before the first reconnect to a broker."
     )
     reconnect_backoff_max: float = duration(
-        "reconnect_backoff_max_ms", 1_000, "The longest wait before a broker is connected to again."
+        "reconnect_backoff_max_ms", 1_000, "The maximum wait before a reconnect."
     )
     connections_max_idle: float = duration(
-        "connections_max_idle_ms", 540_000, "Connections unused for so long are closed.", minimum_ms=1
+        "connections_max_idle_ms", 540_000, "Idle connections are closed after this time.", minimum_ms=1
     )
     socket_connection_setup_timeout: float = duration(
-        "socket_connection_setup_timeout_ms", 10_000, "How long a connection may take to come up."
+        "socket_connection_setup_timeout_ms", 10_000, "The timeout for establishing a connection."
     )
     socket_connection_setup_timeout_max: float = duration(
         "socket_connection_setup_timeout_max_ms",
         30_000,
-        "What that limit grows to while attempts run out of time; refused ones do not count.",
+        "The maximum of that timeout, which grows with each attempt that times out.",
     )
     metadata_max_age: float = duration(
-        "metadata_max_age_ms", 300_000, "Metadata is asked for again at this age, changes or not."
+        "metadata_max_age_ms", 300_000, "Metadata is refreshed at this age, even without changes."
     )
     metadata_max_idle: float = 300.0
     """Topics unused for so long are forgotten; a producer's metadata_max_idle_ms."""
@@ -120,15 +118,17 @@ class ClientOptions(SecurityOptions):
         "metadata_recovery_strategy",
         "rebootstrap",
         get_args(RecoveryStrategy),
-        "Whether to go back to bootstrap_servers when no known broker can be reached.",
+        "Whether to reconnect to bootstrap_servers if no known broker can be reached.",
     )
     metadata_recovery_rebootstrap_trigger: float = duration(
         "metadata_recovery_rebootstrap_trigger_ms",
         300_000,
-        "Go back to bootstrap_servers after so long without metadata.",
+        "Rebootstrap after this time without metadata.",
     )
     allow_auto_create_topics: bool = flag(
-        "allow_auto_create_topics", True, "Whether asking for an unknown topic may create it on the broker."
+        "allow_auto_create_topics",
+        True,
+        "Whether a metadata request can create a missing topic on the broker.",
     )
     send_buffer_bytes: int = integer(
         "send_buffer_bytes", -1, "The socket's SO_SNDBUF; -1 leaves it to the kernel.", minimum=-1
@@ -139,7 +139,7 @@ class ClientOptions(SecurityOptions):
     max_frame_bytes: int = integer(
         "receive_message_max_bytes",
         100 * 1024 * 1024,
-        "The largest response that is accepted; a larger one closes the connection.",
+        "The maximum size of a response; a larger one closes the connection.",
         minimum=1024,
     )
 
@@ -230,7 +230,7 @@ class OptionTable(Generic[O]):
                 continue
             if field in seen:
                 raise ConfigurationError(
-                    f"{written!r} is given twice (also as {seen[field]!r}); give it once"
+                    f"{written!r} is set twice (also as {seen[field]!r}); remove one of the two"
                 )
             seen[field] = written
             if value is not None:
@@ -239,18 +239,18 @@ class OptionTable(Generic[O]):
 
     def _name(self, written: object) -> str:
         if not isinstance(written, str):
-            raise UnknownOption(f"option names are strings, not {written!r}")
+            raise UnknownOption(f"an option's name must be a str, not {written!r}")
         return written.replace(".", "_")
 
     def _without_field(self, name: str, value: object) -> None:
         if name in self.refused:
             refused = self.refused[name]
             if value is not None and value not in refused.harmless:
-                raise ConfigurationError(f"{name} is refused: {refused.reason}")
+                raise ConfigurationError(f"{name} is not supported: {refused.reason}")
         elif name in self.ignored:
             if value is not None and name not in _warned:
                 _warned.add(name)
-                warn_caller(f"{name} has no meaning here and is ignored: {self.ignored[name]}", IgnoredOption)
+                warn_caller(f"{name} is ignored: {self.ignored[name]}", IgnoredOption)
         else:
             instead = instead_of_option(name)
             more = self._nearest(name) if instead is None else f"; {instead}"
@@ -261,7 +261,7 @@ class OptionTable(Generic[O]):
 
         known = [*self.fields, *self.refused, *self.ignored]
         nearest = get_close_matches(name, known, n=1, cutoff=LEAST_ALIKE)
-        return f"; the nearest is {nearest[0]!r}" if nearest else ", nor one that is called nearly so"
+        return f"; the nearest is {nearest[0]!r}" if nearest else "; see the option reference"
 
     def _read(self, option: Option, value: object) -> object:
         try:

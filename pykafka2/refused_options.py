@@ -17,13 +17,11 @@ class Refused:
 
 
 _KERBEROS = Refused("Kerberos needs a C library and is not offered")
-_PROVIDER = Refused("classes of Java are not loaded; give a callable as sasl_oauth_token_provider")
-_REFRESH = Refused(
-    "a token is asked for anew when four fifths of its life are over, and with each connection"
-)
+_PROVIDER = Refused("Java classes cannot be loaded; set a callable as sasl_oauth_token_provider")
+_REFRESH = Refused("tokens are requested for each connection and after four fifths of their lifetime")
 _ASSERTION = Refused("assertions are not signed here; give a sasl_oauth_token_provider that does it")
-_BROKERS = Refused("it says how brokers check tokens; a client does not")
-_JAVA_SECURITY = Refused("it belongs to Java's security providers; TLS here is OpenSSL's")
+_BROKERS = Refused("only brokers validate tokens")
+_JAVA_SECURITY = Refused("it configures Java's security providers; pykafka2 uses OpenSSL")
 _PEM_ONLY = Refused(
     "Java key stores are not read; give PEM files with ssl_cafile, ssl_certfile and ssl_keyfile"
 )
@@ -124,7 +122,7 @@ COMMON_REFUSED: dict[str, Refused] = {
     ),
     "metric_reporters": _METRICS,
     "config_providers": Refused(
-        "values are given as they are; fetch secrets before making a client", harmless=([], ())
+        "values are used as they are; fetch secrets before you create a client", harmless=([], ())
     ),
     "proxy_url": Refused("proxies are not implemented"),
     "socks5_proxy": Refused("proxies are not implemented"),

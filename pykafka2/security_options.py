@@ -93,15 +93,15 @@ class SecurityOptions:
         "security_protocol",
         "PLAINTEXT",
         PROTOCOLS,
-        "How to talk to the brokers; with SSL certificates are checked and host names compared.",
+        "The protocol of the connections; with SSL, certificates and host names are verified.",
     )
     ssl_context: Any = callback(
-        "ssl_context", "A ready ssl.SSLContext; replaces the other ssl options.", legal="an ssl.SSLContext"
+        "ssl_context", "An ssl.SSLContext; replaces the other ssl options.", legal="an ssl.SSLContext"
     )
     ssl_cafile: str | None = text(
         "ssl_cafile",
         None,
-        "PEM file of trusted authorities; None trusts those of the machine.",
+        "PEM file of trusted authorities; None uses those of the system.",
         aliases=("ssl_ca_location",),
     )
     ssl_ca_pem: str | None = text(
@@ -144,7 +144,7 @@ class SecurityOptions:
         "Ciphers in OpenSSL's notation, up to TLS 1.2.",
     )
     ssl_check_hostname: bool = flag(
-        "ssl_check_hostname", True, "Whether a broker's certificate must carry its host name."
+        "ssl_check_hostname", True, "Whether a broker's certificate must contain its host name."
     )
     ssl_enabled_protocols: tuple[str, ...] = names(
         "ssl_enabled_protocols", ("TLSv1.2", "TLSv1.3"), "The TLS versions allowed."
@@ -182,41 +182,41 @@ class SecurityOptions:
     )
     sasl_oauth_token_provider: Any = callback(
         "sasl_oauth_token_provider",
-        "Gives OAUTHBEARER tokens: a callable, or an object with token(); asked off the IO thread.",
+        "Returns OAUTHBEARER tokens: a callable, or an object with token(); not called on the IO thread.",
         legal="a callable without arguments, or an object with a method token()",
     )
     oauth_cb: Any = callback(
         "oauth_cb",
-        "The same as confluent-kafka has it: called with sasl_oauthbearer_config, returns (token, expiry).",
+        "Token callback of confluent-kafka: called with sasl_oauthbearer_config, returns (token, expiry).",
         legal="a callable with one argument",
     )
-    sasl_oauthbearer_config: str = text("sasl_oauthbearer_config", "", "What oauth_cb is called with.")
+    sasl_oauthbearer_config: str = text("sasl_oauthbearer_config", "", "The argument of oauth_cb.")
     sasl_oauthbearer_method: str = choice(
         "sasl_oauthbearer_method",
         "default",
         get_args(OauthMethod),
-        "librdkafka's word for where tokens come from; the options that are given say it.",
+        "librdkafka's source of tokens; pykafka2 chooses it by the options that are set.",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = text(
         "sasl_oauthbearer_token_endpoint_url",
         None,
-        "Where an OpenID Connect authority gives tokens for client credentials.",
+        "The token endpoint of the OpenID Connect provider, for client credentials.",
     )
     sasl_oauthbearer_client_id: str | None = text(
         "sasl_oauthbearer_client_id",
         None,
-        "The client that the authority knows.",
+        "The client's id at the OpenID Connect provider.",
         aliases=("sasl_oauthbearer_client_credentials_client_id",),
     )
     sasl_oauthbearer_client_secret: str | None = text(
         "sasl_oauthbearer_client_secret",
         None,
-        "That client's secret.",
+        "The client's secret.",
         secret=True,
         aliases=("sasl_oauthbearer_client_credentials_client_secret",),
     )
     sasl_oauthbearer_scope: str | None = text(
-        "sasl_oauthbearer_scope", None, "The scope asked for, where the authority wants one."
+        "sasl_oauthbearer_scope", None, "The requested scope, if the provider needs one."
     )
     sasl_oauthbearer_extensions: dict[str, str] | None = custom(
         "sasl_oauthbearer_extensions",
@@ -228,7 +228,7 @@ class SecurityOptions:
     sasl_login_timeout: float = duration(
         "sasl_login_read_timeout_ms",
         10_000,
-        "How long a token may take to come.",
+        "The timeout of a token request.",
     )
     https_ca_location: str | None = text(
         "https_ca_location", None, "PEM file of the authorities trusted for the token endpoint."
@@ -249,7 +249,7 @@ def check_security(given: Mapping[str, Any]) -> dict[str, Any]:
     given = {**given}
     for name, value in (given.pop("sasl_jaas_config", None) or {}).items():
         if name in given:
-            raise ConfigurationError(f"{name} is given twice, once in sasl_jaas_config; give it once")
+            raise ConfigurationError(f"{name} is set twice, once in sasl_jaas_config; remove one of the two")
         given[name] = value
     if "ssl_enabled_protocols" in given:
         _check_tls_versions(given["ssl_enabled_protocols"])

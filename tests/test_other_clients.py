@@ -70,7 +70,7 @@ def test_an_option_of_another_client_is_told_ours(given: dict[str, object], word
         ("consumer_group", "; write group_id"),
         ("on_revoked", r"; give it to subscribe\(\)"),
         ("auto_commit", "; the nearest is 'enable_auto_commit'"),
-        ("encoding", "no option 'encoding', nor one that is called nearly so$"),
+        ("encoding", "no option 'encoding'; see the option reference$"),
     ],
 )
 def test_a_guessed_option_is_told_what_is_meant_or_nothing_that_misleads(name: str, words: str) -> None:

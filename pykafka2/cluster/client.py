@@ -223,7 +223,7 @@ class ClusterClient:
             NoBrokersAvailable: no broker could be reached; lists addresses and reasons.
             KafkaTimeoutError: no answer within the timeout.
             ClientClosed: the client is closed, or was meanwhile.
-            TypeError: a topic is named by a str.
+            TypeError: a topic is not a str.
         """
         self._raise_if_closed()
         checked_topic(topic)

@@ -24,7 +24,7 @@ def read_interceptors(value: Any) -> tuple[Any, ...]:
         raise ValueError
     for interceptor in value:
         if isinstance(interceptor, str | type):
-            raise Because(f"{interceptor!r} is none; give the object itself")
+            raise Because(f"{interceptor!r} is not an interceptor; pass an object")
     return tuple(value)
 
 

@@ -57,40 +57,39 @@ _HARMLESS = {"enable_auto_commit": False, "enable_auto_offset_store": True, "gro
 
 OF_CLASSIC_GROUPS = {
     "partition_assignment_strategy": "the coordinator assigns; name its assignor with group_remote_assignor",
-    "session_timeout": "the brokers say so (group.consumer.session.timeout.ms, or the group's own "
+    "session_timeout": "the brokers decide (group.consumer.session.timeout.ms, or the group's "
     "consumer.session.timeout.ms)",
-    "heartbeat_interval": "the brokers say so (group.consumer.heartbeat.interval.ms, or the group's own "
+    "heartbeat_interval": "the brokers decide (group.consumer.heartbeat.interval.ms, or the group's "
     "consumer.heartbeat.interval.ms)",
 }
-"""Options that the protocol of KIP-848 has no use for, and what decides instead."""
+"""Options without a use in the KIP-848 protocol, and what decides instead."""
 
 
 def check_protocol(protocol: str, given: Mapping[str, Any], public_name: PublicName) -> None:
-    """Refuse what the other protocol's groups are told."""
+    """Raise ConfigurationError for options of the other group protocol."""
     if protocol == CLASSIC:
         if given.get("group_remote_assignor") is not None:
             raise ConfigurationError(
-                f"group_remote_assignor={given['group_remote_assignor']!r} is for group_protocol='consumer'; "
-                "classic groups choose with partition_assignment_strategy"
+                f"group_remote_assignor={given['group_remote_assignor']!r} works only with "
+                "group_protocol='consumer'; for classic groups set partition_assignment_strategy"
             )
         return
     for name, instead in OF_CLASSIC_GROUPS.items():
         if name in given:
             raise ConfigurationError(
-                f"{public_name(name)} is for group_protocol='classic'; with 'consumer' {instead}, "
-                "so leave it out"
+                f"{public_name(name)} works only with group_protocol='classic'; leave it out: with "
+                f"'consumer' {instead}"
             )
 
 
 def refuse_without_group(given: Mapping[str, Any], public_name: PublicName) -> None:
-    """Refuse what says something to a group, where there is no group_id."""
+    """Raise ConfigurationError for options of groups without a group_id."""
     for name in GROUPS_ONLY:
         if name in given and given[name] != _HARMLESS.get(name):
             # Durations have become seconds; nothing else is a float.
             shown = f"{given[name] * 1000:g}" if isinstance(given[name], float) else repr(given[name])
             raise ConfigurationError(
-                f"{public_name(name)}={shown} is for members of a group: give a group_id with it, "
-                "or leave it out"
+                f"{public_name(name)}={shown} needs a group_id; set one, or leave the option out"
             )
 
 
@@ -138,70 +137,74 @@ class ConsumerOptions(ClientOptions):
     client_id: str = text(
         "client_id",
         "pykafka2-consumer",
-        "The name that the brokers log and count quotas by.",
+        "The name of the client in broker logs and quotas.",
         is_sent=True,
     )
     default_api_timeout: float = duration(
-        "default_api_timeout_ms", 60_000, "How long blocking calls without a timeout of their own may take."
+        "default_api_timeout_ms", 60_000, "The timeout of blocking calls that are made without one."
     )
     key_deserializer: Any = callback(
         "key_deserializer",
-        "Makes keys of bytes: f(data), or an object with deserialize(topic, headers, data).",
+        "Converts bytes to keys: f(data), or an object with deserialize(topic, headers, data).",
     )
     value_deserializer: Any = callback(
         "value_deserializer",
-        "Makes values of bytes: f(data), or an object with deserialize(topic, headers, data).",
+        "Converts bytes to values: f(data), or an object with deserialize(topic, headers, data).",
     )
     auto_offset_reset: str = custom(
         "auto_offset_reset",
         LATEST,
         read_reset_policy,
         "'earliest', 'latest', 'none', a timedelta, or 'by_duration:' and an ISO 8601 duration such as PT1H",
-        "Where to read a partition whose position is not known, or is no longer in the log.",
+        "Where to start if a partition has no committed offset, or its position is outside the log.",
     )
     isolation_level: str = custom(
         "isolation_level",
         "read_uncommitted",
         _read_isolation,
         "one of 'read_uncommitted', 'read_committed', or an IsolationLevel",
-        "Whether records of open and aborted transactions are shown.",
+        "Whether records of open and aborted transactions are returned.",
     )
     fetch_min_bytes: int = integer(
         "fetch_min_bytes",
         1,
-        "A broker answers a fetch when it has so many bytes, or after fetch_max_wait_ms.",
+        "The broker responds when it has this many bytes, or after fetch_max_wait_ms.",
     )
     fetch_max_wait: float = duration(
         "fetch_max_wait_ms",
         500,
-        "How long a broker may hold a fetch that has less than fetch_min_bytes.",
+        "How long the broker waits for fetch_min_bytes.",
         is_sent=True,
     )
     enable_incremental_fetch_sessions: bool = flag(
         "enable_incremental_fetch_sessions",
         True,
-        "Whether brokers remember what they are asked for, so that fetches name only changes (KIP-227).  "
-        "kafka-python's.",
+        "Whether fetch sessions are used, so that requests contain only changes (KIP-227).  "
+        "From kafka-python.",
     )
     fetch_max_bytes: int = integer(
-        "fetch_max_bytes", 52_428_800, "The most one fetch brings, but for a first batch that is larger."
+        "fetch_max_bytes",
+        52_428_800,
+        "The maximum size of a fetch response; a larger first batch is still returned.",
     )
     max_partition_fetch_bytes: int = integer(
         "max_partition_fetch_bytes",
         1_048_576,
-        "The most one fetch brings of one partition, but for a first batch that is larger.",
+        "The maximum size per partition; a larger first batch is still returned.",
     )
     queued_max_bytes: int = integer(
         "queued_max_bytes",
         52_428_800,
-        "Bytes fetched ahead of the application, over all partitions; ours, not Kafka's.",
+        "The maximum size of prefetched records of all partitions.  Only in pykafka2.",
         minimum=1,
     )
-    max_poll_records: int = integer("max_poll_records", 500, "The most records of one poll().", minimum=1)
+    max_poll_records: int = integer(
+        "max_poll_records", 500, "The maximum number of records that poll() returns.", minimum=1
+    )
     max_decompressed_bytes: int = integer(
         "max_decompressed_bytes",
         MAX_OUTPUT_BYTES,
-        "The most that one compressed batch may become; a larger one is CorruptData.  Ours, not Kafka's.",
+        "The maximum size of a decompressed batch; a larger one raises CorruptData.  Only in pykafka2.",
         minimum=1,
     )
     on_bad_record: Any = custom(
@@ -209,55 +212,53 @@ class ConsumerOptions(ClientOptions):
         RAISE,
         read_policy,
         "'raise', 'skip' or a callable of one argument",
-        "What to do with a record that its deserializer refuses, or a damaged batch: raise and stay at it, "
-        "log and pass over it, or f(bad_record), which passes over it unless it raises.  Ours, not Kafka's.",
+        "What to do if a deserializer fails or a batch is damaged: raise and stay at it, log and skip it, "
+        "or call f(bad_record), which skips it unless it raises.  Only in pykafka2.",
     )
     interceptors: tuple[Any, ...] = custom(
         "interceptors",
         (),
         read_interceptors,
         "a list of objects",
-        "See what poll() and iteration hand over, and what was committed: on_consume, on_commit, close.",
+        "Objects that see the returned records and the committed offsets: on_consume, on_commit, close.",
         aliases=("interceptor_classes",),
     )
-    check_crcs: bool = flag("check_crcs", True, "Whether the checksum of every batch is compared.")
+    check_crcs: bool = flag("check_crcs", True, "Whether the checksum of each batch is verified.")
     consumer_timeout: float = duration(
         "consumer_timeout_ms",
         float("inf"),
-        "Iteration ends when no record came for so long; kafka-python's.",
+        "Iteration ends after this time without a record.  From kafka-python.",
         allow_infinite=True,
     )
-    group_id: str | None = text("group_id", None, "The consumer group to be a member of.", is_sent=True)
+    group_id: str | None = text("group_id", None, "The consumer group to join.", is_sent=True)
     enable_auto_commit: bool = flag(
-        "enable_auto_commit", True, "Whether a member of a group commits what poll() has returned."
+        "enable_auto_commit", True, "Whether the offsets of returned records are committed automatically."
     )
     enable_auto_offset_store: bool = flag(
         "enable_auto_offset_store",
         True,
-        "Whether records count as done once they are handed over; else store_offsets() marks those to be "
-        "committed.  librdkafka's.",
+        "Whether the offsets of returned records are committed; False commits only those of "
+        "store_offsets().  From librdkafka.",
     )
     default_offset_commit_callback: Any = callback(
         "default_offset_commit_callback",
-        "Called as f(offsets, error) for asynchronous commits without a callback; by default errors are "
-        "logged.  kafka-python's.",
+        "Called as f(offsets, error) after asynchronous commits without a callback; the default logs "
+        "errors.  From kafka-python.",
     )
     auto_commit_interval: float = duration(
-        "auto_commit_interval_ms", 5_000, "The least time between two automatic commits."
+        "auto_commit_interval_ms", 5_000, "The minimum time between two automatic commits."
     )
     session_timeout: float = duration(
         "session_timeout_ms",
         45_000,
-        "Without a heartbeat for so long a member is out of its group.",
+        "The coordinator removes a member without a heartbeat for this time.",
         is_sent=True,
     )
-    heartbeat_interval: float = duration(
-        "heartbeat_interval_ms", 3_000, "The time between two heartbeats of a member."
-    )
+    heartbeat_interval: float = duration("heartbeat_interval_ms", 3_000, "The time between two heartbeats.")
     max_poll_interval: float = duration(
         "max_poll_interval_ms",
         300_000,
-        "A member that does not poll for so long leaves its group.",
+        "A member that does not call poll() for this time leaves its group.",
         minimum_ms=1,
         is_sent=True,
     )
@@ -266,20 +267,20 @@ class ConsumerOptions(ClientOptions):
         None,
         _read_name,
         "a string that is not empty",
-        "The name of a static member, which may restart within session_timeout_ms without a rebalance.",
+        "The id of a static member, which can restart within session_timeout_ms without a rebalance.",
     )
     partition_assignment_strategy: Any = custom(
         "partition_assignment_strategy",
         ("range", "cooperative-sticky"),
         _read_strategy,
-        "names of assignors, classes or objects, one or a list",
-        "How the group's leader shares out the partitions; the best one that all members offer is used.",
+        "an assignor (a name, class or object), or a list of them",
+        "How the leader of the group assigns partitions; the first that all members support is used.",
     )
     client_rack: str = text(
         "client_rack",
         "",
-        "The rack this consumer is in: it reads from replicas there where brokers allow it (KIP-392), and "
-        "assignors prefer partitions with one.",
+        "The rack of the consumer: it fetches from replicas there if the brokers allow it (KIP-392), and "
+        "assignors prefer partitions with such a replica.",
         is_sent=True,
     )
     group_protocol: str = custom(
@@ -287,19 +288,18 @@ class ConsumerOptions(ClientOptions):
         CLASSIC,
         _read_protocol,
         "'classic' or 'consumer'",
-        "Who shares out the partitions: the leader of the group (classic), or its coordinator (consumer: "
-        "KIP-848, brokers of 4.0 or later).",
+        "What assigns the partitions: the leader of the group (classic), or the coordinator (consumer: "
+        "KIP-848, brokers 4.0 or later).",
     )
     group_remote_assignor: str | None = custom(
         "group_remote_assignor",
         None,
         _read_name,
         "a string that is not empty",
-        "The assignor that the coordinator is asked to use, with group_protocol='consumer'; its first by "
-        "default.",
+        "The coordinator's assignor with group_protocol='consumer'; the default is the brokers' first.",
     )
     exclude_internal_topics: bool = flag(
-        "exclude_internal_topics", True, "Whether patterns leave out Kafka's own topics."
+        "exclude_internal_topics", True, "Whether patterns and topics() exclude internal topics."
     )
 
     @property
@@ -311,13 +311,13 @@ class ConsumerOptions(ClientOptions):
     def from_given(cls, given: Mapping[str, Any]) -> Self:
         options = super().from_given(given)
         if options.group_id == "":
-            raise ConfigurationError("group_id='': a group has a name of at least one character")
+            raise ConfigurationError("group_id='' is empty; set a name, or leave it out")
         check_protocol(options.group_protocol, given, _public_name)
         if options.heartbeat_interval >= options.session_timeout:
             raise ConfigurationError(
-                f"heartbeat_interval_ms={options.heartbeat_interval * 1000:g} must be less than "
-                f"session_timeout_ms={options.session_timeout * 1000:g}, a third at most; lower the one or "
-                "raise the other"
+                f"heartbeat_interval_ms={options.heartbeat_interval * 1000:g} is not less than "
+                f"session_timeout_ms={options.session_timeout * 1000:g}; set it to a third of "
+                "session_timeout_ms or less"
             )
         if options.group_id is None:
             refuse_without_group(given, _public_name)

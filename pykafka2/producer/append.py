@@ -167,7 +167,7 @@ class Appender:
                 encoded = encoded_headers(topic, headers)
                 size_bytes += len(encoded)
             if on_delivery is not None and not callable(on_delivery):
-                refuse("on_delivery", on_delivery, topic, "takes a callable of metadata and error")
+                refuse("on_delivery", on_delivery, topic, "must be a callable of metadata and error")
             is_now = timestamp_ms is None
             if timestamp_ms is None:
                 timestamp_ms = self._wall_ns() // NS_PER_MS
@@ -216,7 +216,7 @@ class Appender:
         try:
             route = self._routes_by_topic.get(topic)
         except TypeError:  # not hashable
-            refuse("topic", topic, topic, "a topic is named by a str")
+            refuse("topic", topic, topic, "must be a str")
         if route is not None and route.snapshot is self._metadata.snapshot:
             return route, None
         deadline = self.clock.monotonic() + self.options.max_block

@@ -20,70 +20,67 @@ HEADERS = "a list of pairs of a str and bytes (or None)"
 
 
 def checked_headers(topic: object, headers: Any) -> Headers:
-    """The headers as a list that can be read more than once.
+    """Return the headers as a list that can be read more than once.
 
-    Raises IllegalArgument for a dict, for what is no collection of pairs, and naming the pair that is wrong.
+    Raises IllegalArgument if they are not a collection of pairs, or if a pair is invalid; names the pair.
     """
     if isinstance(headers, dict | str | bytes) or not isinstance(headers, Iterable):
         hint = "; for a dict: list(headers.items())" if isinstance(headers, dict) else ""
-        refuse("headers", headers, topic, f"takes {HEADERS}{hint}")
+        refuse("headers", headers, topic, f"must be {HEADERS}{hint}")
     pairs = list(headers)
     for number, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            refuse(f"headers[{number}]", pair, topic, f"is no pair; headers are pairs: {HEADERS}")
+            refuse(f"headers[{number}]", pair, topic, f"is not a pair; headers must be {HEADERS}")
         name, value = pair
         if not isinstance(name, str):
-            refuse(f"headers[{number}]", pair, topic, f"has no str as name; headers are pairs: {HEADERS}")
+            refuse(f"headers[{number}]", pair, topic, f"the name is not a str; headers must be {HEADERS}")
         if not (value is None or isinstance(value, bytes | bytearray | memoryview)):
-            refuse(f"headers[{number}]", pair, topic, f"has no bytes as value; headers are pairs: {HEADERS}")
+            refuse(f"headers[{number}]", pair, topic, f"the value is not bytes; headers must be {HEADERS}")
     return pairs
 
 
 def encoded_headers(topic: object, headers: Any) -> bytes:
-    """The headers as they stand in a record; values are copied.
+    """Return the headers encoded as in a record; values are copied.
 
-    Raises IllegalArgument as `checked_headers`, and for a name that cannot be encoded.
+    Raises the errors of `checked_headers`, and IllegalArgument for a name that cannot be encoded.
     """
     return encoded_pairs(topic, checked_headers(topic, headers))
 
 
 def encoded_pairs(topic: object, pairs: Headers) -> bytes:
-    """Headers that were checked, encoded.  Raises IllegalArgument for a name that cannot be."""
+    """Encode headers that were checked. Raises IllegalArgument for a name that cannot be encoded."""
     try:
         return encode_headers(pairs)
     except UnicodeEncodeError as error:
-        refuse("headers", pairs, topic, f"has a name that UTF-8 does not know: {error}")
+        refuse("headers", pairs, topic, f"a name cannot be encoded as UTF-8: {error}")
 
 
 def checked_partition(topic: object, partition: Any) -> int:
-    """A whole number, whatever its type.  Raises IllegalArgument for anything else."""
-    return _whole("partition", partition, topic, "the number of a partition (an int), or None")
+    """Return the partition as an int. Raises IllegalArgument if it is not an integer."""
+    return _whole("partition", partition, topic, "a partition number (an int), or None")
 
 
 def checked_timestamp(topic: object, timestamp_ms: Any) -> int:
-    """A whole number from 0 on.  Raises IllegalArgument for anything else."""
+    """Return the timestamp as an int of at least 0. Raises IllegalArgument for other values."""
     number = _whole("timestamp_ms", timestamp_ms, topic, "milliseconds since the epoch (an int), or None")
     if not 0 <= number < NO_TIMESTAMP_FROM:
         what = "is negative" if number < 0 else "does not fit into 64 bits"
         raise IllegalArgument(
-            f"timestamp {number} {what} (timestamp_ms of a record for topic {topic!r}); "
-            "it takes milliseconds since the epoch"
+            f"timestamp_ms={number} of a record for topic {topic!r} {what}; use milliseconds since the epoch"
         )
     return number
 
 
 def checked_timeout(timeout: Any) -> float | None:
-    """A number of seconds, or None.  Raises IllegalArgument for anything else."""
+    """Return the number of seconds, or None. Raises IllegalArgument for other values."""
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
     if timeout is None or (is_number and timeout == timeout):  # not a number is unlike itself
         return timeout  # type: ignore[no-any-return]
-    raise IllegalArgument(
-        f"timeout={timeout!r}: takes a number of seconds, or None to wait as long as it takes"
-    )
+    raise IllegalArgument(f"timeout={timeout!r}: must be a number of seconds, or None for no limit")
 
 
 def refuse(argument: str, got: object, topic: object, because: str) -> NoReturn:
-    """Raise IllegalArgument that names the argument, what it got and what it takes."""
+    """Raise IllegalArgument with the argument, its value and the reason."""
     shown = repr(got)
     shown = shown if len(shown) <= 100 else shown[:97] + "..."
     raise IllegalArgument(f"{argument}={shown} of a record for topic {topic!r}: {because}")
@@ -95,4 +92,4 @@ def _whole(argument: str, got: Any, topic: object, takes: str) -> int:
             return index(got)
         except TypeError:
             pass
-    refuse(argument, got, topic, f"takes {takes}")
+    refuse(argument, got, topic, f"must be {takes}")

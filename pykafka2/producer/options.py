@@ -86,7 +86,7 @@ def _read_interceptors(value: Any) -> tuple[Any, ...]:
         raise ValueError
     for interceptor in value:
         if isinstance(interceptor, str | type):
-            raise Because(f"{interceptor!r} is none; give the object itself")
+            raise Because(f"{interceptor!r} is not an interceptor; pass an object")
     return tuple(value)
 
 
@@ -97,56 +97,63 @@ class ProducerOptions(ClientOptions):
     client_id: str = text(
         "client_id",
         "pykafka2-producer",
-        "The name that the brokers log and count quotas by.",
+        "The name of the client in broker logs and quotas.",
         is_sent=True,
     )
     key_serializer: Any = callback(
         "key_serializer",
-        "Makes bytes of keys: f(key), or an object with serialize(topic, headers, data).",
+        "Converts keys to bytes: f(key), or an object with serialize(topic, headers, data).",
     )
     value_serializer: Any = callback(
         "value_serializer",
-        "Makes bytes of values: f(value), or an object with serialize(topic, headers, data).",
+        "Converts values to bytes: f(value), or an object with serialize(topic, headers, data).",
     )
     acks: int = custom(
-        "acks", "all", _read_acks, "0, 1, -1 or 'all'", "Who must have a batch before it counts as written."
+        "acks",
+        "all",
+        _read_acks,
+        "0, 1, -1 or 'all'",
+        "The replicas that must have a batch before its delivery succeeds.",
     )
     enable_idempotence: bool = flag(
-        "enable_idempotence", True, "Whether retries are recognised by the broker, so that nothing doubles."
+        "enable_idempotence", True, "Whether brokers detect retried batches, so that no record is duplicated."
     )
     retries: int = integer(
         "retries",
         2**31 - 1,
-        "How often a batch is sent again; delivery_timeout_ms is the limit that matters.",
+        "The maximum number of retries of a batch; normally delivery_timeout_ms ends them first.",
         infinity_is_maximum=True,
     )
     delivery_timeout: float = duration(
-        "delivery_timeout_ms", 120_000, "After so long a batch is either written or failed."
+        "delivery_timeout_ms", 120_000, "The maximum time from send() to the result of a record."
     )
-    linger: float = duration("linger_ms", 5, "How long a batch waits for more records.")
+    linger: float = duration("linger_ms", 5, "How long a batch waits for more records before it is sent.")
     batch_size: int = integer(
         "batch_size",
         16_384,
-        "Bytes of a batch beyond which it is sent; send_many fills batches of bulk_batch_size instead.",
+        "The size at which a batch is sent; send_many uses bulk_batch_size instead.",
     )
     bulk_batch_size: int = integer(
         "bulk_batch_size",
         1_048_576,
-        "Bytes of a batch that send_many makes of columns, before compression; at most max_request_size.",
+        "The size of send_many's batches, before compression; at most max_request_size.",
     )
     buffer_memory: int = integer(
-        "buffer_memory", 33_554_432, "Bytes of records that may wait or be in flight.", maximum=INT64_MAX
+        "buffer_memory",
+        33_554_432,
+        "The maximum size of all records that are queued or in flight.",
+        maximum=INT64_MAX,
     )
     max_block: float = duration(
-        "max_block_ms", 60_000, "How long send() may wait for metadata and for room in buffer_memory."
+        "max_block_ms", 60_000, "How long send() waits for metadata and for free buffer_memory."
     )
     max_request_size: int = integer(
-        "max_request_size", 1_048_576, "The largest request, and so the largest record, in bytes."
+        "max_request_size", 1_048_576, "The maximum size of a request, and therefore of a record."
     )
     max_in_flight: int = integer(
         "max_in_flight_requests_per_connection",
         5,
-        "Requests to one broker that wait for their answers at the same time.",
+        "The maximum number of requests in flight to one broker.",
         minimum=1,
     )
     compression_type: str = choice(
@@ -170,34 +177,34 @@ class ProducerOptions(ClientOptions):
     )
     partitioner: Any = callback(
         "partitioner",
-        "Chooses the partition of a record that names none: a strategy by name, an object with "
+        "Selects the partition of a record without one: a strategy by name, an object with "
         "partition(topic, key, key_bytes, value, value_bytes, cluster), or kafka-python's f(key_bytes, "
-        "all_partitions, available_partitions).  None: equal keys share a partition, as in the Java client, "
-        "and records without a key stick to one for a batch.",
+        "all_partitions, available_partitions).  None: murmur2 of the key, as in the Java client; records "
+        "without a key stick to one partition for batch_size bytes.",
         aliases=("partitioner_class",),
         legal="a name, a callable, or an object with a method partition",
     )
     partitioner_ignore_keys: bool = flag(
         "partitioner_ignore_keys",
         False,
-        "Whether records with a key are spread like those without one; of no effect with a partitioner.",
+        "Whether records with a key are distributed like those without one; only without a partitioner.",
     )
     partitioner_adaptive_partitioning_enable: bool = flag(
         "partitioner_adaptive_partitioning_enable",
         True,
-        "Whether records without a key go less often to partitions with many batches waiting.",
+        "Whether partitions with long queues get fewer of the records without a key.",
     )
     partitioner_availability_timeout: float = duration(
         "partitioner_availability_timeout_ms",
         0,
-        "Records without a key avoid brokers that have taken nothing for so long; 0: they do not look.",
+        "Records without a key avoid partitions whose leader accepted nothing for this time; 0: never.",
     )
     interceptors: tuple[Any, ...] = custom(
         "interceptors",
         (),
         _read_interceptors,
         "a list of objects",
-        "See every record before it is serialized and every outcome: on_send, on_acknowledgement, close.",
+        "Objects that see each record and its result: on_send, on_acknowledgement, close.",
         aliases=("interceptor_classes",),
     )
     transactional_id: str | None = custom(
@@ -205,17 +212,20 @@ class ProducerOptions(ClientOptions):
         None,
         _read_transactional_id,
         "a string that is not empty",
-        "The name under which the coordinator knows this producer; with it records are sent in transactions.",
+        "The id of the producer for transactions; all records must then be sent in transactions.",
     )
     transaction_timeout: float = duration(
         "transaction_timeout_ms",
         60_000,
-        "After so long the coordinator aborts a transaction that was not ended.",
+        "The coordinator aborts a transaction that is open for this time.",
         minimum_ms=1,
         is_sent=True,
     )
     metadata_max_idle: float = duration(
-        "metadata_max_idle_ms", 300_000, "Topics unused for so long are forgotten.", minimum_ms=5_000
+        "metadata_max_idle_ms",
+        300_000,
+        "The client drops the metadata of a topic that is unused for this time.",
+        minimum_ms=5_000,
     )
 
     @property

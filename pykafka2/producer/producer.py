@@ -352,9 +352,9 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         if self._refusal is not None:
             self._refuse()
         if not isinstance(topic, str):
-            refuse("topic", topic, topic, "a topic is named by a str")
+            refuse("topic", topic, topic, "must be a str")
         if on_delivery is not None and not callable(on_delivery):
-            refuse("on_delivery", on_delivery, topic, "takes a callable of metadata and error")
+            refuse("on_delivery", on_delivery, topic, "must be a callable of metadata and error")
         given = BulkArguments(topic, values, keys, headers, partition, partitions, timestamps_ms)
         return BulkSender(self._appender).send(given, on_delivery)
 

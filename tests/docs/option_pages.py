@@ -26,29 +26,29 @@ PRODUCER_HEAD = """\
 # Options of the producer
 
 Keyword arguments of `KafkaProducer`, or a mapping as its first argument; dots and underscores mean the same
-(`linger.ms`, `linger_ms`). Names and defaults are those of Apache Kafka 4.3.1's producer, but that sockets'
-buffers are left to the kernel. A value that is not legal raises `ConfigurationError` when the producer is
-made, an unknown name `UnknownOption` with the nearest known one. `None` stands for "not given". The last
-column names the test that shows what the option does.
+(`linger.ms`, `linger_ms`). Names and defaults are those of Apache Kafka 4.3.1's producer, except that the
+kernel sizes socket buffers. The constructor raises `ConfigurationError` for an invalid value, and
+`UnknownOption` for an unknown name, with the nearest known one. `None` leaves the default. The last column
+names the test that shows what the option does.
 """
 
 PARTITIONERS = """\
 ## Partitioners by name
 
-What `partitioner` takes besides a callable or an object. Those with librdkafka's names put every key where
-librdkafka, and what is built on it, puts it.
+The names that `partitioner` accepts besides a callable or an object. Those with librdkafka's names map every
+key to the same partition as librdkafka and the clients built on it.
 
 | Name | Records with a key | Records without |
 | --- | --- | --- |
-| none given | murmur2 of the key, as in Java | stick to a partition for `batch_size` bytes (KIP-794) |
+| not set | murmur2 of the key, as in Java | stick to one partition for `batch_size` bytes (KIP-794) |
 | `murmur2_random` | the same | the same |
-| `murmur2` | the same | as those with an empty key |
-| `murmur2_round_robin` | the same | one partition with a leader after the other |
-| `consistent` | CRC32 of the key | as those with an empty key |
-| `consistent_random` | CRC32 of the key; an empty one is none | stick, as by default |
-| `fnv1a` | FNV-1a of the key | as those with an empty key |
+| `murmur2` | the same | like records with an empty key |
+| `murmur2_round_robin` | the same | round robin over the partitions with a leader |
+| `consistent` | CRC32 of the key | like records with an empty key |
+| `consistent_random` | CRC32 of the key; an empty key counts as none | stick, as by default |
+| `fnv1a` | FNV-1a of the key | like records with an empty key |
 | `fnv1a_random` | FNV-1a of the key | stick, as by default |
-| `round_robin` | one partition with a leader after the other | the same; Java's `RoundRobinPartitioner` |
+| `round_robin` | round robin over the partitions with a leader | the same; Java's `RoundRobinPartitioner` |
 | `random` | any partition with a leader | the same |
 """
 
@@ -56,31 +56,30 @@ CONSUMER_HEAD = """\
 # Options of the consumer
 
 Keyword arguments of `KafkaConsumer`, or a mapping as its first argument; dots and underscores mean the same
-(`fetch.min.bytes`, `fetch_min_bytes`). Names and defaults are those of Apache Kafka 4.3.1's consumer, but
-that sockets' buffers are left to the kernel. A value that is not legal raises `ConfigurationError` when the
-consumer is made, an unknown name `UnknownOption` with the nearest known one. `None` stands for "not given".
-The last column names the test that shows what the option does.
+(`fetch.min.bytes`, `fetch_min_bytes`). Names and defaults are those of Apache Kafka 4.3.1's consumer, except
+that the kernel sizes socket buffers. The constructor raises `ConfigurationError` for an invalid value, and
+`UnknownOption` for an unknown name, with the nearest known one. `None` leaves the default. The last column
+names the test that shows what the option does.
 """
 
 MEMBERS_ONLY = """\
 ## Only with a group
 
-These raise `ConfigurationError` when they are given without a `group_id`, unless their value asks for
-nothing: {groups_only}.
+Without a `group_id` these options raise `ConfigurationError`, unless their value has no effect:
+{groups_only}.
 
-With `group_protocol="consumer"` the brokers decide what these say, and giving one raises
+With `group_protocol="consumer"` the brokers decide instead of these options, which raise
 `ConfigurationError`: {classic_only}.
 """
 
 REFUSED_HEAD = """\
-## Refused
+## Not supported
 
-Options of Kafka or kafka-python that are not offered. Giving one raises `ConfigurationError`; values that ask
-for nothing may stand.
+These options of Kafka or kafka-python raise `ConfigurationError`, except for values without an effect.
 """
 
 IGNORED_HEAD = """\
-## Without meaning here
+## Ignored
 
 Accepted with one warning, so that programs written for other clients run.
 """
@@ -94,7 +93,7 @@ def page(head: str, table: OptionTable[Any], shown_by: dict[str, tuple[str, str]
         "\n".join(
             [
                 head,
-                *_table(("Option", "Default", "Legal", "What it does", "Shown by"), rows),
+                *_table(("Option", "Default", "Valid values", "What it does", "Shown by"), rows),
                 tail,
                 REFUSED_HEAD,
                 *_table(("Option", "Why"), _refused(table.refused)),

@@ -53,22 +53,22 @@ def test_what_is_neither_bytes_nor_serialized_is_a_type_error_as_well(
 @pytest.mark.parametrize(
     ("argument", "given", "words"),
     [
-        ("headers", {"a": b"1"}, r"headers=\{'a': b'1'\} .* takes a list of pairs .*headers.items\(\)"),
+        ("headers", {"a": b"1"}, r"headers=\{'a': b'1'\} .* must be a list of pairs .*headers.items\(\)"),
         ("headers", {"ab": b"1"}, "for a dict"),
         ("headers", "ab", "headers='ab'"),
         ("headers", 5, "headers=5"),
-        ("headers", ["ab"], r"headers\[0\]='ab' .* is no pair"),
-        ("headers", [("a", b"1"), (b"b", b"1")], r"headers\[1\]=.* no str as name"),
-        ("headers", [("\ud800", b"1")], "headers=.* has a name that UTF-8 does not know"),
-        ("headers", [("a", 1)], r"headers\[0\]=\('a', 1\) .* no bytes as value"),
-        ("partition", "0", "partition='0' of a record for topic 'orders': takes the number"),
+        ("headers", ["ab"], r"headers\[0\]='ab' .* is not a pair"),
+        ("headers", [("a", b"1"), (b"b", b"1")], r"headers\[1\]=.* the name is not a str"),
+        ("headers", [("\ud800", b"1")], "headers=.* a name cannot be encoded as UTF-8"),
+        ("headers", [("a", 1)], r"headers\[0\]=\('a', 1\) .* the value is not bytes"),
+        ("partition", "0", "partition='0' of a record for topic 'orders': must be a partition number"),
         ("partition", True, "partition=True"),
         ("partition", 0.0, "partition=0.0"),
-        ("timestamp_ms", "5", "timestamp_ms='5' .* takes milliseconds"),
+        ("timestamp_ms", "5", "timestamp_ms='5' .* must be milliseconds"),
         ("timestamp_ms", 1.5, r"timestamp_ms=1\.5"),
         ("timestamp_ms", 2**63, "does not fit into 64 bits"),
-        ("on_delivery", "print", "on_delivery='print' .* takes a callable"),
-        ("topic", ["orders"], r"topic=\['orders'\] .* named by a str"),
+        ("on_delivery", "print", "on_delivery='print' .* must be a callable"),
+        ("topic", ["orders"], r"topic=\['orders'\] .* must be a str"),
     ],
 )
 def test_an_argument_of_the_wrong_kind_is_named_and_leaves_no_trace(
@@ -151,6 +151,6 @@ def test_a_timeout_is_a_number_of_seconds(
         "commit": lambda: producer.commit_transaction(timeout),
         "init": lambda: producer.init_transactions(timeout),
     }
-    with pytest.raises(IllegalArgument, match=r"timeout=.*: takes a number of seconds, or None"):
+    with pytest.raises(IllegalArgument, match=r"timeout=.*: must be a number of seconds, or None"):
         calls[call]()
     producer.close(1e300)

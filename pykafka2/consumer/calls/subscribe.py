@@ -194,7 +194,7 @@ class SubscriptionCalls(Owned):
         """
         if self._group is None:
             raise IllegalState(
-                "enforce_rebalance() is for members of a group: give group_id, and subscribe()"
+                "enforce_rebalance() needs a member of a group; set group_id, and call subscribe()"
             )
         self._group.rebalance.enforce(reason)
 
@@ -207,7 +207,7 @@ class SubscriptionCalls(Owned):
                 "group_protocol='consumer'; give that and group_id, or pattern=re.compile(...)"
             )
         if not isinstance(pattern.pattern, str) or not pattern.pattern:
-            raise IllegalArgument(f"subscribe(): pattern={pattern!r} needs a text of at least one character")
+            raise IllegalArgument(f"subscribe(): pattern={pattern!r} must not be empty")
 
     def _release(self, partitions: list[TopicPartition]) -> None:
         """A new subscription leaves these out."""

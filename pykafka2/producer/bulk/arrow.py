@@ -198,7 +198,7 @@ def _timestamps(topic: str, column: Any, count: int, now_ms: int) -> Any:
     check_length("timestamps_ms", len(column), count)
     if count and column.min() < 0:
         row = int(np.argmin(column))
-        refuse_row("timestamps_ms", row, int(column[row]), topic, "takes milliseconds since the epoch")
+        refuse_row("timestamps_ms", row, int(column[row]), topic, "must be milliseconds since the epoch")
     return column
 
 

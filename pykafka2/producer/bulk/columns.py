@@ -126,7 +126,7 @@ def as_list(argument: str, topic: str, column: Any, count: int | None = None) ->
     """A list of the column's entries: itself if it is one.  It has `count` entries, if that is given."""
     is_text = isinstance(column, str | bytes | bytearray | memoryview | dict)
     if is_text or not (hasattr(column, "__len__") and hasattr(column, "__getitem__")):
-        refuse(argument, column, topic, "takes a list, or another sequence, with an entry for each record")
+        refuse(argument, column, topic, "must be a list or another sequence with an entry for each record")
     entries = column if type(column) is list else _plain_list(column)
     if count is not None:
         check_length(argument, len(entries), count)
@@ -239,7 +239,7 @@ def read_timestamps(topic: str, timestamps_ms: Any, count: int, now_ms: int) -> 
                     row,
                     number,
                     topic,
-                    "takes milliseconds since the epoch (an int), or None",
+                    "must be milliseconds since the epoch (an int), or None",
                 )
     return numbers
 

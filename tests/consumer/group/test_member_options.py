@@ -79,9 +79,9 @@ def consumer(*topics: str, **options: Any) -> KafkaConsumer:
         ({"group_id": "g", "session_timeout": 3}, "session_timeout_ms"),
         (
             {"group_instance_id": "till-1"},
-            "group_instance_id='till-1' is for members of a group",
+            "group_instance_id='till-1' needs a group_id",
         ),
-        ({"heartbeat_interval_ms": 500}, "heartbeat_interval_ms=500 is for members of a group"),
+        ({"heartbeat_interval_ms": 500}, "heartbeat_interval_ms=500 needs a group_id"),
     ],
 )
 def test_what_cannot_be_is_refused_when_the_consumer_is_made(options: dict[str, Any], words: str) -> None:

@@ -54,7 +54,7 @@ def test_user_and_password_in_any_spelling(given: dict[str, str]) -> None:
 
 
 def test_given_twice_is_refused() -> None:
-    with pytest.raises(Exception, match="sasl_username is given twice, once in sasl_jaas_config"):
+    with pytest.raises(Exception, match="sasl_username is set twice, once in sasl_jaas_config"):
         mechanism_of(
             sasl_mechanism="PLAIN",
             sasl_username="bob",

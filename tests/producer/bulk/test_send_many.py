@@ -557,10 +557,10 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("arguments", "error", "words"),
         [
-            ({"values": 5}, IllegalArgument, r"values=5 .* takes a list"),
-            ({"values": b"bytes"}, IllegalArgument, r"values=b'bytes' .* takes a list"),
-            ({"values": {b"a": 1}}, IllegalArgument, "values=.* takes a list"),
-            ({"values": (b"a" for _ in "ab")}, IllegalArgument, "values=<generator.* takes a list"),
+            ({"values": 5}, IllegalArgument, r"values=5 .* must be a list"),
+            ({"values": b"bytes"}, IllegalArgument, r"values=b'bytes' .* must be a list"),
+            ({"values": {b"a": 1}}, IllegalArgument, "values=.* must be a list"),
+            ({"values": (b"a" for _ in "ab")}, IllegalArgument, "values=<generator.* must be a list"),
             (
                 {"values": [b"1", "text"]},
                 SerializationError,
@@ -573,12 +573,16 @@ class TestArguments:
                 r"keys\[1\] .* is a int; give bytes, or set key_serializer",
             ),
             ({"headers": {"a": b"1"}}, IllegalArgument, r"headers=.*list\(headers.items\(\)\)"),
-            ({"headers": [("a", b"1"), ("b", 2)]}, IllegalArgument, r"headers\[1\].* no bytes"),
+            ({"headers": [("a", b"1"), ("b", 2)]}, IllegalArgument, r"headers\[1\].* the value is not bytes"),
             ({"headers": [[("a", b"1")]]}, IllegalArgument, "headers has 1 entries, values 2"),
-            ({"headers": [None, [("b", 2)]]}, IllegalArgument, r"record 1: headers\[0\].* no bytes"),
+            (
+                {"headers": [None, [("b", 2)]]},
+                IllegalArgument,
+                r"record 1: headers\[0\].* the value is not bytes",
+            ),
             ({"headers": 5}, IllegalArgument, "headers=5"),
-            ({"headers": [("\ud800", b"")]}, IllegalArgument, "headers=.* a name that UTF-8 does not know"),
-            ({"headers": [None, [("\ud800", b"")]]}, IllegalArgument, "a name that UTF-8 does not know"),
+            ({"headers": [("\ud800", b"")]}, IllegalArgument, "headers=.* a name cannot be encoded as UTF-8"),
+            ({"headers": [None, [("\ud800", b"")]]}, IllegalArgument, "a name cannot be encoded as UTF-8"),
             ({"partition": 1.5}, IllegalArgument, "partition=1.5"),
             ({"partition": 0, "partitions": [0, 0]}, IllegalArgument, "both given"),
             (
@@ -593,7 +597,7 @@ class TestArguments:
             ({"timestamps_ms": [1, -5]}, IllegalArgument, r"timestamps_ms\[1\]=-5"),
             ({"timestamps_ms": [1, 1 << 63]}, IllegalArgument, r"timestamps_ms\[1\]="),
             ({"timestamps_ms": [1.5, 1]}, IllegalArgument, r"timestamps_ms\[0\]=1.5"),
-            ({"timestamps_ms": 5}, IllegalArgument, "timestamps_ms=5 .* takes a list"),
+            ({"timestamps_ms": 5}, IllegalArgument, "timestamps_ms=5 .* must be a list"),
             ({"on_delivery": 5}, IllegalArgument, "on_delivery=5"),
             ({"topic": 5}, IllegalArgument, "topic=5"),
             (

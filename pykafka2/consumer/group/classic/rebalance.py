@@ -90,7 +90,7 @@ class Rebalance:
 
     def enforce(self, reason: str) -> None:
         if self._subscription.mode is not Mode.TOPICS:
-            raise IllegalState("enforce_rebalance() is for members of a group: subscribe() first")
+            raise IllegalState("enforce_rebalance() needs a member of a group; call subscribe() first")
         self._membership.rebalance(reason)
 
     def leave(self, reason: str, told: Told, leave: bool | None) -> None:
