@@ -1,11 +1,12 @@
 """Names of other clients and their counterparts here, for errors about unknown names.
 
-Pure data and look-ups in it; nothing here makes an option or a call known.  Read by options.py for names of
-options, and by the producer and the consumer for names of calls.
+Pure data and look-ups in it.  options.py reads the names of options, the producer and the consumer those of
+calls.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -210,10 +211,23 @@ INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
     "DeserializingConsumer": "KafkaConsumer, with key_deserializer and value_deserializer",
     "KafkaException": "KafkaError, the base of all errors in pykafka2.errors",
     "Message": "ConsumerRecord, whose fields are attributes",
+    "OFFSET_BEGINNING": "KafkaConsumer, whose seek_to_beginning(partition) starts there",
+    "OFFSET_END": "KafkaConsumer, whose seek_to_end(partition) starts there",
+    "OFFSET_STORED": "KafkaConsumer, which starts at the committed offset by default",
     "Producer": "KafkaProducer, which takes the same dict of options",
     "SerializingProducer": "KafkaProducer, with key_serializer and value_serializer",
 }
-"""Classes of confluent-kafka and aiokafka, and what programs import from pykafka2 instead."""
+"""Names of confluent-kafka and aiokafka, and what programs import from pykafka2 instead."""
+
+
+def no_such_name(package: str, name: str) -> AttributeError | ImportError:
+    """Return the error for a name that a package such as pykafka2.admin does not have.
+
+    kafka-python's programs import public names from kafka.admin, kafka.consumer and kafka.producer.
+    """
+    if name in sys.modules["pykafka2"].__all__:
+        return ImportError(f"{package} has no {name!r}. Write from pykafka2 import {name}", name=package)
+    return AttributeError(f"module {package!r} has no attribute {name!r}")
 
 
 def explain_arguments(error: TypeError, call: str, given: Iterable[str]) -> None:

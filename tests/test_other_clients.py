@@ -131,11 +131,26 @@ def test_a_call_without_a_counterpart_says_that_it_can_be_removed() -> None:
         ("AdminClient", "KafkaAdminClient"),
         ("AIOKafkaConsumer", "KafkaConsumer"),
         ("KafkaException", "KafkaError"),
+        ("OFFSET_BEGINNING", "KafkaConsumer, whose seek_to_beginning"),
+        ("OFFSET_END", "KafkaConsumer, whose seek_to_end"),
+        ("OFFSET_STORED", "KafkaConsumer, which starts"),
     ],
 )
 def test_importing_another_clients_class_names_ours(name: str, ours: str) -> None:
     with pytest.raises(ImportError, match=rf"pykafka2 has no '{name}'\. Use {ours}"):
         exec(f"from pykafka2 import {name}")
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [("admin", "NewTopic"), ("consumer", "KafkaConsumer"), ("producer", "KafkaProducer")]
+)
+def test_importing_from_kafka_pythons_packages_names_the_import(package: str, name: str) -> None:
+    with pytest.raises(
+        ImportError, match=rf"pykafka2\.{package} has no '{name}'\. Write from pykafka2 import"
+    ):
+        exec(f"from pykafka2.{package} import {name}")
+    with pytest.raises(ImportError, match="cannot import name 'NoSuchName'"):
+        exec(f"from pykafka2.{package} import NoSuchName")
 
 
 def test_what_to_import_instead_exists() -> None:

@@ -1,1 +1,10 @@
-"""The admin client: topics, configurations, groups, access rules, users, quotas, transactions."""
+"""The admin client: topics, configurations, groups, ACLs, users, quotas, transactions."""
+
+TYPE_CHECKING = False
+
+if not TYPE_CHECKING:  # or type checkers would accept every name
+
+    def __getattr__(name: str) -> object:
+        from pykafka2.other_clients import no_such_name
+
+        raise no_such_name(__name__, name)
