@@ -486,7 +486,7 @@ class NetworkException(BrokerError, InvalidMetadataError):
 
 
 class CoordinatorLoadInProgress(BrokerError, RetriableError):
-    """The coordinator is still loading its log; retry."""
+    """The coordinator is still loading its log."""
 
     code = 14
 
@@ -777,7 +777,7 @@ class InvalidTransactionTimeout(BrokerError):
 
 
 class ConcurrentTransactions(BrokerError, RetriableError):
-    """The previous transaction has not ended yet; retry."""
+    """The previous transaction has not ended yet."""
 
     code = 51
 
@@ -968,7 +968,7 @@ class FencedLeaderEpoch(BrokerError, InvalidMetadataError):
 
 
 class UnknownLeaderEpoch(BrokerError, InvalidMetadataError):
-    """The leader epoch is newer than the broker's metadata; retry."""
+    """The leader epoch is newer than the broker's metadata."""
 
     code = 75
     refresh_metadata = False
@@ -991,7 +991,7 @@ class StaleBrokerEpoch(BrokerError):
 
 
 class OffsetNotAvailable(BrokerError, RetriableError):
-    """The new leader does not know its high watermark yet; retry."""
+    """The new leader does not know its high watermark yet."""
 
     code = 78
 
@@ -1064,13 +1064,13 @@ class InvalidRecord(BrokerError):
 
 
 class UnstableOffsetCommit(BrokerError, RetriableError):
-    """Offsets belong to a transaction that is still open; retry."""
+    """Offsets belong to a transaction that is still open."""
 
     code = 88
 
 
 class ThrottlingQuotaExceeded(BrokerError, RetriableError):
-    """The quota is exceeded; retry later."""
+    """The quota is exceeded."""
 
     code = 89
 

@@ -364,7 +364,7 @@ class ClusterClient:
         if not is_reached:
             return self.nodes.unreachable(f"within {timeout:g} s ")
         reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
-        error = KafkaTimeoutError(f"{what} got no good answer within {timeout:g} s{reason}")
+        error = KafkaTimeoutError(f"{what} did not succeed within {timeout:g} s{reason}")
         error.__cause__ = last_error
         return error
 

@@ -158,25 +158,29 @@ class Nodes:
         return {link.address: link.why_not for link in failed if link.address not in reached}
 
     def throttled(self, now: float) -> dict[str, float]:
-        """The brokers that ask to be left alone, each with the seconds that are left."""
+        """Return the brokers that throttle this client, with the remaining seconds."""
         links = [(link.name, link.throttled_for(now)) for link in tuple(self._links.values())]
         return {name: seconds for name, seconds in links if seconds > 0}
 
     def why_throttled(self, now: float) -> list[str]:
-        """The same in sentences."""
+        """Return the throttling brokers in sentences."""
         return [
-            f"{name} throttles this client: no request goes to it for another {seconds:.1f} s."
+            f"{name} throttles this client: no request is sent to it for another {seconds:.1f} s."
             for name, seconds in self.throttled(now).items()
         ]
 
     def why_unreachable(self) -> str:
-        """Each address with the reason why it could not be reached."""
+        """Return in words why no broker can be reached, with the reason for each address."""
+        return f"no broker could be reached: {self.unconnected()}"
+
+    def unconnected(self) -> str:
+        """Return each address without a connection, and the reason."""
         links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]
         reasons = {link.address: link.why_not for link in links if not link.is_connected}
         for node in self._bootstrap:
             reasons.setdefault(f"{node.host}:{node.port}", "not tried yet")
         words = [why if at in why else f"{at}: {why}" for at, why in reasons.items()]
-        return "no broker could be reached: " + "; ".join(words)
+        return "; ".join(words)
 
     def unreachable(self, introduction: str = "") -> KafkaError:
         """The error for a call that no broker could serve: `TlsError` if that is what all of them met.

@@ -24,7 +24,7 @@ from pykafka2.text import named
 
 
 class Inspection:
-    """Looks at the parts of one consumer."""
+    """Reads the state of the parts of one consumer."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Inspection:
     def explain(self) -> str:
         health = self.health()
         if health["state"] != "open":
-            because = f": {health['failure']}; close it, and create a new one" if health["failure"] else ""
+            because = f": {health['failure']}; close it and create a new one" if health["failure"] else ""
             return f"The consumer is {health['state']}{because}."
         lines = []
         if not health["connected"]:
-            lines.append(f"No broker is connected: {self._cluster.nodes.why_unreachable()}")
+            lines.append(f"No broker is connected: {self._cluster.nodes.unconnected()}")
         else:
             lines += [f"{address} cannot be reached: {why}" for address, why in health["unreachable"].items()]
         lines += self._cluster.nodes.why_throttled(self._cluster.driver.clock.monotonic())
@@ -118,14 +118,14 @@ class Inspection:
         if health["group"] is not None:
             lines += group_words(health["group"], self._subscription)
         elif not health["partitions"]:
-            lines.append("No partition is assigned; subscribe() or assign(), then poll().")
+            lines.append("No partition is assigned; call subscribe() or assign(), then poll().")
         for made_anew in sorted(set(self._fetcher.table.made_anew)):
             lines.append(
-                f"{made_anew}: its topic was deleted and made anew while it was read; the offset went to "
-                "where auto_offset_reset says."
+                f"{made_anew}: its topic was deleted and created again while it was read; auto_offset_reset "
+                "has set the position."
             )
         for name, one in health["partitions"].items():
-            trouble = f"; the last trouble: {one['last_trouble'].rstrip('.')}" if one["last_trouble"] else ""
+            trouble = f"; the last error: {one['last_trouble'].rstrip('.')}" if one["last_trouble"] else ""
             still = f"; it has not advanced for {one['stands_still_for']:.0f} s"
             lines.append(f"{name} {_words(one)}{still if one['stands_still_for'] else ''}{trouble}.")
         return "\n".join(lines)
@@ -136,22 +136,22 @@ def _words(partition: dict[str, Any]) -> str:
         return "is paused"
     position, end = partition["position"], partition["high_watermark"]
     if position is None:
-        return "waits for its first position"
+        return "waits for its start position"
     if partition["buffered_bytes"]:
-        return f"has {partition['buffered_bytes']} bytes waiting for poll() from offset {position} on"
+        return f"has {partition['buffered_bytes']} fetched bytes from offset {position} for the next poll()"
     if end is None:
         return f"waits for its first fetch at offset {position}"
     if position >= end:
-        return f"is read to its end, offset {end}"
-    return f"is being fetched at offset {position}; it ends at {end}"
+        return f"is read to its high watermark, offset {end}"
+    return f"is being fetched from offset {position}; its high watermark is {end}"
 
 
 MOST_NAMED = 5
-"""Members that a sentence names; of more it says how many there are."""
+"""The maximum number of members that a sentence names."""
 
 
 def group_health(group: Group, metadata: Metadata, now: float) -> dict[str, Any]:
-    """How the consumer stands with its group; ages are seconds, None for what never happened."""
+    """Return the state of the membership; ages are in seconds, None for events that never happened."""
     member, standing, commits = group.membership, group.standing, group.commits
     coordinator = None if member.coordinator is None else metadata.node(member.coordinator)
     return {
@@ -181,30 +181,28 @@ def group_health(group: Group, metadata: Metadata, now: float) -> dict[str, Any]
 
 
 def group_words(health: dict[str, Any], subscription: Subscription) -> list[str]:
-    """The same in sentences, as far as it is worth saying."""
+    """Return the state of the group in sentences."""
     group, state = f"group {health['id']!r}", health["state"]
     lines = []
     if subscription.mode is Mode.TOPICS:
         in_words = state_in_words if health["protocol"] == CONSUMER else _state_in_words
         lines.append(in_words(group, state, health))
     elif subscription.mode is Mode.NONE:
-        lines.append("No partition is assigned; subscribe() or assign(), then poll().")
+        lines.append("No partition is assigned; call subscribe() or assign(), then poll().")
     if health["failure"]:
         lines.append(f"{health['failure']}.")
     if health["coordinator"] is None and subscription.mode is not Mode.NONE:
         why = health["coordinator_error"]
-        failed = f"the last look-up failed ({why}), and " if why else ""
-        lines.append(
-            f"The coordinator of {group} is not known; {failed}it is looked up when something is to be said."
-        )
+        failed = f"the last lookup failed ({why}), and " if why else ""
+        lines.append(f"The coordinator of {group} is unknown; {failed}it is looked up for the next request.")
     if health["unfinished_rebalances"]:
-        lines.append(f"{health['unfinished_rebalances']} rebalances in a row did not come to an end.")
+        lines.append(f"{health['unfinished_rebalances']} rebalances in a row did not complete.")
     if health["last_commit_error"]:
         lines.append(f"The last commit failed: {health['last_commit_error']}")
-    lines += [f"{one} waits: {why}." for one, why in health["committed_offsets_awaited"].items()]
+    lines += [f"{one} waits: {why.rstrip('.')}." for one, why in health["committed_offsets_awaited"].items()]
     revoking = subscription.held(Hold.REVOKING)
     if revoking:
-        lines.append(f"{named(revoking)}: given back when their last commit is over.")
+        lines.append(f"{named(revoking)}: revoked as soon as their last commit is done.")
     return lines
 
 
@@ -218,7 +216,7 @@ def _state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
             f"answered {heard:.1f} s ago, its last poll was {health['last_poll_age']:.1f} s ago."
         )
     if state == ClassicState.JOINING.value:
-        return f"The consumer joins {group}{because} and has waited {_for_the_join(health)}."
+        return f"The consumer is joining {group}{because} and has waited {_for_the_join(health)}."
     if state == ClassicState.SYNCING.value:
         if health["leader_id"] == health["member_id"]:
             age = f"{health['state_age']:.1f} s"
@@ -230,8 +228,8 @@ def _state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
     if state == ClassicState.MUST_JOIN.value:
         return f"{group} rebalances{because}; the next poll() takes part.".replace("group", "Group", 1)
     if state == ClassicState.FENCED.value:
-        return f"Another consumer has taken this one's place in {group}; close it."
-    return f"The consumer is no member of {group}{because}; poll() joins it."
+        return f"Another consumer with its group_instance_id has fenced this one in {group}; close it."
+    return f"The consumer is not a member of {group}{because}; poll() joins it."
 
 
 def _for_the_join(health: dict[str, Any]) -> str:
@@ -240,12 +238,12 @@ def _for_the_join(health: dict[str, Any]) -> str:
     others = health["other_members"]
     if health["coordinator"] is None:
         return waits
-    waits += ", which answers when the other members have joined"
+    waits += ", which responds when all members have joined"
     if not others:
-        return f"{waits} (it alone knows them)"
+        return f"{waits} (only the coordinator knows the members)"
     more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
     names = ", ".join(map(repr, others[:MOST_NAMED]))
-    return f"{waits}; in generation {health['generation']} these were {names}{more}"
+    return f"{waits}; in generation {health['generation']} the others were {names}{more}"
 
 
 def _age(at: float, now: float) -> float | None:
@@ -253,35 +251,35 @@ def _age(at: float, now: float) -> float | None:
 
 
 def coordinator_in_words(health: dict[str, Any]) -> str:
-    """Names the coordinator's broker, if it is known."""
+    """Name the coordinator's broker, if it is known."""
     if health["coordinator"] is None:
-        return "its coordinator to be found"
+        return "the lookup of its coordinator"
     at = f" at {health['coordinator_address']}" if health["coordinator_address"] else ""
     return f"the coordinator, broker {health['coordinator']}{at}"
 
 
 def state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
-    """A sentence of what `health()` has of the group."""
+    """Return one sentence about the state of a member of the KIP-848 protocol."""
     because = f": {health['because']}" if health["because"] else ""
     age, coordinator = f"{health['state_age']:.1f} s", coordinator_in_words(health)
     words = {
-        ConsumerState.UNSUBSCRIBED: f"The consumer is no member of {group}{because}; poll() joins it.",
+        ConsumerState.UNSUBSCRIBED: f"The consumer is not a member of {group}{because}; poll() joins it.",
         ConsumerState.JOINING: (
-            f"The consumer joins {group} and has waited {age} for {coordinator}: its first heartbeat is not "
-            "answered yet."
+            f"The consumer is joining {group} and has waited {age} for {coordinator} to answer its first "
+            "heartbeat."
         ),
         ConsumerState.RECONCILING: (
-            f"The coordinator of {group} has assigned something else at epoch {health['generation']}; poll() "
-            "gives back and takes on partitions, as soon as their topics are known."
+            f"The coordinator of {group} has sent a new assignment at epoch {health['generation']}; poll() "
+            "revokes and adds partitions as soon as their topics are in the metadata."
         ),
         ConsumerState.ACKNOWLEDGING: (
-            f"The consumer owns what was assigned to it in {group}, and has waited {age} for {coordinator}, "
-            "to acknowledge it."
+            f"The consumer owns its assignment in {group} and has waited {age} for {coordinator} to "
+            "acknowledge it."
         ),
-        ConsumerState.FENCED: f"The consumer is out of {group}{because}; poll() joins again.",
+        ConsumerState.FENCED: f"The consumer was removed from {group}{because}; poll() joins again.",
         ConsumerState.STALE: f"The consumer has left {group}{because}; poll() joins again.",
-        ConsumerState.LEAVING: f"The consumer leaves {group}, and has waited {age} for {coordinator}.",
-        ConsumerState.FATAL: f"The coordinator of {group} refuses this consumer; subscribe() tries again.",
+        ConsumerState.LEAVING: f"The consumer is leaving {group} and has waited {age} for {coordinator}.",
+        ConsumerState.FATAL: f"The coordinator of {group} rejects this consumer; subscribe() tries again.",
     }
     found = words.get(ConsumerState(state))
     if found is not None:

@@ -75,36 +75,40 @@ class Inspection:
     def explain(self) -> str:
         health = self.health()
         if health["state"] != "open":
-            because = f": {health['failure']}; close it, and create a new one" if health["failure"] else ""
+            because = f": {health['failure']}; close it and create a new one" if health["failure"] else ""
             return f"The producer is {health['state']}{because}."
         lines = self._explain_transaction()
         lines += self._sender.shares.crowded(self._partitions_of)
         for what, ages in health["senders_waiting_for_metadata"].items():
-            lines.insert(0, f"{len(ages)} calls of send wait for {what}, the longest for {max(ages):.1f} s.")
+            lines.insert(
+                0, f"Calls of send() waiting for {what}: {len(ages)}, the longest for {max(ages):.1f} s."
+            )
         if health["records_waiting"]:
-            lines.insert(0, f"{health['records_waiting']} records wait or are in flight.")
+            lines.insert(0, f"Records queued or in flight: {health['records_waiting']}.")
         # Memory can be that of expired batches, which is free when their requests are off the wire.
         elif not (health["senders_waiting_for_metadata"] or health["senders_waiting_for_memory"]):
             return "\n".join(["Nothing waits: every record sent was written or has failed.", *lines])
         if not self._client.nodes.connection_count:
-            lines.append(f"No broker is connected: {self._client.nodes.why_unreachable()}")
+            lines.append(f"No broker is connected: {self._client.nodes.unconnected()}")
         lines += [f"{queue} waits for {what}." for queue, what in health["waiting_for"].items()]
         lines += self._client.nodes.why_throttled(self._client.driver.clock.monotonic())
         if health["senders_waiting_for_memory"]:
-            lines.append(f"{health['senders_waiting_for_memory']} calls of send wait for buffer_memory.")
+            lines.append(
+                f"Calls of send() waiting for buffer_memory: {health['senders_waiting_for_memory']}."
+            )
         if health["metadata_error"]:
             lines.append(f"The last request for metadata failed: {health['metadata_error']}")
         return "\n".join(lines)
 
     def _waiting_for_metadata(self, now: float) -> dict[str, list[float]]:
-        """For how many seconds each blocked call has waited, by what it waits for."""
+        """Return the seconds that each blocked call has waited, by what it waits for."""
         found: dict[str, list[float]] = {}
         for what, since in [*self._routes.waiting.values()]:
             found.setdefault(what, []).append(now - since)
         return found
 
     def _partitions(self) -> dict[str, dict[str, int]]:
-        """By partition: what was written, and how many batches wait to be sent."""
+        """Return by partition what was written, and the number of queued batches."""
         numbers = {
             str(place): {**attrs.asdict(taken), "batches_waiting": 0}
             for place, taken in self._sender.shares.taken().items()

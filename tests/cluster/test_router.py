@@ -414,7 +414,7 @@ def test_a_throttle_of_a_month_is_a_minute_and_is_said(
     ((name, seconds),) = client.nodes.throttled(cluster.now).items()
     assert (name, round(seconds)) == ("node 1 (broker-1:9092)", 60)
     (words,) = client.nodes.why_throttled(cluster.now)
-    assert "no request goes to it for another" in words
+    assert "no request is sent to it for another" in words
     sent = Sent(client, ToNode(1), timeout=100)
     cluster.runtime.run_for(61)
     assert sent.response is not None

@@ -971,6 +971,11 @@ def test_wrong_arguments_are_refused_with_words(consumer: KafkaConsumer) -> None
         consumer.poll_columns(-1)
 
 
+def test_explain_does_not_call_an_address_unreachable_that_was_never_tried() -> None:
+    with KafkaConsumer("orders", bootstrap_servers="localhost:1") as consumer:
+        assert "No broker is connected: localhost:1: not tried yet" in consumer.explain()
+
+
 def test_health_and_words(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     assert "No broker is connected" in consumer.explain()
     cluster.append("orders", 0, b"a", b"b")
@@ -979,9 +984,9 @@ def test_health_and_words(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     assert health["state"] == "open"
     assert health["partitions"]["orders-0"]["position"] == 1
     assert health["partitions"]["orders-0"]["high_watermark"] == 2
-    assert "waiting for poll() from offset 1" in consumer.explain()
+    assert "fetched bytes from offset 1 for the next poll()" in consumer.explain()
     drain(consumer)
-    assert "orders-0 is read to its end, offset 2." in consumer.explain()
+    assert "orders-0 is read to its high watermark, offset 2." in consumer.explain()
     assert consumer.highwater(ORDERS_0) == 2
     assert consumer.bootstrap_connected()
     assert consumer.metrics()["bytes-consumed-total"] > 0

@@ -72,7 +72,7 @@ def test_what_waits_is_shown_as_it_is(simulation: Simulation, cluster: KafkaClus
     assert metrics["buffer-total-bytes"] == 20_000
     assert metrics["requests-in-flight"] == health["requests_in_flight"] == 1
     assert 7 <= metrics["metadata-age"] < 8, "the last request has no answer"
-    assert "1 calls of send wait for buffer_memory" in producer.explain()
+    assert "Calls of send() waiting for buffer_memory: 1" in producer.explain()
     cluster.controls.clear()
     waiting.result()
     producer.flush(10)
@@ -104,8 +104,8 @@ def test_explain_names_first_sends_that_block_while_the_broker_is_down(
     simulation.sleep(7)
     told = producer.explain()
     assert "Nothing waits" not in told
-    assert "2 calls of send wait for the metadata of topic 'orders', the longest for 7.0 s." in told
-    assert "1 calls of send wait for the metadata of topic 'others', the longest for 7.0 s." in told
+    assert "Calls of send() waiting for the metadata of topic 'orders': 2, the longest for 7.0 s." in told
+    assert "Calls of send() waiting for the metadata of topic 'others': 1, the longest for 7.0 s." in told
     assert len(producer.health()["senders_waiting_for_metadata"]) == 2
     cluster.controls.clear()
     for sending in (first, second, third):
@@ -180,7 +180,7 @@ def test_explain_says_that_no_broker_is_connected_while_a_first_send_blocks(
     sending = simulation.spawn(lambda: producer.send("orders", b"1"))
     simulation.sleep(5)
     told = producer.explain()
-    assert "1 calls of send wait for the metadata of topic 'orders'" in told
+    assert "Calls of send() waiting for the metadata of topic 'orders': 1," in told
     assert "No broker is connected: " in told
     for number in range(3):
         cluster.controls.restart_broker(number)
@@ -195,7 +195,8 @@ def test_explain_names_a_send_that_blocks_for_a_missing_partition(
     sending = simulation.spawn(lambda: producer.send("orders", b"1", partition=9))
     simulation.sleep(4)
     told = producer.explain()
-    assert "1 calls of send wait for partition 9 of topic 'orders' to be added, the longest for 4.0 s" in told
+    words = "Calls of send() waiting for partition 9 of topic 'orders' to be added: 1, the longest for 4.0 s"
+    assert words in told
     with pytest.raises(UnknownTopicOrPartition):
         sending.result()
 

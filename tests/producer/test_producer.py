@@ -927,7 +927,9 @@ class TestClosing:
         producer.send("orders", b"0").result(10)
         cluster.controls.hold(ProduceRequest)
         delivery = producer.send("orders", b"1")
-        with pytest.raises(KafkaTimeoutError, match=r"1 records remain after 2 s\. 1 records wait"):
+        with pytest.raises(
+            KafkaTimeoutError, match=r"1 records remain after 2 s\. Records queued or in flight: 1"
+        ):
             producer.flush(timeout=2)
         cluster.controls.clear()
         assert delivery.result(10).offset == 1
@@ -1085,7 +1087,7 @@ class TestClosing:
         for value in numbered(10):
             producer.send("orders", value)
         assert producer.health()["records_waiting"] == 10
-        assert producer.explain().startswith("10 records wait or are in flight.")
+        assert producer.explain().startswith("Records queued or in flight: 10.")
         producer.flush(timeout=10)
         metrics = producer.metrics()
         assert (metrics["record-send-total"], metrics["requests-in-flight"]) == (10, 0)
@@ -1102,7 +1104,7 @@ class TestClosing:
         producer.send("orders", b"1").result(10)
         producer.send("orders", b"2")
         simulation.sleep(1)
-        assert "throttles this client: no request goes to it for another" in producer.explain()
+        assert "throttles this client: no request is sent to it for another" in producer.explain()
         assert len(producer.health()["throttled"]) == 1
         producer.flush(40)
 

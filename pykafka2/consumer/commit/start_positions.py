@@ -60,7 +60,7 @@ class StartPositions:
         if partition not in self._asked:
             return ""
         reason = f"; the last attempt failed: {self.last_error}" if self.last_error is not None else ""
-        return f"the coordinator has not said yet what the group has committed{reason}"
+        return f"the committed offset is not known yet{reason}"
 
     def without_commit(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those of them of which nothing was committed; the others are asked for, or given their positions.

@@ -210,7 +210,7 @@ def test_a_topic_made_anew_while_paused_is_read_as_the_reset_policy_says(
         assert found == [b"new %d" % number for number in range(10)], "none of the new ones is skipped"
         told = "orders-0: the topic was deleted and made anew"
         assert [told in message for message in caplog.messages].count(True) == 1
-        assert "deleted and made anew" in consumer.explain()
+        assert "deleted and created again" in consumer.explain()
 
 
 def test_what_an_iteration_has_left_of_a_topic_made_anew_is_no_place_in_the_new_one() -> None:

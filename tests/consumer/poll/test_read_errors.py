@@ -126,7 +126,7 @@ def test_a_broker_that_fails_for_no_reason_it_can_name_is_waited_for(cluster: Lo
     with cluster.consumer("orders") as consumer:
         assert offsets(consumer, 10_000) == []
         assert len(cluster.brokers[0].requests(FetchRequest)) < 16, "with back-off"
-        assert "the last trouble: node 0: The broker failed" in consumer.explain()
+        assert "the last error: node 0: The broker failed" in consumer.explain()
         del cluster.brokers[0].handlers[FetchRequest]
         assert offsets(consumer) == [0, 1, 2]
         assert "node 0" not in consumer.explain()

@@ -452,7 +452,7 @@ def test_leaving_is_optional(simulation: Simulation) -> None:
 def test_health_and_explain_tell_of_the_group(simulation: Simulation) -> None:
     group = Group(simulation)
     member = group.member("a")
-    assert "no member of group 'g'" in member.consumer.explain()
+    assert "not a member of group 'g'" in member.consumer.explain()
     group.settle()
     health = member.health()
     assert health["id"] == "g"
@@ -487,10 +487,10 @@ def test_explain_names_coordinator_and_other_members_while_a_join_waits(simulati
         assert f"for the coordinator, broker {number} at broker-{number}:" in told
         since = one.health()["state_age"]
         assert 3 <= since < 10
-        assert f"joins group 'g' and has waited {since:.1f} s for" in told
+        assert f"is joining group 'g' and has waited {since:.1f} s for" in told
     generation = leader.health()["generation"]
-    assert f"in generation {generation} these were {other_id!r}" in leader.consumer.explain()
-    assert "it alone knows them" in new.consumer.explain()
+    assert f"in generation {generation} the others were {other_id!r}" in leader.consumer.explain()
+    assert "only the coordinator knows the members" in new.consumer.explain()
 
 
 def test_explain_names_the_leader_that_has_not_assigned_yet(simulation: Simulation) -> None:
@@ -520,7 +520,7 @@ def test_explain_names_the_silent_coordinator_of_a_kip_848_group(
     number = cluster.coordinator("g")
     told = consumer.explain()
     assert f"for the coordinator, broker {number} at broker-{number}:" in told
-    assert "its first heartbeat is not answered yet" in told
+    assert "to answer its first heartbeat" in told
     assert f"has waited {consumer.health()['group']['state_age']:.1f} s" in told
     cluster.controls.clear()
 

@@ -192,7 +192,7 @@ def test_an_assignment_waits_for_topics_that_the_metadata_does_not_name_yet(simu
     group.turn(1)
     assert [one.topic_partitions for one in beats(group, member) if one.topic_partitions is not None] == []
     assert member.health()["state"] == "reconciling"
-    assert "as soon as their topics are known" in member.consumer.explain()
+    assert "as soon as their topics are in the metadata" in member.consumer.explain()
     assert len(reconciliation(member).unnamed_topics) == 1
     group.settle()
     assert member.what("assigned") == [[0, 1], [0, 1]], "one call for each topic, none for the waiting"
