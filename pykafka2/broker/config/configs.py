@@ -1,8 +1,8 @@
-"""The configuration of brokers and topics: values over defaults, and where each comes from.
+"""Configuration of brokers and topics: values over defaults, and the source of each value.
 
-Names, types, defaults and valid values are those of Apache Kafka 4.3.1 (keys.py); what Kafka knows and this
-broker does not act on is accepted and kept, so that tools may set and read it back.  Values travel as
-strings, as in Kafka.  Under the cluster's lock.
+Names, types, defaults and valid values are those of Apache Kafka 4.3.1 (keys.py). Options that Kafka defines
+and this broker ignores are accepted and stored, so that tools can set and read them. Values travel as
+strings, as in Kafka. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pykafka2.errors import ConfigurationError, InvalidConfig, UnknownOption
 
 TOPIC_SOURCE, BROKER_SOURCE, CLUSTER_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 2, 3, 4, 5
 LOGGER_SOURCE, METRICS_SOURCE, GROUP_SOURCE = 6, 7, 8
-"""Where a value comes from, as DescribeConfigs says it (KIP-226)."""
+"""Sources of a value, as numbered in DescribeConfigs (KIP-226)."""
 
 
 @attrs.define(frozen=True)
 class Synonym:
-    """One of the values that were candidates: the first one won."""
+    """One candidate value of an option; the first synonym wins."""
 
     name: str
     value: str
@@ -40,38 +40,42 @@ class Synonym:
 class BrokerConfig:
     """A broker's configuration: `config.int("num.partitions")`, `config.seconds(...)`.
 
-    `given` is what the cluster was made with; over it lie what IncrementalAlterConfigs set for all brokers
-    (`cluster_wide`) and for this one (`own`), see `set_dynamic`.  Whoever keeps a value keeps an old one;
-    whoever asks gets the newest.  Raises `UnknownOption` naming the nearest name, `ConfigurationError` naming
-    what a value may be, or why an option is refused.
+    `static` holds the values from the cluster's constructor. IncrementalAlterConfigs overrides them for all
+    brokers (`cluster_wide`) and for this one (`own`), see `set_dynamic`. Read an option on each use: a stored
+    value does not follow later changes.
+
+    Raises `UnknownOption` with the nearest name, or `ConfigurationError` with the valid values or the reason
+    why the option is refused.
     """
 
     def __init__(
         self, values: Mapping[str, object] | None = None, *, made: Mapping[str, object] | None = None
     ) -> None:
-        self.given = {name: as_text(value) for name, value in (values or {}).items() if value is not None}
-        for name, text in self.given.items():
-            _check_given(name, text)
+        self.static = {name: as_text(value) for name, value in (values or {}).items() if value is not None}
+        for name, text in self.static.items():
+            _check_static(name, text)
         self.own: Mapping[str, str] = {}
         self.cluster_wide: Mapping[str, str] = {}
         self.version = 0
-        """Grows with every `set_dynamic`."""
+        """Incremented by each `set_dynamic`."""
         self._parsed: dict[str, Any] = {}
         self.set_made(made or {})
 
     def of_broker(self, made: Mapping[str, object]) -> BrokerConfig:
-        """The configuration of one broker: this one, and what the cluster makes for that broker alone."""
-        broker = BrokerConfig(None, made={**self.given, **made})
+        """Returns the configuration of one broker: this one plus the values that the cluster sets for that
+        broker.
+        """
+        broker = BrokerConfig(None, made={**self.static, **made})
         broker.set_dynamic({}, self.cluster_wide)
         return broker
 
     def set_made(self, made: Mapping[str, object]) -> None:
-        """Take over what the cluster makes: addresses, ids."""
-        self.given.update({name: as_text(value) for name, value in made.items() if value is not None})
+        """Sets the values that the cluster determines, such as addresses and ids."""
+        self.static.update({name: as_text(value) for name, value in made.items() if value is not None})
         self._parsed = {}
 
     def set_dynamic(self, own: Mapping[str, str], cluster_wide: Mapping[str, str]) -> None:
-        """Take over what IncrementalAlterConfigs made of the dynamic options."""
+        """Sets the dynamic options that IncrementalAlterConfigs produced."""
         if own == self.own and cluster_wide == self.cluster_wide:
             return
         self.own, self.cluster_wide = dict(own), dict(cluster_wide)
@@ -79,14 +83,14 @@ class BrokerConfig:
         self._parsed = {}
 
     def text(self, name: str) -> str | None:
-        """The value as Kafka writes it; None where there is none."""
-        for layer in (self.own, self.cluster_wide, self.given):
+        """Returns the value as Kafka writes it, or None if it is unset and has no default."""
+        for layer in (self.own, self.cluster_wide, self.static):
             if name in layer:
                 return layer[name]
         return BROKER_KEYS[name].default
 
     def get(self, name: str) -> Any:
-        """The parsed value, or the default."""
+        """Returns the parsed value, or the default."""
         value = self._parsed.get(name)
         if value is None:
             text = self.text(name)
@@ -106,37 +110,39 @@ class BrokerConfig:
         return value
 
     def seconds(self, name: str) -> float:
-        """Of a configuration in milliseconds."""
+        """Returns an option in milliseconds as seconds."""
         value: int = self.get(name)
         return value / 1000.0
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """All values that count for an option, the winner first; empty if it stands nowhere itself."""
+        """Returns all candidate values of an option, the effective one first; empty if the option itself is
+        unset.
+        """
         names = [name, *(other for other, _ in FALLBACKS.get(name, ()))]
         layers = (
             (self.own, BROKER_SOURCE),
             (self.cluster_wide, CLUSTER_SOURCE),
-            (self.given, STATIC_SOURCE),
-            ({one: BROKER_KEYS[one].default for one in names if one in BROKER_KEYS}, DEFAULT_SOURCE),
+            (self.static, STATIC_SOURCE),
+            ({other: BROKER_KEYS[other].default for other in names if other in BROKER_KEYS}, DEFAULT_SOURCE),
         )
         found = [
-            Synonym(one, value, source)
+            Synonym(candidate, value, source)
             for layer, source in layers
-            for one in names
-            if (value := layer.get(one)) is not None
+            for candidate in names
+            if (value := layer.get(candidate)) is not None
         ]
-        # As Kafka does: what stands before the option's own name is left out.
+        # As in Kafka, synonyms before the option's own name are dropped.
         first = next((at for at, synonym in enumerate(found) if synonym.name == name), len(found))
         return found[first:]
 
 
-def _check_given(name: str, text: str) -> None:
+def _check_static(name: str, text: str) -> None:
     key = BROKER_KEYS.get(name)
     if key is None:
         raise UnknownOption(f"no broker configuration {name!r}{nearest(name, BROKER_KEYS)}")
     refusal = why_refused(name)
     if refusal is not None:
-        raise ConfigurationError(f"broker configuration {name!r} is not taken: {refusal}")
+        raise ConfigurationError(f"broker configuration {name!r} cannot be set: {refusal}")
     try:
         key.parse(text)
     except ValueError as error:
@@ -144,19 +150,20 @@ def _check_given(name: str, text: str) -> None:
 
 
 class TopicConfig:
-    """A topic's configuration over a broker's.  Immutable; `InvalidConfig` says what is wrong, as Kafka does.
+    """A topic's configuration over a broker's. Immutable; raises `InvalidConfig` with Kafka's message.
 
-    One instance keeps what it has read: where the broker's part may change, create a new one (`over`).
+    An instance caches parsed values. If the broker's configuration may have changed, create a new one with
+    `over`.
     """
 
-    __slots__ = ("_parsed", "_version", "broker", "given")
+    __slots__ = ("_parsed", "_version", "broker", "overrides")
 
-    def __init__(self, given: Mapping[str, object] | None, broker: BrokerConfig) -> None:
-        self.given = {name: as_text(value) for name, value in (given or {}).items()}
+    def __init__(self, overrides: Mapping[str, object] | None, broker: BrokerConfig) -> None:
+        self.overrides = {name: as_text(value) for name, value in (overrides or {}).items()}
         self.broker = broker
         self._version = broker.version
         self._parsed: dict[str, Any] = {}
-        for name, text in self.given.items():
+        for name, text in self.overrides.items():
             key = topic_key(name)
             if key is None:
                 raise InvalidConfig(f"Unknown topic config name: {name}{nearest(name, TOPIC_KEYS)}")
@@ -169,7 +176,7 @@ class TopicConfig:
                 "Tiered Storage functionality is disabled in the broker. "
                 "Topic cannot be configured with remote log storage."
             )
-        if "min.compaction.lag.ms" in self.given or "max.compaction.lag.ms" in self.given:
+        if "min.compaction.lag.ms" in self.overrides or "max.compaction.lag.ms" in self.overrides:
             self._check_compaction_lag()
         segment_bytes = self._parsed.get("internal.segment.bytes")
         if segment_bytes is not None:
@@ -184,22 +191,26 @@ class TopicConfig:
             )
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same, now and at the same broker."""
+        """Whether both have the same overrides and the same version of the same broker configuration."""
         if not isinstance(other, TopicConfig):
             return NotImplemented
-        return self.given == other.given and self.broker is other.broker and self._version == other._version
+        return (
+            self.overrides == other.overrides
+            and self.broker is other.broker
+            and self._version == other._version
+        )
 
     __hash__ = None  # type: ignore[assignment]  # a dictionary of options
 
     def over(self, broker: BrokerConfig) -> TopicConfig:
-        """The same topic's configuration as that broker sees it now."""
+        """Returns the topic's configuration over the current configuration of this broker."""
         if broker is self.broker and broker.version == self._version:
             return self
         config = TopicConfig.__new__(TopicConfig)
-        config.given, config.broker, config._version = self.given, broker, broker.version
-        # What the topic itself says is read already; the rest is asked of that broker.
-        config._parsed = {name: self._parsed[name] for name in self.given}
-        if "internal.segment.bytes" in self.given:
+        config.overrides, config.broker, config._version = self.overrides, broker, broker.version
+        # The topic's overrides are parsed already; defaults are read from the new broker.
+        config._parsed = {name: self._parsed[name] for name in self.overrides}
+        if "internal.segment.bytes" in self.overrides:
             config._parsed["segment.bytes"] = self._parsed["internal.segment.bytes"]
         return config
 
@@ -215,21 +226,21 @@ class TopicConfig:
         return value
 
     def text(self, name: str) -> str | None:
-        """The value as Kafka writes it."""
-        if name in self.given:
-            return self.given[name]
+        """Returns the value as Kafka writes it."""
+        if name in self.overrides:
+            return self.overrides[name]
         return as_text(self.get(name))
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """All values that count for an option, the winner first."""
-        own = [Synonym(name, self.given[name], TOPIC_SOURCE)] if name in self.given else []
+        """Returns all candidate values of an option, the effective one first."""
+        own = [Synonym(name, self.overrides[name], TOPIC_SOURCE)] if name in self.overrides else []
         key = topic_key(name)
         if key is None or key.synonym is None:
             return own
         return [*own, *self.broker.synonyms(key.synonym)]
 
     def source(self, name: str) -> int:
-        """Where a value comes from."""
+        """Returns the source of a value."""
         synonyms = self.synonyms(name)
         return synonyms[0].source if synonyms else DEFAULT_SOURCE
 

@@ -1,6 +1,6 @@
-"""The options of brokers, topics, groups and client metrics by name: type, default, what each may be set to.
+"""Options of brokers, topics, groups and client metrics by name: type, default, valid values.
 
-Made once from the tables of Apache Kafka 4.3.1 (table.py).  No state; configs.py looks values up here.
+Built once from the tables of Apache Kafka 4.3.1 (table.py). Stateless; configs.py looks values up here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pykafka2.broker.config.values import TYPE_CODES, InvalidEntry, Parser, pars
 
 @attrs.define(slots=True)
 class Key:
-    """One option: `default` is None where Kafka has none; `valid` is in Kafka's own notation."""
+    """One option. `default` is None if Kafka has none; `valid` is in Kafka's own notation."""
 
     name: str
     type_name: str
@@ -39,13 +39,13 @@ class Key:
     _parser: Parser | None = None
 
     def parse(self, text: str) -> Any:
-        """The value that a text means; `ValueError` says, in Kafka's words, why it means none."""
+        """Returns the parsed value. Raises `ValueError` with Kafka's message if it is invalid."""
         if self._parser is None:
             self._parser = parser_of(self.type_name, self.valid)
         return self._parser(text)
 
     def invalid(self, text: str, error: ValueError) -> str:
-        """Kafka's sentence about such a value."""
+        """Returns Kafka's message about an invalid value."""
         entry = error.entry if isinstance(error, InvalidEntry) else text
         words = str(error).replace("{name}", self.name)
         return f"Invalid value {entry} for configuration {self.name}: {words}"
@@ -56,7 +56,7 @@ class Key:
 
     @property
     def is_sensitive(self) -> bool:
-        """Passwords are never told."""
+        """Whether the value is a password, which responses never include."""
         return self.type_name == "PASSWORD"
 
 
@@ -94,32 +94,32 @@ def _broker_keys() -> dict[str, Key]:
 
 
 TOPIC_KEYS: Final[dict[str, Key]] = _topic_keys()
-"""The options of a topic, by name."""
+"""Topic options by name."""
 
 INTERNAL_TOPIC_KEYS: Final[dict[str, Key]] = _keys(INTERNAL_TOPIC_TABLE)
-"""Those that may be set but are described only where they are."""
+"""Internal topic options: they can be set, but are described only on topics that set them."""
 
 BROKER_KEYS: Final[dict[str, Key]] = _broker_keys()
-"""The options of a broker, by name; this broker's own among them."""
+"""Broker options by name, including those that only this broker has."""
 
 
 DYNAMIC_ONLY_KEYS: Final[dict[str, Key]] = _keys(DYNAMIC_ONLY_TABLE)
-"""What only a running broker takes; described only where it is set."""
+"""Options that only a running broker accepts; described only where they are set."""
 
 GROUP_KEYS: Final[dict[str, Key]] = _group_keys()
-"""The options of a group, by name."""
+"""Group options by name."""
 
 METRICS_KEYS: Final[dict[str, Key]] = _keys(METRICS_TABLE)
-"""The options of a subscription of client metrics, by name."""
+"""Client metrics subscription options by name."""
 
 
 def topic_key(name: str) -> Key | None:
-    """A topic's option by name, an internal one too."""
+    """Returns a topic option by name, including internal ones."""
     return TOPIC_KEYS.get(name) or INTERNAL_TOPIC_KEYS.get(name)
 
 
 def why_refused(name: str) -> str | None:
-    """Why `KafkaCluster(config=...)` does not take a broker's option; None if it does."""
+    """Returns why `KafkaCluster(config=...)` refuses a broker option, or None if it accepts it."""
     if name in TAKEN:
         return None
     for beginning, reason in REFUSED.items():
@@ -129,7 +129,7 @@ def why_refused(name: str) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """ " (did you mean ...?)" or nothing; for messages about misspelt names."""
+    """Returns " (did you mean ...?)" or an empty string, for messages about misspelt names."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, list(known), n=1)
@@ -137,7 +137,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def as_text(value: object) -> str:
-    """A configuration's value as Kafka writes it."""
+    """Returns a configuration value as Kafka writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):

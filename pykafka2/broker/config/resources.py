@@ -1,7 +1,7 @@
-"""What may be set on groups and on subscriptions of client metrics: checks of Kafka's GroupConfig and
+"""Checks of the configuration of groups and client metrics subscriptions: Kafka's GroupConfig and
 ClientMetricsConfigs, with their messages.
 
-Pure functions: a map of texts in, a `BrokerError` out where it is not right.
+Pure functions: they take a map of strings and raise a `BrokerError` if it is invalid.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MATCHERS: Final = frozenset(
         "client_source_port",
     }
 )
-"""What a subscription of client metrics may select clients by."""
+"""Client attributes that the match expression of a client metrics subscription can use."""
 
 
 def check_group(configs: Mapping[str, str], broker: BrokerConfig) -> None:
-    """Raise `InvalidConfig` unless a group may have these."""
+    """Raises `InvalidConfig` unless these are valid options of a group."""
     for name, text in configs.items():
         key = GROUP_KEYS.get(name)
         if key is None:
@@ -45,14 +45,18 @@ def check_group(configs: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def _bound(key: Key, which: str) -> str | None:
-    """The broker's option that bounds a group's, if there is one: group.consumer.min.session.timeout.ms."""
+    """Returns the broker option that bounds a group option, such as group.consumer.min.session.timeout.ms, or
+    None.
+    """
     kind, _, rest = key.name.partition(".")
     name = f"group.{kind}.{which}.{rest.removeprefix('num.')}"
     return name if name in BROKER_KEYS else None
 
 
 def check_metrics(configs: Mapping[str, str]) -> None:
-    """Raise unless a subscription of client metrics may have these."""
+    """Raises `InvalidConfig` or `InvalidRequest` unless these are valid options of a client metrics
+    subscription.
+    """
     for name, text in configs.items():
         key = METRICS_KEYS.get(name)
         if key is None:

@@ -1,9 +1,9 @@
-"""The options of Apache Kafka 4.3.1's topics and brokers, as a table, and what this broker makes of each.
+"""Tables of the topic and broker options of Apache Kafka 4.3.1, and this broker's treatment of each.
 
-A line says: name, type (with * where a running broker takes a new value), default, valid values as Kafka
-itself prints them.  The conformance stage compares all of it with Kafka's jars.  Below the tables: the
-options that are this broker's own, those that it refuses, and the defaults that differ.
-Longer than other modules because it is a table.  Data only; keys.py reads it.
+Each line has a name, a type (with * if a running broker accepts a new value), a default, and the valid values
+as Kafka prints them. The conformance stage compares all of it with Kafka's jars. Below the tables: this
+broker's own options, refused options, and different defaults. Longer than other modules because it is a
+table. Data only; keys.py reads it.
 """
 
 from __future__ import annotations
@@ -392,20 +392,20 @@ transactional.id.expiration.ms INT 604800000 [1,...]
 unclean.leader.election.enable BOOLEAN* false
 """
 
-# Kafka has these too, but keeps quiet about them: they are for its own tests.
+# Kafka defines these for its own tests and does not document them.
 INTERNAL_TOPIC_TABLE: Final = """\
 internal.segment.bytes INT null [14,...]
 """
 
-# Brokers take these while they run, and at no other time: rates of replication.
+# Replication throttle rates, which can only be set on a running broker.
 DYNAMIC_ONLY_TABLE: Final = """\
 follower.replication.throttled.rate LONG* 9223372036854775807 [0,...]
 leader.replication.throttled.rate LONG* 9223372036854775807 [0,...]
 replica.alter.log.dirs.io.max.bytes.per.second LONG* 9223372036854775807 [0,...]
 """
 
-# Of one consumer, share or streams group; the broker's "group." option, where there is one, goes before the
-# default, and its min and max are the bounds.
+# Options of one consumer, share or streams group. The broker's "group." option, if there is one, overrides
+# the default; its min and max options are the bounds.
 GROUP_TABLE: Final = """\
 consumer.assignment.interval.ms INT 1000 [0,...]
 consumer.heartbeat.interval.ms INT 5000 [1,...]
@@ -426,7 +426,7 @@ streams.num.standby.replicas INT 0 [0,...]
 streams.session.timeout.ms INT 45000 [1,...]
 """
 
-# Of one subscription of client metrics (KIP-714).
+# Options of one client metrics subscription (KIP-714).
 METRICS_TABLE: Final = """\
 interval.ms INT 300000
 match LIST ""
@@ -443,7 +443,8 @@ producer.id.expiration.check.interval.ms INT 600000 [1,...]
 super.users STRING ""
 threads STRING shared [shared, separate]
 """
-"""What a `KafkaCluster` takes beyond the options of Kafka's brokers; the authorizer's own among them."""
+"""Options that `KafkaCluster` has in addition to Kafka's broker options, including those of the authorizer.
+"""
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -470,7 +471,7 @@ DEPARTURES: Final[dict[str, tuple[str, str, str]]] = {
     "socket.send.buffer.bytes": ("-1", "[-1,...]", "the kernel tunes the buffer"),
     "transaction.state.log.replication.factor": ("-1", "[-1,...,32767]", "as default.replication.factor"),
 }
-"""Options whose default or values differ from Kafka's on purpose: default, valid values, why."""
+"""Options whose default or valid values differ from Kafka's on purpose: default, valid values, reason."""
 
 TOPIC_SYNONYMS: Final[dict[str, str]] = {
     "cleanup.policy": "log.cleanup.policy",
@@ -502,7 +503,7 @@ TOPIC_SYNONYMS: Final[dict[str, str]] = {
     "segment.ms": "log.roll.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""The broker's option that gives a topic's option its default."""
+"""The broker option that provides the default of each topic option."""
 
 FALLBACKS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "log.flush.interval.ms": (("log.flush.scheduler.interval.ms", 1),),
@@ -510,7 +511,7 @@ FALLBACKS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "log.roll.ms": (("log.roll.hours", 3_600_000),),
     "log.roll.jitter.ms": (("log.roll.jitter.hours", 3_600_000),),
 }
-"""Where a broker's option that is not set takes its value from, in this order, and times what."""
+"""Broker options that provide the value of an unset option, in this order, with a factor."""
 
 _MADE_BY_CLUSTER = "KafkaCluster makes it; see its arguments"
 _SECURITY = "KafkaCluster(listeners=..., users=...) makes it; see its arguments"
@@ -541,7 +542,9 @@ REFUSED: Final[dict[str, str]] = {
     "security.": _SECURITY,
     "ssl.": _TLS,
 }
-"""Options that `KafkaCluster(config=...)` refuses, by name or beginning, and why; brokers describe them."""
+"""Options that `KafkaCluster(config=...)` refuses, by name or prefix, with the reason; they can still be
+described.
+"""
 
 TAKEN: Final[frozenset[str]] = frozenset(
     {
@@ -559,7 +562,7 @@ TAKEN: Final[frozenset[str]] = frozenset(
         "ssl.principal.mapping.rules",
     }
 )
-"""Options that are taken although what begins as they do is refused."""
+"""Accepted options whose prefix is refused."""
 
 
 ACTED_ON: Final[frozenset[str]] = frozenset(
@@ -666,6 +669,7 @@ ACTED_ON: Final[frozenset[str]] = frozenset(
         "unclean.leader.election.enable",
     }
 )
-"""Broker options that this broker acts on, and with them the topics' options whose defaults they are; what is
-neither here nor refused is taken, kept and described, without effect.
+"""Broker options that this broker acts on, including the topic options that default to them.
+
+Options that are neither listed here nor refused are accepted, stored and described without effect.
 """

@@ -1,8 +1,8 @@
-"""Reading a configuration's text as its type says, within its valid values; messages are Kafka's.
+"""Parsers for configuration values by type and valid range, with Kafka's messages.
 
-`parser_of("INT", "[1,...,9] or -1")` understands the notation in which Kafka prints its validators.  Pure
-functions; a value that is not right raises `ValueError` with the second half of Kafka's sentence ("Invalid
-value x for configuration y: ...").
+`parser_of("INT", "[1,...,9] or -1")` reads the notation in which Kafka prints its validators. Pure functions;
+an invalid value raises `ValueError` with the second half of Kafka's message ("Invalid value x for
+configuration y: ...").
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ TYPE_CODES: Final = {
     "CLASS": 8,
     "PASSWORD": 9,
 }
-"""As DescribeConfigs tells them (KIP-569)."""
+"""Type numbers in DescribeConfigs (KIP-569)."""
 
 _BITS: Final = {"SHORT": 15, "INT": 31, "LONG": 63}
 _RANGE = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\]( or -1)?\Z")
 _WORDS = re.compile(r"(\(case insensitive\) )?\[([\w.\- ]*(?:, [\w.\- ]+)*)\]\Z")
 _THROTTLED = re.compile(r"\d+:\d+\Z")
 _RESETS: Final = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
-# What java.time.Duration reads.
+# The syntax of java.time.Duration.
 _DURATION = re.compile(
     r"([-+]?)P(?=[-+\dT])(?:([-+]?\d+)D)?"
     r"(?:T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:[.,]\d{0,9})?)S)?)?\Z",
@@ -43,7 +43,7 @@ _DURATION = re.compile(
 
 
 def parser_of(type_name: str, valid: str) -> Parser:
-    """The function that reads such a value."""
+    """Returns the parser for a type and its valid values."""
     if valid.startswith("[address]"):
         return _limits
     read = _READERS.get(type_name) or _number(type_name)
@@ -113,7 +113,7 @@ _READERS: Final[dict[str, Parser]] = {
 
 @attrs.define(frozen=True)
 class InvalidEntry(ValueError):
-    """One entry of a list is wrong: Kafka's message names that entry, not the list."""
+    """An invalid entry of a list; Kafka's message names the entry, not the list."""
 
     entry: str
     words: str
@@ -133,7 +133,7 @@ def _check_of(type_name: str, valid: str) -> Check | None:
         return _reset
     words = _WORDS.match(valid)
     if words is None:
-        return None  # "non-empty string" and the like: classes and files that this broker has no use for
+        return None  # "non-empty string" and the like: classes and files that this broker does not use
     choices = words[2].split(", ")
     known = {choice.lower() if words[1] else choice for choice in choices}
     refusal = "String must be one of: " + ", ".join(choices)
@@ -164,7 +164,7 @@ def _within(low: int, high: int | None, *, minus_one: bool) -> Check:
 
 
 def _reset(value: str) -> None:
-    """share.auto.offset.reset: earliest, latest, or so long ago."""
+    """Checks share.auto.offset.reset: earliest, latest, or by_duration with an ISO-8601 duration."""
     word, colon, text = value.partition(":")
     if value in ("latest", "earliest") or (word == "by_duration" and colon and _is_duration(text)):
         return
@@ -175,7 +175,7 @@ def _reset(value: str) -> None:
 
 
 def _is_duration(text: str) -> bool:
-    """Whether Java reads it as one that is not negative."""
+    """Whether Java parses it as a duration that is not negative."""
     found = _DURATION.match(text)
     if found is None:
         return False

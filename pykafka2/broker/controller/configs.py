@@ -80,7 +80,7 @@ def _current(controller: Controller, resource_type: int, name: str) -> Mapping[s
         topic = controller.state.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
-        return topic.config.given
+        return topic.config.overrides
     if resource_type == GROUP_RESOURCE and not name:
         raise InvalidRequest("Default group resources are not allowed.")
     if resource_type == METRICS_RESOURCE and not name:

@@ -165,7 +165,7 @@ class Controller:
         if not validate_only:
             self.write(
                 [
-                    TopicCreated(topic.name, topic.id, topic.config.given, topic.is_internal),
+                    TopicCreated(topic.name, topic.id, topic.config.overrides, topic.is_internal),
                     *(
                         PartitionSet(topic.name, number, partition)
                         for number, partition in enumerate(topic.partitions)

@@ -36,7 +36,10 @@ UNKNOWN_TYPE = 0
 
 def of_topic(config: TopicConfig) -> Entries:
     """A topic's options over those of the broker that is asked."""
-    keys = {**TOPIC_KEYS, **{name: key for name, key in INTERNAL_TOPIC_KEYS.items() if name in config.given}}
+    keys = {
+        **TOPIC_KEYS,
+        **{name: key for name, key in INTERNAL_TOPIC_KEYS.items() if name in config.overrides},
+    }
     return [_entry(key, config.text(name), config.synonyms(name)) for name, key in sorted(keys.items())]
 
 

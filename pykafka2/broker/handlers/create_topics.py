@@ -94,7 +94,7 @@ def _created(topic: TopicImage) -> CreatableTopicResult:
 
 def _described(topic: TopicImage) -> list[str]:
     """Every option, and those of Kafka's own that this topic has."""
-    return sorted({*TOPIC_KEYS, *topic.config.given})
+    return sorted({*TOPIC_KEYS, *topic.config.overrides})
 
 
 def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
