@@ -166,10 +166,10 @@ def test_what_cannot_be_planted_is_refused(kafka_cluster: KafkaCluster) -> None:
         (RequestTimedOut(), "RequestTimedOut()"),
         ("REQUEST_TIMED_OUT", "'REQUEST_TIMED_OUT'"),
     ):
-        says = rf"no broker answers with {re.escape(name)}.*: say a class"
+        says = rf"a broker cannot return {re.escape(name)}.*; use a class"
         with pytest.raises(ConfigurationError, match=says):
             controls.fail_next(ProduceRequest, error)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="no broker answers with ValueError"):
+    with pytest.raises(ConfigurationError, match="a broker cannot return ValueError"):
         controls.rule(api="Produce", then=ValueError)
     with pytest.raises(ConfigurationError, match="did you mean 'then'"):
         controls.rule(api="Produce", thn="hold")
@@ -196,15 +196,15 @@ def three_brokers() -> Iterator[KafkaCluster]:
         (lambda c: c.controls.pause_followers(("ordrs", 0)), "no topic 'ordrs'; did you mean 'orders'"),
         (lambda c: c.controls.roll_segments(("orders", 7)), "orders-7: orders has 0 to 1"),
         (lambda c: c.controls.apply_retention(("ordrs", 0)), "did you mean 'orders'"),
-        (lambda c: c.controls.shrink_isr("orders", 1), "'orders' is no partition: say"),
-        (lambda c: c.controls.expand_isr(("orders", "0"), 1), "is no partition"),
+        (lambda c: c.controls.shrink_isr("orders", 1), "'orders' is not a partition: use"),
+        (lambda c: c.controls.expand_isr(("orders", "0"), 1), "is not a partition"),
         (lambda c: c.controls.move_leader(("ordrs", 0), to=1), "did you mean 'orders'"),
         (lambda c: c.controls.move_leader(("orders", 0), to=7), "Unknown broker 7"),
         (lambda c: c.log("ordrs", 0), "did you mean 'orders'"),
         (lambda c: c.partition("orders", 2), "0 to 1"),
-        (lambda c: c.controls.delay_link(0, 1, "x"), "seconds='x': say a number from 0"),
-        (lambda c: c.controls.throttle_client("app", 0), "say a number from 1"),
-        (lambda c: c.controls.cut_client(None), "client_id=None: say a client's id"),
+        (lambda c: c.controls.delay_link(0, 1, "x"), "seconds='x': use a number of at least 0"),
+        (lambda c: c.controls.throttle_client("app", 0), "use a number of at least 1"),
+        (lambda c: c.controls.cut_client(None), "client_id=None: use a client id"),
         (lambda c: c.controls.slow_controller("x"), "seconds='x'"),
         (lambda c: c.controls.delay_metadata(0, -1), "seconds=-1"),
         (lambda c: c.controls.release_metadata(7), "Unknown broker 7"),

@@ -214,7 +214,7 @@ def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
         "*only keyword arguments*",
         "*did you mean 'num.partitions'*",
         "*needs trustme. Run pip install trustme*",
-        "*inside the bundled broker handler-0-0 failed: ZeroDivisionError('planted')*mistake in pykafka2*",
+        "*inside the bundled broker handler-0-0 failed: ZeroDivisionError('planted')*bug in pykafka2*",
     ):
         result.stdout.fnmatch_lines([line])
     for line in (

@@ -427,7 +427,7 @@ def test_a_rule_taken_back_lets_go_of_what_it_holds(
     ("rule", "message"),
     [
         ({"api": "Prodduce", "then": "hold"}, "did you mean 'Produce'"),
-        ({"api": 999, "then": "hold"}, "no request is called 999"),
+        ({"api": 999, "then": "hold"}, "unknown request 999"),
         ({"apy": "Produce", "then": "hold"}, "no 'apy'; did you mean 'api'"),
         ({"api": "Produce", "then": "holt"}, "did you mean 'hold'"),
         ({"api": "Produce", "then": "error:NOT_LEADER"}, "did you mean 'NOT_LEADER_OR_FOLLOWER'"),
@@ -445,7 +445,7 @@ def test_a_rule_taken_back_lets_go_of_what_it_holds(
         ({"api": "ShareFetch", "then": "hold"}, "is not served"),
         ({"api": "Produce", "then": "hold", "broker": 7}, "Unknown broker 7"),
         ({"api": "Produce", "then": 5}, "then=5: say what happens"),
-        ({"api": True, "then": "hold"}, "no request is called True"),
+        ({"api": True, "then": "hold"}, "unknown request True"),
         ({"api": "Produce", "then": "hold", "topic": 7}, "topic=7: say a name"),
         ({"api": "Produce", "then": "hold", "partition": "0"}, "partition='0': say a number"),
         ({"api": "Produce", "then": "hold", "nth": True}, "nth=True: say a number"),

@@ -1,1 +1,1 @@
-"""Leaves that every part of a broker may use: purgatory, timing wheel, images of the metadata, features."""
+"""Low-level modules for all parts of a broker: purgatory, timing wheel, metadata images, features."""

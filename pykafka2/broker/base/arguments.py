@@ -1,6 +1,6 @@
-"""What controls are given, checked before anything is done: partitions that there are, numbers, names.
+"""Checks of the arguments of controls: partitions, numbers, names.
 
-For controls.py and its parts.  A misspelt topic raises and names the nearest one.
+Used by controls.py and its parts, before they act. A misspelt topic raises with the nearest name.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def partition_key(image: ClusterImage, partition: TopicPartition | tuple[str, int]) -> tuple[str, int]:
-    """The topic's name and the number of a partition that there is; raises for anything else."""
+    """Returns topic and number of an existing partition. Raises for anything else."""
     if not (
         isinstance(partition, tuple)
         and len(partition) == 2
         and isinstance(partition[0], str)
         and isinstance(partition[1], int)
     ):
-        raise ConfigurationError(f'{partition!r} is no partition: say ("topic", number)')
+        raise ConfigurationError(f'{partition!r} is not a partition: use ("topic", number)')
     topic, number = partition
     if image.partition(topic, number) is None:
         raise no_partition(image, topic, number)
@@ -31,24 +31,24 @@ def partition_key(image: ClusterImage, partition: TopicPartition | tuple[str, in
 
 
 def no_partition(image: ClusterImage, topic: str, number: int) -> UnknownTopicOrPartition:
-    """The error that names the nearest topic, or the partitions that there are."""
+    """Returns the error for a missing partition; it names the nearest topic, or the existing partitions."""
     known = image.topics.get(topic)
     if known is None:
         close = nearest(str(topic), image.topics)
-        return UnknownTopicOrPartition(f"there is no partition {topic}-{number}: no topic {topic!r}{close}")
+        return UnknownTopicOrPartition(f"unknown partition {topic}-{number}: no topic {topic!r}{close}")
     last = len(known.partitions) - 1
     numbers = f"0 to {last}" if last else "only 0"
-    return UnknownTopicOrPartition(f"there is no partition {topic}-{number}: {topic} has {numbers}")
+    return UnknownTopicOrPartition(f"unknown partition {topic}-{number}: {topic} has {numbers}")
 
 
 def check_number(name: str, value: object, least: float) -> None:
-    """Raise for what is no finite number from `least`."""
+    """Raises `ConfigurationError` unless the value is a finite number of at least `least`."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and least <= value < float("inf")):  # type: ignore[operator]
-        raise ConfigurationError(f"{name}={value!r}: say a number from {least}")
+        raise ConfigurationError(f"{name}={value!r}: use a number of at least {least}")
 
 
 def check_client(client_id: object) -> None:
-    """Raise for what is no client's id."""
+    """Raises `ConfigurationError` unless the client id is a string."""
     if not isinstance(client_id, str):
-        raise ConfigurationError(f"client_id={client_id!r}: say a client's id, as text")
+        raise ConfigurationError(f"client_id={client_id!r}: use a client id as a string")

@@ -1,7 +1,7 @@
-"""Messages as plain data (dicts, lists, numbers, text) and back, for JSON.
+"""Conversion of messages to plain data (dicts, lists, numbers, strings) for JSON and back.
 
-Bytes, records and ids are base64 text; the declaration of a field says which it is, so the way back is
-exact.  Used by the admin port, by replies given as data and by timelines.  No state.
+Bytes, records and ids are base64 strings. The field's declaration gives the type, so the round trip is exact.
+Used by the admin port, by responses given as data and by timelines. Stateless.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ BINARY = frozenset({"bytes", "records", "uuid"})
 
 
 def to_plain(struct: Struct) -> dict[str, Any]:
-    """Every field of a struct, as JSON can say it."""
-    return {one.name: _plain(one, getattr(struct, one.name)) for one in resolved_fields(type(struct))}
+    """Returns every field of a struct as JSON data."""
+    return {field.name: _plain(field, getattr(struct, field.name)) for field in resolved_fields(type(struct))}
 
 
 def from_plain(cls: type[S], data: Mapping[str, Any]) -> S:
-    """The struct that `to_plain` turned into `data`; fields left out take their defaults.
+    """Returns the struct for the output of `to_plain`; missing fields get their defaults.
 
-    Raises `ConfigurationError` for a field that there is not, and for one that is missing.
+    Raises `ConfigurationError` for an unknown field, and for a missing one without a default.
     """
-    fields = {one.name: one for one in resolved_fields(cls)}
+    fields = {field.name: field for field in resolved_fields(cls)}
     _check_names(cls, data, fields)
     try:
         return cls(**{name: _value(fields[name], value) for name, value in data.items()})
@@ -40,11 +40,12 @@ def from_plain(cls: type[S], data: Mapping[str, Any]) -> S:
 
 
 def merged(struct: S, changes: Mapping[str, Any]) -> S:
-    """A copy of a struct with these fields changed; structs and lists of structs inside are merged too.
+    """Returns a copy of a struct with these fields changed; nested structs and lists of structs are merged
+    too.
 
-    A list of structs is merged item by item; further items in `changes` are added.
+    A list of structs is merged item by item; extra items in `changes` are appended.
     """
-    fields = {one.name: one for one in resolved_fields(type(struct))}
+    fields = {field.name: field for field in resolved_fields(type(struct))}
     _check_names(type(struct), changes, fields)
     values = {name: getattr(struct, name) for name in fields}
     for name, change in changes.items():
@@ -53,8 +54,8 @@ def merged(struct: S, changes: Mapping[str, Any]) -> S:
 
 
 def check_fields(cls: type[Struct], data: Mapping[str, Any]) -> None:
-    """Raise `ConfigurationError` for a field that there is not, in structs inside too; names the nearest."""
-    fields = {one.name: one for one in resolved_fields(cls)}
+    """Raises `ConfigurationError` with the nearest name for an unknown field, also in nested structs."""
+    fields = {field.name: field for field in resolved_fields(cls)}
     _check_names(cls, data, fields)
     for name, value in data.items():
         inner = fields[name].struct
@@ -64,46 +65,46 @@ def check_fields(cls: type[Struct], data: Mapping[str, Any]) -> None:
                     check_fields(inner, item)
 
 
-def _merged_value(one: Field, old: Any, change: Any) -> Any:
-    if one.struct is None or change is None or old is None:
-        return _value(one, change)
-    if not one.array:
+def _merged_value(field: Field, old: Any, change: Any) -> Any:
+    if field.struct is None or change is None or old is None:
+        return _value(field, change)
+    if not field.array:
         return merged(old, change)
     items = [
-        merged(old[index], item) if index < len(old) else from_plain(one.struct, item)
+        merged(old[index], item) if index < len(old) else from_plain(field.struct, item)
         for index, item in enumerate(change)
     ]
     return items + list(old[len(items) :])
 
 
-def _plain(one: Field, value: Any) -> Any:
+def _plain(field: Field, value: Any) -> Any:
     if value is None:
         return None
-    if one.array:
-        return [_plain_item(one, item) for item in value]
-    return _plain_item(one, value)
+    if field.array:
+        return [_plain_item(field, item) for item in value]
+    return _plain_item(field, value)
 
 
-def _plain_item(one: Field, value: Any) -> Any:
+def _plain_item(field: Field, value: Any) -> Any:
     if isinstance(value, Struct):
         return to_plain(value)
-    if one.kind in BINARY:
+    if field.kind in BINARY:
         return base64.b64encode(value).decode()
     return value
 
 
-def _value(one: Field, value: Any) -> Any:
+def _value(field: Field, value: Any) -> Any:
     if value is None:
         return None
-    if one.array:
-        return [_item(one, item) for item in value]
-    return _item(one, value)
+    if field.array:
+        return [_item(field, item) for item in value]
+    return _item(field, value)
 
 
-def _item(one: Field, value: Any) -> Any:
-    if one.struct is not None:
-        return value if isinstance(value, Struct) else from_plain(one.struct, value)
-    if one.kind in BINARY and isinstance(value, str):
+def _item(field: Field, value: Any) -> Any:
+    if field.struct is not None:
+        return value if isinstance(value, Struct) else from_plain(field.struct, value)
+    if field.kind in BINARY and isinstance(value, str):
         return base64.b64decode(value)
     return value
 

@@ -1,7 +1,7 @@
-"""Where a broker listens, and where clients are told to find it: one address for each of its listeners.
+"""Listener addresses of a broker: where it binds, and the advertised address for clients.
 
-A listener has a name, by default that of its security protocol, and clients that came by it are told the
-addresses of the same listener of every broker.  No state but the port that a listener was given.
+A listener's default name is that of its security protocol. Clients connected by a listener receive the
+addresses of the same listener of every broker. The only state is the port assigned to a listener.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final
 import attrs
 
 PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-"""The security protocols, with Kafka's numbers."""
+"""Kafka's numbers of the security protocols."""
 
 
 @attrs.define(frozen=True)
 class Endpoint:
-    """What a broker's registration says of one listener."""
+    """One listener in a broker's registration."""
 
     listener: str
     host: str
@@ -26,27 +26,27 @@ class Endpoint:
 
 @attrs.define
 class ListenerAddress:
-    """A listener of one broker: where it listens, and what clients are told instead, if anything."""
+    """A listener of one broker: its bind address, and its advertised address if that differs."""
 
     name: str
     protocol: str
     host: str
     port: int
-    """0 takes a free one at the first start, and keeps it."""
+    """0 binds a free port at the first start and keeps it."""
     advertised_host: str | None = None
     advertised_port: int = 0
 
     @property
     def address(self) -> str:
-        """Host and port at which it listens."""
+        """The bind address."""
         return f"{self.host}:{self.port}"
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Host and port, as clients are told."""
+        """The advertised host and port."""
         return self.advertised_host or self.host, self.advertised_port or self.port
 
     @property
     def endpoint(self) -> Endpoint:
-        """As the broker registers it."""
+        """The endpoint as the broker registers it."""
         return Endpoint(self.name, *self.advertised, PROTOCOLS[self.protocol])

@@ -1,9 +1,8 @@
-"""Features of the cluster: which levels the brokers know, and which ones are finalised (KIP-584).
+"""Cluster features: the levels that brokers support and the finalized levels (KIP-584).
 
 Names and levels are those of Apache Kafka 4.3.1, without streams.version and
-eligible.leader.replicas.version (both are left out).  The
-finalised levels live in the controller's image; ApiVersions tells them, and the transaction coordinator takes
-its transaction.version from there.
+eligible.leader.replicas.version, which are left out. The finalized levels are part of the controller's image.
+ApiVersions returns them, and the transaction coordinator reads its transaction.version from them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ KRAFT_VERSION: Final = "kraft.version"
 
 @attrs.define(frozen=True)
 class Levels:
-    """Lowest and highest level that brokers know."""
+    """The lowest and highest supported level of a feature."""
 
     lowest: int
     highest: int
@@ -41,23 +40,23 @@ SUPPORTED: Final[Mapping[str, Levels]] = MappingProxyType(
 )
 
 LATEST: Final[Mapping[str, int]] = MappingProxyType(
-    # The quorum keeps kraft.version to itself.
+    # kraft.version is not part of the finalized features in the image.
     {name: levels.highest for name, levels in SUPPORTED.items() if name != KRAFT_VERSION}
 )
-"""The highest level of each: how a new cluster begins."""
+"""The highest level of each feature, which is how a new cluster starts."""
 
 
-def finalised(given: Mapping[str, int] | None) -> Mapping[str, int]:
-    """The latest levels with those given in their place; level 0 leaves a feature out.
+def finalised(overrides: Mapping[str, int] | None) -> Mapping[str, int]:
+    """Returns the latest levels with these overrides; level 0 disables a feature.
 
-    Raises `UnknownOption` naming the nearest feature, `ConfigurationError` for a level that is not supported.
+    Raises `UnknownOption` with the nearest feature, or `ConfigurationError` for an unsupported level.
     """
     levels = dict(LATEST)
-    for name, level in (given or {}).items():
+    for name, level in (overrides or {}).items():
         known = SUPPORTED.get(name)
         if known is None:
             raise UnknownOption(f"no feature {name!r}{nearest(name, SUPPORTED)}")
         if not isinstance(level, int) or not known.lowest <= level <= known.highest:
-            raise ConfigurationError(f"{name}={level!r}: say a level from {known.lowest} to {known.highest}")
+            raise ConfigurationError(f"{name}={level!r}: use a level from {known.lowest} to {known.highest}")
         levels[name] = level
     return MappingProxyType({name: level for name, level in levels.items() if level > 0})

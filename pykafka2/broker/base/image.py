@@ -1,8 +1,8 @@
-"""What the controller knows and every broker is told: brokers, topics, partitions.  Immutable values.
+"""Immutable cluster metadata that the controller publishes to every broker: brokers, topics, partitions.
 
-The controller makes a new image for each change and publishes it; a broker answers from the one that it was
-given last.  An image shares every topic that did not change with the image before, so two images are
-compared topic by topic with `is`.
+The controller makes a new image for each change and publishes it; a broker answers from the latest image it
+has received. An image shares every unchanged topic with its predecessor, so two images are compared topic by
+topic with `is`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 NO_LEADER = -1
 
 TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, METRICS_RESOURCE, GROUP_RESOURCE = 2, 4, 8, 16, 32
-"""What may be configured, as DescribeConfigs numbers it."""
+"""Resource types in DescribeConfigs."""
 
 ConfigResource = tuple[int, str]
-"""Type and name."""
+"""Resource type and name."""
 
 ALL_BROKERS: ConfigResource = (BROKER_RESOURCE, "")
-"""What is set for all brokers together."""
+"""The resource for the dynamic configuration of all brokers."""
 
 
 @attrs.define(frozen=True)
 class BrokerImage:
-    """A registered broker; `epoch` grows with each registration, fenced ones do not count as alive.
+    """A registered broker. `epoch` grows with each registration; a fenced broker is not alive.
 
-    One that is shutting down in good order still serves, but leads nothing and is in sync nowhere.
+    A broker in controlled shutdown still serves requests, but leads no partition and is in no ISR.
     """
 
     id: int
@@ -46,19 +46,19 @@ class BrokerImage:
     is_shutting_down: bool = False
     incarnation_id: bytes = b""
     endpoints: tuple[Endpoint, ...] = ()
-    """Of all its listeners, where it has several; `host` and `port` are those of the first."""
+    """Endpoints of all listeners, if there are several; `host` and `port` are those of the first."""
 
     def address_by(self, listener: str) -> tuple[str, int]:
-        """Host and port for a client that came by this listener of a broker."""
-        for one in self.endpoints:
-            if one.listener == listener:
-                return one.host, one.port
+        """Returns the host and port of a listener, for a client connected by the same listener."""
+        for endpoint in self.endpoints:
+            if endpoint.listener == listener:
+                return endpoint.host, endpoint.port
         return self.host, self.port
 
 
 @attrs.define(frozen=True)
 class PartitionImage:
-    """One partition: its replicas in order of preference, those in sync, and who leads since which epoch."""
+    """One partition: its replicas in order of preference, the ISR, the leader and its epoch."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -66,9 +66,11 @@ class PartitionImage:
     leader_epoch: int = 0
     partition_epoch: int = 0
     adding: tuple[int, ...] = ()
-    """Replicas that a reassignment brings; among `replicas` already, in sync when they have caught up."""
+    """Replicas that a reassignment adds. They are in `replicas` already, and join the ISR once they have
+    caught up.
+    """
     removing: tuple[int, ...] = ()
-    """Replicas that go when those that come are in sync; still among `replicas`."""
+    """Replicas that a reassignment removes once the added ones are in sync. They are still in `replicas`."""
 
     @property
     def is_reassigned(self) -> bool:
@@ -88,7 +90,7 @@ class TopicImage:
 
 @attrs.define(frozen=True)
 class ClusterImage:
-    """The whole cluster as of one offset of the metadata log (`version`); `features` are finalised levels."""
+    """The whole cluster at one offset of the metadata log (`version`); `features` are finalized levels."""
 
     version: int
     cluster_id: str
@@ -96,27 +98,27 @@ class ClusterImage:
     topics: Mapping[str, TopicImage]
     topic_names: Mapping[bytes, str]
     features: Mapping[str, int] = LATEST
-    """Finalised features by name; one that is not there has level 0."""
+    """Finalized features by name; a missing feature has level 0."""
     configs: Mapping[ConfigResource, Mapping[str, str]] = attrs.field(factory=dict)
-    """What is set on brokers, groups and subscriptions of client metrics; a topic has its own."""
+    """Configuration of brokers, groups and client metrics subscriptions; topics hold their own."""
     acls: Acls = NO_ACLS
-    """Access rules; the same object as in the image before where none has changed."""
+    """ACLs; the same object as in the previous image if none has changed."""
     scram_users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] = attrs.field(factory=dict)
-    """What is kept of users' passwords, by user and mechanism."""
+    """Stored SCRAM credentials, by user and mechanism."""
     tokens: Mapping[str, DelegationToken] = attrs.field(factory=dict)
     """Delegation tokens by id."""
 
     @property
     def transaction_version(self) -> int:
-        """2: every transaction has an epoch of its own (KIP-890)."""
+        """The level of transaction.version; 2 means that every transaction has its own epoch (KIP-890)."""
         return self.features.get(TRANSACTION_VERSION, 0)
 
     def configs_of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What is set on a resource that is not a topic."""
+        """Returns the configuration of a resource that is not a topic."""
         return self.configs.get((resource_type, name), {})
 
     def without_metadata(self) -> ClusterImage:
-        """The same cluster as a broker sees it before its first metadata."""
+        """Returns the cluster as a broker sees it before its first metadata."""
         return ClusterImage(-1, self.cluster_id, {}, {}, {}, self.features)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
@@ -137,12 +139,12 @@ class ClusterImage:
         return broker is not None and not broker.is_fenced
 
     def is_eligible(self, broker_id: int) -> bool:
-        """Whether a broker may lead or be in sync."""
+        """Whether a broker can be a leader or in the ISR."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.is_fenced and not broker.is_shutting_down
 
     def changed_since(self, older: ClusterImage) -> dict[str, TopicImage | None]:
-        """The topics that differ, None for those that are gone."""
+        """Returns the topics that differ; the value is None for deleted topics."""
         changed: dict[str, TopicImage | None] = {
             name: topic for name, topic in self.topics.items() if older.topics.get(name) is not topic
         }

@@ -1,9 +1,10 @@
-"""Metadata answers about all topics, made once for each image of the cluster.
+"""Cached Metadata responses about all topics, built once for each cluster image.
 
-With a thousand topics the answer takes tens of milliseconds to build and to encode, and clients and tools ask
-for it again and again.  Every asker gets a message of its own, for throttles and fault rules to write to; the
-bytes are those of the first such answer, made of values that nobody else holds.  One for all brokers of a
-cluster, which mostly have the same image; asked by handlers/metadata.py under the cluster's lock.
+With a thousand topics the response takes tens of milliseconds to build and encode, and clients request it
+repeatedly. Every request gets its own message, which throttling and fault rules can modify. The bytes are
+those of the first such response, encoded from values that nothing else references. One cache serves all
+brokers of a cluster, which usually have the same image. handlers/metadata.py uses it under the cluster's
+lock.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from collections.abc import Callable
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
-# Versions, what was asked for, and which broker is named as the controller, at a time.
+# Responses cached at a time: one for each combination of version, options and controller id.
 MAX_BODIES = 16
 
 Key = tuple[int, bool, bool, int, str]
-"""Version, whether topics' and the cluster's operations are told, who is named as the controller, and the
-listener by which the asker came.
+"""Version, whether authorized operations of topics and the cluster are included, controller id, and the
+client's listener.
 """
 
 
 class KnownMetadata:
-    """The answers of the last image that was asked about; those of others are forgotten."""
+    """Responses for the image of the last request; those for other images are dropped."""
 
     def __init__(self) -> None:
         self._image: ClusterImage | None = None
@@ -37,7 +38,9 @@ class KnownMetadata:
         key: Key,
         build: Callable[[], list[MetadataResponseTopic]],
     ) -> bytes:
-        """Give `response`, which is whole but for them, all topics; its bytes without header and length."""
+        """Adds all topics to a `response` that is otherwise complete. Returns its bytes without header and
+        length.
+        """
         if image is not self._image:
             self._image = image
             self._topics.clear()
@@ -46,7 +49,7 @@ class KnownMetadata:
         shown = self._topics.get(with_operations)
         body = self._bodies.get(key)
         if body is None or shown is None:
-            # Encoded before anybody sees it: who looks at the history may change what is there.
+            # Encode before the message is shared: code that reads the history may modify it.
             shown = response.topics = self._topics[with_operations] = build()
             body = response.encode(key[0])
             if len(self._bodies) >= MAX_BODIES:

@@ -1,8 +1,8 @@
-"""What went wrong inside the bundled broker: exceptions that nobody there was meant to raise.
+"""Unexpected exceptions inside the bundled broker.
 
-Each costs as little as can be (a connection, a request, one part's turn), is logged with its traceback and is
-kept here, so that no test passes over it: `KafkaCluster.close` raises, the pytest fixtures fail the test, a
-simulation fails its run.  Any thread.
+Each affects as little as possible (one connection, one request, one turn of a component). It is logged with
+its traceback and kept here, so that no test ignores it: `KafkaCluster.close` raises, the pytest fixtures fail
+the test, and a simulation fails its run. Any thread.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ logger = logging.getLogger(__name__)
 MAX_KEPT = 100
 
 OnProblem = Callable[[str, BaseException], None]
-"""(where, what was raised there)"""
+"""Callback: (where it happened, the exception)."""
 
 
 def log_problem(where: str, error: BaseException) -> None:
-    """For what runs in no cluster: the traceback in the log, and nothing else."""
-    logger.error("%s failed by a mistake in pykafka2", where, exc_info=error)
+    """Logs the traceback; for components outside a cluster."""
+    logger.error("%s failed because of a bug in pykafka2", where, exc_info=error)
 
 
 @attrs.define(frozen=True)
 class Problem:
-    """One exception, and what raised it: "handler-0-0", "a timer of broker 1"."""
+    """An exception and the component that raised it, such as "handler-0-0" or "a timer of broker 1"."""
 
     where: str
     error: BaseException
@@ -40,12 +40,14 @@ class Problem:
 
 
 class Problems:
-    """Those of one cluster, oldest first: `len`, iteration, truth.  Keeps the first hundred, counts all."""
+    """The unexpected exceptions of one cluster, oldest first: `len`, iteration, truth. Keeps the first
+    hundred, counts all.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.on_problem: Callable[[Problem], None] | None = None
-        """Told of each; a simulation listens."""
+        """Called with each problem; a simulation sets it."""
         self._kept: deque[Problem] = deque()
 
     def __iter__(self) -> Iterator[Problem]:
@@ -55,7 +57,7 @@ class Problems:
         return self.count
 
     def note(self, where: str, error: BaseException) -> None:
-        """Something failed that must not; its traceback is logged."""
+        """Records an unexpected exception and logs its traceback."""
         log_problem(where, error)
         self.count += 1
         problem = Problem(where, error)
@@ -65,16 +67,16 @@ class Problems:
             self.on_problem(problem)
 
     def take(self) -> list[Problem]:
-        """What was kept, and forget it: for a test that planted it."""
+        """Returns the kept problems and clears them, for a test that planted them."""
         kept, self._kept = list(self._kept), deque()
         self.count = 0
         return kept
 
     def raise_any(self) -> None:
-        """Raise `IllegalState` if there is one, with the first as its cause."""
+        """Raises `IllegalState` if there is a problem; the first one is its cause."""
         first = next(iter(self), None)
         if first is not None:
             count = "" if len(self) == 1 else f" ({len(self)} problems, this is the first)"
             raise IllegalState(
-                f"inside the bundled broker {first}{count}; this is a mistake in pykafka2, not in your test"
+                f"inside the bundled broker {first}{count}; this is a bug in pykafka2, not in your test"
             ) from first.error

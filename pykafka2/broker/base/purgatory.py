@@ -1,9 +1,9 @@
-"""Where requests wait that cannot be answered yet: an acks=all produce, a fetch for more bytes.
+"""Delayed requests that cannot be answered yet, such as an acks=all produce or a fetch with min_bytes.
 
-An operation is tried, watched under its keys, tried once more (what it waits for may have happened in
-between), and from then on tried whenever somebody reports that one of its keys changed, until it completes
-or its time is up.  It completes exactly once, whoever comes first (Kafka's DelayedOperation).  One that fails
-costs itself alone.  Everything here happens under the cluster's lock.
+An operation is tried, watched under its keys, and tried again, because its condition may have been met in
+between. It is then tried whenever one of its keys changes, until it completes or its deadline passes. It
+completes exactly once (Kafka's DelayedOperation). A failing operation does not affect the others. Everything
+here runs under the cluster's lock.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pykafka2.broker.base.timing_wheel import Timer, TimingWheel
 
 K = TypeVar("K", bound=Hashable)
 
-# Completed operations linger under keys that nobody reports; beyond this many they are swept out.
+# Completed operations stay under keys that never change; beyond this many they are purged.
 PURGE_INTERVAL = 1000
 
 
 class DelayedOperation:
-    """Something that completes once: because it can, because its time is up, or because it is forced to."""
+    """An operation that completes once: when it can, when its deadline passes, or when it is forced to."""
 
     __slots__ = ("deadline", "is_completed", "timer")
 
@@ -30,21 +30,21 @@ class DelayedOperation:
         self.timer: Timer | None = None
 
     def try_complete(self, key: Hashable | None, now: float) -> bool:
-        """Call `force_complete` if it can complete now.
+        """Calls `force_complete` if the operation can complete now; returns whether it did.
 
-        `key` is what changed, None if anything may have.
+        `key` is the key that changed, or None if any may have changed.
         """
         raise NotImplementedError
 
     def on_complete(self, now: float) -> None:
-        """Do what was waited for; called exactly once."""
+        """Performs the completion; called exactly once."""
         raise NotImplementedError
 
     def on_expiration(self, now: float) -> None:
-        """Time is up; `on_complete` follows at once."""
+        """Called when the deadline has passed, just before `on_complete`."""
 
     def force_complete(self, now: float) -> bool:
-        """Complete it; False if it has completed before."""
+        """Completes the operation. Returns False if it has completed before."""
         if self.is_completed:
             return False
         self.is_completed = True
@@ -53,7 +53,7 @@ class DelayedOperation:
 
 
 class Purgatory(Generic[K]):
-    """Operations that wait, watched by key.  Timers come from the broker's timing wheel."""
+    """Delayed operations, watched by key. Timers come from the broker's timing wheel."""
 
     def __init__(self, name: str, wheel: TimingWheel) -> None:
         self.name = name
@@ -64,8 +64,7 @@ class Purgatory(Generic[K]):
     def try_complete_else_watch(
         self, operation: DelayedOperation, keys: Iterable[K], now: float, *, was_tried: bool = False
     ) -> bool:
-        """True if the operation completed at once, or had no time; else it is watched until it does or its
-        time is up.
+        """Returns True if the operation completed or expired at once; otherwise watches it until it does.
 
         `was_tried`: the caller has just found that it cannot complete yet.
         """
@@ -73,7 +72,7 @@ class Purgatory(Generic[K]):
             return True
         for key in keys:
             self._watchers.setdefault(key, []).append(operation)
-        # What it waits for may have happened between the try above and the watching.
+        # The condition may have been met between the attempt above and the watch.
         if operation.try_complete(None, now):
             self._note_completed()
             return True
@@ -84,7 +83,7 @@ class Purgatory(Generic[K]):
         return False
 
     def check(self, key: K, now: float) -> int:
-        """Something about `key` changed: try everything that waits for it; how many completed."""
+        """Tries every operation that watches `key`, which has changed. Returns the number that completed."""
         watched = self._watchers.get(key)
         if not watched:
             return 0
@@ -103,7 +102,7 @@ class Purgatory(Generic[K]):
                 self._retire(operation)
             else:
                 waiting.append(operation)
-        # Completing one may have had others watch the same key; those stay behind the older ones.
+        # Completing an operation may have added watchers of the same key; these stay behind the older ones.
         waiting.extend(self._watchers.get(key, ()))
         if waiting:
             self._watchers[key] = waiting
@@ -112,17 +111,17 @@ class Purgatory(Generic[K]):
         return completed
 
     def is_watched(self, key: K) -> bool:
-        """Whether something may wait for this key."""
+        """Whether an operation may be watching this key."""
         return key in self._watchers
 
     def discard(self, operation: DelayedOperation) -> None:
-        """Forget one operation without completing it: nobody waits for it any more."""
+        """Drops an operation without completing it, because its result is no longer needed."""
         if not operation.is_completed:
             operation.is_completed = True
             self._retire(operation)
 
     def discard_all(self) -> None:
-        """Forget everything that waits, completing nothing: the broker has crashed."""
+        """Drops all operations without completing them, because the broker has crashed."""
         for watched in self._watchers.values():
             for operation in watched:
                 operation.is_completed = True
@@ -131,11 +130,11 @@ class Purgatory(Generic[K]):
         self._watchers.clear()
 
     def waiting(self) -> int:
-        """How many operations wait."""
+        """Returns the number of waiting operations."""
         return len({id(op) for ops in self._watchers.values() for op in ops if not op.is_completed})
 
     def watched(self) -> int:
-        """How many entries the watch lists hold, completed ones that were not swept out yet included."""
+        """Returns the number of entries in the watch lists, including completed ones not purged yet."""
         return sum(map(len, self._watchers.values()))
 
     def _expire(self, operation: DelayedOperation, now: float) -> None:
@@ -150,7 +149,9 @@ class Purgatory(Generic[K]):
         self._note_completed()
 
     def _failed(self, operation: DelayedOperation, error: Exception) -> bool:
-        """An operation raised: whoever waits for it waits in vain, all others go on."""
+        """Reports an operation that raised and marks it completed: it gets no response, and the others
+        continue.
+        """
         self._wheel.on_problem(f"{type(operation).__name__} in the purgatory {self.name}", error)
         operation.is_completed = True
         return True

@@ -1,9 +1,8 @@
-"""Timers by the thousand: a hierarchical timing wheel, driven by the time it is given.
+"""Thousands of timers: a hierarchical timing wheel, driven by the time passed to `advance`.
 
-Adding and cancelling cost the same however many timers wait, which is what a purgatory of delayed requests
-needs: nearly all of its timers are cancelled.  Ticks of a millisecond, 20 slots; overflow wheels, each 20
-times coarser, are made on demand (Kafka's SystemTimer and TimingWheel).  Belongs to whoever holds the
-cluster's lock.
+Adding and cancelling take constant time however many timers wait. A purgatory needs this because nearly all
+of its timers are cancelled. A tick is one millisecond and a wheel has 20 slots; overflow wheels, each 20
+times coarser, are made on demand (Kafka's SystemTimer and TimingWheel). Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NOT_QUEUED = -1
 
 
 class Timer:
-    """One thing to be done at its time; handed out by `TimingWheel.add`, taken back by `cancel`."""
+    """One timer; created by `TimingWheel.add`, cancelled by `cancel`."""
 
     __slots__ = ("action", "bucket", "deadline", "tick")
 
@@ -33,7 +32,7 @@ class Timer:
 
 
 class Bucket:
-    """The timers of one slot.  A dict, so that one of them is taken out in one step and order is kept."""
+    """The timers of one slot. A dict removes one timer in constant time and keeps the order."""
 
     __slots__ = ("due", "timers")
 
@@ -54,11 +53,11 @@ class Level:
 
 
 class TimingWheel:
-    """Runs actions when `advance` is told that their time has come.
+    """Runs actions when `advance` reaches their deadlines.
 
-    `tick` in seconds.  An action never runs before its deadline and at most one tick after the first
-    `advance` that reaches it; actions of one tick run in the order in which they were added.  One that raises
-    is told to `on_problem`, and the others run.
+    `tick` is in seconds. An action never runs before its deadline, and at most one tick after the first
+    `advance` that reaches it; actions of one tick run in the order they were added. An action that raises is
+    reported to `on_problem`, and the others run.
     """
 
     def __init__(
@@ -75,18 +74,18 @@ class TimingWheel:
         self._count = 0
 
     def __len__(self) -> int:
-        """How many timers wait."""
+        """Returns the number of waiting timers."""
         return self._count
 
     def add(self, deadline: float, action: Action) -> Timer:
-        """Have `action(now)` run once `deadline` has come; one in the past runs at the next `advance`."""
+        """Schedules `action(now)` for `deadline`; one in the past runs at the next `advance`."""
         timer = Timer(deadline, math.ceil((deadline - self._origin) / self._tick - 1e-6), action)
         self._count += 1
         self._place(timer)
         return timer
 
     def cancel(self, timer: Timer) -> bool:
-        """Forget the timer; False if it ran or was cancelled before."""
+        """Cancels the timer. Returns False if it has run or was cancelled before."""
         if timer.action is None:
             return False
         timer.action = None
@@ -97,7 +96,7 @@ class TimingWheel:
         return True
 
     def next_deadline(self) -> float:
-        """When `advance` has something to do, at the earliest; never later than the next timer's tick."""
+        """Returns the earliest time at which `advance` has work; never later than the next timer's tick."""
         if any(timer.action is not None for timer in self._ready):
             return self._origin + self._current * self._tick
         while self._queue:
@@ -110,7 +109,7 @@ class TimingWheel:
         return FOREVER
 
     def advance(self, now: float) -> int:
-        """Run what is due at `now`; how many actions ran."""
+        """Runs what is due at `now`. Returns the number of actions that ran."""
         now_tick = math.floor((now - self._origin) / self._tick + 1e-6)
         queue = self._queue
         while queue and queue[0][0] <= now_tick:
@@ -142,7 +141,9 @@ class TimingWheel:
         return ran
 
     def _place(self, timer: Timer) -> None:
-        """Into the slot of its tick, on the finest wheel that reaches so far; due ones into `_ready`."""
+        """Adds a timer to the slot of its tick on the finest wheel that covers it; a due timer goes to
+        `_ready`.
+        """
         if timer.tick <= self._current:
             self._ready.append(timer)
             return

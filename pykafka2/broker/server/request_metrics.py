@@ -184,7 +184,7 @@ class RequestMetrics:
         if found is None:
             names = [*(info.name for info in API_KEYS.values()), FOLLOWERS_FETCH]
             if name not in names:
-                raise ConfigurationError(f"no request is called {name!r}{nearest(name, names)}")
+                raise ConfigurationError(f"unknown request {name!r}{nearest(name, names)}")
             found = ApiMetrics()
         return found
 

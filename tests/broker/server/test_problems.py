@@ -283,7 +283,7 @@ def test_problems_in_another_process_are_told_here(kafka_cluster: KafkaCluster) 
     process = KafkaCluster(brokers=1, process=True).start()
     process.problems = Problems()
     process.problems.note("handler-0-0", ZeroDivisionError("planted"))
-    with pytest.raises(IllegalState, match="mistake in pykafka2"):
+    with pytest.raises(IllegalState, match="bug in pykafka2"):
         process.close()
     with pytest.raises(IllegalState, match="not running"):
         process.call("topics")
