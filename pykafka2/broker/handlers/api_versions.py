@@ -50,7 +50,7 @@ def handle(
         return refuse(request, InvalidRequest.code or 0)
     image = services.image
     if context.authentication is not None:
-        context.authentication.versions_told()
+        context.authentication.versions_sent()
     return ApiVersionsResponse(
         api_keys=_ranges(),
         supported_features=[

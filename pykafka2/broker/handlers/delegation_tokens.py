@@ -18,7 +18,7 @@ from pykafka2.broker.controller.delegation_tokens import (
     secret_key,
 )
 from pykafka2.broker.security.caller import USER, Principal
-from pykafka2.broker.security.delegation import DelegationToken, is_asked_for, may_ask
+from pykafka2.broker.security.delegation import DelegationToken, matches_owners, may_ask
 from pykafka2.errors import (
     BrokerError,
     DelegationTokenAuthorizationFailed,
@@ -151,7 +151,7 @@ def handle_describe(
     tokens = [
         token
         for token in services.image.tokens.values()
-        if is_asked_for(token, asked) and _may_see(services, context, token)
+        if matches_owners(token, asked) and _may_see(services, context, token)
     ]
     return DescribeDelegationTokenResponse(tokens=[_described(token, context.version) for token in tokens])
 

@@ -38,7 +38,7 @@ def handshake(
         return SaslHandshakeResponse(error_code=IllegalSaslState.code or 0, mechanisms=[])
     answer = authentication.handshake(request.mechanism, context.version)
     response = SaslHandshakeResponse(error_code=answer.error_code, mechanisms=list(answer.mechanisms))
-    if not answer.is_told:
+    if not answer.is_sent:
         context.close()
         return None
     if authentication.has_failed:

@@ -1,1 +1,1 @@
-"""Who asks a broker, how it proves who it is, and what it may do: pure code, below all that serves."""
+"""Authentication, principals and authorization of requests: pure code, below all serving code."""

@@ -1,7 +1,7 @@
-"""Access rules as the metadata holds them, and filters over them.  Immutable values; no decisions.
+"""ACLs as stored in the metadata, and filters over them. Immutable values, without decisions.
 
-Numbers stay as they came over the wire: a number that nobody knows is kept as such, and refused by who
-makes rules (controller/acls.py).
+Numbers are kept as received: an unknown number is stored as such, and controller/acls.py rejects it when ACLs
+are created.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pykafka2.protocol.acl_terms import WILDCARD, PatternType
 
 @attrs.define(frozen=True)
 class Acl:
-    """One access rule: on these resources this principal, from this host, may or may not do that."""
+    """One ACL: allows or denies an operation on matching resources to a principal from a host."""
 
     resource_type: int
     resource_name: str
     pattern_type: int
     principal: str
-    """A kind and a name, "User:alice"."""
+    """Type and name, "User:alice"."""
     host: str
     """An address, or "*"."""
     operation: int
@@ -29,7 +29,7 @@ class Acl:
 
 
 Acls = Mapping[Acl, bytes]
-"""All rules with their ids, oldest first.  Never changed in place: the same object has the same rules."""
+"""All ACLs with their ids, oldest first. Never changed in place: the same object holds the same ACLs."""
 
 NO_ACLS: Acls = {}
 
@@ -38,7 +38,7 @@ _ANY = 1
 
 @attrs.define(frozen=True)
 class AclFilter:
-    """Which rules are meant; None, and 1 where Kafka's number for ANY is 1, leave that part open."""
+    """Selects ACLs. None, or 1 for an enum (Kafka's ANY), matches every value."""
 
     resource_type: int = _ANY
     resource_name: str | None = None
@@ -49,7 +49,7 @@ class AclFilter:
     permission: int = _ANY
 
     def matches(self, acl: Acl) -> bool:
-        """Whether a rule is meant."""
+        """Whether the filter selects an ACL."""
         return (
             self.resource_type in (_ANY, acl.resource_type)
             and self._matches_name(acl)

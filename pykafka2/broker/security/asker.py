@@ -1,4 +1,4 @@
-"""Who asks for one request to be carried out, and what that one may do; what is denied is told to the log."""
+"""Authorization checks for one request; denials go to the event log."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pykafka2.protocol.acl_terms import CLUSTER_NAME, ResourceType
 
 
 class DenialLog(Protocol):
-    """Is told what would be written to Kafka's authorizer log."""
+    """Receives what Kafka writes to its authorizer log."""
 
     def denied(self, context: Any, rights: Rights, operation: int, resource_type: int, name: str) -> None:
-        """Who asks, by a request, may not do this to a resource."""
+        """Records that the sender of a request is denied an operation on a resource."""
         ...
 
 
 class Asker:
-    """The rights of who sent a request, asked while it is handled."""
+    """The rights of the sender of a request, checked while the request is handled."""
 
     __slots__ = ("_context", "_log", "rights")
 
@@ -27,8 +27,10 @@ class Asker:
         self._context = context
 
     def may(self, operation: int, resource_type: int, name: str, *, notes: bool = True) -> bool:
-        """Whether this may be done to that resource.  With `notes` a refusal goes to the event log: not so
-        where it only leaves something out, or something else may allow the same.
+        """Whether the operation is allowed on the resource.
+
+        With `notes` a denial goes to the event log. Pass False if a denial only omits part of the response,
+        or if another right may allow the same.
         """
         if self.rights.may(operation, resource_type, name):
             return True
@@ -37,5 +39,5 @@ class Asker:
         return False
 
     def may_on_cluster(self, operation: int, *, notes: bool = True) -> bool:
-        """Whether this may be done to the cluster."""
+        """Whether the operation is allowed on the cluster."""
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME, notes=notes)

@@ -1,12 +1,12 @@
-"""The SASL side of one connection on the broker: what it takes when, who it turns out to be, until when.
+"""SASL authentication of one connection on the broker: allowed requests, resulting principal, session expiry.
 
-Kafka's SaslServerAuthenticator as a state table.  Until a client has authenticated it may ask for the
-versions, choose a mechanism and send its tokens; everything else is refused before it is read.  A session may
-have an end (KIP-368): the client authenticates again on the same connection, as the same principal and by the
-same mechanism, or the next request after the end costs it the connection.
+Kafka's SaslServerAuthenticator as a state table. Before authentication a client can only request ApiVersions,
+choose a mechanism and send tokens; any other request is rejected before it is decoded. A session can expire
+(KIP-368). The client must then re-authenticate on the same connection, as the same principal and with the
+same mechanism; otherwise its next request after the expiry closes the connection.
 
-Sans-IO.  `admit` is asked by the processor, everything else by handlers, never both at a time: while a
-request is under way nothing more is read from the connection.
+Sans-IO. The processor calls `admit`, handlers call everything else, never at the same time: while a request
+is in progress nothing more is read from the connection.
 """
 
 from __future__ import annotations
@@ -28,27 +28,28 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.registry import ApiKey, name_of
 
-# A client that would authenticate more often is told that it need not (Kafka's KafkaChannel).
+# Minimum interval between re-authentications; a client that is faster is rejected (Kafka's KafkaChannel).
 MIN_REAUTH_INTERVAL = 1.0
-# Of what a client is told, which may quote names of its own: more than Kafka's longest string cannot leave.
+# Limit of an error message, which may quote names of the client: a response cannot hold more than Kafka's
+# longest string.
 MAX_WORDS = 8_000
 
 
 class SaslState(Enum):
-    """Of one connection; the values are for messages."""
+    """States of one connection; the values are used in messages."""
 
-    START = "a client may ask for the versions or choose a mechanism"
-    VERSIONS_TOLD = "a client has to choose a mechanism"
-    AUTHENTICATING = "tokens go to and fro"
-    COMPLETE = "a client has authenticated"
-    OTHER_MECHANISM = "a client wanted to authenticate again by another mechanism"
-    FAILED = "a client is told why it was refused, and then cut off"
+    START = "the client can request ApiVersions or choose a mechanism"
+    VERSIONS_SENT = "the client must choose a mechanism"
+    AUTHENTICATING = "tokens are exchanged"
+    COMPLETE = "the client has authenticated"
+    OTHER_MECHANISM = "the client tried to re-authenticate with another mechanism"
+    FAILED = "authentication failed; the connection closes after the response"
 
 
 _S = SaslState
 LEGAL_MOVES: dict[SaslState, frozenset[SaslState]] = {
-    _S.START: frozenset({_S.VERSIONS_TOLD, _S.AUTHENTICATING, _S.FAILED}),
-    _S.VERSIONS_TOLD: frozenset({_S.AUTHENTICATING, _S.FAILED}),
+    _S.START: frozenset({_S.VERSIONS_SENT, _S.AUTHENTICATING, _S.FAILED}),
+    _S.VERSIONS_SENT: frozenset({_S.AUTHENTICATING, _S.FAILED}),
     _S.AUTHENTICATING: frozenset({_S.COMPLETE, _S.FAILED}),
     _S.COMPLETE: frozenset({_S.AUTHENTICATING, _S.OTHER_MECHANISM, _S.FAILED}),
     _S.OTHER_MECHANISM: frozenset(),
@@ -57,31 +58,31 @@ LEGAL_MOVES: dict[SaslState, frozenset[SaslState]] = {
 
 TAKEN: dict[SaslState, frozenset[int]] = {
     _S.START: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
-    _S.VERSIONS_TOLD: frozenset({ApiKey.SASL_HANDSHAKE}),
+    _S.VERSIONS_SENT: frozenset({ApiKey.SASL_HANDSHAKE}),
     _S.AUTHENTICATING: frozenset({ApiKey.SASL_AUTHENTICATE, ApiKey.SASL_HANDSHAKE}),
     _S.OTHER_MECHANISM: frozenset(),
     _S.FAILED: frozenset(),
 }
-"""What may be asked in each state; everything once a client has authenticated."""
+"""Requests allowed in each state; all are allowed once the client has authenticated."""
 
 
 class NotAdmitted(KafkaError):
-    """A request that this connection may not send now: it is closed, and nothing of the request read."""
+    """A request that is not allowed in this state; the connection is closed without decoding the request."""
 
 
 @attrs.define(frozen=True)
 class HandshakeAnswer:
-    """What a client hears of the mechanism it chose; with an error the connection ends."""
+    """The response to SaslHandshake; with an error the connection closes."""
 
     error_code: int
     mechanisms: tuple[str, ...]
-    is_told: bool = True
-    """Whether the client hears of it; else its connection just ends."""
+    is_sent: bool = True
+    """Whether the response is sent; if not, the connection closes without one."""
 
 
 @attrs.define(frozen=True)
 class TokenAnswer:
-    """What a client hears of its token; with an error the connection ends."""
+    """The response to a token; with an error the connection closes."""
 
     error_code: int = 0
     message: str | None = ""
@@ -90,14 +91,14 @@ class TokenAnswer:
 
 
 class Authentication:
-    """Of one connection.  `caller` is nobody known until it is complete."""
+    """Authentication state of one connection. `caller` is anonymous until authentication is complete."""
 
     def __init__(self, listener: SaslListener, caller: Caller, wall_ms: Callable[[], int]) -> None:
         self.state = SaslState.START
         self.caller = caller
         self.mechanism = ""
         self.session_ends_at: float | None = None
-        """By the monotonic clock; None: never."""
+        """Monotonic time when the session expires; None: never."""
         self._listener = listener
         self._wall_ms = wall_ms
         self._exchange: Exchange | None = None
@@ -109,36 +110,38 @@ class Authentication:
     def __repr__(self) -> str:
         return f"<{self.mechanism or 'no mechanism yet'}, {self.caller.principal}: {self.state.value}>"
 
-    # ------------------------------------------------------------------ the processor asks
+    # ------------------------------------------------------------------ called by the processor
 
     @property
     def is_complete(self) -> bool:
-        """Whether the client may ask anything."""
+        """Whether the client can send any request."""
         return self.state is SaslState.COMPLETE
 
     @property
     def has_failed(self) -> bool:
-        """Whether the client was refused: its connection ends with the next answer."""
+        """Whether authentication failed: the connection closes after the next response."""
         return self.state is SaslState.FAILED
 
     @property
     def max_frame_bytes(self) -> int | None:
-        """The longest frame that is taken now; None: as long as the broker takes any."""
+        """The maximum size of the next frame; None: the broker's usual limit."""
         return None if self.is_complete else self._listener.max_frame_bytes
 
     @property
     def takes_raw_token(self) -> bool:
-        """Whether the next frame is a token and no request: after SaslHandshake version 0."""
+        """Whether the next frame is a bare token instead of a request: after SaslHandshake version 0."""
         return self._takes_raw_tokens and self.state is SaslState.AUTHENTICATING
 
     def admit(self, api_key: int, now: float) -> None:
-        """Let a request in.  Raises `NotAdmitted`; nothing of it has been read then but its header."""
+        """Checks whether a request is allowed. Raises `NotAdmitted`; only the request's header has been read
+        then.
+        """
         if self.state is not SaslState.COMPLETE:
             if api_key not in TAKEN[self.state]:
                 raise NotAdmitted(f"{name_of(api_key)} before authentication: {self.state.value}")
             return
         ends_at = self.session_ends_at
-        # Without an end there is nothing to renew: the handler says that a handshake is out of place.
+        # Without an expiry there is nothing to renew: the handler rejects the handshake.
         self._handshake_is_ours = False
         if ends_at is None:
             return
@@ -146,21 +149,21 @@ class Authentication:
             self._handshake_is_ours = True
             self._last_renewal_at = now
         elif now > ends_at:
-            raise NotAdmitted(f"the session of {self.caller.principal} is over")
+            raise NotAdmitted(f"the session of {self.caller.principal} has expired")
 
     def _may_renew(self, now: float) -> bool:
         last = self._last_renewal_at
         return last is None or now - last >= MIN_REAUTH_INTERVAL
 
-    # ------------------------------------------------------------------ handlers tell
+    # ------------------------------------------------------------------ called by handlers
 
-    def versions_told(self) -> None:
-        """The client's ApiVersions was answered; of one that has authenticated it changes nothing."""
+    def versions_sent(self) -> None:
+        """Records that ApiVersions was answered; without effect after authentication."""
         if self.state is SaslState.START:
-            self._move_to(SaslState.VERSIONS_TOLD)
+            self._move_to(SaslState.VERSIONS_SENT)
 
     def handshake(self, mechanism: str, version: int) -> HandshakeAnswer:
-        """The client has chosen a mechanism."""
+        """Handles the client's choice of a mechanism."""
         offered = self._listener.mechanisms
         if not self._handshake_is_ours:
             return HandshakeAnswer(IllegalSaslState.code or 0, ())
@@ -170,8 +173,8 @@ class Authentication:
         self._is_renewing = self.state is SaslState.COMPLETE
         if mechanism not in offered:
             self._move_to(SaslState.FAILED)
-            # Kafka has no answer for who wants to renew a session by such a one.
-            return HandshakeAnswer(UnsupportedSaslMechanism.code or 0, offered, is_told=not self._is_renewing)
+            # Kafka sends no response to a re-authentication with a mechanism that is not enabled.
+            return HandshakeAnswer(UnsupportedSaslMechanism.code or 0, offered, is_sent=not self._is_renewing)
         if self._is_renewing and mechanism != self.mechanism:
             self._move_to(SaslState.OTHER_MECHANISM)
             return HandshakeAnswer(0, offered)
@@ -183,7 +186,7 @@ class Authentication:
         return HandshakeAnswer(0, offered)
 
     def authenticate(self, token: bytes, now: float) -> TokenAnswer:
-        """The client's next token."""
+        """Handles the client's next token."""
         exchange = self._exchange
         if self.state is not SaslState.AUTHENTICATING or exchange is None:
             code = IllegalSaslState.code or 0
@@ -201,18 +204,18 @@ class Authentication:
             )
 
     def refuse(self) -> None:
-        """The client is refused, whatever it has sent: as a test may want it."""
+        """Fails the authentication regardless of the credentials, for a test."""
         self._exchange = None
         if _S.FAILED in LEGAL_MOVES[self.state]:
             self._move_to(SaslState.FAILED)
 
     def expire(self, now: float) -> None:
-        """End the session now, as a test may want it: the client's next request but SaslHandshake ends the
+        """Ends the session now, for a test: the client's next request, unless SaslHandshake, closes the
         connection.
         """
         self.session_ends_at = now
 
-    # ------------------------------------------------------------------ inner parts
+    # ------------------------------------------------------------------ internals
 
     @property
     def _what(self) -> str:
@@ -234,7 +237,7 @@ class Authentication:
         return TokenAnswer(token=accepted.last_token, session_lifetime_ms=lifetime_ms or 0)
 
     def _lifetime_ms(self, accepted: Accepted) -> int | None:
-        """The shorter of what the credential and connections.max.reauth.ms allow."""
+        """Returns the shorter of the credential's lifetime and connections.max.reauth.ms."""
         ends = [self._listener.max_reauth_ms] if self._listener.max_reauth_ms > 0 else []
         if accepted.expires_at_ms is not None:
             ends.append(accepted.expires_at_ms - self._wall_ms())
@@ -243,8 +246,8 @@ class Authentication:
     def _fail(self, words: str) -> TokenAnswer:
         self._exchange = None
         self._move_to(SaslState.FAILED)
-        told = words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}..."
-        return TokenAnswer(SaslAuthenticationFailed.code or 0, told)
+        message = words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}..."
+        return TokenAnswer(SaslAuthenticationFailed.code or 0, message)
 
     def _move_to(self, state: SaslState) -> None:
         if state not in LEGAL_MOVES[self.state]:

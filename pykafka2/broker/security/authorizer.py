@@ -1,16 +1,15 @@
-"""Who may do what: the decisions of Kafka's StandardAuthorizer over one set of access rules (KIP-290).
+"""Authorization by one set of ACLs, with the decisions of Kafka's StandardAuthorizer (KIP-290).
 
-| of the rules on the resource (literal, "*", prefixes) that fit principal, host and operation | answer |
+| matching ACLs on the resource (literal, "*", prefixed) by principal, host and operation | decision |
 |---|---|
-| the principal is one of super.users, whatever the rules say | allowed |
+| the principal is in super.users, whatever the ACLs | allowed |
 | one denies | denied |
 | none denies, one allows | allowed |
-| none fits, and there is a rule on the resource, for whomever | denied |
-| there is no rule on the resource at all | allow.everyone.if.no.acl.found (false) |
+| none matches, but the resource has an ACL for any principal | denied |
+| the resource has no ACL at all | allow.everyone.if.no.acl.found (false) |
 
-A rule fits an operation that it names, or by ALL.  One that allows READ, WRITE, DELETE or ALTER allows
-DESCRIBE along with it, ALTER_CONFIGS allows DESCRIBE_CONFIGS; what denies implies nothing.  No clocks, no
-sockets.
+An ACL matches its own operation, and ALL matches every operation. Allowing READ, WRITE, DELETE or ALTER
+implies DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS; denying implies nothing. No clocks, no sockets.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ IMPLIED_BY: Final[Mapping[int, Collection[int]]] = {
     ),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
 }
-"""Which allowed operations allow another one."""
+"""Allowed operations that imply another one."""
 
 OPERATIONS_ON: Final = {
     ResourceType.TOPIC: (
@@ -61,35 +60,40 @@ OPERATIONS_ON: Final = {
         Operation.IDEMPOTENT_WRITE,
     ),
 }
-"""The operations that there are on a resource, as answers name them (KIP-430)."""
+"""Operations of each resource type, as reported in responses (KIP-430)."""
 
-# A name that no rule is likely to have: Kafka asks for it first when any resource of a type will do.
+# A name that no ACL is likely to have: Kafka checks it first when any resource of a type will do.
 ANY_NAME: Final = "hardcode"
 
 MAX_CALLERS: Final = 1_000
 MAX_DECISIONS: Final = 50_000
-"""What is remembered for one set of rules: callers, and decisions for all of them together (some 10 MB);
-beyond that it begins anew."""
+"""Limits of the cache for one set of ACLs: callers, and decisions of all callers together (about 10 MB). When
+a limit is reached, the cache is cleared.
+"""
 MAX_REMEMBERED_NAME: Final = 255
-"""No decision about a longer name is remembered: requests may have 32 KiB of one, a topic has 249 bytes."""
+"""Decisions about longer names are not cached: a request can hold a name of 32 KiB, but a topic has at most
+249 bytes.
+"""
 
 
 @attrs.define(frozen=True)
 class Settings:
-    """What a broker's options say beside the rules."""
+    """Broker options of the authorizer."""
 
     super_users: frozenset[str] = frozenset()
     allows_if_none_found: bool = False
 
     @classmethod
     def of(cls, super_users: str, *, allows_if_none_found: bool) -> Settings:
-        """`super_users` as the option has them, "User:ann;User:bob".  Raises `ConfigurationError`."""
-        named = [one.strip() for one in super_users.split(";") if one.strip()]
-        return cls(frozenset(str(principal_of(one)) for one in named), allows_if_none_found)
+        """Returns settings for `super_users` in the option's notation, "User:ann;User:bob". Raises
+        `ConfigurationError`.
+        """
+        named = [name.strip() for name in super_users.split(";") if name.strip()]
+        return cls(frozenset(str(principal_of(name)) for name in named), allows_if_none_found)
 
 
 class Authorizer:
-    """Decides over one set of rules.  Not thread-safe: under a lock."""
+    """Authorizes by one set of ACLs. Not thread-safe; callers hold a lock."""
 
     def __init__(self, acls: Acls, settings: Settings) -> None:
         self.acls = acls
@@ -108,7 +112,7 @@ class Authorizer:
                 self._literal.setdefault((acl.resource_type, acl.resource_name), []).append(acl)
 
     def rights_of(self, caller: Caller) -> Rights:
-        """What this caller may do."""
+        """Returns the rights of a caller."""
         rights = self._rights.get(caller)
         if rights is None:
             if len(self._rights) >= MAX_CALLERS:
@@ -117,10 +121,10 @@ class Authorizer:
         return rights
 
     def count_decision(self, rights: Rights) -> None:
-        """One more will be remembered there: make room for it if there are too many of all callers."""
+        """Counts one more decision to be cached, and clears the cache if it is full."""
         if self._decisions >= MAX_DECISIONS:
-            for one in self._with_decisions:
-                one.decided.clear()
+            for cached in self._with_decisions:
+                cached.decided.clear()
             self._with_decisions.clear()
             self._decisions = 0
         if not rights.decided:
@@ -128,7 +132,7 @@ class Authorizer:
         self._decisions += 1
 
     def rules_on(self, resource_type: int, name: str) -> Iterable[list[Acl]]:
-        """The rules on a resource, pattern by pattern."""
+        """Returns the ACLs on a resource, pattern by pattern."""
         for literal in {name, WILDCARD}:
             found = self._literal.get((resource_type, literal))
             if found is not None:
@@ -141,7 +145,7 @@ class Authorizer:
 
 
 class Rights:
-    """What one principal may do from one host, by one set of rules.  Decisions are remembered."""
+    """The rights of one principal from one host under one set of ACLs. Decisions are cached."""
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self.principal = principal
@@ -150,10 +154,10 @@ class Rights:
         self._hosts = {*notations_of(host), WILDCARD}
         self._is_super = principal in authorizer.settings.super_users
         self.decided: dict[tuple[int, int, str], bool] = {}
-        """Decisions made so far, by operation, resource type and name."""
+        """Cached decisions, by operation, resource type and name."""
 
     def may(self, operation: int, resource_type: int, name: str) -> bool:
-        """Whether this may be done to that resource."""
+        """Whether the operation is allowed on the resource."""
         key = (operation, resource_type, name)
         decided = self.decided.get(key)
         if decided is None:
@@ -165,9 +169,9 @@ class Rights:
         return decided
 
     def may_any(self, operation: int, resource_type: int) -> bool:
-        """Whether there can be a resource of this type to which this may be done (KIP-679).
+        """Whether the operation is allowed on at least one possible resource of this type (KIP-679).
 
-        Nothing is implied here: WRITE is found by rules for WRITE and ALL alone, as in Kafka.
+        Nothing is implied here: as in Kafka, only ACLs for WRITE and ALL allow WRITE.
         """
         if self.may(operation, resource_type, ANY_NAME):
             return True
@@ -175,29 +179,29 @@ class Rights:
             acl
             for acl in self._authorizer.acls
             if acl.resource_type == resource_type
-            and self._is_meant_by(acl)
+            and self._matches(acl)
             and acl.operation in (operation, Operation.ALL)
         ]
         denied = {
-            (one.pattern_type, one.resource_name) for one in fitting if one.permission == Permission.DENY
+            (acl.pattern_type, acl.resource_name) for acl in fitting if acl.permission == Permission.DENY
         }
         if (PatternType.LITERAL, WILDCARD) in denied:
             return False
-        allowing = [one for one in fitting if one.permission == Permission.ALLOW]
+        allowing = [acl for acl in fitting if acl.permission == Permission.ALLOW]
         lengths = {len(name) for kind, name in denied if kind == PatternType.PREFIXED}
-        return any(_is_wildcard(one) or not _is_dominated(one, denied, lengths) for one in allowing)
+        return any(_is_wildcard(acl) or not _is_dominated(acl, denied, lengths) for acl in allowing)
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """What may be done to a resource, a bit for each operation (KIP-430)."""
+        """Returns the allowed operations on a resource as a bit field (KIP-430)."""
         operations = OPERATIONS_ON[resource_type]
-        return sum(1 << one for one in operations if self.may(one, resource_type, name))
+        return sum(1 << operation for operation in operations if self.may(operation, resource_type, name))
 
     def _decide(self, operation: int, resource_type: int, name: str) -> bool:
         allowing = IMPLIED_BY.get(operation, (operation,))
         has_rules = is_allowed = False
         for rules in self._authorizer.rules_on(resource_type, name):
             has_rules = True
-            for acl in filter(self._is_meant_by, rules):
+            for acl in filter(self._matches, rules):
                 if acl.permission == Permission.DENY:
                     if acl.operation in (operation, Operation.ALL):
                         return False
@@ -205,7 +209,7 @@ class Rights:
                     is_allowed = True
         return is_allowed or (not has_rules and self._authorizer.settings.allows_if_none_found)
 
-    def _is_meant_by(self, acl: Acl) -> bool:
+    def _matches(self, acl: Acl) -> bool:
         return acl.principal in (self.principal, EVERYBODY) and acl.host in self._hosts
 
 
@@ -214,8 +218,8 @@ def _is_wildcard(acl: Acl) -> bool:
 
 
 def _is_dominated(acl: Acl, denied: set[tuple[int, str]], lengths: Iterable[int]) -> bool:
-    """Whether what a rule allows is all denied: by the same literal, or by a prefix of it, which has one of
-    these lengths.
+    """Whether a DENY for the same literal, or for a prefix of one of these lengths, covers everything that an
+    ACL allows.
     """
     name = acl.resource_name
     if acl.pattern_type == PatternType.LITERAL and (PatternType.LITERAL, name) in denied:

@@ -1,8 +1,8 @@
-"""Who asks: the principal behind a request, and whence it came.
+"""The sender of a request: its principal and its address.
 
-A principal is a kind and a name, "User:alice" as one text, and what access rules are about (KIP-290's words).
-A connection makes its `Caller` when it has authenticated and never changes it; who did not authenticate is
-User:ANONYMOUS.  Plain values, any thread.
+A principal is a type and a name, written "User:alice"; ACLs refer to principals (KIP-290). A connection makes
+its `Caller` once it has authenticated and never changes it; without authentication it is User:ANONYMOUS.
+Plain values, any thread.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _UNKNOWN_HOST = "127.0.0.1"
 
 @attrs.define(frozen=True)
 class Principal:
-    """Whom a request is from.  `str` is Kafka's notation, such as "User:alice"."""
+    """The principal of a request. `str` is Kafka's notation, such as "User:alice"."""
 
     kind: str
     name: str
     is_from_token: bool = attrs.field(default=False, eq=False)
-    """Whether a delegation token stood for it; the same principal all the same, as in Kafka."""
+    """Whether it authenticated by a delegation token; this does not affect equality, as in Kafka."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
@@ -39,33 +39,37 @@ ANONYMOUS = Principal(USER, "ANONYMOUS")
 
 
 def principal_of(text: str) -> Principal:
-    """The principal that a text such as "User:alice" names.  Raises `ConfigurationError` for another."""
+    """Returns the principal that a string such as "User:alice" names. Raises `ConfigurationError` if it is
+    invalid.
+    """
     kind, colon, name = text.partition(":")
     if not kind or not colon or not name:
-        raise ConfigurationError(f"{text!r} is no principal; one is a kind and a name, such as 'User:alice'")
+        raise ConfigurationError(f"{text!r} is not a principal; use a type and a name, such as 'User:alice'")
     return Principal(kind, name)
 
 
 @attrs.define(frozen=True)
 class Caller:
-    """Who asks, from where, and by which listener of the broker."""
+    """Principal, address and listener of the sender of a request."""
 
     principal: Principal = ANONYMOUS
     host: str = _UNKNOWN_HOST
-    """The client's address without its port, as access rules compare it."""
+    """The client's address without the port, as ACLs compare it."""
     listener: str = "PLAINTEXT"
-    """The name of the listener that the client came by; the controller is not told it, as in Kafka."""
+    """The name of the listener that the client is connected to; not passed to the controller, as in Kafka."""
     protocol: str = "PLAINTEXT"
     """The security protocol of that listener."""
     is_broker: bool = False
-    """Another broker of this cluster, on its own behalf; what it forwards is the client's that asked it."""
+    """Whether the sender is a broker of this cluster on its own behalf; a forwarded request has the client as
+    its caller.
+    """
 
 
 BROKER = Caller(is_broker=True)
 
 
 def principal_bytes(principal: Principal) -> bytes:
-    """As an Envelope carries it (KIP-590): the version of the structure, then the structure."""
+    """Encodes a principal for an Envelope (KIP-590): the version of the structure, then the structure."""
     data = DefaultPrincipalData(
         type=principal.kind, name=principal.name, token_authenticated=principal.is_from_token
     )
@@ -73,17 +77,17 @@ def principal_bytes(principal: Principal) -> bytes:
 
 
 def principal_from_bytes(data: Buffer) -> Principal:
-    """The principal in an Envelope.  Raises `CorruptData`."""
+    """Decodes the principal of an Envelope. Raises `CorruptData`."""
     view = memoryview(data)
     if len(view) < _VERSION_BYTES or any(view[:_VERSION_BYTES]):
-        raise CorruptData("the principal of an envelope is of a version that is not known")
+        raise CorruptData("the principal of an envelope has an unknown version")
     read, _ = DefaultPrincipalData.decode_from(view, _VERSION_BYTES, 0)
     return Principal(read.type, read.name, read.token_authenticated)
 
 
 def notations_of(host: str) -> tuple[str, ...]:
-    """How access rules may write a client's address: as it is, and one of IPv6 in Java's way, too, which has
-    all eight groups.
+    """Returns the notations of a client's address in ACLs: as it is, and for IPv6 also Java's, with all eight
+    groups.
     """
     try:
         address = ipaddress.IPv6Address(host)
@@ -91,13 +95,11 @@ def notations_of(host: str) -> tuple[str, ...]:
         return (host,)
     groups = struct.unpack(">8H", address.packed)
     scope = f"%{address.scope_id}" if address.scope_id else ""
-    return host, ":".join(f"{one:x}" for one in groups) + scope
+    return host, ":".join(f"{group:x}" for group in groups) + scope
 
 
 def host_bytes(host: str) -> bytes:
-    """The client's address as an Envelope carries it.  A name, as hosts have in the simulation, counts as
-    this machine.
-    """
+    """Encodes the client's address for an Envelope. A host name, as in the simulation, becomes 127.0.0.1."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed
     except ValueError:
@@ -105,8 +107,8 @@ def host_bytes(host: str) -> bytes:
 
 
 def host_from_bytes(data: bytes) -> str:
-    """The client's address in an Envelope.  Raises `CorruptData`."""
+    """Decodes the client's address of an Envelope. Raises `CorruptData`."""
     try:
         return str(ipaddress.ip_address(bytes(data)))
     except ValueError:
-        raise CorruptData(f"an envelope's client address of {len(data)} bytes") from None
+        raise CorruptData(f"an envelope has a client address of {len(data)} bytes") from None

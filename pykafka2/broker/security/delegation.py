@@ -1,7 +1,8 @@
-"""Delegation tokens (KIP-48): what one is, who may see and renew it, and how its owner logs in with it.
+"""Delegation tokens (KIP-48): a token, who can describe and renew it, and how its owner authenticates with
+it.
 
-A token stands for its owner: its id and the HMAC of it are name and password for SCRAM.  Immutable, but for
-what is hashed only when it is needed; kept in the metadata.
+A token authenticates its owner: its id and HMAC are the user name and password for SCRAM. Immutable, except
+that hashes are computed on first use; stored in the metadata.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from pykafka2.broker.security.scram import MIN_ITERATIONS, ScramCredential, Scra
 
 
 class TokenCredentials:
-    """What a token's owner logs in with, by mechanism: the password is the HMAC in base64.
+    """SCRAM credentials of a token, by mechanism; the password is the HMAC in base64.
 
-    Hashed when it is first asked for: anybody who has logged in may have any number of tokens made, and most
-    serve by one mechanism.  Under the cluster's lock.
+    Hashed on first use: every authenticated client can create any number of tokens, and most are used with
+    one mechanism. Access requires the cluster's lock.
     """
 
     __slots__ = ("_hmac", "_known", "_salts")
@@ -31,7 +32,7 @@ class TokenCredentials:
         self._known: dict[ScramMechanism, ScramCredential] = {}
 
     def of(self, kind: ScramMechanism) -> ScramCredential:
-        """Those for one mechanism."""
+        """Returns the credential for one mechanism."""
         known = self._known.get(kind)
         if known is None:
             password = base64.b64encode(self._hmac).decode()
@@ -43,26 +44,28 @@ class TokenCredentials:
 
 @attrs.define(frozen=True)
 class DelegationToken:
-    """One token.  Times are milliseconds since 1970."""
+    """One delegation token. Times are milliseconds since 1970."""
 
     id: str
     owner: Principal
     requester: Principal
-    """Who asked for it."""
+    """The principal that requested the token."""
     renewers: tuple[Principal, ...]
     issued_at_ms: int
     max_at_ms: int
-    """Until when it may be renewed."""
+    """The latest time to which it can be renewed."""
     expires_at_ms: int
     hmac: bytes = attrs.field(repr=False)
     credentials: TokenCredentials = attrs.field(repr=False)
 
     def belongs_to(self, principal: Principal) -> bool:
-        """Whether this is its owner or one of its renewers."""
+        """Whether the principal is the owner or one of the renewers."""
         return principal == self.owner or principal in self.renewers
 
     def is_shown_to(self, principal: Principal) -> bool:
-        """Whether this one sees it without a right: owner, renewers, and who has asked for it (KIP-373)."""
+        """Whether the principal can describe the token without an ACL: owner, renewers and requester
+        (KIP-373).
+        """
         return principal == self.requester or self.belongs_to(principal)
 
     def is_over(self, now_ms: int) -> bool:
@@ -70,7 +73,7 @@ class DelegationToken:
         return now_ms > min(self.expires_at_ms, self.max_at_ms)
 
     def scram_user(self, kind: ScramMechanism, now_ms: int) -> ScramUser | None:
-        """Whom a SCRAM message with its id stands for; None once it is over."""
+        """Returns the user for a SCRAM message with this token's id, or None if the token has expired."""
         if self.is_over(now_ms):
             return None
         owner = self.owner.name
@@ -80,17 +83,17 @@ class DelegationToken:
 
 
 def hmac_of(secret_key: str, token_id: str) -> bytes:
-    """What proves that the cluster has made a token: HMAC-SHA-512 of its id."""
+    """Returns the HMAC-SHA-512 of a token's id, which proves that the cluster created the token."""
     return hmac.digest(secret_key.encode(), token_id.encode(), "sha512")
 
 
 def may_ask(caller: Caller) -> bool:
-    """Whether requests about tokens are taken from who asks so: known by other means than a token."""
+    """Whether the caller can send token requests: it is authenticated, but not by a token."""
     if caller.protocol == "PLAINTEXT" or caller.principal.is_from_token:
         return False
     return caller.protocol != "SSL" or caller.principal != ANONYMOUS
 
 
-def is_asked_for(token: DelegationToken, owners: Collection[Principal] | None) -> bool:
-    """Whether a token is of one of these owners, renewers or requesters; None asks for all."""
-    return owners is None or any(token.is_shown_to(one) for one in owners)
+def matches_owners(token: DelegationToken, owners: Collection[Principal] | None) -> bool:
+    """Whether one of `owners` is the token's owner, renewer or requester; None matches every token."""
+    return owners is None or any(token.is_shown_to(owner) for owner in owners)

@@ -1,4 +1,4 @@
-"""How one listener of a cluster's brokers secures itself: the same for all brokers, given from outside."""
+"""Security settings of one listener, the same for all brokers of a cluster."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from pykafka2.network.tls import TlsContext
 
 @attrs.define(frozen=True)
 class ListenerSecurity:
-    """Of one listener; its security protocol says which of it counts."""
+    """Security settings of one listener; its security protocol determines which of them apply."""
 
     tls: TlsContext | None = attrs.field(default=None, repr=False)
-    """What it shows to clients; with TLS only."""
+    """The TLS context, including the certificate; used with TLS only."""
     asks_for_certificate: bool = False
-    """Whether clients are named by the certificates that they show."""
+    """Whether a client's certificate determines its principal."""
     mechanisms: tuple[str, ...] | None = None
-    """Those of SASL that it offers; None: sasl.enabled.mechanisms."""
+    """The enabled SASL mechanisms; None uses sasl.enabled.mechanisms."""
     max_reauth_ms: int | None = None
-    """How long a session lasts; None: connections.max.reauth.ms."""
+    """How long a session lasts; None uses connections.max.reauth.ms."""
 
 
 def client_auth(config: BrokerConfig) -> str:
-    """Whether clients of listeners with TLS must show a certificate, where nothing else is said of one."""
-    asked: str = config.get("ssl.client.auth")
-    return asked
+    """Returns ssl.client.auth: whether TLS clients must present a certificate, unless the listener overrides
+    it.
+    """
+    mode: str = config.get("ssl.client.auth")
+    return mode

@@ -1,8 +1,8 @@
-"""What a SASL mechanism is on the broker's side: an exchange of tokens, and how it ends.
+"""The broker's side of a SASL mechanism: an exchange of tokens and its result.
 
-An exchange is a generator that is started with its first `next`; each `send` hands it one token of the
-client's and gives the broker's answer.  It returns `Accepted`, or raises one of the two refusals below.
-Pure: what it has to know of users and time it is given.
+An exchange is a generator, started by its first `next`. Each `send` passes one token of the client and
+returns the broker's token. It returns `Accepted`, or raises one of the two exceptions below. Pure: users and
+time are passed in.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from pykafka2.errors import KafkaError
 
 @attrs.define(frozen=True)
 class Accepted:
-    """The client is who it says it is."""
+    """The result of a successful authentication."""
 
     name: str
-    """Of the user."""
+    """The user's name."""
     last_token: bytes = b""
-    """What the client gets with the news."""
+    """The broker's last token, sent with the success response."""
     expires_at_ms: int | None = None
-    """When the credential ends, by the time of day; None where it does not."""
+    """When the credential expires, in milliseconds since 1970; None if it does not."""
     is_from_token: bool = False
-    """Whether a delegation token stood for the user."""
+    """Whether a delegation token authenticated the user."""
 
 
 Exchange = Generator[bytes, bytes, Accepted]
 
 
 class SaslRefused(KafkaError):
-    """The client is told why, in these words: they give nothing away."""
+    """Authentication failed, and the client receives this message, which reveals no secrets."""
 
 
 class SaslInvalid(KafkaError):
-    """The client is told no more than that its credentials are not good; the words are for logs here."""
+    """Authentication failed, and the client receives only a generic message; this message is for the broker's
+    log.
+    """

@@ -1,7 +1,7 @@
-"""The SASL mechanisms of a listener, and what they know users by.
+"""SASL mechanisms of a listener, and the credentials that they check.
 
-One `Credentials` serves all brokers of a cluster: passwords and rules for tokens, which a test sets; SCRAM
-credentials and delegation tokens come from the metadata that each broker has.  Under the cluster's lock.
+One `Credentials` serves all brokers of a cluster with passwords and token rules, which a test sets. SCRAM
+credentials and delegation tokens come from each broker's metadata. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from pykafka2.broker.security.scram import KINDS, ScramMechanism, ScramUser, scr
 from pykafka2.broker.security.web_keys import WebKeys
 
 MECHANISMS = ("PLAIN", *KINDS, "OAUTHBEARER")
-"""All that are built."""
+"""All implemented mechanisms."""
 
 
 def token_rules(config: BrokerConfig, key: str | WebKeys | None) -> TokenRules:
-    """Which OAUTHBEARER tokens are good, by the brokers' options; with a key only those signed with it."""
+    """Returns the OAUTHBEARER rules from the broker options; a key accepts only tokens signed with it."""
     return TokenRules(
         key,
         tuple(config.get("sasl.oauthbearer.expected.audience")),
         config.get("sasl.oauthbearer.expected.issuer"),
         config.get("sasl.oauthbearer.sub.claim.name"),
-        # As Kafka: its validator for tests allows for none, the one of signed tokens for half a minute.
+        # As in Kafka: its validator for tests allows no clock skew, the one for signed tokens 30 seconds.
         0.0 if key is None else float(config.int("sasl.oauthbearer.clock.skew.seconds")),
     )
 
 
 @attrs.define(eq=False)
 class Credentials:
-    """What users prove themselves by, but for what is in the metadata; and what is refused for a while."""
+    """Credentials outside the metadata, and the mechanisms that a test disabled."""
 
     passwords: Passwords = attrs.field(factory=Passwords)
     tokens: TokenRules = attrs.field(factory=TokenRules)
     refused_mechanisms: set[str] = attrs.field(factory=set)
-    """Those that no listener offers now, although it is configured to."""
+    """Mechanisms that no listener offers now, although they are enabled."""
     is_touched: bool = False
-    """Whether a test has changed what it began with."""
+    """Whether a test has changed the initial credentials."""
 
 
 @attrs.define(eq=False)
 class SaslListener:
-    """What a listener of one broker asks of those who authenticate."""
+    """SASL settings of one listener of a broker."""
 
     credentials: Credentials
     enabled: tuple[str, ...]
@@ -55,18 +55,18 @@ class SaslListener:
     new_nonce: Callable[[], str]
     wall_ms: Callable[[], int]
     max_reauth_ms: int = 0
-    """connections.max.reauth.ms; 0: a session ends only with its credential."""
+    """connections.max.reauth.ms; 0: a session expires only with its credential."""
     max_frame_bytes: int = 524_288
-    """sasl.server.max.receive.size: of a frame from somebody who has not authenticated."""
+    """sasl.server.max.receive.size: the limit of a frame before authentication."""
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """What it offers now."""
+        """The mechanisms that are offered now."""
         refused = self.credentials.refused_mechanisms
         return tuple(name for name in self.enabled if name not in refused)
 
     def exchange(self, mechanism: str) -> Exchange:
-        """The broker's side of one authentication by a mechanism that is offered."""
+        """Starts the broker's side of one authentication by an offered mechanism."""
         if mechanism == "PLAIN":
             return plain(self.credentials.passwords)
         if mechanism == "OAUTHBEARER":

@@ -1,10 +1,10 @@
-"""SASL OAUTHBEARER (RFC 7628, KIP-255), the broker's side: a JSON web token in place of a password.
+"""SASL OAUTHBEARER (RFC 7628, KIP-255), the broker's side: a JSON web token instead of a password.
 
-Without a key any token that nobody signed is taken, as by Kafka's validator for tests
-(OAuthBearerUnsecuredValidatorCallbackHandler); with a key only those that were signed with it: by HS256 where
-it is a secret, by RS256 where it is the public keys of an authority (web_keys.py), and never by another
-algorithm than the key is for.  A token that is not good is answered with {"status": ...}, and the exchange
-ends when the client has said that it understood.
+Without a key every unsigned token is accepted, as by Kafka's validator for tests
+(OAuthBearerUnsecuredValidatorCallbackHandler). With a key only tokens signed with it are accepted: by HS256
+if the key is a secret, by RS256 if it is an authority's public keys (web_keys.py), and never by another
+algorithm. An invalid token is answered with {"status": ...}, and the exchange ends when the client has
+acknowledged it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)")
 
 
 class TokenRefused(Exception):
-    """A token is not good; `status` is what its owner is told, all else is for logs here."""
+    """An invalid token. Its owner receives only `status`; the message is for the broker's log."""
 
     def __init__(self, status: str, words: str) -> None:
         super().__init__(words)
@@ -45,30 +45,32 @@ class TokenRefused(Exception):
 
 @attrs.define(frozen=True)
 class TokenRules:
-    """Which tokens are good.  Times are in seconds since 1970."""
+    """Rules for valid tokens. Times are in seconds since 1970."""
 
     key: str | WebKeys | None = attrs.field(default=None, repr=False)
-    """What tokens must be signed with; None: nobody signs them."""
+    """The key that must have signed tokens; None accepts unsigned tokens only."""
     audience: Sequence[str] = ()
-    """One of which a signed token must be for; empty: none may say for whom it is, as in Kafka."""
+    """A signed token must name one of these audiences; if empty, it must name none, as in Kafka."""
     issuer: str | None = None
-    """Who must have issued a signed token."""
+    """The required issuer of a signed token."""
     principal_claim: str = "sub"
     clock_skew: float = 0.0
 
     def principal_of(self, token: str, now: float) -> tuple[str, float]:
-        """Whom a token is of, and when it expires.  Raises `TokenRefused`."""
+        """Returns a token's principal and expiry time. Raises `TokenRefused`."""
         claims = self._claims(token)
         name = claims.get(self.principal_claim)
         if not isinstance(name, str) or not name:
-            raise TokenRefused(INVALID_TOKEN, f"no claim {self.principal_claim!r}")
+            raise TokenRefused(INVALID_TOKEN, f"the token has no claim {self.principal_claim!r}")
         if not _fits_messages(name):
-            raise TokenRefused(INVALID_TOKEN, f"its claim {self.principal_claim!r} fits no message")
+            raise TokenRefused(
+                INVALID_TOKEN, f"the token's claim {self.principal_claim!r} does not fit into a message"
+            )
         expires_at, issued_at = _number(claims, "exp"), _number(claims, "iat")
         if expires_at is None or now - self.clock_skew >= expires_at:
-            raise TokenRefused(INVALID_TOKEN, "it has expired, or never says when")
+            raise TokenRefused(INVALID_TOKEN, "the token has expired, or has no expiry time")
         if issued_at is not None and (issued_at > now + self.clock_skew or issued_at >= expires_at):
-            raise TokenRefused(INVALID_TOKEN, "it was issued in the future, or after its end")
+            raise TokenRefused(INVALID_TOKEN, "the token was issued in the future, or after its expiry")
         if self.key is not None:
             self._check_beginning(claims, issued_at, expires_at, now)
             self._check_addressee(claims)
@@ -77,44 +79,44 @@ class TokenRules:
     def _claims(self, token: str) -> Mapping[str, Any]:
         parts = token.split(".")
         if len(parts) != 3:
-            raise TokenRefused(INVALID_TOKEN, f"a token has three parts, not {len(parts)}")
+            raise TokenRefused(INVALID_TOKEN, f"a token must have three parts, not {len(parts)}")
         header, claims = _object(parts[0]), _object(parts[1])
         if self.key is None:
             if header.get("alg") != "none" or parts[2]:
-                raise TokenRefused(INVALID_TOKEN, "a token that is signed, and no key to check it with")
+                raise TokenRefused(INVALID_TOKEN, "the token is signed, but there is no key to verify it")
         elif not _is_signed(self.key, header, parts):
-            raise TokenRefused(INVALID_TOKEN, "it is not signed with the key")
+            raise TokenRefused(INVALID_TOKEN, "the token is not signed with the key")
         return claims
 
     def _check_beginning(
         self, claims: Mapping[str, Any], issued_at: float | None, expires_at: float, now: float
     ) -> None:
-        """As Kafka's validator of signed tokens (BrokerJwtValidator)."""
+        """Checks the times of a signed token, like Kafka's BrokerJwtValidator."""
         if issued_at is None:
-            raise TokenRefused(INVALID_TOKEN, "it does not say when it was issued")
+            raise TokenRefused(INVALID_TOKEN, "the token has no issue time")
         not_before = _number(claims, "nbf")
         if not_before is not None and (not_before > now + self.clock_skew or not_before > expires_at):
-            raise TokenRefused(INVALID_TOKEN, "it is good only later, or after its end")
+            raise TokenRefused(INVALID_TOKEN, "the token is not valid yet, or starts after its expiry")
 
     def _check_addressee(self, claims: Mapping[str, Any]) -> None:
         if self.issuer is not None and claims.get("iss") != self.issuer:
-            raise TokenRefused(INVALID_TOKEN, "somebody else has issued it")
-        given = claims.get("aud")
-        audience = given if isinstance(given, list) else [given]
-        is_for_somebody = bool(self.audience) or given is not None
-        if is_for_somebody and not any(one in self.audience for one in audience):
-            raise TokenRefused(INVALID_TOKEN, "it is for somebody else")
+            raise TokenRefused(INVALID_TOKEN, "the token has another issuer")
+        claim = claims.get("aud")
+        audience = claim if isinstance(claim, list) else [claim]
+        has_audience = bool(self.audience) or claim is not None
+        if has_audience and not any(name in self.audience for name in audience):
+            raise TokenRefused(INVALID_TOKEN, "the token is for another audience")
 
 
 def oauthbearer(rules: TokenRules, wall_seconds: Callable[[], float]) -> Exchange:
-    """One exchange: a token, and perhaps a word about why it is not good."""
+    """Runs one exchange: a token and, if it is invalid, an error that the client acknowledges."""
     on_behalf_of, token = _first_message(bytes((yield b"")))
     try:
         name, expires_at = rules.principal_of(token, wall_seconds())
     except TokenRefused as error:
         answer = json.dumps({"status": error.status}, separators=(",", ":"))
         if (yield answer.encode()) != UNDERSTOOD:
-            raise SaslInvalid("the client goes on after a token that is not good") from None
+            raise SaslInvalid("the client did not acknowledge the error about its invalid token") from None
         raise SaslRefused(answer) from None
     if on_behalf_of not in ("", name):
         raise SaslRefused(
@@ -134,7 +136,7 @@ def _first_message(token: bytes) -> tuple[str, str]:
     pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
     auth = _AUTH.fullmatch(pairs.get("auth", ""))
     if auth is None or auth["scheme"].lower() != "bearer":
-        raise SaslInvalid("Invalid OAUTHBEARER client first message: no bearer token in it")
+        raise SaslInvalid("Invalid OAUTHBEARER client first message: no bearer token")
     name = (found["on_behalf_of"] or "").replace("=2C", ",").replace("=3D", "=")
     return name, auth["token"]
 
@@ -145,12 +147,14 @@ def _object(part: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise TokenRefused(INVALID_TOKEN, "a part of it is not a JSON object")
+        raise TokenRefused(INVALID_TOKEN, "a part of the token is not a JSON object")
     return found
 
 
 def _fits_messages(name: str) -> bool:
-    """Whether brokers can tell each other a name: JSON may be longer, and hold halves of characters."""
+    """Whether a name fits into messages between brokers: JSON strings can be longer, and hold lone
+    surrogates.
+    """
     try:
         return len(name.encode()) <= MAX_STRING_BYTES
     except UnicodeEncodeError:
@@ -162,7 +166,7 @@ def _number(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e12:
-        raise TokenRefused(INVALID_TOKEN, f"its claim {name!r} is no time")
+        raise TokenRefused(INVALID_TOKEN, f"the token's claim {name!r} is not a time")
     return float(value)
 
 
@@ -190,7 +194,7 @@ def _base64url(data: bytes) -> str:
 def make_token(
     user: str, now: float, *, key: str | None = None, lifetime: float = DEFAULT_LIFETIME_S, **claims: object
 ) -> str:
-    """A token for this user, good for `lifetime` seconds from `now` on; signed if there is a key."""
+    """Returns a token for this user, valid for `lifetime` seconds from `now`; signed if a key is passed."""
     header = {"alg": "none" if key is None else HS256, "typ": "JWT"}
     body = {"sub": user, "iat": now, "exp": now + lifetime, **claims}
     parts = [_base64url(json.dumps(part).encode()) for part in (header, body)]

@@ -1,7 +1,7 @@
-"""SASL PLAIN (RFC 4616), the broker's side: a name and a password in one message.
+"""SASL PLAIN (RFC 4616), the broker's side: user name and password in one message.
 
-The checks and their words are those of Kafka's PlainSaslServer.  A user that does not exist takes as long and
-hears the same as a wrong password.
+The checks and messages are those of Kafka's PlainSaslServer. An unknown user takes as long as a wrong
+password and gets the same response.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import hmac
 
 from pykafka2.broker.security.mechanism import Accepted, Exchange, SaslInvalid, SaslRefused
 
-_NOBODY = "what the password of an unknown user is compared with"
+_FOR_UNKNOWN_USERS = "compared with the password of an unknown user"
 
 
 class Passwords:
-    """The users that PLAIN knows, with their passwords; `repr` shows none.  Under the cluster's lock."""
+    """Users of PLAIN with their passwords, which `repr` does not show. Access requires the cluster's lock."""
 
     def __init__(self) -> None:
         self._passwords: dict[str, str] = {}
 
     def set(self, user: str, password: str) -> None:
-        """Add a user, or give it another password."""
+        """Adds a user, or replaces its password."""
         self._passwords[user] = password
 
     def remove(self, user: str) -> bool:
-        """Forget a user; whether there was one."""
+        """Removes a user. Returns whether it existed."""
         return self._passwords.pop(user, None) is not None
 
     def __contains__(self, user: str) -> bool:
@@ -33,13 +33,13 @@ class Passwords:
     def accept(self, user: str, password: str) -> bool:
         """Whether this is the user's password."""
         known = self._passwords.get(user)
-        expected = _NOBODY if known is None else known
+        expected = _FOR_UNKNOWN_USERS if known is None else known
         is_equal = hmac.compare_digest(expected.encode(), password.encode())
         return is_equal and known is not None
 
 
 def plain(passwords: Passwords) -> Exchange:
-    """One exchange: authorization id, user and password, separated by NUL."""
+    """Runs one exchange: authorization id, user and password, separated by NUL."""
     token = yield b""
     try:
         parts = bytes(token).decode().split("\0", 3)

@@ -1,7 +1,7 @@
-"""Principals of clients that show a certificate: its subject as text, and the rules that map it.
+"""Principals of clients with a certificate: the subject as text, and the rules that map it.
 
-The rules are those of ssl.principal.mapping.rules (KIP-371).  The subject is written as Java's
-X500Principal.getName() writes it (RFC 2253): the last attribute first, "CN=alice,OU=tests,O=example".  Pure.
+The rules are those of ssl.principal.mapping.rules (KIP-371). The subject is written like Java's
+X500Principal.getName() (RFC 2253): the last attribute first, "CN=alice,OU=tests,O=example". Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 from pykafka2.errors import ConfigurationError
 
 Subject = Iterable[Iterable[tuple[str, str]]]
-"""As `ssl.SSLSocket.getpeercert()["subject"]` gives it: sets of attributes, in the certificate's order."""
+"""The format of `ssl.SSLSocket.getpeercert()["subject"]`: sets of attributes, in the certificate's order."""
 
 _SHORT_NAMES = {
     "commonName": "CN",
@@ -27,8 +27,8 @@ _SHORT_NAMES = {
     "streetAddress": "STREET",
     "userId": "UID",
 }
-# Attributes for which RFC 2253 has no name are written by number, their value as DER in hexadecimal.  Which
-# kind of string a certificate has is not told by `ssl`: this is what certificates are usually made with.
+# Attributes without a name in RFC 2253 are written by number, with the value as DER in hexadecimal. `ssl`
+# does not expose the string type of an attribute: these are the usual ones.
 _IA5_STRING, _PRINTABLE_STRING, _UTF8_STRING = 0x16, 0x13, 0x0C
 _NUMBERS = {
     "businessCategory": ("2.5.4.15", _UTF8_STRING),
@@ -52,7 +52,7 @@ _NUMBERS = {
 
 
 def distinguished_name(subject: Subject) -> str:
-    """The subject of a certificate in one line."""
+    """Returns the subject of a certificate as one string."""
     sets = ["+".join(_attribute(name, value) for name, value in group) for group in subject]
     return ",".join(reversed(sets))
 
@@ -82,14 +82,14 @@ def _escaped(value: str) -> str:
 
 @attrs.define(frozen=True)
 class Rule:
-    """RULE:pattern/replacement/ with L or U for lower or upper case."""
+    """One rule, RULE:pattern/replacement/, with L or U for lower or upper case."""
 
     pattern: re.Pattern[str]
     replacement: str
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """The principal's name; None if the rule is not about such a one."""
+        """Returns the principal's name, or None if the rule does not match."""
         if not self.pattern.fullmatch(name):
             return None
         result = self.pattern.sub(self.replacement, name, count=1)
@@ -101,7 +101,7 @@ _REFERENCE = re.compile(r"\$(\d)")
 
 
 class PrincipalMapping:
-    """From the subject of a certificate to the principal's name, by the first rule that fits."""
+    """Maps the subject of a certificate to the principal's name by the first matching rule."""
 
     def __init__(self, text: str = "DEFAULT") -> None:
         self._rules: list[Rule | None] = []
@@ -110,14 +110,14 @@ class PrincipalMapping:
             found = _RULE.match(text, at)
             if found is None:
                 raise ConfigurationError(
-                    f"ssl.principal.mapping.rules={text!r} cannot be read from {text[at:]!r} on; a rule is "
-                    "DEFAULT or RULE:pattern/replacement/, with L or U behind it for lower or upper case"
+                    f"ssl.principal.mapping.rules={text!r} is invalid from {text[at:]!r} on; a rule is "
+                    "DEFAULT or RULE:pattern/replacement/, followed by L or U for lower or upper case"
                 )
             self._rules.append(None if found[1] else _rule(found[2], found[3], found[4]))
             at = found.end()
 
     def name_of(self, subject: Subject) -> str | None:
-        """The principal's name; None if no rule fits: such a client is not let in."""
+        """Returns the principal's name, or None if no rule matches; the connection is then refused."""
         name = distinguished_name(subject)
         for rule in self._rules or [None]:
             mapped = name if rule is None else rule.apply(name)
@@ -134,7 +134,7 @@ def _rule(pattern: str, replacement: str, case: str) -> Rule:
         _check_references(compiled, _REFERENCE.findall(replacement))
     except re.error as error:
         raise ConfigurationError(
-            f"ssl.principal.mapping.rules: the pattern {pattern!r} cannot be read: {error}"
+            f"ssl.principal.mapping.rules: invalid pattern {pattern!r}: {error}"
         ) from None
     return rule
 

@@ -1,9 +1,9 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, KIP-84), the broker's side.
 
-What is kept of a password is a `ScramCredential`, in the metadata; nobody can log in with it.  The arithmetic
-is shared with the client (network/sasl/scram_messages.py); messages are read here, a little more strictly
-than by Kafka's ScramSaslServer, and the final nonce must be the broker's own to the last character
-(CVE-2024-56128).  An exchange costs a few hashes: iterating is the client's work.
+The metadata stores a `ScramCredential` instead of the password; it cannot be used to log in. The arithmetic
+is shared with the client (network/sasl/scram_messages.py). Messages are parsed here, slightly more strictly
+than by Kafka's ScramSaslServer, and the final nonce must equal the broker's own (CVE-2024-56128). An exchange
+costs a few hashes: the client does the iterations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pykafka2.network.sasl import scram_messages as messages
 
 
 class ScramMechanism(IntEnum):
-    """As requests number them."""
+    """Mechanisms, as numbered in requests."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -30,21 +30,21 @@ class ScramMechanism(IntEnum):
 
     @property
     def sasl_name(self) -> str:
-        """As SASL names it, such as "SCRAM-SHA-256"."""
+        """The SASL name, such as "SCRAM-SHA-256"."""
         return self.name.replace("_", "-")
 
 
 KINDS = {kind.sasl_name: kind for kind in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)}
-"""The mechanisms by SASL's names."""
+"""Mechanisms by SASL name."""
 
 MIN_ITERATIONS = 4_096
 MAX_ITERATIONS = 16_384
-"""Bounds of what AlterUserScramCredentials takes (KIP-554)."""
+"""Bounds of the iterations in AlterUserScramCredentials (KIP-554)."""
 
 
 @attrs.define(frozen=True)
 class ScramCredential:
-    """What is kept of a user's password for one mechanism."""
+    """The stored form of a user's password for one mechanism."""
 
     salt: bytes = attrs.field(repr=False)
     stored_key: bytes = attrs.field(repr=False)
@@ -53,7 +53,7 @@ class ScramCredential:
 
     @classmethod
     def of_password(cls, mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
-        """Hash a password; `iterations` times."""
+        """Hashes a password `iterations` times."""
         keys = messages.derive_keys(mechanism, password, salt, iterations)
         return cls(salt, keys.stored_key, keys.server_key, iterations)
 
@@ -61,7 +61,7 @@ class ScramCredential:
     def of_salted_password(
         cls, mechanism: str, salted: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """What a client has hashed already."""
+        """Returns the credential for a password that the client has already hashed."""
         keys = messages.keys_of_salted(mechanism, salted)
         return cls(salt, keys.stored_key, keys.server_key, iterations)
 
@@ -72,7 +72,7 @@ SALT_BYTES = 24
 def scram_credentials(
     password: str, mechanisms: Iterable[str], entropy: Entropy, iterations: int = MIN_ITERATIONS
 ) -> dict[ScramMechanism, ScramCredential]:
-    """What is kept of a password for each mechanism, each with a salt of its own.  Takes milliseconds."""
+    """Returns the credential of a password for each mechanism, each with its own salt. Takes milliseconds."""
     return {
         KINDS[name]: ScramCredential.of_password(name, password, entropy.token_bytes(SALT_BYTES), iterations)
         for name in mechanisms
@@ -81,7 +81,7 @@ def scram_credentials(
 
 @attrs.define(frozen=True)
 class ScramUser:
-    """Whom a name in a SCRAM message stands for."""
+    """The user for a name in a SCRAM message."""
 
     principal: str
     credential: ScramCredential
@@ -90,7 +90,7 @@ class ScramUser:
 
 
 Lookup = Callable[[str, bool], "ScramUser | None"]
-"""(name, whether it is the id of a delegation token) -> the user; None if there is none."""
+"""Callback: (name, whether it is the id of a delegation token) -> the user, or None if it is unknown."""
 
 _SASL_NAME = r"(?:[^=,\x00]|=2C|=3D)+"
 _PRINTABLE = r"[!-+\--~]+"
@@ -106,7 +106,7 @@ _DELEGATION = ",tokenauth=true"
 
 
 def scram(mechanism: str, users: Lookup, new_nonce: Callable[[], str]) -> Exchange:
-    """One exchange: names and nonces, then the proofs of both sides."""
+    """Runs one exchange: names and nonces, then the proofs of both sides."""
     first = _matched(_CLIENT_FIRST, (yield b""), "first")
     name = _unescaped(first["name"])
     is_token = _DELEGATION in first["extensions"].lower()
@@ -125,7 +125,7 @@ def scram(mechanism: str, users: Lookup, new_nonce: Callable[[], str]) -> Exchan
     if final["nonce"] != nonce:
         raise SaslInvalid("Invalid client nonce in the final client message.")
     if _decoded(final["binding"]) != first["gs2"].encode():
-        raise SaslInvalid("the client's channel binding is not that of its first message")
+        raise SaslInvalid("the client's channel binding differs from that of its first message")
     signed = f"{first['bare']},{challenge},{final['unproved']}"
     if not messages.proves(mechanism, credential.stored_key, _decoded(final["proof"]), signed):
         raise SaslInvalid("Invalid client credentials")

@@ -67,7 +67,7 @@ def test_nothing_else_is_admitted_before() -> None:
 
 def test_versions_may_be_asked_once_and_before_the_mechanism() -> None:
     one = authentication()
-    one.versions_told()
+    one.versions_sent()
     with pytest.raises(NotAdmitted, match="ApiVersions before authentication"):
         one.admit(ApiKey.API_VERSIONS, 0.0)
     one.admit(ApiKey.SASL_HANDSHAKE, 0.0)
@@ -76,7 +76,7 @@ def test_versions_may_be_asked_once_and_before_the_mechanism() -> None:
         with pytest.raises(NotAdmitted):
             one.admit(key, 0.0)
     one.authenticate(b"\0ann\0ann-secret", 0.0)
-    one.versions_told()
+    one.versions_sent()
     assert one.is_complete
 
 
@@ -92,7 +92,7 @@ def test_a_mechanism_is_chosen_once() -> None:
 def test_who_renews_by_a_mechanism_that_there_is_not_hears_nothing() -> None:
     one = logged_in(authentication(max_reauth_ms=10_000))
     one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
-    assert not one.handshake("GSSAPI", 1).is_told
+    assert not one.handshake("GSSAPI", 1).is_sent
 
 
 def test_a_mechanism_that_is_not_offered_is_the_end() -> None:
@@ -151,7 +151,7 @@ def test_a_session_lasts_as_long_as_configured_and_can_be_renewed() -> None:
     one.admit(ApiKey.PRODUCE, 110.0)
     logged_in(one, 109.0)
     one.admit(ApiKey.PRODUCE, 119.0)
-    with pytest.raises(NotAdmitted, match="the session of User:ann is over"):
+    with pytest.raises(NotAdmitted, match="the session of User:ann has expired"):
         one.admit(ApiKey.PRODUCE, 119.001)
     logged_in(one, 130.0)  # late, but a handshake is always taken
     one.admit(ApiKey.PRODUCE, 140.0)

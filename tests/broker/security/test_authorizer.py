@@ -112,7 +112,7 @@ def test_super_users_pass_whatever_is_denied() -> None:
 
 
 def test_a_super_user_without_a_kind_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'root' is no principal"):
+    with pytest.raises(ConfigurationError, match="'root' is not a principal"):
         Settings.of("User:ann;root", allows_if_none_found=False)
 
 

@@ -121,7 +121,7 @@ def test_a_port_that_is_taken_leaves_no_listener_open(cluster: KafkaCluster) -> 
         ({"config": {"sasl.enabled.mechanisms": "GSSAPI"}}, "must be one of"),
         ({"config": {"inter.broker.listener.name": "PLAINTEXT"}}, "over links of their own"),
         ({"config": {"security.inter.broker.protocol": "SSL"}}, "KafkaCluster"),
-        ({"config": {"ssl.principal.mapping.rules": "RULE:x"}, "listeners": ["SSL"]}, "cannot be read"),
+        ({"config": {"ssl.principal.mapping.rules": "RULE:x"}, "listeners": ["SSL"]}, "is invalid"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -46,7 +46,7 @@ WRONG_PASSWORD = "Authentication failed: Invalid username or password"
     [
         (b"\0ann\0wrong", WRONG_PASSWORD),
         (b"\0eve\0wrong", WRONG_PASSWORD),
-        (b"\0eve\0what the password of an unknown user is compared with", WRONG_PASSWORD),
+        (b"\0eve\0compared with the password of an unknown user", WRONG_PASSWORD),
         (b"\0\0x", "Authentication failed: username not specified"),
         (b"\0ann\0", "Authentication failed: password not specified"),
         (

@@ -129,7 +129,7 @@ def test_other_tokens_are_refused(rules: TokenRules, case: str) -> None:
         (lambda: {"keys": []}, "no RSA key"),
         (lambda: {"keys": [{"kty": "EC"}, one().jwk(use="enc"), one().jwk(alg="RS512")]}, "no RSA key"),
         (lambda: {"keys": [one().jwk(n="AQAB")]}, "a key has 17 bits"),
-        (lambda: {"keys": [one().jwk(n=coded(1 << 20_000))]}, "16384 may be"),
+        (lambda: {"keys": [one().jwk(n=coded(1 << 20_000))]}, "range is 2048 to 16384"),
         (lambda: {"keys": [one().jwk(e="AQ")]}, "exponent"),
         (lambda: {"keys": [one().jwk(e=None)]}, "e is not base64url"),
     ],
