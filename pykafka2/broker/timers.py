@@ -68,7 +68,7 @@ class BrokerTimers(Part):
             self._coordinators.run(now)
             replicas.complete_delayed(now)
             self._coordinators.send_markers(now)
-            self._logs.give_back()
+            self._logs.release_memory()
             self.due = min(
                 node.wheel.next_deadline(),
                 self._isr_check_at,

@@ -18,6 +18,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DONE = (
     "pykafka2/admin",
+    "pykafka2/broker/base",
+    "pykafka2/broker/config",
+    "pykafka2/broker/log",
+    "pykafka2/broker/security",
     "pykafka2/cli",
     "pykafka2/cluster",
     "pykafka2/compression",
@@ -34,6 +38,10 @@ WORDS_DONE: tuple[str, ...] = (
     "README.md",
     "examples",
     "pykafka2/aio",
+    "pykafka2/broker/base",
+    "pykafka2/broker/config",
+    "pykafka2/broker/log",
+    "pykafka2/broker/security",
     "pykafka2/cli",
     "pykafka2/compression",
     "pykafka2/driver",
@@ -43,6 +51,10 @@ WORDS_DONE: tuple[str, ...] = (
 NAMES_DONE: tuple[str, ...] = (
     "examples",
     "pykafka2/aio",
+    "pykafka2/broker/base",
+    "pykafka2/broker/config",
+    "pykafka2/broker/log",
+    "pykafka2/broker/security",
     "pykafka2/cli",
     "pykafka2/compression",
     "pykafka2/driver",

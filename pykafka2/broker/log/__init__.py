@@ -1,1 +1,1 @@
-"""A partition's log: segments, indexes, leader epochs, what producers have written (Kafka's UnifiedLog)."""
+"""A partition's log: segments, indexes, leader epochs, producer states (Kafka's UnifiedLog)."""

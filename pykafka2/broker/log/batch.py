@@ -1,8 +1,8 @@
-"""What a leader does to record batches: read one, give it its place, rewrite its header or body.
+"""Operations of a leader on record batches: parsing, assigning offsets, rewriting header or body.
 
-The bytes stay closed: only the 61 bytes of header are read and stamped, and records are walked where a rule
-needs them (validation.py).  Over records/batch.py, whose `RecordBatch` is a view; nothing here changes
-bytes in place, because clients' frames and other replicas share them.
+Batches stay encoded: only the 61 bytes of the header are read and written, and records are decoded only if a
+rule needs them (validation.py). Built on records/batch.py, whose `RecordBatch` is a view. Nothing here
+changes bytes in place, because clients' frames and other replicas share them.
 """
 
 from __future__ import annotations
@@ -24,40 +24,42 @@ from pykafka2.records.batch import (
     crc32c,
 )
 
-_PLACE: Final = Struct(">qii")  # base offset, length, leader epoch: what the checksum does not cover
+_PLACE: Final = Struct(">qii")  # base offset, length, leader epoch: the fields outside the checksum
 
 
 def parse_batch(data: Buffer) -> RecordBatch:
-    """The one batch that `data` is; `CorruptMessage` if it is torn, `InvalidRecord` if of another magic."""
+    """Returns the single batch in `data`. Raises `CorruptMessage` if truncated, `InvalidRecord` for
+    another magic.
+    """
     if len(data) < HEADER_BYTES:
         raise CorruptMessage(
-            f"a record batch has {HEADER_BYTES} bytes of header, there are {len(data)} bytes"
+            f"a record batch has a header of {HEADER_BYTES} bytes, but only {len(data)} bytes were sent"
         )
     batch = RecordBatch(memoryview(data))
     if batch.magic != MAGIC:
-        raise InvalidRecord(f"record batches have magic {MAGIC}, this one says {batch.magic}")
+        raise InvalidRecord(f"record batches have magic {MAGIC}, not {batch.magic}")
     if batch.length + LENGTH_END != len(data):
         raise CorruptMessage(
-            f"the batch says that it has {batch.length + LENGTH_END} bytes, there are {len(data)}"
+            f"the batch has a length of {batch.length + LENGTH_END} bytes, but {len(data)} bytes were sent"
         )
     return batch
 
 
 def placed(batch: RecordBatch, base_offset: int, leader_epoch: int) -> RecordBatch:
-    """A copy of the batch at its place in a log; the checksum stays as it is (KIP-98)."""
+    """Returns a copy of the batch with its offset and leader epoch; the checksum does not change (KIP-98)."""
     place = _PLACE.pack(base_offset, batch.length, leader_epoch)
     return RecordBatch(memoryview(b"".join((place, batch.buffer[MAGIC_AT:]))))
 
 
 def with_log_append_time(batch: RecordBatch, timestamp_ms: int) -> RecordBatch:
-    """A copy as a topic with message.timestamp.type=LogAppendTime keeps it: checksum made anew."""
+    """Returns a copy for a topic with message.timestamp.type=LogAppendTime, with a new checksum."""
     return rewritten(
         batch, batch.attributes | LOG_APPEND_TIME_FLAG, timestamp_ms, batch.buffer[HEADER_BYTES:]
     )
 
 
 def rewritten(batch: RecordBatch, attributes: int, max_timestamp: int, body: Buffer) -> RecordBatch:
-    """The same records under another header, their body compressed anew perhaps; checksum made anew."""
+    """Returns the same records with another header and possibly a recompressed body, with a new checksum."""
     length = HEADER_BYTES - LENGTH_END + len(body)
 
     def header(crc: int) -> bytes:

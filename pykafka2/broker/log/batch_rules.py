@@ -1,4 +1,4 @@
-"""The demands of a topic's configuration on each batch."""
+"""Requirements of a topic's configuration for each batch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NO_TIMESTAMP: Final = -1
 
 @attrs.define(frozen=True)
 class BatchRules:
-    """What a topic's configuration demands of a batch, looked up once for each configuration."""
+    """Requirements for a batch, read once for each topic configuration."""
 
     max_bytes: int
     segment_bytes: int
     needs_keys: bool
     codec: str | None
-    """None keeps what the producer chose."""
+    """None keeps the producer's codec."""
     level: int | None
     is_create_time: bool
     before_ms: int
@@ -45,9 +45,9 @@ class BatchRules:
         )
 
     def need_walk(self, batch: RecordBatch, now_ms: int) -> bool:
-        """Whether a rule is about the records: their keys, or times that the header leaves open.
+        """Whether the records must be decoded: to check keys, or timestamps that the header does not decide.
 
-        The header names the newest of them, not the oldest.
+        The header contains the maximum timestamp, not the minimum.
         """
         if self.needs_keys:
             return True
@@ -56,9 +56,9 @@ class BatchRules:
         return batch.max_timestamp > now_ms + self.after_ms or now_ms > self.before_ms
 
     def wrong_time(self, batch: RecordBatch, timestamp: int, now_ms: int) -> str | None:
-        """Why a record's timestamp is refused, if it is.
+        """Returns why a record's timestamp is rejected, or None.
 
-        A batch that is marked LogAppendTime is taken by a CreateTime topic, which clears the mark (4.3).
+        A CreateTime topic accepts a batch marked LogAppendTime and clears the mark (4.3).
         """
         if self.is_create_time and timestamp != NO_TIMESTAMP:
             oldest, newest = now_ms - self.before_ms, now_ms + self.after_ms
@@ -66,5 +66,5 @@ class BatchRules:
                 return None
             return f"timestamp {timestamp} is outside [{oldest}, {newest}]"
         if batch.timestamp_type == LOG_APPEND_TIME:
-            return "a producer may not mark its batch as LogAppendTime"
+            return "a producer must not mark its batch as LogAppendTime"
         return None

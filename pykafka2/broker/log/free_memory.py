@@ -1,12 +1,12 @@
-"""Give memory that is free back to the system, which the C library does by itself only at the heap's end."""
+"""Returns free memory to the system; the C library alone does so only at the end of the heap."""
 
 from __future__ import annotations
 
 import sys
 
 
-def give_back_free_memory() -> None:
-    """Where the C library can (glibc); elsewhere nothing happens.  Takes milliseconds."""
+def release_free_memory() -> None:
+    """Calls glibc's malloc_trim; does nothing elsewhere. Takes milliseconds."""
     if sys.platform != "linux":
         return
     import ctypes  # five milliseconds, which most processes never need

@@ -1,24 +1,24 @@
-"""The logs that a broker keeps over its restarts: its disk, which is held in memory.
+"""Log directories of brokers, held in memory; they outlive broker restarts.
 
-All brokers of a cluster are in one process, so what one replica holds others need not hold again: a batch
-that a follower copies is the leader's own (`LogDirs`).  Batches never change, and truncating a log lets go of
-them in that log only.  Under the cluster's lock.
+All brokers of a cluster run in one process, so replicas share their batches: a follower stores the leader's
+own batch object (`LogDirs`). Batches are immutable, and truncating a log drops them from that log only.
+Access requires the cluster's lock.
 """
 
 from __future__ import annotations
 
-from pykafka2.broker.log.free_memory import give_back_free_memory
+from pykafka2.broker.log.free_memory import release_free_memory
 from pykafka2.broker.log.partition_log import Disk, PartitionLog
 from pykafka2.records.batch import RecordBatch
 
-MIN_GIVEN_BACK_BYTES = 16 << 20
-"""So much has to be removed before the system is given memory back."""
+MIN_RELEASED_BYTES = 16 << 20
+"""The size of removed logs from which memory is returned to the system."""
 
 
 class LogDir:
-    """One broker's logs by topic id and partition.  Outlives the broker; made by `LogDirs`.
+    """One broker's logs by topic id and partition. Outlives the broker; created by `LogDirs`.
 
-    `path` is what admin tools call it (log.dirs); nothing is there.
+    `path` is the name in admin responses (log.dirs); no directory exists.
     """
 
     def __init__(self, path: str, all_dirs: LogDirs) -> None:
@@ -29,7 +29,7 @@ class LogDir:
         self._removed_bytes = 0
 
     def open(self, topic: str, topic_id: bytes, partition: int) -> PartitionLog:
-        """The log, made if there is none."""
+        """Returns the log, and creates it if it does not exist."""
         log = self._logs.get((topic_id, partition))
         if log is None:
             log = self._logs[topic_id, partition] = PartitionLog(
@@ -38,7 +38,7 @@ class LogDir:
         return log
 
     def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:
-        """The log, if there is one."""
+        """Returns the log, or None."""
         return self._logs.get((topic_id, partition))
 
     def remove(self, log: PartitionLog) -> None:
@@ -49,14 +49,16 @@ class LogDir:
         if log is not None:
             self._removed_bytes += log.size_bytes
 
-    def give_back(self) -> None:
-        """Give the system back what removed logs have held, if that was much and nobody refers to it."""
-        if self._removed_bytes >= MIN_GIVEN_BACK_BYTES:
+    def release_memory(self) -> None:
+        """Returns the memory of removed logs to the system if enough of them were removed."""
+        if self._removed_bytes >= MIN_RELEASED_BYTES:
             self._removed_bytes = 0
-            give_back_free_memory()
+            release_free_memory()
 
     def lose_unreplicated(self) -> int:
-        """What a crash does to what was not flushed: every log ends at its high watermark; records lost."""
+        """Truncates every log to its high watermark, as a crash loses unflushed data. Returns the number
+        of lost records.
+        """
         lost = 0
         for log in self._logs.values():
             before = log.log_end_offset
@@ -65,33 +67,33 @@ class LogDir:
         return lost
 
     def remove_unknown(self, topic_ids: set[bytes]) -> None:
-        """Topics that were deleted while the broker was down."""
+        """Removes the logs of topics that were deleted while the broker was down."""
         for topic_id, partition in list(self._logs):
             if topic_id not in topic_ids:
                 self._remove(topic_id, partition)
 
 
 class LogDirs:
-    """The disks of all brokers of a cluster."""
+    """The log directories of all brokers of a cluster."""
 
     def __init__(self) -> None:
         self._all: list[LogDir] = []
 
     def new(self, path: str = "/tmp/kafka-logs") -> LogDir:  # noqa: S108 - Kafka's default, a mere name
-        """A further broker's."""
+        """Returns the log directory of another broker."""
         made = LogDir(path, self)
         self._all.append(made)
         return made
 
     def kept_by_another(self, log: PartitionLog, batch: RecordBatch) -> RecordBatch:
-        """The same batch, byte for byte, as another replica keeps it; `batch` itself if none does."""
+        """Returns the identical batch that another replica stores, or `batch` if there is none."""
         data: bytes | None = None
         for directory in self._all:
             other = directory.find(log.topic_id, log.partition)
             known = None if other is None or other is log else other.batch_at(batch.base_offset)
             if known is None or known.crc != batch.crc:
                 continue
-            # As bytes: views are compared byte by byte, a hundred times slower.
+            # Compare bytes, not views: views are compared element by element, a hundred times slower.
             data = bytes(batch.buffer) if data is None else data
             if data == bytes(known.buffer):
                 return known

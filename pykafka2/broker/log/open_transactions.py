@@ -1,7 +1,7 @@
-"""Which transactions are open in a partition: what the last stable offset waits for.
+"""Open transactions of a partition, which limit the last stable offset.
 
-A transaction holds the last stable offset back while it is open and, once it has its marker, until the marker
-is replicated.  Kept by producer_state.py, one per log.
+A transaction limits the last stable offset while it is open, and after its marker is written until that
+marker is replicated. producer_state.py holds one instance per log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import attrs
 
 @attrs.define(frozen=True)
 class CompletedTransaction:
-    """A transaction that has its marker; `last_stable_offset` as the marker left it, replicated or not."""
+    """A transaction whose marker is written; `last_stable_offset` is the value after the marker, ignoring
+    replication.
+    """
 
     producer_id: int
     first_offset: int
@@ -23,29 +25,29 @@ class CompletedTransaction:
 
 
 class OpenTransactions:
-    """Transactions of one log that still hold back the last stable offset."""
+    """Transactions of one log that limit the last stable offset."""
 
     __slots__ = ("_ongoing", "_unreplicated")
 
     def __init__(self) -> None:
-        # A log's offsets only grow, so the dict's order is that of the first offsets.
+        # Offsets only grow, so the dict is ordered by first offset.
         self._ongoing: dict[int, int] = {}
         self._unreplicated: list[tuple[int, int]] = []  # a heap of (first offset, marker's offset)
 
     @property
     def ongoing(self) -> dict[int, int]:
-        """First offset by producer id, the earliest first."""
+        """First offsets by producer id, the smallest first."""
         return dict(self._ongoing)
 
     def first_offset_of(self, producer_id: int) -> int | None:
         return self._ongoing.get(producer_id)
 
     def begin(self, producer_id: int, offset: int) -> None:
-        """The producer's first transactional batch since its last marker."""
+        """Records a transactional batch; the first one since the last marker opens a transaction."""
         self._ongoing.setdefault(producer_id, offset)
 
     def end(self, producer_id: int, marker_offset: int, committed: bool) -> CompletedTransaction | None:
-        """The producer's marker; None if it had nothing open here."""
+        """Records the producer's marker. Returns None if the producer had no open transaction."""
         first_offset = self._ongoing.pop(producer_id, None)
         if first_offset is None:
             return None
@@ -54,7 +56,9 @@ class OpenTransactions:
         return CompletedTransaction(producer_id, first_offset, marker_offset, committed, stable)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Where the earliest transaction begins that is open or whose marker is not below the mark."""
+        """Returns the smallest first offset of transactions that are open or whose marker is not
+        replicated.
+        """
         heap = self._unreplicated
         while heap and heap[0][1] < high_watermark:
             heappop(heap)

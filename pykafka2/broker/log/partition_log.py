@@ -1,8 +1,8 @@
-"""One replica's log: what was appended, where it starts and ends, and how much of it is safe.
+"""One replica's log: its batches, start and end offsets, and high watermark.
 
-Offsets are given out here (on the leader) or checked here (on a follower); the bytes are in `Segments`.
-Knows nothing of replicas: who may read how far and what the high watermark is, is decided in replication/.
-All calls come under the cluster's lock.
+Assigns offsets on the leader and checks them on a follower; `Segments` hold the bytes. Knows nothing of
+replicas: replication/ decides the high watermark and how far each reader can read. Access requires the
+cluster's lock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pykafka2.types import LOG_APPEND_TIME
 
 @attrs.define
 class Appended:
-    """Where a batch went; of a duplicate, where its first copy went."""
+    """The offsets of an appended batch; for a duplicate, those of the original."""
 
     base_offset: int
     last_offset: int
@@ -41,7 +41,7 @@ class Appended:
 
 @attrs.define(frozen=True)
 class EndMarker:
-    """What a transaction's coordinator has a leader write (WriteTxnMarkers, KIP-98)."""
+    """A transaction marker that a coordinator has a leader append (WriteTxnMarkers, KIP-98)."""
 
     producer_id: int
     producer_epoch: int
@@ -52,16 +52,16 @@ class EndMarker:
 
 @attrs.define
 class Disk:
-    """What the logs of one broker are written to; while `is_full` every append fails."""
+    """The disk of one broker's logs; while `is_full` every append fails."""
 
     is_full: bool = False
     refused: int = 0
-    """How many appends failed."""
+    """The number of failed appends."""
 
 
 @attrs.define
 class ReadResult:
-    """Batches as they are stored, whole, from the one that holds the offset asked for."""
+    """Whole batches as stored, starting with the one that contains the requested offset."""
 
     batches: list[RecordBatch]
 
@@ -70,14 +70,16 @@ class ReadResult:
         return sum(len(batch.buffer) for batch in self.batches)
 
     def joined(self) -> Buffer:
-        """Their bytes in one piece; no copy where there is one batch or none."""
+        """Returns the bytes in one buffer, without a copy if there is at most one batch."""
         if len(self.batches) == 1:
             return self.batches[0].buffer
         return b"".join(batch.buffer for batch in self.batches)
 
 
 class PartitionLog:
-    """The log of one replica.  Always: start <= high watermark <= end; only truncation takes batches away."""
+    """The log of one replica. Invariant: start <= high watermark <= end; only truncation and deletion
+    remove batches.
+    """
 
     def __init__(
         self,
@@ -99,7 +101,7 @@ class PartitionLog:
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
         self.verifications = Verifications()
-        self._before_start = ProducerStates()  # as they were where the log begins now
+        self._before_start = ProducerStates()  # producer states at the log's start
         self._aborted = TransactionIndex()
         self.segments = Segments(new_segment)
 
@@ -115,8 +117,8 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where read_committed reads: the earliest transaction that is open or whose marker is not
-        replicated, the high watermark where there is none.
+        """The end of what read_committed consumers read: the first offset of the earliest transaction that
+        is open or whose marker is not replicated, or else the high watermark.
         """
         unstable = self.producers.transactions.first_unstable_offset(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
@@ -133,17 +135,17 @@ class PartitionLog:
         from_client: bool = True,
         guard: VerificationGuard | None = None,
     ) -> Appended:
-        """Give a validated batch of a client or of a coordinator its offsets.
+        """Appends a validated batch of a client or a coordinator and assigns its offsets.
 
-        A coordinator's batches have no sequences (`from_client=False`).  `guard` is what
-        `begin_verification` gave before the transaction was verified.  Raises `OutOfOrderSequenceNumber`,
-        `InvalidProducerEpoch`, `InvalidTxnState` or `KafkaStorageError`; nothing is appended then.
+        A coordinator's batches have no sequences (`from_client=False`). `guard` is the result of
+        `begin_verification` before the transaction was verified. Raises `OutOfOrderSequenceNumber`,
+        `InvalidProducerEpoch`, `InvalidTxnState` or `KafkaStorageError`; then nothing is appended.
         """
         if batch.has_producer_id:
             if from_client:
                 duplicate = self.producers.duplicate_of(batch)
                 if duplicate is not None:
-                    # Told with its time even where the log keeps the producer's, as in Kafka.
+                    # As in Kafka, a duplicate's timestamp is returned even for CreateTime topics.
                     return Appended(
                         duplicate.base_offset, duplicate.last_offset, duplicate.timestamp, is_duplicate=True
                     )
@@ -160,10 +162,10 @@ class PartitionLog:
         return Appended(stored.base_offset, stored.last_offset, append_time)
 
     def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
-        """End a producer's transaction here: a control batch that takes one offset.
+        """Appends a control batch of one offset that ends a producer's transaction.
 
-        A marker for a producer that has nothing open, or that nobody knows, is written all the same.  Raises
-        `InvalidProducerEpoch` or `TransactionCoordinatorFenced` for one that comes too late.
+        The marker is appended even if the producer has no open transaction or is unknown. Raises
+        `InvalidProducerEpoch` or `TransactionCoordinatorFenced` for a late marker.
         """
         from pykafka2.records.control import build_end_marker
 
@@ -180,10 +182,10 @@ class PartitionLog:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """The guard to append a transactional batch with, after its coordinator was asked.
+        """Returns the guard for appending a transactional batch once the coordinator has verified it.
 
-        None where nothing is to be asked: the transaction is open here, or verification is off.  Producers
-        that add the partition by producing (`supports_epoch_bump`) have it asked all the same.
+        None if no verification is needed: the transaction is open here, or verification is off. Producers
+        that add partitions by producing (`supports_epoch_bump`) are always verified.
         """
         if self.producers.has_open_transaction(producer_id, epoch):
             return None
@@ -199,11 +201,11 @@ class PartitionLog:
         if not self.verifications.admits(batch.producer_id, guard):
             raise InvalidTxnState(
                 f"{self.topic}-{self.partition}: producer {batch.producer_id} has no transaction open here "
-                f"and its coordinator was not asked; add the partition to the transaction first"
+                f"and is not verified. Add the partition to the transaction first"
             )
 
     def _check_first_sequence(self, batch: RecordBatch) -> None:
-        """A verified producer may not start after a batch that it sent earlier and that still waits."""
+        """Rejects a first batch of a verified producer while an earlier batch is still being verified."""
         verification = self.verifications.get(batch.producer_id)
         if verification is None:
             return
@@ -218,12 +220,12 @@ class PartitionLog:
             )
 
     def append_as_follower(self, records: Buffer) -> int:
-        """Add what the leader sent, offsets and all; the number of batches added."""
+        """Appends batches from the leader with their offsets. Returns the number of appended batches."""
         count = 0
         for batch in batches(records):
             if batch.next_offset <= self.log_end_offset:
-                continue  # fetched twice, after a lost answer
-            # An empty log may begin within a batch: the leader's start is there (after DeleteRecords).
+                continue  # fetched again after a lost response
+            # An empty log can start within a batch, if the leader's log does (after DeleteRecords).
             if batch.base_offset < self.log_end_offset and self.segments.last() is not None:
                 raise IllegalState(f"{self!r} cannot append a batch at {batch.base_offset}")
             self._add(batch if self._known_elsewhere is None else self._known_elsewhere(self, batch))
@@ -253,10 +255,10 @@ class PartitionLog:
     # ------------------------------------------------------------------ reading
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> ReadResult:
-        """Whole batches from the one that holds `offset`, below `upper_offset`.
+        """Reads whole batches from the one that contains `offset`, below `upper_offset`.
 
-        At most `max_bytes`, but the first batch whatever its size with `min_one`.  Raises `OffsetOutOfRange`
-        below the log's start or beyond its end.
+        Returns at most `max_bytes`; with `min_one` the first batch is returned whatever its size. Raises
+        `OffsetOutOfRange` below the log's start or beyond its end.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -268,26 +270,28 @@ class PartitionLog:
         return ReadResult(self.segments.read(offset, upper_offset, max_bytes, min_one))
 
     def batch_at(self, base_offset: int) -> RecordBatch | None:
-        """The batch that begins there."""
+        """Returns the batch with this base offset, or None."""
         found = self.segments.read(base_offset, base_offset + 1, 0, min_one=True)
         return found[0] if found and found[0].base_offset == base_offset else None
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """Batches from the one that holds `offset`, or the log's start, on."""
+        """Iterates over batches from the one that contains `offset`, or the log's start."""
         return self.segments.iterate(max(offset, self.log_start_offset))
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions with data in [start, end): what a read_committed fetch lists."""
+        """Returns aborted transactions with data in [start, end), as a read_committed fetch lists them."""
         return self._aborted.overlapping(start_offset, end_offset)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch not above `epoch` and its end."""
+        """Returns the largest epoch up to `epoch` and its end offset."""
         return self.epochs.end_of(epoch, self.log_end_offset)
 
-    # ------------------------------------------------------------------ moving its ends
+    # ------------------------------------------------------------------ moving the log's start and end
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Up to `offset`, within the log; never backwards.  True if it moved."""
+        """Advances the high watermark to at most the log's end, never backwards. Returns whether it
+        changed.
+        """
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -295,12 +299,12 @@ class PartitionLog:
         return True
 
     def truncate_to(self, end_offset: int) -> bool:
-        """Drop what is at or after `end_offset`: replicas parted there.  True if anything was dropped.
+        """Drops records at or after `end_offset`, where replicas diverge. Returns whether any were dropped.
 
-        Whole batches go, so the log may end before `end_offset`, where the last batch that stays ends.
+        Whole batches are dropped, so the log can end before `end_offset`.
         """
         if end_offset >= self.log_end_offset:
-            # As leader it may have begun an epoch without writing in it; that epoch was another's after all.
+            # A former leader can have started an epoch without writing in it, which another leader then used.
             self.epochs.truncate_to(self.log_end_offset)
             return False
         first_dropped = next(self.segments.iterate(max(end_offset, self.log_start_offset)), None)
@@ -315,7 +319,9 @@ class PartitionLog:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the next record has `offset`: the leader's log begins after ours ended."""
+        """Drops all records; the next record has `offset`. Used if the leader's log starts after this one
+        ends.
+        """
         self.segments.truncate_fully_and_start_at(offset)
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
         self.epochs = LeaderEpochs()
@@ -324,9 +330,9 @@ class PartitionLog:
         self.producers.rebuild(())
 
     def advance_log_start(self, offset: int) -> bool:
-        """Let the log begin at `offset` (retention, DeleteRecords); True if its start moved.
+        """Advances the log's start to `offset` (retention, DeleteRecords). Returns whether it changed.
 
-        Whole segments before it are deleted at once, the rest of the first one is no longer read.
+        Whole segments before it are deleted at once; the rest of the first segment is no longer read.
         """
         if offset <= self.log_start_offset:
             return False
@@ -338,7 +344,7 @@ class PartitionLog:
         return True
 
     def drop_before_start(self) -> int:
-        """Delete the segments that lie wholly before the log's start; how many."""
+        """Deletes the segments that end before the log's start. Returns their number."""
         dropped = self.segments.drop_first(self.segments.first_after(self.log_start_offset))
         for segment in dropped:
             for batch in segment.iterate():
@@ -347,9 +353,9 @@ class PartitionLog:
         return len(dropped)
 
     def roll(self) -> bool:
-        """Begin a new segment; False if the active one is empty."""
+        """Rolls the active segment. Returns False if it is empty."""
         return self.segments.roll(self.log_end_offset)
 
     def limit_segments(self, limits: RollLimits) -> None:
-        """segment.bytes and segment.ms, from the next append on."""
+        """Sets segment.bytes and segment.ms for the following appends."""
         self.segments.limits = limits

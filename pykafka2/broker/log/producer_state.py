@@ -1,9 +1,8 @@
-"""What a partition remembers of each producer: epoch, its last five batches, and whether its transaction is
-open.
+"""Producer state of a partition: each producer's epoch, its last five batches, and open transactions.
 
-Enough to answer a retry with the offset of the first try, to refuse a gap, to refuse an old epoch or an old
-coordinator (KIP-98, KIP-890; Kafka's ProducerStateManager and ProducerAppendInfo of 4.3).  Rebuilt from the
-log after truncation, as after a restart.
+Returns the original offset for a retried batch; rejects gaps, old epochs and old coordinators (KIP-98,
+KIP-890; Kafka's ProducerStateManager and ProducerAppendInfo of 4.3). Rebuilt from the log after truncation,
+as after a restart.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ MAX_SEQUENCE = 0x7FFFFFFF
 NO_COORDINATOR_EPOCH = -1
 
 EPOCH_BUMP = 2
-"""The transaction.version from which on every transaction has an epoch of its own (KIP-890)."""
+"""The first transaction.version that gives every transaction its own epoch (KIP-890)."""
 
 
 @attrs.define
 class AppendedBatch:
-    """Where one batch of a producer went."""
+    """The sequences and offsets of one appended batch of a producer."""
 
     first_sequence: int
     last_sequence: int
@@ -44,7 +43,7 @@ class AppendedBatch:
 
 @attrs.define
 class ProducerState:
-    """One producer id on one partition."""
+    """The state of one producer id in one partition."""
 
     producer_id: int
     epoch: int = NO_EPOCH
@@ -58,7 +57,7 @@ class ProducerState:
 
 
 class ProducerStates:
-    """All producers of one partition."""
+    """The states of all producers of one partition."""
 
     __slots__ = ("_states", "transactions")
 
@@ -73,7 +72,7 @@ class ProducerStates:
         return self._states.get(producer_id)
 
     def duplicate_of(self, batch: RecordBatch) -> AppendedBatch | None:
-        """The earlier append that `batch` is a retry of: same epoch, same first and last sequence."""
+        """Returns the original append if `batch` is a retry: same epoch, same first and last sequence."""
         state = self._states.get(batch.producer_id)
         if state is None or state.epoch != batch.producer_epoch:
             return None
@@ -84,17 +83,17 @@ class ProducerStates:
         return None
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether this very epoch of the producer has a transaction open here."""
+        """Whether exactly this epoch of the producer has an open transaction here."""
         state = self._states.get(producer_id)
         is_open = self.transactions.first_offset_of(producer_id) is not None
         return is_open and state is not None and state.epoch == epoch
 
     def check(self, batch: RecordBatch) -> None:
-        """Raise if a client's batch does not follow what was appended before.
+        """Raises unless a client's batch follows the producer's previous batches.
 
-        `InvalidProducerEpoch` for an epoch that is over, `OutOfOrderSequenceNumber` for a gap,
-        `InvalidTxnState` for a plain batch while a transaction is open.  A producer that is not known may
-        start with any sequence; one of which only a marker is known starts at 0.
+        `InvalidProducerEpoch` for an old epoch, `OutOfOrderSequenceNumber` for a gap, `InvalidTxnState` for a
+        non-transactional batch during a transaction. An unknown producer can start with any sequence; a
+        producer known only by a marker starts at 0.
         """
         self.check_epoch(batch)
         state = self._states.get(batch.producer_id)
@@ -103,32 +102,34 @@ class ProducerStates:
         self.check_transaction(batch)
 
     def check_epoch(self, batch: RecordBatch) -> None:
-        """Raise `InvalidProducerEpoch` for an epoch that is over, or below -1 (no epoch)."""
+        """Raises `InvalidProducerEpoch` for an old epoch, or one below -1 (no epoch)."""
         state = self._states.get(batch.producer_id)
         current = NO_EPOCH if state is None else state.epoch
         if batch.producer_epoch >= current:
             return
-        who = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
+        producer = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
         if state is None:
-            raise InvalidProducerEpoch(f"{who}: the epoch is below -1")
-        raise InvalidProducerEpoch(f"{who} was replaced by epoch {current}")
+            raise InvalidProducerEpoch(f"{producer}: the epoch is below -1")
+        raise InvalidProducerEpoch(f"{producer} was replaced by epoch {current}")
 
     def _check_sequence(self, batch: RecordBatch, state: ProducerState) -> None:
-        who = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
+        producer = f"producer {batch.producer_id} with epoch {batch.producer_epoch}"
         if batch.producer_epoch > state.epoch:
             if batch.base_sequence != 0:
                 raise OutOfOrderSequenceNumber(
-                    f"{who} starts at sequence {batch.base_sequence}; a new epoch starts at 0"
+                    f"{producer} starts at sequence {batch.base_sequence}; a new epoch starts at 0"
                 )
             return
         expected = next_sequence(state.last_sequence)
         if batch.base_sequence != expected:
             raise OutOfOrderSequenceNumber(
-                f"{who} sent sequence {batch.base_sequence}, expected {expected}: a batch is missing"
+                f"{producer} sent sequence {batch.base_sequence}, expected {expected}: a batch is missing"
             )
 
     def check_transaction(self, batch: RecordBatch) -> None:
-        """Raise `InvalidTxnState` for a plain batch of a producer whose transaction is open."""
+        """Raises `InvalidTxnState` for a non-transactional batch while the producer has an open
+        transaction.
+        """
         if batch.is_transactional or self.transactions.first_offset_of(batch.producer_id) is None:
             return
         raise InvalidTxnState(
@@ -139,11 +140,11 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int
     ) -> None:
-        """Raise if a coordinator's marker comes too late.
+        """Raises if a coordinator's marker is late.
 
-        With transaction.version 2 the marker's epoch is above that of the records; the same epoch is let
-        through only as a repetition, with nothing open.  Before, it is that of the records or above.
-        `InvalidProducerEpoch` or `TransactionCoordinatorFenced`.
+        With transaction.version 2 the marker's epoch must be above that of the records; the same epoch is
+        accepted only for a repeated marker, without an open transaction. Before version 2 it can equal that
+        of the records. Raises `InvalidProducerEpoch` or `TransactionCoordinatorFenced`.
         """
         state = self._states.get(producer_id)
         if state is None:
@@ -165,7 +166,7 @@ class ProducerStates:
             )
 
     def record(self, batch: RecordBatch) -> CompletedTransaction | None:
-        """Remember an appended batch, from a client or from the leader; what it ended if it is a marker."""
+        """Updates the state for an appended batch. Returns the completed transaction if it is a marker."""
         if not batch.has_producer_id:
             return None
         state = self._states.get(batch.producer_id)
@@ -174,7 +175,7 @@ class ProducerStates:
         if batch.producer_epoch != state.epoch:
             state.epoch = batch.producer_epoch
             state.batches.clear()
-        state.last_timestamp = batch.max_timestamp  # the latest batch's, be it older
+        state.last_timestamp = batch.max_timestamp  # from the latest batch, even if its timestamp is older
         if batch.is_control:
             return self._record_marker(batch, state)
         state.batches.append(
@@ -209,16 +210,17 @@ class ProducerStates:
         return other
 
     def rebuild(self, batches: Iterable[RecordBatch], before: ProducerStates | None = None) -> None:
-        """Start again from what the log holds, and from the state `before` its first batch."""
+        """Rebuilds the state from the log's batches, starting from the state `before` the first one."""
         start = ProducerStates() if before is None else before.copy()
         self._states, self.transactions = start._states, start.transactions
         for batch in batches:
             self.record(batch)
 
     def expire(self, before_ms: int) -> int:
-        """Forget producers whose last batch is from then or before (producer.id.expiration.ms); how many.
+        """Drops producers whose last batch is not newer than `before_ms` (producer.id.expiration.ms). Returns
+        their number.
 
-        One whose transaction is open stays.
+        Producers with an open transaction are kept.
         """
         old = [
             state.producer_id
@@ -232,5 +234,5 @@ class ProducerStates:
 
 
 def next_sequence(sequence: int) -> int:
-    """The sequence after `sequence`: 0 follows 2**31 - 1."""
+    """Returns the sequence after `sequence`; 0 follows 2**31 - 1."""
     return 0 if sequence == MAX_SEQUENCE else sequence + 1

@@ -1,8 +1,7 @@
-"""The walk over a batch's records that checks offsets, keys and times; it can be advanced in slices.
+"""Checks a batch's records (offsets, keys, timestamps) in slices.
 
-A batch of 1 MB can hold a million records and more, whose walk takes a second, or decompress to 128 MB: the
-handler of Produce advances it by one step of decompression or `SLICE` records at a time, so that other
-requests are handled in between.
+A batch of 1 MB can hold a million records, and checking them takes a second. The Produce handler checks
+`SLICE` records at a time, so that other requests are handled in between.
 """
 
 from __future__ import annotations
@@ -24,37 +23,35 @@ if TYPE_CHECKING:
     from pykafka2.records.tuple_decoder import RecordTuple
 
 SLICE: Final = 2_000
-"""Records that are checked in one piece, in some 3 ms."""
-MOST_OPEN_BYTES: Final = 2 * MAX_OUTPUT_BYTES
-"""So many decompressed bytes are held for all batches that are being checked."""
+"""Records checked in one slice, in about 3 ms."""
 MAX_RECORD_ERRORS: Final = 1_000
-"""Records that an answer names; Kafka names all of them."""
+"""Rejected records listed in a response; Kafka lists all of them."""
 
 
 @attrs.define(frozen=True)
 class RecordError:
-    """Which record of a batch was refused, and why (KIP-467)."""
+    """A rejected record of a batch and the reason (KIP-467)."""
 
     index: int
     message: str
 
 
 class RecordsRejected(BrokerError):
-    """An error that names the records that caused it."""
+    """An error that lists the rejected records."""
 
     record_errors: tuple[RecordError, ...] = ()
 
 
 class InvalidRecords(RecordsRejected, InvalidRecord):
-    """InvalidRecord that names the records."""
+    """InvalidRecord with the rejected records."""
 
 
 class InvalidTimestamps(RecordsRejected, InvalidTimestamp):
-    """InvalidTimestamp that names the records."""
+    """InvalidTimestamp with the rejected records."""
 
 
 class RecordWalk:
-    """Checks a batch's records one after another: their number, order, keys and times."""
+    """Checks a batch's records one by one: number, order, keys and timestamps."""
 
     def __init__(self, batch: RecordBatch, rules: BatchRules, now_ms: int) -> None:
         self.rules = rules
@@ -78,10 +75,7 @@ class RecordWalk:
         return self._records is not None
 
     def advance(self, limit: int) -> bool:
-        """Take one step of decompressing the batch, or check up to `limit` more records.
-
-        Returns True if the walk is over.
-        """
+        """Checks up to `limit` more records. Returns True if the walk is over."""
         if self._failure is not None:
             return True
         try:
@@ -98,7 +92,9 @@ class RecordWalk:
         return True
 
     def finish(self) -> int:
-        """Check all that is left; return the largest timestamp, or raise why the batch is refused."""
+        """Checks the remaining records. Returns the largest timestamp, or raises why the batch is
+        rejected.
+        """
         while not self.advance(SLICE):
             pass
         if self._failure is not None:
@@ -152,13 +148,12 @@ class RecordWalk:
         if self._opening is None:
             self._opening = self._batch.records_in_steps(MAX_OUTPUT_BYTES)
         try:
-            self.open_bytes = next(self._opening)
-        except StopIteration as end:
-            body = bytes(end.value)
-        else:
-            return None
-        self._opening, self.open_bytes = None, len(body)
-        return decode_tuples(self._batch, "the batch", keeps_headers=False, buffer=body)
+            records_of(self._batch)
+        except UnknownServerError as error:
+            return error
+        failure = InvalidRecord(f"the batch's records cannot be decoded: {cause}")
+        failure.__cause__ = cause
+        return failure
 
     def _refuse(self, index: int, why: str) -> None:
         self._error_count += 1
@@ -191,7 +186,7 @@ class OpenWalks:
 
 
 def records_of(batch: RecordBatch) -> bytes:
-    """The batch's records, decompressed; `UnknownServerError` if they cannot be, as in Kafka."""
+    """Returns the batch's decompressed records. Raises `UnknownServerError` if that fails, as in Kafka."""
     try:
         return batch.records_bytes()
     except CorruptData as error:

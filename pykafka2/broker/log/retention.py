@@ -1,7 +1,7 @@
-"""Which segments are old enough or too many: retention.ms and retention.bytes.
+"""Deletes segments by age and size: retention.ms and retention.bytes.
 
-Whole segments go, from the front, never past the high watermark; the active one only after a roll.  A log
-that is only compacted keeps all but what lies before its start.  Kafka's UnifiedLog.deleteOldSegments.
+Whole segments are deleted from the front, never past the high watermark; the active one only after a roll. A
+log that is only compacted is deleted only up to its start. Kafka's UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IsDeletable = Callable[[Segment], bool]
 
 @attrs.define(frozen=True)
 class RetentionPolicy:
-    """`deletes` is cleanup.policy containing delete; -1 is no limit."""
+    """`deletes` is whether cleanup.policy contains delete; -1 means no limit."""
 
     deletes: bool = True
     max_age_ms: int = 604_800_000
@@ -29,7 +29,7 @@ class RetentionPolicy:
 
 
 def apply_retention(log: PartitionLog, policy: RetentionPolicy, now_ms: int) -> int:
-    """Delete what the policy lets go; how many segments went.  The log's start follows."""
+    """Deletes segments by the policy and advances the log's start. Returns the number of deleted segments."""
     deleted = log.drop_before_start()
     if not policy.deletes:
         return deleted
@@ -42,7 +42,7 @@ def apply_retention(log: PartitionLog, policy: RetentionPolicy, now_ms: int) -> 
 
 
 def _too_many(log: PartitionLog, max_bytes: int) -> IsDeletable:
-    """A segment goes if what is left without it is still as much as the log may hold."""
+    """Returns a predicate: whether the log without the segment is still at least `max_bytes`."""
     surplus = log.size_bytes - max_bytes
 
     def is_deletable(segment: Segment) -> bool:
@@ -56,7 +56,7 @@ def _too_many(log: PartitionLog, max_bytes: int) -> IsDeletable:
 
 
 def _delete(log: PartitionLog, is_deletable: IsDeletable) -> int:
-    """Delete from the front while the predicate holds and the high watermark has passed the segment."""
+    """Deletes from the front while the predicate holds and the high watermark is past the segment."""
     segments = list(log.segments)
     count = 0
     for number, segment in enumerate(segments):

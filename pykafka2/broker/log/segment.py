@@ -1,7 +1,7 @@
-"""One piece of a partition's log: the unit that is rolled and deleted by retention (a file in Kafka).
+"""One segment of a partition's log: the unit that is rolled, and deleted by retention (a file in Kafka).
 
-`Segment` is the seam between the log's rules and where bytes are: `MemorySegment` keeps them as they came.
-Offsets of batches only grow; which batch may come and when a new segment begins is segments.py's.
+`Segment` separates the log's rules from the storage; `MemorySegment` stores batches as received. Batch
+offsets only grow; segments.py decides when to roll.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ NO_TIMESTAMP = -1
 
 
 class Segment(Protocol):
-    """Batches in the order of their offsets, from `base_offset` on.
+    """Batches in offset order from `base_offset`.
 
-    `first_timestamp` is the largest of the first batch (milliseconds), `largest_timestamp` that of all; both
-    -1 where there is none.
+    `first_timestamp` is the maximum timestamp of the first batch (in milliseconds), `largest_timestamp` that
+    of all batches; both are -1 if there is none.
     """
 
     base_offset: int
@@ -30,29 +30,31 @@ class Segment(Protocol):
     def append(self, batch: RecordBatch) -> None: ...
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> list[RecordBatch]:
-        """Batches from the one that holds `offset` on, none that starts at or after `upper_offset`.
+        """Reads batches from the one that contains `offset`, without those that start at or after
+        `upper_offset`.
 
-        Whole batches only, of at most `max_bytes` together; with `min_one` the first comes whatever its size.
+        Whole batches only, at most `max_bytes` in total; with `min_one` the first one is returned whatever
+        its size.
         """
         ...
 
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """Batches from the one that holds `offset` on; appends meanwhile are seen."""
+        """Iterates over batches from the one that contains `offset`, including batches appended meanwhile."""
         ...
 
     def last(self) -> RecordBatch | None: ...
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drop every batch with a record at or after `end_offset`."""
+        """Drops every batch with a record at or after `end_offset`."""
         ...
 
     def close(self) -> None:
-        """The segment is deleted: give back what it holds."""
+        """Releases the resources of a deleted segment."""
         ...
 
 
 class MemorySegment:
-    """Batches in a list.  Bytes are immutable and shared by whoever reads them."""
+    """Stores batches in a list. Their bytes are immutable and shared with readers."""
 
     __slots__ = (
         "_base_offsets",
@@ -94,7 +96,8 @@ class MemorySegment:
         return found
 
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
-        # By index over a copy of nothing: appends meanwhile are seen, truncation ends the walk.
+        # Iterate by index without a copy: batches appended meanwhile are included, and truncation ends the
+        # loop.
         index = self._index_of(offset)
         while index < len(self._batches):
             yield self._batches[index]
@@ -118,7 +121,7 @@ class MemorySegment:
         self._base_offsets.clear()
 
     def _index_of(self, offset: int) -> int:
-        """Of the batch that holds `offset`, or of the first one after it."""
+        """Returns the index of the batch that contains `offset`, or of the first one after it."""
         index = bisect_right(self._base_offsets, offset) - 1
         if index < 0:
             return 0

@@ -1,7 +1,7 @@
-"""All segments of one log, and when a new one begins: by size and by the time its records span.
+"""The segments of one log, rolled by size and by the time range of their records.
 
-A log always has an active segment, the last one, which takes what is appended; deletion takes whole
-segments from the front (retention.py).  Kafka's LocalLog and LogSegments.  Under the cluster's lock.
+A log always has an active segment, the last one, which receives appends; retention deletes whole segments
+from the front (retention.py). Kafka's LocalLog and LogSegments. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from pykafka2.broker.log.segment import NO_TIMESTAMP, MemorySegment, Segment
 from pykafka2.records.batch import RecordBatch
 
 NewSegment = Callable[[int], Segment]
-"""base offset -> an empty segment."""
+"""Callback: base offset -> an empty segment."""
 
 MAX_OFFSET_SPAN = 2**31 - 1
-"""Offsets within a segment are kept as 31 bits over its base in Kafka's files."""
+"""Kafka's files store offsets in a segment as 31 bits relative to its base."""
 
 
 @attrs.define(frozen=True)
 class RollLimits:
-    """When the active segment is full: segment.bytes and segment.ms."""
+    """Limits of the active segment: segment.bytes and segment.ms."""
 
     max_bytes: int = 1 << 30
     max_age_ms: int = 604_800_000
 
 
 class Segments:
-    """The segments of one log in the order of their offsets."""
+    """The segments of one log in offset order."""
 
     def __init__(self, new_segment: NewSegment = MemorySegment) -> None:
         self.limits = RollLimits()
@@ -51,7 +51,7 @@ class Segments:
 
     @property
     def base_offset(self) -> int:
-        """Where the oldest begins."""
+        """The base offset of the oldest segment."""
         return self._segments[0].base_offset
 
     # ------------------------------------------------------------------ appending
@@ -63,20 +63,20 @@ class Segments:
         self.size_bytes += len(batch.buffer)
 
     def _is_full(self, batch: RecordBatch) -> bool:
-        """Whether this batch must begin a new segment (Kafka's LogSegment.shouldRoll)."""
+        """Whether this batch needs a new segment (Kafka's LogSegment.shouldRoll)."""
         active = self._segments[-1]
         if not active.size_bytes:
             return False
         if active.size_bytes + len(batch.buffer) > self.limits.max_bytes:
             return True
-        # By the records' own time, so that a log which is replayed rolls where it did before.
+        # Compare record timestamps, so that a replayed log rolls at the same places.
         has_times = active.first_timestamp >= 0 and batch.max_timestamp >= 0
         if has_times and batch.max_timestamp - active.first_timestamp > self.limits.max_age_ms:
             return True
         return batch.last_offset - active.base_offset > MAX_OFFSET_SPAN
 
     def roll(self, base_offset: int) -> bool:
-        """Begin a new segment at the log's end; False if the active one is still empty."""
+        """Starts a new segment at the log's end. Returns False if the active one is empty."""
         if not self._segments[-1].size_bytes:
             return False
         self._segments.append(self._new_segment(base_offset))
@@ -85,7 +85,7 @@ class Segments:
     # ------------------------------------------------------------------ reading
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> list[RecordBatch]:
-        """As `Segment.read`; a read ends with its segment, as in Kafka."""
+        """Reads batches like `Segment.read`; a read ends with its segment, as in Kafka."""
         for index in range(self._index_of(offset), len(self._segments)):
             segment = self._segments[index]
             if segment.base_offset >= upper_offset:
@@ -96,7 +96,7 @@ class Segments:
         return []
 
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
-        """Batches from the one that holds `offset` on."""
+        """Iterates over batches from the one that contains `offset`."""
         index = self._index_of(offset)
         while index < len(self._segments):
             yield from self._segments[index].iterate(offset)
@@ -110,13 +110,13 @@ class Segments:
         return None
 
     def base_of(self, offset: int) -> int:
-        """Where the segment begins that holds, or would hold, `offset`."""
+        """Returns the base offset of the segment that contains, or would contain, `offset`."""
         return self._segments[self._index_of(offset)].base_offset
 
     # ------------------------------------------------------------------ dropping
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drop every batch with a record at or after `end_offset`."""
+        """Drops every batch with a record at or after `end_offset`."""
         while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
             self.size_bytes -= self._segments[-1].size_bytes
             self._segments.pop().close()
@@ -126,31 +126,31 @@ class Segments:
         self.size_bytes += active.size_bytes - before
 
     def first_after(self, offset: int) -> int:
-        """How many segments lie wholly before `offset`; the active one never does."""
+        """Returns the number of segments that end before `offset`, without the active one."""
         count = 0
         while count + 1 < len(self._segments) and self._segments[count + 1].base_offset <= offset:
             count += 1
         return count
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Take the oldest segments out; whoever takes them closes them.  The active one stays."""
+        """Removes and returns the oldest segments; the caller closes them. The active one stays."""
         dropped = self._segments[: min(count, len(self._segments) - 1)]
         del self._segments[: len(dropped)]
         self.size_bytes -= sum(segment.size_bytes for segment in dropped)
         return dropped
 
     def truncate_fully_and_start_at(self, base_offset: int) -> None:
-        """Drop everything; the next batch comes at `base_offset` or after it."""
+        """Drops everything; the next batch starts at or after `base_offset`."""
         for segment in self._segments:
             segment.close()
         self._segments = [self._new_segment(base_offset)]
         self.size_bytes = 0
 
     def _index_of(self, offset: int) -> int:
-        """Of the segment that holds `offset`, or of the first one."""
+        """Returns the index of the segment that contains `offset`, or of the first one."""
         return max(bisect_right(self._segments, offset, key=attrgetter("base_offset")) - 1, 0)
 
 
 def timestamp_of(segment: Segment, otherwise: int) -> int:
-    """The largest timestamp in a segment, `otherwise` where its records have none."""
+    """Returns the largest timestamp in a segment, or `otherwise` if its records have none."""
     return otherwise if segment.largest_timestamp == NO_TIMESTAMP else segment.largest_timestamp

@@ -1,4 +1,4 @@
-"""Which offset belongs to a time: found by batch, then by record within the one batch that can hold it."""
+"""Looks up offsets by timestamp: first the batch, then the record in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pykafka2.records.opening import open_in_steps
 
 
 class OffsetAtTime(NamedTuple):
-    """A record's offset and timestamp, and the epoch that wrote it; all -1 where there is none."""
+    """A record's offset, timestamp and leader epoch; all -1 if no record was found."""
 
     offset: int
     timestamp: int
@@ -24,9 +24,9 @@ class OffsetAtTime(NamedTuple):
 NOTHING = OffsetAtTime(-1, -1, -1)
 
 
-def first_at(log: PartitionLog, timestamp: int) -> Steps[OffsetAtTime]:
-    """Find the first record whose timestamp is not below `timestamp` (milliseconds), in short steps."""
-    from pykafka2.records.tuple_decoder import STILL_READING, decode_tuples
+def first_at(log: PartitionLog, timestamp: int) -> OffsetAtTime:
+    """Returns the first record with a timestamp of at least `timestamp` (milliseconds)."""
+    from pykafka2.records.tuple_decoder import decode_tuples
 
     where = str(log)
     for batch in _batches_from(log, timestamp):
@@ -42,15 +42,15 @@ def first_at(log: PartitionLog, timestamp: int) -> Steps[OffsetAtTime]:
 
 
 def _batches_from(log: PartitionLog, timestamp: int) -> Iterator[RecordBatch]:
-    """Batches with a record not older than that; segments without one are not looked into."""
-    for segment in [*log.segments]:  # segments may be deleted between two steps
+    """Iterates over batches with such a record; skips segments without one."""
+    for segment in log.segments:
         if segment.largest_timestamp >= timestamp:
             for batch in segment.iterate(log.log_start_offset):
                 if batch.max_timestamp >= timestamp:
                     yield batch
 
 
-def latest(log: PartitionLog) -> Steps[OffsetAtTime]:
-    """Find the first of the records with the largest timestamp (KIP-734), in short steps."""
+def latest(log: PartitionLog) -> OffsetAtTime:
+    """Returns the first record with the largest timestamp (KIP-734)."""
     largest = max((batch.max_timestamp for batch in log.batches(log.log_start_offset)), default=-1)
     return NOTHING if largest < 0 else (yield from first_at(log, largest))

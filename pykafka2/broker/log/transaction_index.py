@@ -1,7 +1,7 @@
-"""Which transactions were aborted in a partition, so that read_committed consumers can skip their data.
+"""Aborted transactions of a partition, so that read_committed consumers can skip their data.
 
-One entry per aborted transaction, in the order of their markers, as in Kafka's transaction index
-(KIP-98).  Kept by partition_log.py; whoever answers a fetch asks it for the range that is returned.
+One entry per aborted transaction, in marker order, like Kafka's transaction index (KIP-98). partition_log.py
+maintains it; a fetch reads the entries for the range that it returns.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import attrs
 
 @attrs.define(frozen=True)
 class AbortedTransaction:
-    """Where an aborted transaction began and which offset its marker took.
+    """The first offset of an aborted transaction and the offset of its marker.
 
-    `last_stable_offset` is the one that the marker brought, the high watermark left aside: every transaction
-    that began before it has ended at the marker.
+    `last_stable_offset` is the value after the marker, ignoring the high watermark: all transactions that
+    started before it have ended by the marker.
     """
 
     producer_id: int
@@ -38,16 +38,16 @@ class TransactionIndex:
         return len(self._entries)
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add one whose marker lies after all others."""
+        """Adds a transaction whose marker comes after all others."""
         if self._entries and aborted.last_offset <= self._entries[-1].last_offset:
             raise ValueError(f"{aborted} does not follow {self._entries[-1]}")
         self._entries.append(aborted)
 
     def overlapping(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those with an offset in [start, end), in the order of their markers.
+        """Returns the transactions with an offset in [start, end), in marker order.
 
-        The walk ends at the first marker that left nothing open before `end_offset`: whatever was aborted
-        later began later.
+        The loop ends at the first marker after which nothing was open before `end_offset`: transactions
+        aborted later also started later.
         """
         found = []
         for index in range(self._first_at(start_offset), len(self._entries)):
@@ -59,16 +59,16 @@ class TransactionIndex:
         return found
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget those whose marker is at or after `end_offset`."""
+        """Drops the transactions whose marker is at or after `end_offset`."""
         del self._entries[self._first_at(end_offset) :]
 
     def drop_before(self, start_offset: int) -> None:
-        """Forget those that lie wholly before the log's new start."""
+        """Drops the transactions that end before the log's new start."""
         del self._entries[: self._first_at(start_offset)]
 
     def clear(self) -> None:
         self._entries.clear()
 
     def _first_at(self, offset: int) -> int:
-        """Of the first entry whose marker is at or after `offset`."""
+        """Returns the index of the first entry whose marker is at or after `offset`."""
         return bisect_left(self._entries, offset, key=attrgetter("last_offset"))

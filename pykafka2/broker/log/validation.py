@@ -1,8 +1,8 @@
-"""What a leader demands of a client's batch before it enters the log.
+"""A leader's validation of a client's batch before it is appended.
 
-Headers and checksum always; records are walked in batches of a few, where a rule needs their keys or times,
-or with log.validate=strict.  Order and codes are those of Kafka 4.3: ProduceRequest.validateRecords,
-UnifiedLog.analyzeAndValidateRecords, LogValidator, then UnifiedLog.append.
+Header and checksum are always validated. Records are decoded in small batches, if a rule needs their keys or
+timestamps, or with log.validate=strict. The order of checks and the codes are those of Kafka 4.3:
+ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator, then UnifiedLog.append.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ ZSTD: Final = 4
 CODEC_IDS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 FIRST_VERSION_WITH_ZSTD: Final = 7
 ALWAYS_WALKED: Final = 8
-"""A batch of up to so many records is always walked, whatever log.validate says: it costs some 5 to 20 us."""
+"""Batches of up to this many records are always decoded, whatever log.validate is: it costs about 5 to 20
+us.
+"""
 
 
 def single_batch(records: Buffer | None, version: int) -> RecordBatch:
-    """The one batch that a produce request of version 3 or newer carries for a partition.
+    """Returns the single batch for a partition in a produce request of version 3 or newer.
 
-    An unfinished batch behind it is left out, as in Kafka.
+    An incomplete batch after it is ignored, as in Kafka.
     """
     view = memoryview(records or b"")
     first, position = _whole_batch(view, 0)
@@ -64,22 +66,22 @@ def single_batch(records: Buffer | None, version: int) -> RecordBatch:
 
 
 def _whole_batch(view: memoryview, position: int) -> tuple[memoryview | None, int]:
-    """The batch of whatever format that begins there, if it is all there, and where it ends."""
+    """Returns the batch of any format at `position`, if it is complete, and its end."""
     if len(view) - position <= MAGIC_AT:
         return None, position
     _, length = OFFSET_AND_LENGTH.unpack_from(view, position)
     if length < MIN_LEGACY_BYTES:
         raise CorruptMessage(f"a batch of {length} bytes is smaller than the smallest record")
     if view[position + MAGIC_AT] > MAGIC:
-        raise CorruptMessage(f"magic {view[position + MAGIC_AT]} is of no known format")
+        raise CorruptMessage(f"magic {view[position + MAGIC_AT]} is unknown")
     end = position + LENGTH_END + length
     return (view[position:end], end) if end <= len(view) else (None, position)
 
 
 def start_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool) -> RecordWalk | None:
-    """Return the walk that `validate` needs for this batch, so that a caller can advance it in slices.
+    """Returns the walk that `validate` needs for this batch, so that a caller can advance it in slices.
 
-    None if no rule is about the records.  Raises what `validate` raises before it reads the records.
+    None if no rule concerns the records. Raises what `validate` raises before it decodes the records.
     """
     if not _must_walk(batch, rules, now_ms, strict=strict):
         return None
@@ -92,9 +94,9 @@ def _must_walk(batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bo
 
 
 def check_before_records(batch: RecordBatch, rules: BatchRules) -> None:
-    """Check the header and the checksum."""
+    """Checks the header and the checksum."""
     if batch.base_offset != 0:
-        raise InvalidRecord(f"the batch's base offset is {batch.base_offset}, a producer must say 0")
+        raise InvalidRecord(f"the batch's base offset is {batch.base_offset}, a producer must send 0")
     _check_size(batch, rules)
     batch.verify_crc("the batch")
     _check_header(batch)
@@ -103,11 +105,12 @@ def check_before_records(batch: RecordBatch, rules: BatchRules) -> None:
 def validate(
     batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool, walk: RecordWalk | None = None
 ) -> RecordBatch:
-    """The batch as it may be appended: checked, and stamped or compressed anew where the topic says so.
+    """Returns the batch to append: validated, with timestamps or compression changed by the topic's
+    configuration.
 
-    Raises the typed error that the client gets: `MessageTooLarge`, `CorruptMessage`, `InvalidRecord`,
-    `InvalidTimestamp`, `RecordListTooLarge`; `UnknownServerError` for what cannot be decompressed.
-    `walk` is the one that `start_walk` returned, if its caller has advanced it already.
+    Raises the error for the client: `MessageTooLarge`, `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`,
+    `RecordListTooLarge`, or `UnknownServerError` if it cannot be decompressed. `walk` is the result of
+    `start_walk`, if the caller has advanced it already.
     """
     max_timestamp = batch.max_timestamp
     if walk is None:
@@ -143,20 +146,20 @@ def _check_size(batch: RecordBatch, rules: BatchRules) -> None:
 def _check_header(batch: RecordBatch) -> None:
     if batch.count <= 0 or batch.count != batch.last_offset_delta + 1:
         raise InvalidRecord(
-            f"the batch says {batch.count} records and a last offset delta of {batch.last_offset_delta}"
+            f"the batch has {batch.count} records and a last offset delta of {batch.last_offset_delta}"
         )
     if batch.is_control:
         raise InvalidRecord("Clients are not allowed to write control records")
     if batch.has_producer_id and batch.base_sequence < 0:
         raise InvalidRecord(f"base sequence {batch.base_sequence} in a batch of producer {batch.producer_id}")
     if batch.codec_id > ZSTD:
-        raise UnknownServerError(f"there is no codec {batch.codec_id}")
+        raise UnknownServerError(f"unknown codec {batch.codec_id}")
     if not batch.codec_id and batch.count * MIN_RECORD_BYTES > len(batch.buffer) - HEADER_BYTES:
-        raise InvalidRecord(f"{batch.count} records cannot be in {batch.size_bytes} bytes")
+        raise InvalidRecord(f"{batch.count} records do not fit into {batch.size_bytes} bytes")
 
 
 def recompress(batch: RecordBatch, rules: BatchRules) -> RecordBatch:
-    """The same records in the topic's codec, at its level."""
+    """Returns the same records in the topic's codec, at its level."""
     from pykafka2.compression import codec
 
     codec_id = CODEC_IDS[rules.codec or ""]

@@ -110,17 +110,17 @@ def test_replicas_of_a_cluster_share_what_was_produced_while_they_come_and_go(
 
 
 def test_little_that_goes_is_not_worth_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    given_back: list[int] = []
-    monkeypatch.setattr(log_dir, "give_back_free_memory", lambda: given_back.append(1))
-    monkeypatch.setattr(log_dir, "MIN_GIVEN_BACK_BYTES", 1000)
+    released: list[int] = []
+    monkeypatch.setattr(log_dir, "release_free_memory", lambda: released.append(1))
+    monkeypatch.setattr(log_dir, "MIN_RELEASED_BYTES", 1000)
     wanted: list[int]
     for size_bytes, wanted in ((500, []), (1000, [1])):
         replicas = Replicas()
         replicas.append(bytes(size_bytes))
         replicas.dirs[0].remove(replicas.leader)
         for _ in range(2):
-            replicas.dirs[0].give_back()
-        assert given_back == wanted
+            replicas.dirs[0].release_memory()
+        assert released == wanted
 
 
 PAYLOAD_MB = 64

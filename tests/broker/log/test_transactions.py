@@ -66,7 +66,7 @@ def replicate(log: PartitionLog) -> None:
 
 def test_an_unverified_transaction_may_not_begin(log: PartitionLog) -> None:
     log.verifications.required = True
-    with pytest.raises(InvalidTxnState, match="coordinator was not asked"):
+    with pytest.raises(InvalidTxnState, match="is not verified"):
         write(log, 7, 0)
     assert log.log_end_offset == 0
 
