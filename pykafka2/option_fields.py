@@ -149,9 +149,9 @@ def sendable_text(value: str) -> str:
     try:
         size_bytes = len(value.encode())
     except UnicodeEncodeError:
-        raise Because("it is not Unicode text, which is all that a request can carry") from None
+        raise Because("it is not valid Unicode text, so no request can carry it") from None
     if size_bytes > LONGEST_SENT_BYTES:
-        raise Because(f"it has {size_bytes} bytes, and a request can carry {LONGEST_SENT_BYTES}")
+        raise Because(f"it has {size_bytes} bytes; a request can carry at most {LONGEST_SENT_BYTES}")
     return value
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 
-def tell_each(calls: Iterable[Callable[[], object]]) -> None:
-    """Make every call, in order; then raise what the first that failed has raised."""
+def call_each(calls: Iterable[Callable[[], object]]) -> None:
+    """Make every call in order, then raise the first exception, if any."""
     first: BaseException | None = None
     for call in calls:
         try:
@@ -17,8 +17,11 @@ def tell_each(calls: Iterable[Callable[[], object]]) -> None:
         raise first
 
 
-def graver(first: BaseException | None, then: BaseException) -> BaseException:
-    """The first, as it may have led to the other; but a Ctrl-C, or `sys.exit`, before what is none."""
+def exception_to_raise(first: BaseException | None, then: BaseException) -> BaseException:
+    """Returns the first exception, as it can be the cause of the later one.
+
+    A later KeyboardInterrupt or SystemExit takes precedence over a first `Exception`.
+    """
     if first is None or (isinstance(first, Exception) and not isinstance(then, Exception)):
         return then
     return first

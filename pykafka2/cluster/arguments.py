@@ -1,7 +1,7 @@
 """Checks the topics and partitions that callers pass.
 
-Any thread; pure.  A name that cannot be encoded would fail every request that lists the wanted topics, and
-with it the client of all threads that share it.  It is therefore rejected at the call.
+Any thread; pure. One name that cannot be encoded would break every metadata request of the client, so it is
+rejected before it is stored.
 """
 
 from __future__ import annotations
@@ -12,58 +12,64 @@ from pykafka2.errors import IllegalArgument, InvalidTopicException
 from pykafka2.option_fields import INT32_MAX
 from pykafka2.types import ConsumerRecord, TopicPartition
 
-# The longest string of the protocol; brokers reject names above 249.
+# The longest string of the protocol; brokers themselves reject names above 249 characters.
 LONGEST_NAME_BYTES = 2**15 - 1
-# The maximum length of an invalid argument in an error.
+# Characters of an invalid argument that an error message shows.
 LONGEST_SHOWN = 200
 
 
-def instead(given: object) -> str:
+def describe_argument(value: object) -> str:
     """Describe an invalid argument; shows only the type of values that can contain data or secrets."""
-    for part in given if isinstance(given, list | tuple | set | frozenset) else [given]:
+    for part in value if isinstance(value, list | tuple | set | frozenset) else [value]:
         if isinstance(part, ConsumerRecord | Mapping):
             kind = type(part).__name__
-            return f"a {kind}" if part is given else f"a {type(given).__name__} with a {kind} in it"
-    shown = repr(given)
+            return f"a {kind}" if part is value else f"a {type(value).__name__} that contains a {kind}"
+    shown = repr(value)
     return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
 
 
 def checked_topic(topic: object) -> str:
-    """Return the topic.
+    """Returns the topic.
 
-    Raises IllegalArgument if it is not a str, InvalidTopicException if a request cannot contain it.
+    Raises IllegalArgument if it is not a str, InvalidTopicException if no request can carry the name.
     """
     if not isinstance(topic, str):
-        raise IllegalArgument(f"a topic must be a str, not {instead(topic)}")
+        raise IllegalArgument(f"a topic must be a str, not {describe_argument(topic)}")
     if not topic.isascii() or len(topic) > LONGEST_NAME_BYTES:
         size = len(topic.encode("utf-8", "surrogatepass"))
         has_surrogates = size != len(topic.encode("utf-8", "ignore"))
         if has_surrogates or size > LONGEST_NAME_BYTES:
-            raise InvalidTopicException(f"topic {topic[:50]!r}: the name is too long, or not Unicode text")
+            raise InvalidTopicException(f"topic {topic[:50]!r}: the name is too long, or not valid Unicode")
     return topic
 
 
 def checked_partition(partition: object) -> TopicPartition:
-    """Return a `TopicPartition`, or a tuple of topic and number, as a `TopicPartition`.
+    """Returns a `TopicPartition`, or a tuple of topic and partition number, as a `TopicPartition`.
 
-    Raises TypeError for other types, ValueError for an invalid number, and the errors of `checked_topic`.
+    Raises TypeError for any other type, ValueError if the number is out of range, and the errors of
+    `checked_topic`.
     """
     if not isinstance(partition, tuple) or len(partition) != 2:
-        meant = "; for a list write f(*partitions)" if isinstance(partition, list | set) else ""
+        hint = "; pass each as an argument: f(*partitions)" if isinstance(partition, list | set) else ""
         raise TypeError(
-            f"a partition must be a TopicPartition(topic, number), not {instead(partition)}{meant}"
+            f"a partition must be TopicPartition(topic, number), not {describe_argument(partition)}{hint}"
         )
     topic, number = partition
     if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError(f"a partition's number must be an int, not {number!r}")
+        raise TypeError(f"a partition number must be an int, not {number!r}")
     if not 0 <= number <= INT32_MAX:
-        raise ValueError(f"a partition's number must be from 0 to {INT32_MAX}, not {number!r}")
+        raise ValueError(f"a partition number must be from 0 to {INT32_MAX}, not {number!r}")
     return TopicPartition(checked_topic(topic), number)
 
 
 def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
-    """Return the partitions. Raises the errors of `checked_partition`, and TypeError if it is not a list."""
+    """Returns the partitions as a list.
+
+    Raises the errors of `checked_partition`, and TypeError for a single partition or topic.
+    """
     if isinstance(partitions, TopicPartition | str) or not isinstance(partitions, Iterable):
-        meant = partitions if isinstance(partitions, TopicPartition) else TopicPartition("orders", 0)
-        raise TypeError(f"partitions must be a list, such as [{meant!r}], not {instead(partitions)}")
+        example = partitions if isinstance(partitions, TopicPartition) else TopicPartition("orders", 0)
+        raise TypeError(
+            f"partitions must be a list, such as [{example!r}], not {describe_argument(partitions)}"
+        )
     return [checked_partition(partition) for partition in partitions]

@@ -1,8 +1,8 @@
-"""Everything that a producer, a consumer or an admin client shares: driver, metadata, connections, router.
+"""The parts that producers, consumers and admin clients share: driver, metadata, connections, router.
 
-Made on the caller's thread; from then on the parts belong to the driver's thread, and the blocking calls here
-(`request`, `wait_for_topic`) meet it only in its command queue and its one condition.  Nothing is connected
-to at construction.
+Created on the caller's thread; after that the parts belong to the driver's thread. The blocking calls here
+(`request`, `wait_for_topic`) communicate with it only through its command queue and wait queues. The
+constructor opens no connection.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.struct import Request, Response
-from pykafka2.run_all import tell_each
+from pykafka2.run_all import call_each
 from pykafka2.types import Node
 
 if TYPE_CHECKING:
@@ -51,30 +51,30 @@ R = TypeVar("R", bound=Response)
 
 
 GRACE = 1.0
-"""Seconds beyond its timeout that a caller waits for the driver to say so; only a stuck one takes them."""
+"""Seconds beyond its timeout that a caller waits for the driver to report it; only a stuck one needs them."""
 
 
 PATIENCE = 2.0
-"""Seconds that a call waits for a topic, or a partition, before the log says so."""
+"""Seconds that a call waits for a topic or partition before it logs a warning."""
 
 
 class ClusterClient:
-    """One client's way to one cluster.  Thread-safe, but `send`, which belongs to the driver's thread.
+    """The connections of one client to one cluster. Thread-safe except `send` (driver's thread only).
 
     Args:
-        options: of the client; `default_api_timeout` bounds blocking calls without a timeout of their own.
-        name: of the client's thread and in the words of its errors.
-        runtime: what it runs on; None makes a `ThreadRuntime` of its own, closed with the client.
+        options: the client's options; `default_api_timeout` bounds blocking calls without a timeout.
+        name: names the client's thread, and the client in error messages.
+        runtime: clock, network and threads; if None, the client creates a `ThreadRuntime` and closes it.
 
     Raises:
-        ConfigurationError: the TLS options name files that cannot be read.
+        ConfigurationError: a file named by a TLS option cannot be read.
     """
 
     def __init__(self, options: ClientOptions, *, name: str, runtime: Runtime | None = None) -> None:
         self.options = options
         self.name = name
         self.is_closed = False
-        """No call is taken any more."""
+        """Further calls raise ClientClosed."""
         self._has_ended = False
         self._log = ClientLogger(__name__, options.client_id)
         install_last_resort()
@@ -115,10 +115,10 @@ class ClusterClient:
     # ------------------------------------------------------------------ managers
 
     def add(self, *managers: Pollable) -> None:
-        """Have these managers polled every turn, before the router.  Any thread."""
+        """Poll these managers in every turn, before the router. Any thread."""
 
         def install(now: float) -> None:
-            # The router comes last, so that the time-outs of what they send count in the same turn.
+            # The router is polled last, so that timeouts of requests sent in a turn count in that turn.
             self.driver.remove(self.router)
             for manager in (*managers, self.router):
                 self.driver.add(manager)
@@ -126,7 +126,7 @@ class ClusterClient:
         self.driver.call_soon(install)
 
     def remove(self, *managers: Pollable) -> None:
-        """Stop polling these managers.  Any thread."""
+        """Stop polling these managers. Any thread."""
 
         def take_out(now: float) -> None:
             for manager in managers:
@@ -135,7 +135,7 @@ class ClusterClient:
         self.driver.call_soon(take_out)
 
     def send(self, send: Send[Any]) -> None:
-        """Send at once.  The driver's thread only."""
+        """Route the request now. The driver's thread only."""
         self.router.route(send, self.driver.clock.monotonic())
 
     # ------------------------------------------------------------------ blocking calls, any thread
@@ -149,21 +149,20 @@ class ClusterClient:
         max_version: int | None = None,
         renewed: Callable[[], Request[R]] | None = None,
     ) -> R:
-        """Send a request and wait for its answer; retried with back-off while its errors are retriable.
+        """Send a request and return its response; retriable errors are retried with back-off.
 
         Args:
-            request: the message; the version is negotiated with the node, up to `max_version` if that is
-                given.
-            to: any node by default.
+            request: the message; its version is negotiated with the node, up to `max_version` if set.
+            to: the destination; any node by default.
             timeout: seconds for all attempts together; `default_api_timeout` by default.
-            check: turns an answer into the error it stands for, or None if it is good.
-            renewed: makes the request of each attempt, where they differ; called on the driver's thread.
+            check: returns the error that a response reports, or None.
+            renewed: creates the request of each attempt if they differ; called on the driver's thread.
 
         Raises:
-            KafkaError: as `check` says, or as the connection failed, if it is not retriable.
+            KafkaError: `check` returned this error, or the connection failed with it; not retriable.
             NoBrokersAvailable: no broker could be reached within the timeout; lists addresses and reasons.
-            KafkaTimeoutError: no good answer within the timeout; names the last reason.
-            ClientClosed: the client is closed, or was meanwhile.
+            KafkaTimeoutError: no successful response within the timeout; names the last error.
+            ClientClosed: the client was closed before or during the call.
         """
         timeout = self.options.default_api_timeout if timeout is None else timeout
         completion = self.start(request, to, timeout, check, max_version, renewed)
@@ -175,7 +174,7 @@ class ClusterClient:
                 self._raise_if_closed()
                 raise self._timed_out(type(request).__name__, timeout, None)
         except BaseException:
-            completion.cancel()  # Ctrl-C, say: it must not be sent again
+            completion.cancel()  # after Ctrl-C, for example, the request must not be retried
             raise
         return completion.result(0)
 
@@ -188,12 +187,12 @@ class ClusterClient:
         max_version: int | None = None,
         renewed: Callable[[], Request[R]] | None = None,
     ) -> Completion[R]:
-        """`request` without waiting: the call lives on the driver, which retries it.  Any thread.
+        """Start a `request` without waiting; the driver sends and retries it. Any thread.
 
-        `check` is called on the driver's thread; what it raises becomes the call's error.
+        `check` is called on the driver's thread; the call fails with any exception it raises.
 
         Raises:
-            ClientClosed, ClientFailed: the client takes no more calls.
+            ClientClosed, ClientFailed: the client was closed or has failed.
         """
         self._raise_if_closed()
         self.driver.raise_failure()
@@ -215,15 +214,15 @@ class ClusterClient:
         return completion
 
     def wait_for_topic(self, topic: str, timeout: float | None = None) -> TopicSnapshot:
-        """The topic's metadata, asked for if it is not known.
+        """Returns the topic's metadata; requests it if it is unknown.
 
         Raises:
-            UnknownTopicOrPartition: it did not exist within the timeout (which leaves time to create it).
-            TopicAuthorizationFailed, InvalidTopicException, TlsError: at once, as no waiting will help.
+            UnknownTopicOrPartition: the topic was not created within the timeout.
+            TopicAuthorizationFailed, InvalidTopicException, TlsError: raised at once, without waiting.
             NoBrokersAvailable: no broker could be reached; lists addresses and reasons.
-            KafkaTimeoutError: no answer within the timeout.
-            ClientClosed: the client is closed, or was meanwhile.
-            TypeError: a topic is not a str.
+            KafkaTimeoutError: no response within the timeout.
+            ClientClosed: the client was closed before or during the call.
+            TypeError: the topic is not a str.
         """
         self._raise_if_closed()
         checked_topic(topic)
@@ -240,28 +239,28 @@ class ClusterClient:
         def is_settled() -> bool:
             if self.is_closed or _is_final(metadata.last_error, unless=failure):
                 return True
-            heard = metadata.topic(topic)
-            if heard is None or metadata.version == version:
+            latest = metadata.topic(topic)
+            if latest is None or metadata.version == version:
                 return False
-            return heard.is_usable or _is_final(heard.error)
+            return latest.is_usable or _is_final(latest.error)
 
         patience = min(timeout, PATIENCE)
         if not self.driver.wait_until(is_settled, patience, metadata.waiters) and timeout > patience:
-            self.tell_waiting(metadata.topic_error(topic), timeout - patience)
+            self.warn_waiting(metadata.topic_error(topic), timeout - patience)
             self.driver.wait_until(is_settled, timeout - patience, metadata.waiters)
         self._raise_if_closed()
-        heard = metadata.topic(topic)
-        if heard is not None and heard.is_usable:
-            return heard
+        latest = metadata.topic(topic)
+        if latest is not None and latest.is_usable:
+            return latest
         raise self.topic_failure(topic, timeout, failure)
 
-    def tell_waiting(self, reason: KafkaError | None, left: float) -> None:
-        """Log what a call has waited for in vain so far, if its reason is known, as for a misspelt topic."""
+    def warn_waiting(self, reason: KafkaError | None, left: float) -> None:
+        """Log why a call still waits if the reason is known, for example a misspelt topic."""
         if reason is not None:
             self._log.warning("%s; waiting for at most %.0f s more", reason, left)
 
     def wait_for_metadata(self, newer_than: int, timeout: float | None = None) -> bool:
-        """Ask for an update and wait for one newer than that version; False if none came in time."""
+        """Request an update and wait for one newer than that version; returns False on timeout."""
         self._raise_if_closed()
         timeout = self.options.default_api_timeout if timeout is None else timeout
         self.metadata.request_update()
@@ -271,11 +270,11 @@ class ClusterClient:
         )
 
     def bootstrap(self, timeout: float) -> None:
-        """Ask for metadata and wait for it.
+        """Request metadata and wait for it.
 
         Raises:
             NoBrokersAvailable, TlsError: no broker could be reached; lists addresses and reasons.
-            KafkaTimeoutError: no answer within the timeout.
+            KafkaTimeoutError: no response within the timeout.
         """
         metadata = self.metadata
         version, failure = metadata.version, metadata.last_error
@@ -290,10 +289,11 @@ class ClusterClient:
             raise self._no_metadata(f"no metadata within {timeout:g} s", timeout, failure)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Fail what is in flight, end the loop, close the connections; False if that took longer.
+        """Fail the requests in flight, stop the loop, close the connections; returns False on timeout.
 
-        Safe to repeat; after a Ctrl-C it goes on.  Whoever waits in another thread gets `ClientClosed`.
-        With a timeout of 0 nothing is waited for: the loop ends by itself, soon (a finaliser must not block).
+        Can be called again, also after Ctrl-C interrupted it. Calls that wait in other threads raise
+        ClientClosed. With a timeout of 0 it does not wait, and the loop stops soon after (a finaliser must
+        not block).
         """
         if self._has_ended:
             return True
@@ -302,7 +302,7 @@ class ClusterClient:
         if timeout <= 0 and self.driver.failure is None and not self.driver.is_own_thread():
             self._has_ended = True
             if not self.driver.is_closed:
-                self.driver.call_soon(lambda now: self._end_by_itself(error, now))
+                self.driver.call_soon(lambda now: self._close_on_driver(error, now))
             return False
         deadline = self.driver.clock.monotonic() + timeout
         if self.driver.is_own_thread():
@@ -314,7 +314,7 @@ class ClusterClient:
                 self._close_requests(error, now)
                 closed.succeed(None)
 
-            with suppress(ClientFailed, ClientClosed):  # just now: the requests have failed then
+            with suppress(ClientFailed, ClientClosed):  # it failed meanwhile, and so did the requests
                 self.driver.call_soon(close_requests)
             self.runtime.wait_until(
                 lambda: closed.is_done or self.driver.failure is not None, timeout, closed.waiters
@@ -327,16 +327,16 @@ class ClusterClient:
 
     # ------------------------------------------------------------------ inside
 
-    def _end_by_itself(self, error: ClientClosed, now: float) -> None:
-        """The end, on the driver's own thread."""
+    def _close_on_driver(self, error: ClientClosed, now: float) -> None:
+        """Close the client on the driver's own thread."""
         self._close_requests(error, now)
         self.driver.close()
         if self._own_runtime is not None:
             self._own_runtime.close()
 
     def _close_requests(self, error: ClientClosed | ClientFailed, now: float) -> None:
-        """Fail whatever waits for an answer."""
-        tell_each([partial(self.router.close, error, now), partial(self.calls.close, error, now)])
+        """Fail all requests that are waiting or in flight."""
+        call_each([partial(self.router.close, error, now), partial(self.calls.close, error, now)])
 
     def _make_link(self, node: Node, purpose: Purpose) -> NodeLink:
         return NodeLink(
@@ -344,7 +344,7 @@ class ClusterClient:
         )
 
     def _on_lost(self, link: NodeLink, error: KafkaError) -> None:
-        """A connection broke: what it knew may be out of date."""
+        """Refresh metadata and coordinators after a lost connection; both can be out of date."""
         if link.purpose is Purpose.COORDINATOR:
             self.coordinators.forget_node(link.node.id)
         if self.metadata.snapshot.nodes:
@@ -356,23 +356,23 @@ class ClusterClient:
 
     def _raise_if_closed(self) -> None:
         if self.is_closed:
-            raise ClientClosed(f"{self.name} is closed; create a new one")
+            raise ClientClosed(f"{self.name} is closed; create a new client")
 
     def _timed_out(self, what: str, timeout: float, last_error: KafkaError | None) -> KafkaError:
-        # A broker that refused, or took a request and kept silent, was reached.
+        # A broker that responded with an error, or accepted a request and never responded, was reached.
         is_reached = self.nodes.has_connection or isinstance(last_error, RequestTimeout | BrokerError)
         if not is_reached:
             return self.nodes.unreachable(f"within {timeout:g} s ")
         reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
-        error = KafkaTimeoutError(f"{what} did not succeed within {timeout:g} s{reason}")
+        error = KafkaTimeoutError(f"{what} got no successful response within {timeout:g} s{reason}")
         error.__cause__ = last_error
         return error
 
     def topic_failure(self, topic: str, timeout: float, known_before: KafkaError | None = None) -> KafkaError:
-        """Why nothing usable is known of the topic after `timeout` seconds, in words.  Any thread."""
+        """Returns the error for a topic without usable metadata after `timeout` seconds. Any thread."""
         error = self.metadata.topic_error(topic)
         if error is not None:
-            return type(error)(f"{error} (asked for {timeout:g} s)") if error.retriable else error
+            return type(error)(f"{error} (waited {timeout:g} s)") if error.retriable else error
         return self._no_metadata(
             f"no metadata for topic {topic!r} within {timeout:g} s", timeout, known_before
         )
@@ -386,14 +386,14 @@ class ClusterClient:
         reason = f": {last_error}" if isinstance(last_error, KafkaError) else ""
         where = ",".join(f"{host}:{port}" for host, port in self.options.bootstrap_servers)
         error = KafkaTimeoutError(
-            f"{what} from {where}{reason}; are the brokers overloaded, or the timeout too short?"
+            f"{what} from {where}{reason}; check whether the brokers are overloaded or the timeout too short"
         )
         error.__cause__ = last_error
         return error
 
 
 def _is_final(error: KafkaError | None, unless: KafkaError | None = None) -> bool:
-    """True for an error that waiting does not cure, and that is news."""
+    """Returns True for a new error that waiting cannot cure."""
     return error is not None and error is not unless and not error.retriable
 
 
@@ -404,7 +404,7 @@ def _thread_runtime() -> Runtime:
 
 
 def _load_protocol() -> None:
-    """Import what turns messages into bytes and back, which comes with the first message otherwise."""
+    """Import the codecs, which otherwise load with the first message."""
     request = ApiVersionsRequest(client_software_name="", client_software_version="")
     encode_request(request, ApiVersionsRequest.MAX_VERSION, 0, None)
     answer = b"".join(encode_response(ApiVersionsResponse(api_keys=[]), 0, 0))

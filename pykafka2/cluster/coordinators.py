@@ -1,8 +1,8 @@
-"""Which broker coordinates a group or a transactional id: lookups, one at a time per key.
+"""Finds the coordinators of groups and transactional ids: one lookup at a time per key.
 
-Owned by the driver's thread, which polls it.  A lookup is cleared when it ends on every path - answer, error,
-disconnect, timeout - whoever asked for it, so that the next who needs the coordinator starts another
-(KAFKA-13840).  router.py asks `node_of` for each request to a coordinator and says `want` while it waits.
+Owned by the driver's thread, which polls it. A lookup is cleared when it ends on any path (response, error,
+disconnect, timeout), so the next request that needs the coordinator starts another (KAFKA-13840). router.py
+calls `node_of` for each request to a coordinator, and `want` while the request waits.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class _Lookup:
     not_before: float = -FOREVER
     found_at: float = -FOREVER
     error: KafkaError | None = None
-    """Why the last one found nobody."""
+    """Error of the last lookup; None if it found a broker."""
 
 
 @attrs.define
-class _Answer:
-    """One key's answer, whichever version brought it."""
+class _Found:
+    """The result for one key, from either version of the response."""
 
     node: Node
     error_code: int
@@ -53,8 +53,8 @@ class _Answer:
 class Coordinators:
     """Finds coordinators and remembers them until they are forgotten (a `Pollable`).
 
-    `on_found(node)` tells the address of a coordinator that the metadata may not list yet;
-    `on_refused(to, error, now)` tells an answer that no retry will change: nothing of it is kept here.
+    `on_found(node)` receives the address of a coordinator that the metadata may not list yet;
+    `on_refused(to, error, now)` receives an error that is not retriable.
     """
 
     def __init__(
@@ -77,35 +77,35 @@ class Coordinators:
         self._brokers_know_batches = True
 
     def node_of(self, to: ToCoordinator) -> int | None:
-        """The coordinator's broker, if it is known."""
+        """Returns the id of the coordinator's broker, or None if it is unknown."""
         lookup = self._lookups.get(to)
         return lookup.node.id if lookup is not None and lookup.node is not None else None
 
     def why_unknown(self, to: ToCoordinator) -> KafkaError | None:
-        """Why the last look-up found nobody; None where it did, or there was none yet.  Any thread."""
+        """Returns the error of the last lookup, or None if it succeeded or none has ended. Any thread."""
         lookup = self._lookups.get(to)
         return lookup.error if lookup is not None else None
 
     def want(self, to: ToCoordinator) -> None:
-        """Have it looked up, unless it is known; to be repeated for as long as somebody waits."""
+        """Look it up unless it is known; call again for as long as a request waits."""
         lookup = self._lookups.get(to)
         if lookup is None:
             backoff = Backoff(self._options.retry_backoff, self._options.retry_backoff_max, self._random)
             lookup = self._lookups[to] = _Lookup(backoff)
         if lookup.node is None and not lookup.is_wanted and not lookup.in_flight:
             lookup.is_wanted = True
-            self._wake()  # the router, who asks, is polled after us
+            self._wake()  # the router, which calls this, is polled after this manager
 
     def forget(self, to: ToCoordinator, node_id: int) -> None:
-        """This broker could not be reached: look up again, unless it is another by now."""
+        """Look up again after this broker could not be reached, unless the coordinator has moved since."""
         lookup = self._lookups.get(to)
         if lookup is not None and lookup.node is not None and lookup.node.id == node_id:
             lookup.node = None
 
     def forget_answerer(self, send: Send[Any]) -> None:
-        """Whoever this request went to has answered that it is not the coordinator: look up again.
+        """Look up again after the broker that received `send` responded that it is not the coordinator.
 
-        Not so if another was found since the request left: an answer that comes late says nothing of it.
+        Ignored if a lookup has ended since the request was sent: the response can be older than that.
         """
         lookup = self._lookups.get(send.to) if isinstance(send.to, ToCoordinator) else None
         if lookup is None or lookup.node is None or lookup.node.id != send.sent_to:
@@ -115,7 +115,7 @@ class Coordinators:
         lookup.node = None
 
     def forget_node(self, node_id: int) -> None:
-        """The connection to this broker broke: look up again whatever it coordinated."""
+        """Look up again every key that this broker coordinated, after its connection was lost."""
         for lookup in self._lookups.values():
             if lookup.node is not None and lookup.node.id == node_id:
                 lookup.node = None
@@ -147,17 +147,17 @@ class Coordinators:
             AnyNode(),
             partial(self._on_response, to),
             partial(self._on_failure, to, is_batch),
-            # Also to brokers that are newer: which one answers is not known before.
+            # For all brokers, as the one that will respond is not known yet.
             max_version=None if is_batch else LAST_VERSION_WITH_ONE_KEY,
         )
 
     def _on_response(self, to: ToCoordinator, response: FindCoordinatorResponse, now: float) -> None:
-        answer = self._answer(to, response)
-        if answer.error_code:
-            self._end(to, None, error_of(answer.error_code, answer.error_message), now)
+        found = self._result_for(to, response)
+        if found.error_code:
+            self._end(to, None, error_of(found.error_code, found.error_message), now)
             return
         try:
-            node = checked_node(answer.node.id, answer.node.host, answer.node.port)
+            node = checked_node(found.node.id, found.node.host, found.node.port)
         except CorruptResponse as error:
             self._end(to, None, error, now)
         else:
@@ -165,23 +165,23 @@ class Coordinators:
 
     def _on_failure(self, to: ToCoordinator, was_batch: bool, error: KafkaError, now: float) -> None:
         if isinstance(error, UnsupportedVersion) and was_batch:
-            self._brokers_know_batches = False  # before KIP-699: one key a request
+            self._brokers_know_batches = False  # brokers before KIP-699 take one key per request
             lookup = self._lookups[to]
             lookup.in_flight, lookup.is_wanted = False, True
             return
         self._end(to, None, error, now)
 
-    def _answer(self, to: ToCoordinator, response: FindCoordinatorResponse) -> _Answer:
-        for told in response.coordinators:
-            if told.key == to.key:
-                node = Node(told.node_id, told.host, told.port)
-                return _Answer(node, told.error_code, told.error_message)
+    def _result_for(self, to: ToCoordinator, response: FindCoordinatorResponse) -> _Found:
+        for coordinator in response.coordinators:
+            if coordinator.key == to.key:
+                node = Node(coordinator.node_id, coordinator.host, coordinator.port)
+                return _Found(node, coordinator.error_code, coordinator.error_message)
         node = Node(response.node_id, response.host, response.port)
-        return _Answer(node, response.error_code, response.error_message)
+        return _Found(node, response.error_code, response.error_message)
 
     def _end(self, to: ToCoordinator, node: Node | None, error: KafkaError | None, now: float) -> None:
         lookup = self._lookups[to]
-        # Cleared on every path, or the next who asks would wait for an answer that came long ago.
+        # Cleared on every path; otherwise the next request would wait for a lookup that has ended.
         lookup.in_flight = lookup.is_wanted = False
         lookup.node, lookup.error = node, error
         self._event_sink.emit(

@@ -1,8 +1,8 @@
-"""One connection slot to one broker: resolved, opened, used, lost, opened again.
+"""A link to one broker: resolves its name, connects, reconnects after failures, closes idle connections.
 
-Owned by the driver's thread.  The bytes are network/connection.py's, the socket is the driver's; a link
-decides when to connect, to which of the name's addresses, how long to wait after a failure and when to let an
-unused connection go.  Nothing is opened before somebody wants it.  Neighbours: nodes.py, which has the links.
+Owned by the driver's thread. network/connection.py handles the bytes, the driver the socket; a link decides
+when to connect, to which of the name's addresses, and how long to back off after a failure. It connects only
+on demand (`want`). nodes.py holds the links.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
-from pykafka2.cluster.port_diagnosis import PortDoubts
+from pykafka2.cluster.port_diagnosis import PortDiagnosis
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.pollable import Send
 from pykafka2.driver.runtime import Outcome
@@ -40,7 +40,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import Node
 
 REST = 60.0
-"""Seconds after which nobody needs to know any more that a broker could not be reached."""
+"""Seconds after its last attempt for which a failed link is still reported as failing."""
 
 CANONICAL = "resolve_canonical_bootstrap_servers_only"
 
@@ -51,7 +51,7 @@ class Purpose(Enum):
     MAIN = "main"
     COORDINATOR = "coordinator"
 
-    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+    __hash__ = object.__hash__  # members are singletons, and Enum's own hash is a Python call
 
 
 class LinkState(Enum):
@@ -62,14 +62,14 @@ class LinkState(Enum):
     BACKING_OFF = "backing off"
     CLOSED = "closed"
 
-    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+    __hash__ = object.__hash__  # members are singletons, and Enum's own hash is a Python call
 
 
 _S = LinkState
 LEGAL_MOVES: dict[LinkState, frozenset[LinkState]] = {
     _S.IDLE: frozenset({_S.RESOLVING, _S.CLOSED}),
     _S.RESOLVING: frozenset({_S.OPENING, _S.BACKING_OFF, _S.IDLE, _S.CLOSED}),
-    # From one of the name's addresses to the next; then connected and agreed on versions.
+    # OPENING follows OPENING for the next of the name's addresses.
     _S.OPENING: frozenset({_S.OPENING, _S.READY, _S.BACKING_OFF, _S.IDLE, _S.CLOSED}),
     _S.READY: frozenset({_S.BACKING_OFF, _S.IDLE, _S.CLOSED}),
     _S.BACKING_OFF: frozenset({_S.RESOLVING, _S.IDLE, _S.CLOSED}),
@@ -78,10 +78,10 @@ LEGAL_MOVES: dict[LinkState, frozenset[LinkState]] = {
 
 
 class NodeLink:
-    """A way to one node for one purpose.
+    """A connection slot to one node for one purpose.
 
-    `failures` counts lost connections and failed attempts for ever; `has_failed` is True from a failed
-    attempt until one succeeds.  `on_lost(link, error)` hears of each failure.
+    `failures` counts all lost connections and failed attempts; `has_failed` is True from a failed attempt
+    until one succeeds. `on_lost(link, error)` is called after each failure.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class NodeLink:
         self.retry_at = -FOREVER
         """No attempt to connect before this moment."""
         self.quiet_until = -FOREVER
-        """Nothing is to be seen to before this moment, unless it is set back."""
+        """Next time this link must be polled, unless reset."""
         self._log = ClientLogger(__name__, options.client_id)
         self._options = options
         self._driver = driver
@@ -117,15 +117,15 @@ class NodeLink:
         self._resolve_deadline = FOREVER
         self._up_by = FOREVER
         self._is_wanted = False
-        # Brokers name ports that are theirs; the addresses of the bootstrap are what a user wrote.
-        self._doubts = PortDoubts(has_sasl=sasl is not None) if node.id < 0 else None
+        # Only bootstrap addresses, which a user wrote, can have the wrong port; brokers name their own.
+        self._diagnosis = PortDiagnosis(has_sasl=sasl is not None) if node.id < 0 else None
         random = driver.entropy.random
         self._backoff = Backoff(options.reconnect_backoff, options.reconnect_backoff_max, random)
         self._setup_timeout = Backoff(
             options.socket_connection_setup_timeout, options.socket_connection_setup_timeout_max, random
         )
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ state
 
     @property
     def address(self) -> str:
@@ -134,7 +134,7 @@ class NodeLink:
 
     @property
     def name(self) -> str:
-        """How errors call the broker."""
+        """The broker's name in error messages."""
         return str(self.node) if self.node.id >= 0 else f"bootstrap broker {self.address}"
 
     @property
@@ -150,29 +150,29 @@ class NodeLink:
         return self.state is LinkState.BACKING_OFF
 
     def is_at_rest(self, now: float) -> bool:
-        """Whether it has no connection, and nobody has wanted one for a while since the last has failed."""
+        """Returns True if it is idle, or failed more than `REST` seconds ago without a new attempt."""
         if self.state is LinkState.BACKING_OFF:
             return now >= self.retry_at + REST
         return self.state is LinkState.IDLE
 
     @property
     def why_not(self) -> str:
-        """In words, why it is not connected."""
+        """The reason why it is not connected, as text."""
         if self.last_error is not None:
             return str(self.last_error)
-        return "no answer yet" if self.is_coming_up else "not tried yet"
+        return "no response yet" if self.is_coming_up else "not tried yet"
 
     @property
     def in_flight(self) -> int:
         return self.connection.in_flight if self.connection is not None else 0
 
     def throttled_for(self, now: float) -> float:
-        """Seconds for which the broker still asks to be left alone (throttle_time_ms)."""
+        """Returns the seconds for which the broker still throttles this client (throttle_time_ms)."""
         connection = self.connection
         return max(connection.throttled_until - now, 0.0) if connection is not None else 0.0
 
     def is_ready(self, now: float) -> bool:
-        """True if a request sent now would leave now: connected, agreed on versions, not throttled."""
+        """Returns True if a request would be sent at once: connected, versions negotiated, not throttled."""
         connection = self.connection
         return (
             self.state is LinkState.READY
@@ -181,17 +181,17 @@ class NodeLink:
             and connection.throttled_until <= now
         )
 
-    # ------------------------------------------------------------------ acting
+    # ------------------------------------------------------------------ actions
 
     def want(self, now: float) -> None:
-        """Connect, unless that is under way or must wait; then the driver is turned again in time."""
+        """Connect, unless an attempt is under way; in back-off, `poll` returns the time of the next one."""
         self._is_wanted = True
         self.quiet_until = -FOREVER
         if self.state is LinkState.IDLE or (self.state is LinkState.BACKING_OFF and now >= self.retry_at):
             self._resolve(now)
 
     def send(self, send: Send[Any], now: float) -> None:
-        """Send a request; only while `is_ready`."""
+        """Send a request; call only if `is_ready`."""
         if self.connection is None:
             raise IllegalState(f"{self.name} is not connected")
         send.sent_to, send.sent_at = self.node.id, now
@@ -211,7 +211,7 @@ class NodeLink:
         )
 
     def update_node(self, node: Node, now: float) -> None:
-        """The metadata named the node again; if it has moved, its next connection goes to the new address."""
+        """Set the node that the metadata lists; if its address has changed, the connection is closed."""
         has_moved = (node.host, node.port) != (self.node.host, self.node.port)
         self.node = node
         if has_moved and self.state not in (LinkState.CLOSED, LinkState.IDLE):
@@ -219,9 +219,9 @@ class NodeLink:
             self._move_to(LinkState.IDLE)
 
     def poll(self, now: float) -> float:
-        """See to what is late or idle; when to be polled again at the latest."""
+        """Fail what has timed out, close what is idle; returns the latest time of the next poll."""
         if self.connection is not None:
-            self.connection.poll(now)  # may end it
+            self.connection.poll(now)  # this can close it
         if self.state is LinkState.READY and self.connection is not None:
             return self._poll_ready(self.connection, now)
         if self.state is LinkState.OPENING and self.connection is not None:
@@ -229,9 +229,9 @@ class NodeLink:
         if self.state is LinkState.RESOLVING:
             if now < self._resolve_deadline:
                 return self._resolve_deadline
-            self._fail(NoBrokersAvailable(f"the name {self.node.host!r} was not resolved in time"), now)
+            self._fail(NoBrokersAvailable(f"DNS did not resolve {self.node.host!r} in time"), now)
         if self.state is LinkState.BACKING_OFF and self._is_wanted:
-            # Whoever still wants it has said so earlier in this turn, and then it is no longer backing off.
+            # A request that still waits has called want() in this turn; past retry_at that reconnects.
             self._is_wanted = now < self.retry_at
             return self.retry_at if self._is_wanted else FOREVER
         if self.state is LinkState.IDLE:
@@ -239,12 +239,12 @@ class NodeLink:
         return FOREVER
 
     def close_idle(self, now: float) -> None:
-        """Let an unused connection go; the next request opens another."""
+        """Close an unused connection; the next request opens another."""
         self._drop(Disconnected(f"{self.name}: the connection was closed because it was idle"), now)
         self._move_to(LinkState.IDLE)
 
     def close(self, error: KafkaError, now: float) -> None:
-        """End for good; what is in flight fails with `error`."""
+        """Close for good; requests in flight fail with `error`."""
         if self.state is not LinkState.CLOSED:
             self._move_to(LinkState.CLOSED)
             self._drop(error, now)
@@ -261,14 +261,14 @@ class NodeLink:
         wake_at = connection.next_deadline()
         if self._is_wanted and connection.throttled_until > now:
             wake_at = min(wake_at, connection.throttled_until)
-        # An answer sets nothing back: it may only come to be idle later than this.
+        # A response does not reset quiet_until: it can only move the idle deadline to a later time.
         used_at = now if connection.in_flight else connection.last_used
         idle_at = used_at + self._options.connections_max_idle
         if now >= idle_at:
             self.close_idle(now)
             return FOREVER
         wake_at = min(wake_at, idle_at)
-        # One to a bootstrap address closes as soon as it has served; a renewed session may end sooner.
+        # Not for bootstrap links, which close after use, nor while SASL re-authenticates (earlier deadlines).
         if self.node.id >= 0 and connection.is_ready:
             self.quiet_until = wake_at
         return wake_at
@@ -279,7 +279,7 @@ class NodeLink:
         attempt, host, port = self._attempt, self.node.host, self.node.port
         network = self._driver.runtime.network
         self._resolve_deadline = now + self._options.socket_connection_setup_timeout
-        # Canonical names are for what the user wrote; brokers name themselves as they want to be called.
+        # Canonical names apply to bootstrap addresses only; brokers advertise the names they want used.
         canonical = self.node.id < 0 and self._options.client_dns_lookup == CANONICAL
         self._driver.offload(
             lambda: network.resolve(host, port, canonical=canonical),
@@ -289,16 +289,16 @@ class NodeLink:
 
     def _on_resolved(self, attempt: int, outcome: Outcome[list[Endpoint]], now: float) -> None:
         if attempt != self._attempt or self.state is not LinkState.RESOLVING:
-            return  # it took too long, or the link was closed meanwhile
+            return  # it timed out, or the link was closed meanwhile
         if outcome.error is not None or not outcome.value:
             error = outcome.error
             if not isinstance(error, KafkaError):
-                error = NoBrokersAvailable(f"the name {self.node.host!r} cannot be resolved: {error!r}")
+                error = NoBrokersAvailable(f"DNS cannot resolve {self.node.host!r}: {error!r}")
             self._fail(error, now)
             return
         self._endpoints = list(outcome.value)
-        if self._doubts is not None:
-            self._doubts.resolved()
+        if self._diagnosis is not None:
+            self._diagnosis.resolved()
         self._open(now)
 
     def _open(self, now: float) -> None:
@@ -307,8 +307,9 @@ class NodeLink:
         endpoint = self._endpoints.pop(0)
         options = self._options
         setup_timeout = self._setup_timeout.delay(self._setup_timeout.attempts)
-        self._up_by = now + min(setup_timeout, options.request_timeout)  # an answer's limit, too
-        probe = None if self._doubts is None else self._doubts.begin(endpoint)
+        # Responses of the handshake are limited by request_timeout as well.
+        self._up_by = now + min(setup_timeout, options.request_timeout)
+        probe = None if self._diagnosis is None else self._diagnosis.begin(endpoint)
         connection = self.connection = Connection(
             self.name,
             now,
@@ -348,7 +349,7 @@ class NodeLink:
             try:
                 connection.version_for(MetadataRequest)
             except UnsupportedVersion as error:
-                # A controller, say: nothing can be done with it, and another address may lead to a broker.
+                # For example a KRaft controller, which serves no clients; another address can be a broker.
                 connection.fail(error, now)
                 return
         self._move_to(LinkState.READY)
@@ -359,15 +360,15 @@ class NodeLink:
         self._endpoints = []
 
     def _on_closed(self, error: KafkaError, now: float) -> None:
-        """The connection has ended by itself; what was in flight has been failed."""
+        """Retry or back off after a lost connection, whose requests have failed already."""
         connection, self.connection = self.connection, None
         if self.state is LinkState.CLOSED:
             return
-        if self._doubts is not None:
+        if self._diagnosis is not None:
             was_unanswered = None
             if self.state is LinkState.READY and connection is not None:
                 was_unanswered = connection.has_ended_unanswered
-            error = self._doubts.heard(error, was_unanswered=was_unanswered)
+            error = self._diagnosis.closed(error, was_unanswered=was_unanswered)
         may_differ_elsewhere = error.retriable or isinstance(error, VERDICTS)
         if self.state is LinkState.OPENING and self._endpoints and may_differ_elsewhere:
             self.last_error = error
@@ -380,14 +381,14 @@ class NodeLink:
             if isinstance(error, CorruptResponse):
                 self._log.warning("%s: %s; the connection was closed", self.name, error)
         else:
-            # Said once for each time out of reach: what follows is the same, several times a second.
-            is_verdict = self._doubts is not None and self._doubts.is_news(error)
+            # Warn once for each outage: the failures that follow are the same, several times a second.
+            is_verdict = self._diagnosis is not None and self._diagnosis.is_news(error)
             is_news = is_verdict or not self.has_failed
             self._log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", self.name, error)
             self.has_failed = True
             if self.state is LinkState.OPENING and now >= self._up_by:
-                # What was refused at once needs no more time: two seconds of that would make half a minute
-                # of the limit, for which the next one, taken in and not answered, would be waited for.
+                # Raise the limit only after a timeout. Two seconds of refused connections would raise it to
+                # half a minute, and the next attempt that gets no response would wait that long.
                 self._setup_timeout.attempts += 1
         self._move_to(LinkState.BACKING_OFF)
         self._endpoints = []
@@ -397,7 +398,7 @@ class NodeLink:
         self._on_lost(self, error)
 
     def _drop(self, error: KafkaError, now: float) -> None:
-        """End the connection, if there is one, by our own will."""
+        """Close the connection, if any, without counting a failure."""
         self._attempt += 1
         self._endpoints = []
         connection, self.connection = self.connection, None

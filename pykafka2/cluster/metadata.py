@@ -1,9 +1,8 @@
-"""When to ask for the cluster's metadata, and what is known of it.
+"""Requests the cluster's metadata when needed, and holds the latest snapshot.
 
-Owned by the driver's thread, which polls it; `snapshot` and the questions built on it may be read from any
-thread, because the snapshot is immutable and swapped in one assignment.  Lazy: nothing is asked before
-somebody wants a topic or an update.  Neighbours: snapshot.py (what is known), router.py (sends the
-request to any node).
+Owned by the driver's thread, which polls it; any thread can read `snapshot` and the lookups built on it,
+because the snapshot is immutable and replaced in one assignment. No request is sent before a topic or an
+update is wanted. snapshot.py merges responses; router.py sends the request to any node.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pykafka2.cluster.snapshot import (
     NO_LEADER,
     ClusterSnapshot,
     TopicSnapshot,
-    merge_answer,
+    merge_response,
     with_leader,
     without_topics,
 )
@@ -41,12 +40,12 @@ NEVER = -FOREVER
 
 
 class Metadata:
-    """The cluster as this client knows it (a `Pollable`).
+    """The cluster's metadata as this client knows it (a `Pollable`).
 
-    Answers are asked for when somebody wants a topic that is not known, after `request_update`, and when some
-    topic was last heard of `metadata_max_age` ago; at least `retry_backoff` apart, growing to
-    `retry_backoff_max` while asking fails or leaves a wanted topic unresolved (KIP-580).  As in the Java
-    client, a topic that was not asked for yet does not wait for that, unless asking fails.
+    A request is sent when an unknown topic is wanted, after `request_update`, and when the oldest topic
+    reaches `metadata_max_age`. Requests are at least `retry_backoff` apart, up to `retry_backoff_max` while
+    they fail or leave a wanted topic unresolved (KIP-580). As in the Java client, a topic that was not
+    requested before does not wait for the back-off unless the last request failed.
     """
 
     def __init__(
@@ -59,15 +58,15 @@ class Metadata:
     ) -> None:
         self.snapshot = ClusterSnapshot()
         self.last_refresh: float = NEVER
-        """When the brokers were last asked (monotonic seconds)."""
+        """Time of the last request (monotonic seconds)."""
         self.last_successful_refresh: float = NEVER
         self.last_error: KafkaError | None = None
-        """Why the last attempt failed; None after a success."""
+        """Error of the last request; None after a success."""
         self.waiters = WaitQueue()
-        """Of the threads that wait for a new `version`, or for a `last_error`."""
+        """The threads that wait for a new `version` or `last_error`."""
         self.on_rebootstrap: Callable[[float], None] = lambda now: None
-        """Called to start again from the bootstrap servers (KIP-1102): the brokers asked for it, or gave no
-        metadata for metadata_recovery_rebootstrap_trigger_ms."""
+        """Called to restart from the bootstrap servers (KIP-1102): a broker required it, or no metadata came
+        for metadata_recovery_rebootstrap_trigger_ms."""
         self._options = options
         self._event_sink = event_sink
         self._wake = wake
@@ -78,33 +77,34 @@ class Metadata:
         self._wanted_ids: frozenset[bytes] = frozenset()
         self._wants_all_topics = False
         self.has_all_topics = False
-        """An answer about all topics has come since they are wanted."""
+        """Whether a response with all topics has come since they are wanted."""
         self._update_requested = False
         self._doubted: int | None = None
-        """The broker that is not to be asked next."""
+        """The broker that the next request must avoid: its metadata seems stale."""
         self._topic_requested = False
         self._in_flight = False
-        self._asked_for_all = False
-        self._asked_by_name: frozenset[str] = frozenset()
+        self._in_flight_all = False
+        self._in_flight_names: frozenset[str] = frozenset()
         self._next_forget_at = FOREVER
         self._has_changed = False
-        """Something was asked for, or came, since the last poll."""
+        """Whether a request or response since the last poll requires another."""
         self._quiet = PollResult.idle_until(NEVER)
-        """What the last poll came to; good until its time if nothing has changed."""
-        self._give_up_at = FOREVER  # on the brokers known, for want of an answer
+        """Result of the last poll; valid until its time if nothing has changed."""
+        self._give_up_at = FOREVER
+        """When to rebootstrap for lack of a response from the known brokers."""
         self._refreshed_at: dict[str, float] = {}
-        """When an answer last named each topic that is known."""
+        """When a response last refreshed each known topic."""
 
     # ------------------------------------------------------------------ reading, any thread
 
     @property
     def version(self) -> int:
-        """Successful answers so far; a waiter asks for one newer than the version it has seen."""
+        """Number of successful responses; a waiter waits for a newer version than it has seen."""
         return self.snapshot.version
 
     @property
     def controller(self) -> Node | None:
-        """The broker that administrative requests go to; in KRaft clusters any live one may be named."""
+        """The broker for administrative requests; KRaft clusters name any live broker here."""
         snapshot = self.snapshot
         return snapshot.nodes.get(snapshot.controller_id)
 
@@ -115,7 +115,7 @@ class Metadata:
         return self.snapshot.topics.get(topic)
 
     def topic_id(self, topic: str) -> bytes:
-        """The topic's id; sixteen zero bytes while it is not known."""
+        """Returns the topic's id, or sixteen zero bytes if it is unknown."""
         known = self.snapshot.topics.get(topic)
         return known.topic_id if known is not None else ZERO_UUID
 
@@ -126,12 +126,12 @@ class Metadata:
         return self.snapshot.partition(topic, partition)
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions the topic has; None while it is not known."""
+        """Returns the number of partitions, or None if the topic is unknown."""
         known = self.snapshot.topics.get(topic)
         return len(known.partitions) if known is not None and known.partitions else None
 
     def leader_of(self, topic: str, partition: int) -> PartitionInfo | None:
-        """The partition, if its leader is known and among the live nodes."""
+        """Returns the partition if its leader is known and among the live nodes."""
         snapshot = self.snapshot
         known = snapshot.topics.get(topic)
         info = known.partitions.get(partition) if known is not None else None
@@ -143,17 +143,17 @@ class Metadata:
         return known.error if known is not None else None
 
     def wanted_topics(self) -> frozenset[str]:
-        """The topics that the next full update will ask for."""
+        """Returns the topics that the next full update requests."""
         return self._pinned.union(tuple(self._wanted))
 
-    # ------------------------------------------------------------------ asking, any thread
+    # ------------------------------------------------------------------ wishes, any thread
 
     def want_topic(self, topic: str, now: float) -> None:
-        """Remember the topic as used now; an unknown one is asked for.
+        """Mark the topic as used now; requests it if it is unknown.
 
-        It is forgotten when it was not wanted again for `metadata_max_idle`.
+        A topic that is not wanted again for `metadata_max_idle` is forgotten.
         """
-        # No lock: a single dict operation, and _forget_idle puts back what was wanted meanwhile.
+        # No lock: a single dict operation, and _forget_idle puts back topics that were wanted meanwhile.
         is_new = topic not in self._wanted
         self._wanted[topic] = now
         if is_new or topic not in self.snapshot.topics:
@@ -165,21 +165,21 @@ class Metadata:
     def pin_topics(self, topics: Iterable[str]) -> None:
         """Keep exactly these topics, besides those wanted, until the next call (a consumer's topics)."""
         before, self._pinned = self._pinned, frozenset(topics)
-        # What was not pinned may be known still, and dropped by an answer that is just being taken in.
+        # A topic that was not pinned can be known now and be dropped by a response that is being merged.
         if not self._pinned <= before or not self._pinned <= self.snapshot.topics.keys():
             self._request_topics()
 
     def want_topic_ids(self, topic_ids: Iterable[bytes]) -> None:
-        """Ask for the topics of these ids until each is known, or until the next call.
+        """Request the topics with these ids until each is known, or until the next call.
 
-        Whoever is told a topic by its id has to `want_topic` or pin it by name, once that is known.
+        Once its name is known, the caller must `want_topic` or pin it.
         """
         self._wanted_ids = frozenset(topic_ids)
         if not self._wanted_ids <= self.snapshot.names_by_id.keys():
             self._request_topics()
 
     def want_all_topics(self, wanted: bool) -> None:
-        """Ask for every topic of the cluster, from the next update on (pattern subscriptions, listings)."""
+        """Request every topic of the cluster from the next update on (pattern subscriptions, listings)."""
         if wanted and not self._wants_all_topics:
             self.has_all_topics = False
         self._wants_all_topics = wanted
@@ -187,9 +187,9 @@ class Metadata:
             self.request_update()
 
     def request_update(self, reason: object = None, *, doubted: int | None = None) -> None:
-        """Ask the brokers as soon as the back-off allows; calls before that coincide.
+        """Send a request as soon as the back-off allows; calls until then share it.
 
-        Not the one with the id `doubted`, where another can be reached: it is out of date, perhaps.
+        `doubted` is the id of a broker with possibly stale metadata; another one is used if possible.
         """
         if doubted is not None:
             self._doubted = doubted
@@ -213,7 +213,7 @@ class Metadata:
         leader_epoch: int,
         node_endpoints: Sequence[Node] = (),
     ) -> bool:
-        """Take over a broker's hint at a newer leader (KIP-951); True if it was news."""
+        """Apply a broker's hint about a newer leader (KIP-951); returns whether it changed anything."""
         new = with_leader(self.snapshot, topic, partition, leader_id, leader_epoch, node_endpoints)
         if new is self.snapshot:
             return False
@@ -224,7 +224,7 @@ class Metadata:
     def poll(self, now: float) -> PollResult:
         if now < self._quiet.wake_at and not self._has_changed:
             return self._quiet
-        self._has_changed = False  # before anything is looked at: what changes from here on is for the next
+        self._has_changed = False  # cleared first, so a change during this poll triggers the next
         result = self._poll(now)
         self._quiet = PollResult.idle_until(NEVER) if result.sends else result
         return result
@@ -250,14 +250,14 @@ class Metadata:
 
     def _due_at(self, now: float) -> float:
         if self._topic_requested:
-            # Many senders may have asked while the answer was on its way: only what is missing still counts.
-            # Cleared before that is looked at, and never after: a wish that comes meanwhile asks again.
+            # Requests made while a response was in flight count only for topics that are still missing.
+            # Cleared before that check, never after it: another thread can set it again meanwhile.
             self._topic_requested = False
             unknown = self.wanted_topics() - self.snapshot.topics.keys()
             if unknown or not self._wanted_ids <= self.snapshot.names_by_id.keys():
                 self._topic_requested = True
-            if unknown - self._asked_by_name and self.last_error is None:
-                return now  # or each of a thousand topics would take retry_backoff
+            if unknown - self._in_flight_names and self.last_error is None:
+                return now  # otherwise each of a thousand new topics would wait for retry_backoff
         if self._update_requested or self._topic_requested:
             due = now
         elif self.last_refresh == NEVER:
@@ -267,8 +267,7 @@ class Metadata:
         return max(due, self.last_refresh + self._gap)
 
     def _oldest_refresh(self) -> float:
-        """When what is known was heard, of that which was heard first: each topic has an age of its own, as
-        an answer about a new topic says nothing of the others."""
+        """Returns the refresh time of the oldest topic; a partial response refreshes only some topics."""
         return min(self._refreshed_at.values(), default=self.last_successful_refresh)
 
     def _request(self, now: float) -> MetadataRequest:
@@ -277,12 +276,12 @@ class Metadata:
             and not self._wants_all_topics
             and now < self._oldest_refresh() + self._options.metadata_max_age
         )
-        # Cleared before the wishes are read: what is wished from here on asks again.
+        # Cleared before the wanted topics are read, so that one added meanwhile triggers another request.
         self._update_requested = self._topic_requested = False
         wanted = self.wanted_topics()
-        self._asked_by_name = wanted - self.snapshot.topics.keys() if is_partial else wanted
+        self._in_flight_names = wanted - self.snapshot.topics.keys() if is_partial else wanted
         self._in_flight = True
-        self._asked_for_all = self._wants_all_topics
+        self._in_flight_all = self._wants_all_topics
         self.last_refresh = now
         self._gap = self._options.retry_backoff
         if self._give_up_at == FOREVER and self._options.metadata_recovery_strategy == "rebootstrap":
@@ -290,14 +289,14 @@ class Metadata:
         if self._next_forget_at == FOREVER and self._wanted:
             self._next_forget_at = now + self._options.metadata_max_idle
         return MetadataRequest(
-            topics=None if self._wants_all_topics else self._topics_to_ask(),
+            topics=None if self._wants_all_topics else self._topics_to_request(),
             allow_auto_topic_creation=self._options.allow_auto_create_topics,
         )
 
-    def _topics_to_ask(self) -> list[MetadataRequestTopic]:
+    def _topics_to_request(self) -> list[MetadataRequestTopic]:
         unknown_ids = sorted(self._wanted_ids - self.snapshot.names_by_id.keys())
         return [
-            *(MetadataRequestTopic(name=name) for name in sorted(self._asked_by_name)),
+            *(MetadataRequestTopic(name=name) for name in sorted(self._in_flight_names)),
             *(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in unknown_ids),
         ]
 
@@ -308,18 +307,18 @@ class Metadata:
             self._on_refused(error_of(response.error_code), now)
             return
         if not response.brokers:
-            self._fail(NoBrokersAvailable("a broker answered with an empty list of brokers"))
+            self._fail(NoBrokersAvailable("a metadata response lists no brokers"))
             return
         before = self.snapshot
         try:
-            self.snapshot = merge_answer(
-                before, response, self.wanted_topics(), names_all=self._asked_for_all
+            self.snapshot = merge_response(
+                before, response, self.wanted_topics(), names_all=self._in_flight_all
             )
         except CorruptResponse as error:
             self._fail(error)
             return
         self.last_successful_refresh = now
-        self.has_all_topics = self.has_all_topics or self._asked_for_all
+        self.has_all_topics = self.has_all_topics or self._in_flight_all
         self._note_refreshed(response, now)
         self.last_error = None
         self.waiters.wake()
@@ -331,12 +330,15 @@ class Metadata:
             self._backoff.reset()
 
     def _note_refreshed(self, response: MetadataResponse, now: float) -> None:
-        """Every topic that is known, at its age: those asked for are as of now, though there be no word of
-        some (an answer about all topics leaves out those that do not exist)."""
+        """Set the refresh time of each known topic.
+
+        Requested topics count as refreshed even if the response leaves them out, as a response with all
+        topics leaves out those that do not exist.
+        """
         known = self.snapshot.topics.keys()
         ages = {name: at for name, at in self._refreshed_at.items() if name in known}
         ages.update((topic.name, now) for topic in response.topics if topic.name is not None)
-        ages.update((name, now) for name in self._asked_by_name if name in known)
+        ages.update((name, now) for name in self._in_flight_names if name in known)
         self._refreshed_at = ages
 
     def _on_refused(self, error: BrokerError, now: float) -> None:
@@ -355,18 +357,18 @@ class Metadata:
         self._retry_later()
 
     def _retry_later(self) -> None:
-        # Never sooner than retry_backoff, whatever the jitter says.
+        # The jitter must not make it shorter than retry_backoff.
         self._gap = max(self._backoff.next(), self._options.retry_backoff)
         self._update_requested = True
 
     def _is_unresolved(self, response: MetadataResponse) -> bool:
-        """True if asking again may tell more: an election under way, a topic that is just being made."""
+        """Returns True if another request can resolve more: during an election or a topic's creation."""
         if not self._wanted_ids <= self.snapshot.names_by_id.keys():
             return True
-        if not self._asked_for_all:
-            silent = self._asked_by_name & self.wanted_topics() - {topic.name for topic in response.topics}
-            if any(map(self._is_unsettled, silent)):
-                return True  # it was asked for by name, and there is no word of it
+        if not self._in_flight_all:
+            missing = self._in_flight_names & self.wanted_topics() - {topic.name for topic in response.topics}
+            if any(map(self._is_unsettled, missing)):
+                return True  # requested by name and not in the response
         if any(topic.is_in_doubt for topic in self.snapshot.topics.values()):
             return True
         for topic in response.topics:
@@ -379,7 +381,7 @@ class Metadata:
         return False
 
     def _is_unsettled(self, topic: str) -> bool:
-        """Whether it is not known, or only by an error or a lack of leaders that may have passed."""
+        """Returns True if the topic is unknown, or has a retriable error or a partition without a leader."""
         known = self.snapshot.topics.get(topic)
         if known is None:
             return True

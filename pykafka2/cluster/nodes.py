@@ -1,9 +1,8 @@
 """All connections of a client: one per broker, one more per coordinator, those to the bootstrap addresses.
 
-Owned by the driver's thread; `why_unreachable` and `has_connection` may be read from any thread, for the
-words of an error.  Bootstrap addresses have negative ids, as in Kafka, until the first metadata names the
-brokers; they serve again when no known broker can be reached (KIP-899).  Neighbours: link.py (one
-connection), router.py, metadata.py.
+Owned by the driver's thread; any thread can read `why_unreachable` and `has_connection` for an error message.
+Bootstrap addresses have negative ids, as in Kafka, and are used until the first metadata response; they are
+used again when no known broker can be reached (KIP-899).
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from pykafka2.errors import (
 )
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.struct import Request
-from pykafka2.run_all import tell_each
+from pykafka2.run_all import call_each
 from pykafka2.types import Node
 
-HOPELESS_ERRORS = (
+CONFIGURATION_ERRORS = (
     TlsError,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
@@ -42,7 +41,7 @@ HOPELESS_ERRORS = (
 )
 
 MOST_HINTS = 100
-"""Addresses of brokers that the metadata does not list, the newest."""
+"""The newest addresses kept of brokers that the metadata does not list."""
 
 QUIET_UNTIL = attrgetter("quiet_until")
 
@@ -50,7 +49,7 @@ NodeLinkMaker = Callable[[Node, Purpose], NodeLink]
 
 
 class Nodes:
-    """The links by node and purpose.  Opens none by itself: `NodeLink.want` does."""
+    """The links by node and purpose. Opens no connection: `NodeLink.want` does."""
 
     def __init__(
         self, options: ClientOptions, metadata: Metadata, random: random.Random, make_link: NodeLinkMaker
@@ -68,10 +67,10 @@ class Nodes:
             Node(-1 - index, host, port) for index, (host, port) in enumerate(options.bootstrap_servers)
         )
 
-    # ------------------------------------------------------------------ finding
+    # ------------------------------------------------------------------ links
 
     def link(self, node_id: int, now: float, purpose: Purpose = Purpose.MAIN) -> NodeLink | None:
-        """The link to a broker, made if its address is known; None where nobody has named the broker."""
+        """Returns the link to a broker, creating it if needed; None if the broker's address is unknown."""
         link = self._links.get((node_id, purpose))
         node = self._metadata.snapshot.nodes.get(node_id) or self._hints.get(node_id)
         if link is None:
@@ -81,21 +80,21 @@ class Nodes:
         return link
 
     def known_link(self, node_id: int, purpose: Purpose = Purpose.MAIN) -> NodeLink | None:
-        """The link if there is one already."""
+        """Returns the link if it exists already."""
         return self._links.get((node_id, purpose))
 
     def hint(self, node: Node) -> None:
-        """Remember an address that some answer named, for a broker that the metadata may not list yet."""
+        """Keep an address from a response other than metadata, for a broker not listed there yet."""
         self._hints.pop(node.id, None)
         self._hints[node.id] = node
         if len(self._hints) > MOST_HINTS:
             del self._hints[next(iter(self._hints))]
 
     def least_busy(self, now: float, but: int | None = None) -> NodeLink | None:
-        """The node that any request goes to: connected and least in flight; else the one next connected.
+        """Returns the link for a request to any node: the ready one with the fewest requests in flight.
 
-        Not the one with the id `but`, unless all others have failed.  None only while every candidate has
-        failed and is waiting for its next attempt.
+        If none is ready: one that is connecting, or else the next to try. The node with the id `but` is
+        used only if all others have failed.
         """
         best: NodeLink | None = None
         coming: NodeLink | None = None
@@ -114,19 +113,19 @@ class Nodes:
         return self._next_to_try(candidates, now)
 
     def version_for(self, node_id: int, request_class: type[Request[Any]]) -> int:
-        """The version that a request of this class would have on the node's connection.
+        """Returns the version of this request class on the node's connection.
 
-        Raises `UnsupportedVersion` where the ranges do not meet, `IllegalState` while not connected.
+        Raises UnsupportedVersion if client and broker share no version, IllegalState if not connected.
         """
         link = self._links.get((node_id, Purpose.MAIN))
         if link is None or link.connection is None:
-            raise IllegalState(f"node {node_id} is not connected, so its versions are not known")
+            raise IllegalState(f"node {node_id} is not connected, so its API versions are unknown")
         return link.connection.version_for(request_class)
 
     def finalized_feature(self, name: str) -> int:
-        """The level of a feature of the cluster; 0 where it is not finalised, or no broker told.
+        """Returns the finalized level of a cluster feature, or 0 if it is not finalized or unknown.
 
-        Of the brokers connected, those that heard of the latest change decide.
+        Uses the connected broker with the latest features epoch.
         """
         level, epoch = 0, -2
         for link in self._links.values():
@@ -136,56 +135,54 @@ class Nodes:
                 level, epoch = versions.finalized_features.get(name, 0), versions.features_epoch
         return level
 
-    # ------------------------------------------------------------------ words, any thread
+    # ------------------------------------------------------------------ status, any thread
 
     @property
     def has_connection(self) -> bool:
         """True while any broker is connected."""
-        # Without a generator, as every poll() of a consumer asks.
+        # A list rather than a generator: every poll() of a consumer reads this.
         return True in [link.is_connected for link in tuple(self._links.values())]
 
     @property
     def connection_count(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return sum(link.is_connected for link in tuple(self._links.values()))
 
     def failing(self, now: float) -> dict[str, str]:
-        """The addresses that cannot be reached now, each with the reason; not those that nobody has tried for
-        a while, as a bootstrap address since the brokers have names."""
+        """Returns the unreachable addresses with the reasons.
+
+        Leaves out those without a recent attempt, such as bootstrap addresses after the first metadata.
+        """
         links = tuple(self._links.values())
         reached = {link.address for link in links if link.is_connected}
         failed = [link for link in links if link.has_failed and not link.is_at_rest(now)]
         return {link.address: link.why_not for link in failed if link.address not in reached}
 
     def throttled(self, now: float) -> dict[str, float]:
-        """Return the brokers that throttle this client, with the remaining seconds."""
+        """Returns the brokers that throttle this client, with the seconds that remain."""
         links = [(link.name, link.throttled_for(now)) for link in tuple(self._links.values())]
         return {name: seconds for name, seconds in links if seconds > 0}
 
     def why_throttled(self, now: float) -> list[str]:
-        """Return the throttling brokers in sentences."""
+        """Returns the throttling brokers as sentences."""
         return [
             f"{name} throttles this client: no request is sent to it for another {seconds:.1f} s."
             for name, seconds in self.throttled(now).items()
         ]
 
     def why_unreachable(self) -> str:
-        """Return in words why no broker can be reached, with the reason for each address."""
-        return f"no broker could be reached: {self.unconnected()}"
-
-    def unconnected(self) -> str:
-        """Return each address without a connection, and the reason."""
+        """Returns each address with the reason why it could not be reached, as text."""
         links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]
         reasons = {link.address: link.why_not for link in links if not link.is_connected}
         for node in self._bootstrap:
             reasons.setdefault(f"{node.host}:{node.port}", "not tried yet")
-        words = [why if at in why else f"{at}: {why}" for at, why in reasons.items()]
-        return "; ".join(words)
+        parts = [why if at in why else f"{at}: {why}" for at, why in reasons.items()]
+        return "no broker could be reached: " + "; ".join(parts)
 
     def unreachable(self, introduction: str = "") -> KafkaError:
-        """The error for a call that no broker could serve: `TlsError` if that is what all of them met.
+        """Returns the error of a call that reached no broker: TlsError if every connection failed with one.
 
-        Its cause is the last failure of one of them.
+        Its cause is the last error of one of the links.
         """
         links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]
         errors = [link.last_error for link in links if not link.is_connected and link.last_error is not None]
@@ -198,43 +195,43 @@ class Nodes:
 
     @property
     def failures(self) -> int:
-        """Lost connections and failed attempts, of all links for ever."""
+        """Lost connections and failed attempts of all links, removed ones included."""
         return self._failures_of_gone + sum(link.failures for link in self._links.values())
 
     def refusal(self, now: float) -> KafkaError | None:
-        """Return the TLS or authentication error of a candidate if no candidate can be reached, or None."""
+        """Returns the TLS, authentication or version error of a candidate if all have failed, or None."""
         refusal: KafkaError | None = None
         for link in self._candidates(now):
             if not link.has_failed:
                 return None
-            if _needs_the_user(link.last_error):
+            if _is_configuration_error(link.last_error):
                 refusal = link.last_error
         return refusal
 
     def rebootstrap(self) -> None:
-        """Use the bootstrap addresses until the next successful metadata."""
+        """Use the bootstrap addresses until the next successful metadata response."""
         self._rebootstrap_until_version = self._metadata.version + 1
 
     def poll(self, now: float) -> float:
-        """Turn every link; the earliest time at which one wants to be turned again."""
+        """Poll every link that is due; returns the earliest time of the next poll."""
         if self._tidied_at_version != self._metadata.version:
             self._forget_gone(now)
         wake_at = min(map(QUIET_UNTIL, self._links.values()), default=FOREVER)
         if wake_at > now:
-            return wake_at  # as nearly always
+            return wake_at  # the usual case
         wake_at = FOREVER
         for link in tuple(self._links.values()):
             link_wake_at = link.quiet_until
             if link_wake_at <= now:
                 if link.node.id < 0 and link.is_connected and not link.in_flight and self._has_brokers:
-                    link.close_idle(now)  # it has served: the brokers have names now
+                    link.close_idle(now)  # the metadata lists the brokers now
                 link_wake_at = link.poll(now)
             if link_wake_at < wake_at:
                 wake_at = link_wake_at
         return wake_at
 
     def close(self, error: KafkaError, now: float) -> None:
-        tell_each([partial(link.close, error, now) for link in tuple(self._links.values())])
+        call_each([partial(link.close, error, now) for link in tuple(self._links.values())])
 
     # ------------------------------------------------------------------ inside
 
@@ -247,7 +244,7 @@ class Nodes:
         return self._metadata.version < self._rebootstrap_until_version
 
     def _forget_gone(self, now: float) -> None:
-        """Let go of links to brokers that nobody names any more, once they have no connection."""
+        """Remove unconnected links to brokers that neither the metadata nor a hint lists any more."""
         self._tidied_at_version = self._metadata.version
         named = self._metadata.snapshot.nodes
         gone = [
@@ -258,7 +255,7 @@ class Nodes:
         for key in gone:
             link = self._links.pop(key)
             self._failures_of_gone += link.failures
-            link.close(Disconnected(f"{link.name} is not among the brokers any more"), now)
+            link.close(Disconnected(f"{link.name} is no longer in the cluster's metadata"), now)
 
     def _add(self, node: Node, purpose: Purpose) -> NodeLink:
         link = self._links[node.id, purpose] = self._make_link(node, purpose)
@@ -271,7 +268,7 @@ class Nodes:
         ]
 
     def _candidates(self, now: float) -> list[NodeLink]:
-        """Return the links that any request can use."""
+        """Returns the links for requests to any node."""
         named = self._metadata.snapshot.nodes
         if not named or self._is_rebootstrapping:
             return self._bootstrap_links()
@@ -283,15 +280,16 @@ class Nodes:
     def _next_to_try(self, links: list[NodeLink], now: float) -> NodeLink | None:
         now_possible = [link for link in links if link.retry_at <= now]
         if now_possible:
-            # Those that failed longest ago, or never: one that takes its time to fail must not be tried again
-            # and again while others have not been tried at all.
+            # The earliest retry_at first: a node that fails slowly must not keep others from being tried.
             earliest = min(link.retry_at for link in now_possible)
             return self._random.choice([link for link in now_possible if link.retry_at == earliest])
         return min(links, key=lambda link: link.retry_at, default=None)
 
 
-def _needs_the_user(error: KafkaError | None) -> bool:
-    """True for failures of TLS and of authentication, and for versions that do not meet: as in Java they are
-    told at once, for only another configuration helps; everything else may be a broker that starts, and is
-    tried again."""
-    return isinstance(error, HOPELESS_ERRORS) and not error.retriable
+def _is_configuration_error(error: KafkaError | None) -> bool:
+    """Returns True for TLS, authentication and version errors.
+
+    As in the Java client they are raised at once, because only another configuration helps. Other errors can
+    come from a broker that is starting, so they are retried.
+    """
+    return isinstance(error, CONFIGURATION_ERRORS) and not error.retriable

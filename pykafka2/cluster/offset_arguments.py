@@ -1,7 +1,7 @@
 """Checks the offsets that a caller commits, alone or within a transaction.
 
-Any thread; pure.  A value that a request cannot carry would fail later on the IO thread, with whatever else
-depends on that request.
+Any thread; pure. A value that a request cannot carry would fail later on the IO thread, together with the
+other partitions of that request.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pykafka2.cluster.arguments import checked_partition, instead
+from pykafka2.cluster.arguments import checked_partition, describe_argument
 from pykafka2.errors import IllegalArgument, InvalidTopicException
 from pykafka2.option_fields import INT32_MAX, INT64_MAX, sendable_text
 from pykafka2.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
 NO_EPOCH = -1
 
-GivenOffsets = Mapping[TopicPartition, "OffsetAndMetadata | int"]
-"""Offsets to commit: of the next record to read, by partition."""
+OffsetsToCommit = Mapping[TopicPartition, "OffsetAndMetadata | int"]
+"""Offsets to commit by partition; each is the offset of the next record to read."""
 
 
 def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -26,28 +26,26 @@ def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     Raises IllegalArgument (a TypeError and a ValueError) that names the partition.
     """
     if not isinstance(offsets, Mapping):
-        meant = ""
+        hint = ""
         if callable(offsets):
-            meant = "; write callback=..."
+            hint = "; write callback=..."
         elif isinstance(offsets, ConsumerRecord):
-            meant = "; write {TopicPartition(record.topic, record.partition): record.offset + 1}"
+            hint = "; write {TopicPartition(record.topic, record.partition): record.offset + 1}"
         raise IllegalArgument(
-            "offsets must be a dict {TopicPartition: OffsetAndMetadata or int}, "
-            f"not {instead(offsets)}{meant}"
+            "offsets must be {TopicPartition: OffsetAndMetadata or int}, "
+            f"not {describe_argument(offsets)}{hint}"
         )
-    return dict(_checked(partition, given) for partition, given in offsets.items())
+    return dict(_checked(partition, value) for partition, value in offsets.items())
 
 
-def _checked(key: object, given: object) -> tuple[TopicPartition, OffsetAndMetadata]:
+def _checked(key: object, value: object) -> tuple[TopicPartition, OffsetAndMetadata]:
     try:
         partition = checked_partition(key)
     except (TypeError, ValueError, InvalidTopicException) as error:
-        raise IllegalArgument(f"offsets has the key {instead(key)}: {error}") from None
-    offset, metadata, epoch = _parts(partition, given)
+        raise IllegalArgument(f"offsets has the key {describe_argument(key)}: {error}") from None
+    offset, metadata, epoch = _parts(partition, value)
     if not _is_integer(offset) or not 0 <= offset <= INT64_MAX:
-        raise IllegalArgument(
-            f"{partition}: an offset must be an integer from 0 to {INT64_MAX}, not {offset!r}"
-        )
+        raise IllegalArgument(f"{partition}: the offset must be an int from 0 to {INT64_MAX}, not {offset!r}")
     if not isinstance(metadata, str | None):
         raise IllegalArgument(f"{partition}: the metadata must be a str, not {metadata!r}")
     try:
@@ -63,15 +61,16 @@ def _checked(key: object, given: object) -> tuple[TopicPartition, OffsetAndMetad
     return partition, OffsetAndMetadata(offset, metadata or "", epoch)
 
 
-def _parts(partition: TopicPartition, given: object) -> tuple[Any, Any, Any]:
-    """The offset, metadata and leader epoch, not yet checked."""
-    if _is_integer(given):
-        return given, "", NO_EPOCH
-    if hasattr(given, "offset") and hasattr(given, "metadata"):
-        return given.offset, given.metadata, getattr(given, "leader_epoch", None)
-    meant = "; write record.offset + 1" if isinstance(given, ConsumerRecord) else ""
+def _parts(partition: TopicPartition, value: object) -> tuple[Any, Any, Any]:
+    """Returns the offset, metadata and leader epoch, unchecked."""
+    if _is_integer(value):
+        return value, "", NO_EPOCH
+    if hasattr(value, "offset") and hasattr(value, "metadata"):
+        return value.offset, value.metadata, getattr(value, "leader_epoch", None)
+    hint = "; write record.offset + 1" if isinstance(value, ConsumerRecord) else ""
+    shown = describe_argument(value)
     raise IllegalArgument(
-        f"{partition}: an offset must be an int or OffsetAndMetadata, not {instead(given)}{meant}"
+        f"{partition}: the offset must be an OffsetAndMetadata or an int, not {shown}{hint}"
     )
 
 

@@ -14,85 +14,87 @@ import attrs
 from pykafka2.errors import Disconnected, KafkaError, TlsInterrupted
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.handshake import Agreement
-from pykafka2.network.port_probes import VERDICTS, ask_for_mechanisms, ask_without_tls
+from pykafka2.network.port_probes import VERDICTS, probe_sasl, probe_without_tls
 from pykafka2.network.script import Script
 
 SUSPICIOUS_ENDS = 2
-"""So many connections in a row that end before anything is answered are no restart."""
+"""Consecutive connections closed before any response that rule out a restart."""
 
-MOST_DOUBTS = 16
-"""Addresses of a name, the newest; a resolver may tell others each time."""
+MOST_PROBES = 16
+"""The newest addresses of a name with a probe; a resolver can return others each time."""
 
 
 @attrs.define
 class Probe:
     """The probe of a connection that is opened only to find out why the one before was closed."""
 
-    because: KafkaError
-    """By what that one ended."""
+    cause: KafkaError
+    """The error that closed the earlier connection."""
     script: Callable[[str], Script[Agreement]]
-    """In place of the handshake; takes the broker's name."""
+    """Replaces the handshake; takes the broker's name."""
     is_without_tls: bool = False
 
 
-class PortDoubts:
-    """The doubts about one name: each address has its own, as behind another there may be what serves."""
+class PortDiagnosis:
+    """The diagnosis of one bootstrap name; each of its addresses is probed by itself."""
 
     def __init__(self, *, has_sasl: bool) -> None:
         self._has_sasl = has_sasl
         self._probes: dict[Endpoint, Probe] = {}
-        """What is asked next of each address that is in doubt."""
+        """The next connection's probe for each suspicious address."""
         self._at: Endpoint | None = None
-        """Where the connection of now, or the last one, goes; and what it asks, if it is a probe:"""
-        self._asked: Probe | None = None
+        """The address of the current or last connection."""
+        self._current: Probe | None = None
+        """The probe of that connection, if it is one."""
         self._verdict: KafkaError | None = None
-        """What was found out since the name was resolved, until an address serves."""
+        """The mismatch found since the name was resolved, until an address completes a handshake."""
         self._unanswered_ends = 0
-        self._has_told = False
+        self._has_reported = False
 
     def resolved(self) -> None:
-        """The name's addresses are about to be tried in turn."""
+        """Start a new round: the name was resolved, and its addresses are tried in turn."""
         self._verdict = None
 
     def begin(self, endpoint: Endpoint) -> Probe | None:
-        """A connection to this address begins: what it is to ask, if that one is in doubt."""
-        self._at, self._asked = endpoint, self._probes.get(endpoint)
-        return self._asked
+        """Start a connection to this address; returns its probe if the address is suspicious."""
+        self._at, self._current = endpoint, self._probes.get(endpoint)
+        return self._current
 
-    def heard(self, error: KafkaError, *, was_unanswered: bool | None) -> KafkaError:
-        """The connection has ended by `error`; the error to go on with.
+    def closed(self, error: KafkaError, *, was_unanswered: bool | None) -> KafkaError:
+        """Record that the connection was closed by `error`; returns the error to report.
 
-        `was_unanswered`: after the handshake, whether it ended before any answer; None before that.
+        `was_unanswered`: whether it was closed after the handshake and before any response; None if before
+        the handshake ended.
         """
-        asked, self._asked = self._asked, None
-        if asked is not None:
+        probe, self._current = self._current, None
+        if probe is not None:
             if isinstance(error, VERDICTS):
-                self._verdict = error  # it is asked again, for as long as it is so
+                self._verdict = error  # the probe stays, so the next connection repeats it
                 return error
-            self._doubt(None)
-            error = asked.because  # whatever else a probe met says nothing of the port
+            self._set_probe(None)
+            error = probe.cause  # any other error of a probe is no evidence about the port
         elif isinstance(error, TlsInterrupted):
-            self._doubt(Probe(error, ask_without_tls, is_without_tls=True))
+            self._set_probe(Probe(error, probe_without_tls, is_without_tls=True))
         elif was_unanswered is not None:
             self._verdict = None
             self._unanswered_ends = self._unanswered_ends + 1 if was_unanswered else 0
             is_suspicious = self._unanswered_ends >= SUSPICIOUS_ENDS and type(error) is Disconnected
             if is_suspicious and not self._has_sasl:
-                self._doubt(Probe(error, ask_for_mechanisms))
-        # That another address cannot be reached matters less.
+                self._set_probe(Probe(error, probe_sasl))
+        # A mismatch found on one address outweighs the errors of the others.
         return error if self._verdict is None else self._verdict
 
-    def _doubt(self, probe: Probe | None) -> None:
+    def _set_probe(self, probe: Probe | None) -> None:
         """Set the probe for the next connection to the current address."""
         if self._at is not None:
             self._probes.pop(self._at, None)
             if probe is not None:
                 self._probes[self._at] = probe
-            if len(self._probes) > MOST_DOUBTS:
+            if len(self._probes) > MOST_PROBES:
                 del self._probes[next(iter(self._probes))]
 
     def is_news(self, error: KafkaError) -> bool:
-        """Whether it is the first verdict, which is worth a line in the log whatever was said before."""
-        is_first = isinstance(error, VERDICTS) and not self._has_told
-        self._has_told = self._has_told or is_first
+        """Returns True for the first mismatch found, which is logged even during an outage."""
+        is_first = isinstance(error, VERDICTS) and not self._has_reported
+        self._has_reported = self._has_reported or is_first
         return is_first

@@ -1,7 +1,7 @@
-"""Calls that are sent again, with back-off, until an answer is good or no further attempt may help.
+"""Calls that are retried with back-off until they succeed, time out or fail with a non-retriable error.
 
-A `Pollable` of the driver's thread; calls are started from any.  client.py hands them out; what an error asks
-for goes to metadata.py and coordinators.py before the next attempt.
+A `Pollable` of the driver's thread; any thread can start a call. After an error, metadata or coordinator are
+refreshed before the next attempt if the error requires it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import NOTHING, Destination, PollResult, Send
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError
 from pykafka2.protocol.struct import Request
-from pykafka2.run_all import tell_each
+from pykafka2.run_all import call_each
 
 Check = Callable[[Any], KafkaError | None]
 TimedOut = Callable[[str, float, KafkaError | None], KafkaError]
@@ -28,7 +28,7 @@ TimedOut = Callable[[str, float, KafkaError | None], KafkaError]
 
 @attrs.define(eq=False)
 class RetryingCall:
-    """One call.  `check` turns an answer into the error it stands for, or None if it is good."""
+    """One call. `check` returns the error that a response reports, or None."""
 
     request: Request[Any]
     to: Destination
@@ -39,7 +39,7 @@ class RetryingCall:
     backoff: Backoff
     completion: Completion[Any]
     renewed: Callable[[], Request[Any]] | None = None
-    """Makes the request of each attempt, where they differ.  The driver's thread."""
+    """Creates the request of each attempt if they differ. Called on the driver's thread."""
     is_in_flight: bool = False
     retry_at: float = -FOREVER
 
@@ -51,7 +51,7 @@ class RetryingCall:
 class RetryingCalls:
     """The calls under way.
 
-    `timed_out(name, timeout, last_error)` words the error of a call whose time is over.
+    `timed_out(name, timeout, last_error)` returns the error of a call that timed out.
     """
 
     def __init__(
@@ -68,21 +68,21 @@ class RetryingCalls:
         self._request_timeout = request_timeout
         self._timed_out = timed_out
         self._wake = wake
-        # Written by single dict operations, from any thread.
+        # Any thread writes it, by single dict operations.
         self._open: dict[RetryingCall, None] = {}
         self._closed_because: KafkaError | None = None
 
     def start(self, call: RetryingCall) -> None:
-        """Have it sent.  Any thread."""
+        """Queue the call for the next poll. Any thread."""
         self._open[call] = None
-        if self._closed_because is not None:  # meanwhile, and nobody polls any more
+        if self._closed_because is not None:  # closed meanwhile: no poll would end the call
             self._end(call, self._closed_because)
         self._wake()
 
     def close(self, error: ClientClosed | ClientFailed, now: float) -> None:
-        """Fail what is open, and what is started later."""
+        """Fail the open calls and those started later."""
         self._closed_because = error
-        tell_each([partial(self._end, call, error) for call in tuple(self._open)])
+        call_each([partial(self._end, call, error) for call in tuple(self._open)])
 
     def poll(self, now: float) -> PollResult:
         if not self._open:
@@ -90,9 +90,9 @@ class RetryingCalls:
         result = PollResult.idle()
         for call in tuple(self._open):
             if call.is_in_flight:
-                continue  # its own timeout ends it
+                continue  # its request timeout ends it
             if call.completion.is_cancelled:
-                self._end(call, IllegalState(f"{call.name} was given up by its caller"))
+                self._end(call, IllegalState(f"{call.name} was cancelled by its caller"))
             elif now >= call.retry_at:
                 result.sends.append(self._attempt(call, now))
             else:
@@ -140,7 +140,7 @@ class RetryingCalls:
         if call.retry_at >= call.deadline:
             self._end(call, self._timed_out(call.name, call.timeout, error))
         else:
-            self._wake()  # the managers may have been polled before this answer came
+            self._wake()  # this turn may have polled the managers before the response came
 
     def _end(self, call: RetryingCall, error: BaseException) -> None:
         self._open.pop(call, None)

@@ -1,9 +1,8 @@
-"""The way of a request: from its destination (any node, a leader, a coordinator ...) to a connection.
+"""Routes requests from their destination (any node, a leader, a coordinator ...) to a connection.
 
-Owned by the driver's thread; polled last in every turn, after all managers, so that it sees what they sent.
-A request whose node is not connected waits here while the connection is opened; one whose node is not known
-waits for the metadata or the coordinator lookup; each at most its own timeout, and no longer than there is
-hope.  Neighbours: nodes.py (connections), metadata.py, coordinators.py.
+Owned by the driver's thread; polled last in every turn, so that it handles what the managers have sent. A
+request waits here while its node is being connected, or until metadata or a coordinator lookup names the
+node. It fails at its timeout, or as soon as a connection attempt or lookup fails for good.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from pykafka2.driver.pollable import (
 )
 from pykafka2.errors import ClientClosed, ClientFailed, KafkaError, KafkaTimeoutError
 from pykafka2.options import ClientOptions
-from pykafka2.run_all import tell_each
+from pykafka2.run_all import call_each
 
 
 @attrs.define(eq=False)
 class _Waiting:
-    """A request that cannot leave yet, and the link it waits for, if one is known.
+    """A request that cannot be sent yet, and the link it waits for, if known.
 
-    `failures_seen` are that link's at the beginning; those of all links for a request to any node.
+    `failures_seen` counts the link's failures when the wait began; all links' for a request to any node.
     """
 
     send: Send[Any]
@@ -58,14 +57,14 @@ class Router:
         self._waiting: list[_Waiting] = []
         self._closed_because: KafkaError | None = None
         self._result = PollResult.idle()
-        """The answer of every poll."""
+        """Reused as the result of every poll."""
 
     # ------------------------------------------------------------------ for managers
 
     def is_ready(self, node_id: int, now: float) -> bool:
-        """True if a request to this node would leave at once; if not, a connection is opened.
+        """Returns True if a request to this node would be sent at once; otherwise starts to connect.
 
-        The driver is turned again when the connection is up, or when its back-off is over.
+        The driver polls again when the connection is ready or its back-off ends.
         """
         link = self._nodes.link(node_id, now)
         if link is None:
@@ -76,23 +75,23 @@ class Router:
         return False
 
     def in_flight(self, node_id: int) -> int:
-        """Requests sent to this node and not answered yet, over its main connection."""
+        """Returns the number of requests in flight on the node's main connection."""
         link = self._nodes.known_link(node_id)
         return link.in_flight if link is not None else 0
 
     def connection_failed_recently(self, node_id: int) -> bool:
-        """True from a lost connection or a failed attempt until the next one succeeds."""
+        """Returns True after a lost connection or failed attempt until the next attempt succeeds."""
         link = self._nodes.known_link(node_id)
         return link is not None and (link.has_failed or link.is_backing_off)
 
     def connection_to(self, node_id: int) -> str:
-        """Explain what a request to this node waits for, with the error of the last attempt to connect."""
+        """Returns what a request to this node waits for, with the last connection error, as text."""
         link = self._nodes.known_link(node_id)
         why = f" ({link.last_error})" if link is not None and link.last_error is not None else ""
         return f"a connection to node {node_id}{why}"
 
     def route(self, send: Send[Any], now: float) -> None:
-        """Send it now or as soon as its node can be reached; its timeout counts from here."""
+        """Send it now or once its node is connected; its timeout starts here."""
         if self._closed_because is not None:
             send.on_failure(self._closed_because, now)
             return
@@ -111,31 +110,31 @@ class Router:
     # ------------------------------------------------------------------ the driver's turn
 
     def poll(self, now: float) -> PollResult:
-        """Try what waits, end what waited too long, look after the connections."""
+        """Try the waiting requests, fail those that timed out, poll the connections."""
         again = False
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            still = [one for one in waiting if not self._try(one, now)]
-            # What a failed request's owner sends at once was appended meanwhile.
-            again = len(still) < len(waiting) or bool(self._waiting)
-            self._waiting = still + self._waiting
+            still_waiting = [request for request in waiting if not self._try(request, now)]
+            # Failure callbacks can have appended new requests meanwhile.
+            again = len(still_waiting) < len(waiting) or bool(self._waiting)
+            self._waiting = still_waiting + self._waiting
         wake_at = self._nodes.poll(now)
-        for one in self._waiting:
-            wake_at = min(wake_at, one.deadline)
-        # A failure told to its owner may have given the managers, polled before, something to say.
+        for request in self._waiting:
+            wake_at = min(wake_at, request.deadline)
+        # A failure callback can have given work to managers that were already polled in this turn.
         self._result.wake_at = now if again else wake_at
         return self._result
 
     def fail_waiting_for(self, to: ToCoordinator, error: KafkaError, now: float) -> None:
-        """A lookup was refused: everybody who waits for it hears it, once."""
-        self._fail_where(lambda one: one.send.to == to, error, now)
+        """Fail the requests that wait for this coordinator: its lookup failed for good."""
+        self._fail_where(lambda waiting: waiting.send.to == to, error, now)
 
     def close(self, error: ClientClosed | ClientFailed, now: float) -> None:
-        """Fail what waits and what is in flight, and send nothing more."""
+        """Fail all requests, waiting or in flight, and send no more."""
         self._closed_because = error
-        tell_each(
+        call_each(
             [
-                partial(self._fail_where, lambda one: True, error, now),
+                partial(self._fail_where, lambda waiting: True, error, now),
                 partial(self._nodes.close, error, now),
             ]
         )
@@ -143,28 +142,28 @@ class Router:
     # ------------------------------------------------------------------ inside
 
     def _fail_where(self, matches: Callable[[_Waiting], bool], error: KafkaError, now: float) -> None:
-        failing = [one for one in self._waiting if matches(one)]
-        self._waiting = [one for one in self._waiting if not matches(one)]
-        tell_each([partial(one.send.on_failure, error, now) for one in failing])
+        failing = [waiting for waiting in self._waiting if matches(waiting)]
+        self._waiting = [waiting for waiting in self._waiting if not matches(waiting)]
+        call_each([partial(waiting.send.on_failure, error, now) for waiting in failing])
 
-    def _try(self, one: _Waiting, now: float) -> bool:
-        """True if the request is on its way, or has been failed."""
-        link = self._link_for(one.send, now)
+    def _try(self, waiting: _Waiting, now: float) -> bool:
+        """Send the request or fail it if possible; returns False if it must wait."""
+        link = self._link_for(waiting.send, now)
         if link is not None and link.is_ready(now):
-            link.send(one.send, now)
+            link.send(waiting.send, now)
             return True
-        error = self._hopeless(one, link, now)
+        error = self._final_error(waiting, link, now)
         if error is not None:
-            one.send.on_failure(error, now)
+            waiting.send.on_failure(error, now)
             return True
         if link is not None:
-            if one.link is not link and not isinstance(one.send.to, AnyNode):
-                one.link, one.failures_seen = link, link.failures
+            if waiting.link is not link and not isinstance(waiting.send.to, AnyNode):
+                waiting.link, waiting.failures_seen = link, link.failures
             link.want(now)
         return False
 
     def _link_for(self, send: Send[Any], now: float) -> NodeLink | None:
-        """The connection it should take, connected or not; None while its node is not known."""
+        """Returns its link, connected or not; None while its node is unknown."""
         to = send.to
         if isinstance(to, ToNode):
             link = self._nodes.link(to.id, now)
@@ -198,31 +197,31 @@ class Router:
             return None
         return self._nodes.link(node_id, now, Purpose.COORDINATOR)
 
-    def _hopeless(self, one: _Waiting, link: NodeLink | None, now: float) -> KafkaError | None:
-        """Why it should not wait any longer, or None."""
-        is_for_any = isinstance(one.send.to, AnyNode)
-        if is_for_any and self._nodes.failures > one.failures_seen:
-            # Told of attempts made since it was asked for, so that the next request finds out anew.
+    def _final_error(self, waiting: _Waiting, link: NodeLink | None, now: float) -> KafkaError | None:
+        """Returns the error that ends the wait, or None."""
+        is_for_any = isinstance(waiting.send.to, AnyNode)
+        if is_for_any and self._nodes.failures > waiting.failures_seen:
+            # Only attempts made since this request began to wait count, so a later request connects again.
             refusal = self._nodes.refusal(now)
             if refusal is not None:
                 return refusal
-        if not is_for_any and one.link is not None and one.link.failures > one.failures_seen:
-            if isinstance(one.send.to, ToCoordinator):
-                self._coordinators.forget(one.send.to, one.link.node.id)
-            return one.link.last_error
-        if now < one.deadline:
+        if not is_for_any and waiting.link is not None and waiting.link.failures > waiting.failures_seen:
+            if isinstance(waiting.send.to, ToCoordinator):
+                self._coordinators.forget(waiting.send.to, waiting.link.node.id)
+            return waiting.link.last_error
+        if now < waiting.deadline:
             return None
-        what = type(one.send.request).__name__.removesuffix("Request")
+        what = type(waiting.send.request).__name__.removesuffix("Request")
         if is_for_any:
             return self._nodes.unreachable(f"{what} could not be sent: ")
-        return KafkaTimeoutError(f"{what} could not be sent: {self._why_not(one.send.to, link)}")
+        return KafkaTimeoutError(f"{what} could not be sent: {self._why_not(waiting.send.to, link)}")
 
     def _why_not(self, to: object, link: NodeLink | None) -> str:
         if link is not None:
             return f"no connection to {link.node} ({link.last_error or 'it is still being opened'})"
         if isinstance(to, ToLeader):
             error = self._metadata.topic_error(to.topic)
-            return f"no leader of {to.topic}-{to.partition} is known ({error or 'none was elected yet'})"
+            return f"no leader of {to.topic}-{to.partition} is known ({error or 'none is elected yet'})"
         if isinstance(to, ToNode):
             return f"node {to.id} is not in the cluster's metadata"
         if isinstance(to, ToCoordinator):

@@ -1,11 +1,11 @@
-"""The cluster as last heard of: immutable, so that any thread may read it, and how an answer changes it.
+"""The cluster's metadata as an immutable snapshot, and how a response changes it.
 
-Pure functions of the old snapshot and a Metadata response; owned by nobody.  metadata.py decides when to ask
-and swaps the snapshot in one assignment.
+Pure functions of the old snapshot and a Metadata response. metadata.py sends the requests and replaces the
+snapshot in one assignment.
 
-What is known is never erased by an answer that merely does not speak of it, nor replaced by an answer from a
-broker that is behind: a partition's leader epoch only grows while the topic stays the same (KIP-320), and the
-topic's id says whether it is the same (KIP-516).
+A response that leaves a topic out does not erase it, and a response from a broker with stale metadata does
+not replace newer information: a partition's leader epoch only grows (KIP-320) while the topic id stays the
+same (KIP-516).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from pykafka2.types import Node, PartitionInfo
 NO_LEADER = -1
 NO_EPOCH = -1
 
-# A broker that is behind may not know a topic yet, or partitions added lately, or a leader that another
-# broker has hinted at, or that a topic was made anew: one such answer is doubted, three are believed.
+# A broker with stale metadata can lack a new topic, new partitions, a leader that another broker hinted at,
+# or the new id of a re-created topic. Such a response is accepted only the third time in a row.
 BELIEVED_AFTER = 3
 
 
 @attrs.define(frozen=True)
 class TopicSnapshot:
-    """A topic as last heard of.
+    """The latest metadata of a topic.
 
-    `partitions` may be known although `error_code` says that the last answer was an error.
+    `partitions` can be known even if `error_code` reports an error in the last response.
     """
 
     name: str
@@ -45,15 +45,15 @@ class TopicSnapshot:
     error_code: int = 0
     is_internal: bool = False
     unknown_answers: int = 0
-    """How many answers in a row have not known it."""
+    """Number of consecutive responses that did not know the topic."""
     fewer_answers: int = 0
-    """How many answers in a row have not known some of `partitions`."""
+    """Number of consecutive responses that lacked some of `partitions`."""
     hinted: Mapping[int, int] = attrs.field(factory=dict)
-    """Partitions whose leader is known by a hint alone: how many answers have told an older epoch since."""
+    """For partitions whose leader is known only by a hint: the responses since then with an older epoch."""
     former_id: bytes = ZERO_UUID
-    """Of the topic that had this name before: it was deleted, and does not come back."""
+    """Id of the deleted topic that had this name before."""
     former_answers: int = 0
-    """How many answers in a row have told that one."""
+    """Number of consecutive responses with that former id."""
 
     @property
     def is_usable(self) -> bool:
@@ -61,14 +61,14 @@ class TopicSnapshot:
 
     @property
     def is_gone(self) -> bool:
-        """Whether several brokers do not know it: what one alone does not know stays usable."""
+        """Whether it does not exist: a topic missing from a single response stays usable."""
         return not self.is_usable and isinstance(self.error, UnknownTopicOrPartition)
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the last answer knew less of it than is told here: the next may know all, or confirm it."""
-        is_less = self.fewer_answers > 0 or self.former_answers > 0
-        return is_less or (self.unknown_answers > 0 and self.is_usable)
+        """Whether the last response contained less than this snapshot, so another one must confirm it."""
+        has_less = self.fewer_answers > 0 or self.former_answers > 0
+        return has_less or (self.unknown_answers > 0 and self.is_usable)
 
     @property
     def error(self) -> BrokerError | None:
@@ -76,15 +76,15 @@ class TopicSnapshot:
         if not self.error_code:
             return None
         if self.error_code == UnknownTopicOrPartition.code:
-            words = f"topic {self.name!r} does not exist on the brokers; create it, or check the name"
+            message = f"topic {self.name!r} does not exist on the brokers; create it, or check the name"
         else:
-            words = f"topic {self.name!r}: {error_of(self.error_code)}"
-        return error_of(self.error_code, words)
+            message = f"topic {self.name!r}: {error_of(self.error_code)}"
+        return error_of(self.error_code, message)
 
 
 @attrs.define(frozen=True)
 class ClusterSnapshot:
-    """Everything known of the cluster at one moment.  `version` grows by one per successful answer."""
+    """The cluster's metadata at one moment. `version` grows by one per successful response."""
 
     version: int = 0
     cluster_id: str | None = None
@@ -98,34 +98,34 @@ class ClusterSnapshot:
         return known.partitions.get(partition) if known is not None else None
 
 
-def merge_answer(
+def merge_response(
     old: ClusterSnapshot,
-    answer: MetadataResponse,
+    response: MetadataResponse,
     keep_topics: Collection[str] | None,
     *,
     names_all: bool = False,
 ) -> ClusterSnapshot:
-    """The snapshot after an answer.  Of topics it does not name, those in `keep_topics` stay (None: all).
+    """Returns the snapshot after a response.
 
-    With `names_all` the answer is to name every topic that may be seen: its broker does not know what it
-    leaves out.
+    Topics that the response leaves out stay if they are in `keep_topics` (all of them if it is None). With
+    `names_all`, the response lists every topic, so those it leaves out are unknown to the broker.
 
-    Raises `CorruptResponse` for an answer that no cluster could mean (see answers.py).
+    Raises CorruptResponse for an impossible response (see validation.py).
     """
-    nodes = checked_metadata(answer)
+    nodes = checked_metadata(response)
     node_ids = frozenset(node.id for node in nodes)
     topics = {name: topic for name, topic in old.topics.items() if keep_topics is None or name in keep_topics}
-    for told in answer.topics:
-        if told.name is not None:
-            topics[told.name] = _merge_topic(old.topics.get(told.name), told, node_ids)
+    for topic in response.topics:
+        if topic.name is not None:
+            topics[topic.name] = _merge_topic(old.topics.get(topic.name), topic, node_ids)
     if names_all:
-        for name in topics.keys() - {told.name for told in answer.topics}:
+        for name in topics.keys() - {topic.name for topic in response.topics}:
             if topics[name].error_code != TopicAuthorizationFailed.code:
                 topics[name] = _topic_in_error(topics[name], name, UnknownTopicOrPartition.code)
     return ClusterSnapshot(
         version=old.version + 1,
-        cluster_id=answer.cluster_id or old.cluster_id,
-        controller_id=answer.controller_id,
+        cluster_id=response.cluster_id or old.cluster_id,
+        controller_id=response.controller_id,
         nodes={node.id: node for node in nodes},
         topics=topics,
         names_by_id=_names_by_id(topics.values()),
@@ -140,8 +140,10 @@ def with_leader(
     leader_epoch: int,
     endpoints: Sequence[Node] = (),
 ) -> ClusterSnapshot:
-    """The snapshot after a broker's hint at a newer leader (KIP-951); the old one if it is not newer, or
-    names brokers or an epoch that cannot be."""
+    """Returns the snapshot after a broker's hint about a newer leader (KIP-951).
+
+    Returns the old one if the hint is not newer, or has an impossible broker or epoch.
+    """
     known = old.topics.get(topic)
     info = old.partition(topic, partition)
     nodes = {**old.nodes, **{node.id: node for node in endpoints}}
@@ -150,14 +152,14 @@ def with_leader(
     if leader_epoch > HIGHEST_EPOCH or not believable_nodes(endpoints):
         return old
     moved = attrs.evolve(info, leader=leader_id, leader_epoch=leader_epoch)
-    told = attrs.evolve(
+    changed = attrs.evolve(
         known, partitions={**known.partitions, partition: moved}, hinted={**known.hinted, partition: 0}
     )
-    return attrs.evolve(old, nodes=nodes, topics={**old.topics, topic: told})
+    return attrs.evolve(old, nodes=nodes, topics={**old.topics, topic: changed})
 
 
 def without_topics(old: ClusterSnapshot, names: Collection[str]) -> ClusterSnapshot:
-    """The snapshot after topics were forgotten because nobody uses them."""
+    """Returns the snapshot without these topics, which are no longer used."""
     topics = {name: topic for name, topic in old.topics.items() if name not in names}
     return attrs.evolve(old, topics=topics, names_by_id=_names_by_id(topics.values()))
 
@@ -167,43 +169,41 @@ def _names_by_id(topics: Iterable[TopicSnapshot]) -> dict[bytes, str]:
 
 
 def _merge_topic(
-    old: TopicSnapshot | None, told: MetadataResponseTopic, node_ids: frozenset[int]
+    old: TopicSnapshot | None, new: MetadataResponseTopic, node_ids: frozenset[int]
 ) -> TopicSnapshot:
-    name = told.name or ""
-    if told.error_code:
-        return _topic_in_error(old, name, told.error_code)
-    is_former = old is not None and old.is_usable and told.topic_id == old.former_id != ZERO_UUID
+    name = new.name or ""
+    if new.error_code:
+        return _topic_in_error(old, name, new.error_code)
+    is_former = old is not None and old.is_usable and new.topic_id == old.former_id != ZERO_UUID
     if old is not None and is_former and old.former_answers + 1 < BELIEVED_AFTER:
         return attrs.evolve(old, former_answers=old.former_answers + 1)
-    is_same = old is not None and (
-        old.topic_id == told.topic_id or ZERO_UUID in (old.topic_id, told.topic_id)
-    )
+    is_same = old is not None and (old.topic_id == new.topic_id or ZERO_UUID in (old.topic_id, new.topic_id))
     known = old.partitions if old is not None and is_same else {}
     hinted = dict(old.hinted) if old is not None and is_same else {}
     partitions = {
         partition.partition_index: _merge_partition(
             known.get(partition.partition_index), name, partition, node_ids, hinted
         )
-        for partition in told.partitions
+        for partition in new.partitions
     }
     fewer_answers = 0
     if old is not None and not known.keys() <= partitions.keys() and old.fewer_answers + 1 < BELIEVED_AFTER:
-        # A topic never loses partitions, so this broker is behind.
+        # A topic never loses partitions, so this broker's metadata is stale.
         fewer_answers = old.fewer_answers + 1
         partitions = {**known, **partitions}
     return TopicSnapshot(
         name=name,
-        topic_id=told.topic_id,
+        topic_id=new.topic_id,
         partitions=partitions,
-        is_internal=told.is_internal,
+        is_internal=new.is_internal,
         fewer_answers=fewer_answers,
         hinted=hinted,
-        former_id=_former_id(old, told.topic_id),
+        former_id=_former_id(old, new.topic_id),
     )
 
 
 def _former_id(old: TopicSnapshot | None, topic_id: bytes) -> bytes:
-    """Return the id of the earlier topic with the name, or sixteen zero bytes if unknown."""
+    """Returns the id of the earlier topic of this name, or sixteen zero bytes if unknown."""
     if old is None:
         return ZERO_UUID
     is_same = ZERO_UUID in (old.topic_id, topic_id) or old.topic_id == topic_id
@@ -228,15 +228,15 @@ def _topic_in_error(old: TopicSnapshot | None, name: str, error_code: int) -> To
 def _merge_partition(
     old: PartitionInfo | None,
     topic: str,
-    told: MetadataResponsePartition,
+    new: MetadataResponsePartition,
     node_ids: frozenset[int],
     hinted: dict[int, int],
 ) -> PartitionInfo:
-    """`hinted`, which may be changed, is that of the topic."""
-    number = told.partition_index
-    # The broker asked is behind the one asked before; but a leader that is none of the brokers, or that was
-    # only hinted at, may be wrong, of an epoch that never comes, and would be waited for without end.
-    is_behind = old is not None and NO_EPOCH < told.leader_epoch < old.leader_epoch
+    """Returns the partition after a response; updates `hinted`, which belongs to the topic."""
+    number = new.partition_index
+    # An older epoch means stale metadata, so the old leader is kept. Not without end, though, if that leader
+    # is no longer a broker or known only by a hint: its epoch can be wrong and never be confirmed.
+    is_behind = old is not None and NO_EPOCH < new.leader_epoch < old.leader_epoch
     if is_behind and number in hinted:
         hinted[number] += 1
     is_kept = hinted.get(number, 0) < BELIEVED_AFTER
@@ -245,10 +245,10 @@ def _merge_partition(
     hinted.pop(number, None)
     return PartitionInfo(
         topic=topic,
-        partition=told.partition_index,
-        leader=told.leader_id,
-        leader_epoch=told.leader_epoch,
-        replicas=tuple(told.replica_nodes),
-        isr=tuple(told.isr_nodes),
-        offline_replicas=tuple(told.offline_replicas),
+        partition=new.partition_index,
+        leader=new.leader_id,
+        leader_epoch=new.leader_epoch,
+        replicas=tuple(new.replica_nodes),
+        isr=tuple(new.isr_nodes),
+        offline_replicas=tuple(new.offline_replicas),
     )

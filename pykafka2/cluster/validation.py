@@ -14,49 +14,50 @@ from pykafka2.protocol.messages.metadata import MetadataResponse, MetadataRespon
 from pykafka2.types import Node
 
 MOST_BROKERS = 10_000
-"""Some ten times the largest clusters known."""
+"""About ten times the largest known clusters."""
 
 MOST_PARTITIONS = 100_000
-"""Of a topic: ten times what Kafka makes by one request."""
+"""Most partitions of a topic: ten times what Kafka creates in one request."""
 
 HIGHEST_EPOCH = 1_000_000_000
-"""A leader epoch counts elections: one a second comes to this in thirty years.  No older epoch is believed
-after a higher one, so one that never comes would be waited for without end.
+"""A leader epoch counts elections; one per second takes thirty years to get here. Lower epochs are ignored
+after a higher one, so an impossible epoch would block the partition forever.
 """
 
 LONGEST_HOST = 255
-"""Characters of a name in the DNS."""
+"""Longest DNS name in characters."""
 
 
 def checked_node(node_id: int, host: str, port: int, rack: str | None = None) -> Node:
-    """The broker.  Raises `CorruptResponse` if it could not be connected to by any means."""
+    """Returns the broker. Raises CorruptResponse if its id, host or port is impossible."""
     if node_id < 0:
-        raise CorruptResponse(f"a broker has the id {node_id}; ids count from 0")
+        raise CorruptResponse(f"a broker has the id {node_id}; ids start at 0")
     if not 0 < port < 65536:
-        raise CorruptResponse(f"broker {node_id} has the port {port}; ports are 1 to 65535")
+        raise CorruptResponse(f"broker {node_id} has the port {port}; ports are from 1 to 65535")
     if not 0 < len(host) <= LONGEST_HOST:
         raise CorruptResponse(f"broker {node_id} has a host of {len(host)} characters")
     return Node(node_id, host, port, rack)
 
 
-def checked_metadata(answer: MetadataResponse) -> list[Node]:
-    """The brokers of the answer, whose topics have been looked at as well.
+def checked_metadata(response: MetadataResponse) -> list[Node]:
+    """Returns the brokers of the response; checks its topics as well.
 
-    Raises `CorruptResponse`: more than 10,000 brokers; an id, port or host that cannot be; a topic of more
-    than 100,000 partitions, or whose partitions are not those from 0 to their number, each once; a leader or
-    an epoch that cannot be.
+    Raises CorruptResponse for more than 10,000 brokers, an impossible id, port or host, a topic with more
+    than 100,000 partitions or with missing or duplicate partition numbers, and an impossible leader or epoch.
     """
-    if len(answer.brokers) > MOST_BROKERS:
+    if len(response.brokers) > MOST_BROKERS:
         raise CorruptResponse(
-            f"a Metadata answer lists {len(answer.brokers)} brokers; at most {MOST_BROKERS} are believed"
+            f"a Metadata response lists {len(response.brokers)} brokers; at most {MOST_BROKERS} are accepted"
         )
-    for topic in answer.topics:
+    for topic in response.topics:
         _check_topic(topic)
-    return [checked_node(one.node_id, one.host, one.port, one.rack) for one in answer.brokers]
+    return [
+        checked_node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+    ]
 
 
 def believable_nodes(nodes: Sequence[Node]) -> bool:
-    """Whether these brokers, named in passing by an answer about something else, could be connected to."""
+    """Returns True if the brokers that a response other than metadata lists have possible addresses."""
     try:
         for node in nodes[:MOST_BROKERS]:
             checked_node(node.id, node.host, node.port)
@@ -69,24 +70,24 @@ def _check_topic(topic: MetadataResponseTopic) -> None:
     count = len(topic.partitions)
     if count > MOST_PARTITIONS:
         raise CorruptResponse(
-            f"a Metadata answer gives topic {topic.name!r} {count} partitions; at most {MOST_PARTITIONS} are "
-            "believed"
+            f"a Metadata response lists {count} partitions of topic {topic.name!r}; "
+            f"at most {MOST_PARTITIONS} are accepted"
         )
     indexes = {partition.partition_index for partition in topic.partitions}
     if len(indexes) != count or (count and (min(indexes) != 0 or max(indexes) != count - 1)):
         odd = next((index for index in sorted(indexes) if not 0 <= index < count), None)
-        what = "twice the same" if odd is None else f"the number {odd}"
+        what = "a duplicate" if odd is None else f"the number {odd}"
         raise CorruptResponse(
-            f"a Metadata answer gives topic {topic.name!r} {count} partitions, among them {what}"
+            f"a Metadata response lists {count} partitions of topic {topic.name!r}, among them {what}"
         )
     for partition in topic.partitions:
         if partition.leader_id < -1:
             raise CorruptResponse(
-                f"a Metadata answer names {partition.leader_id} as leader of "
+                f"a Metadata response names {partition.leader_id} as leader of "
                 f"{topic.name}-{partition.partition_index}"
             )
         if partition.leader_epoch > HIGHEST_EPOCH:
             raise CorruptResponse(
-                f"a Metadata answer gives {topic.name}-{partition.partition_index} a leader of epoch "
-                f"{partition.leader_epoch}"
+                f"a Metadata response has the impossible leader epoch {partition.leader_epoch} for "
+                f"{topic.name}-{partition.partition_index}"
             )

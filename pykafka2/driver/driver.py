@@ -24,7 +24,7 @@ from pykafka2.events import EventSink
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.script import Lane
 from pykafka2.network.transport import Ready, SocketOptions, TlsWrapper
-from pykafka2.run_all import tell_each
+from pykafka2.run_all import call_each
 
 T = TypeVar("T")
 Command = Callable[[float], None]
@@ -278,7 +278,7 @@ class Driver:
         failed, now = self._failed(error), self.clock.monotonic()
         failed.__cause__ = error
         try:
-            tell_each([partial(listener, failed, now) for listener in self._on_failed])
+            call_each([partial(listener, failed, now) for listener in self._on_failed])
         except Exception:
             logger.exception("%s: failed to notify all waiters", self.name)
 

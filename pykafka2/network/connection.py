@@ -38,7 +38,7 @@ from pykafka2.network.script import Call, Script
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.struct import Request
-from pykafka2.run_all import tell_each
+from pykafka2.run_all import call_each
 
 LONGEST_THROTTLE = 60.0
 """Seconds that a broker is left alone at most, whatever throttle_time_ms says: an answer may be wrong."""
@@ -205,7 +205,7 @@ class Connection:
             waited = first.deadline - first.sent_at
             error = RequestTimeout(f"{self.broker} did not answer {first.api} within {waited:g} s")
             self._end(error, now)
-            tell_each([partial(self._answer_failure, waiting, error, now) for waiting in overdue])
+            call_each([partial(self._answer_failure, waiting, error, now) for waiting in overdue])
             self._on_closed(error, now)
         elif any(one.deadline <= now for one in self._unwritten):
             self.fail(RequestTimeout(f"{self.broker} did not take what was written to it in time"), now)
@@ -305,7 +305,7 @@ class Connection:
                 told.append(partial(one.on_sent, now))
             if one.on_response is not None:
                 told.append(partial(one.on_response, None, now))
-        tell_each(told)
+        call_each(told)
         return True
 
     def on_close(self, error: KafkaError, now: float) -> None:
@@ -393,7 +393,7 @@ class Connection:
         told += [
             partial(late.on_failure, for_others, now) for late in unwritten if late.on_failure is not None
         ]
-        tell_each(told)
+        call_each(told)
 
     # ------------------------------------------------------------------ the handshake
 

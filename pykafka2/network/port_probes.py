@@ -14,27 +14,27 @@ from pykafka2.protocol.messages.sasl import SaslHandshakeRequest
 from pykafka2.text import shown
 
 VERDICTS = (TlsNotSpoken, IllegalSaslState)
-"""What a probe raises where the port is what it was taken for."""
+"""The errors of a probe that confirms the mismatch."""
 
 
-def ask_without_tls(broker: str) -> Script[Agreement]:
-    """On a connection without TLS.  Raises `TlsNotSpoken` if the port answers there as a broker."""
+def probe_without_tls(broker: str) -> Script[Agreement]:
+    """Probe a connection without TLS. Raises TlsNotSpoken if a broker responds."""
     yield from negotiate(broker, SOFTWARE_NAME, SOFTWARE_VERSION)
     raise TlsNotSpoken(
-        f"{broker} speaks Kafka's protocol without TLS on this port: use the broker's TLS port, or set "
+        f"{broker} speaks Kafka's protocol without TLS on this port. Use the broker's TLS port, or set "
         "security_protocol=PLAINTEXT (SASL_PLAINTEXT with sasl_mechanism)"
     )
 
 
-def ask_for_mechanisms(broker: str) -> Script[Agreement]:
-    """Without authenticating.  Raises `IllegalSaslState` if the port wants that, else `Disconnected`."""
+def probe_sasl(broker: str) -> Script[Agreement]:
+    """Probe without authenticating. Raises IllegalSaslState if the port requires SASL, else Disconnected."""
     versions = yield from negotiate(broker, SOFTWARE_NAME, SOFTWARE_VERSION)
     version = versions.choose(SaslHandshakeRequest, min_version=1)
     offer = yield from call(SaslHandshakeRequest(mechanism=""), version)
     if offer.error_code == UnsupportedSaslMechanism.code:
         offered = shown(", ".join(offer.mechanisms), MOST_OFFERED)
         raise IllegalSaslState(
-            f"{broker} takes no request before a client authenticates, by {offered}: set "
+            f"{broker} requires SASL authentication ({offered}) on this port. Set "
             "security_protocol=SASL_PLAINTEXT (SASL_SSL with TLS) and sasl_mechanism, or use another port"
         )
     raise Disconnected(f"{broker} closed the connection")

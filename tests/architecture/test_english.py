@@ -43,8 +43,10 @@ WORDS_DONE: tuple[str, ...] = (
     "pykafka2/broker/log",
     "pykafka2/broker/security",
     "pykafka2/cli",
+    "pykafka2/cluster",
     "pykafka2/compression",
     "pykafka2/driver",
+    "pykafka2/run_all.py",
     "pykafka2/testing",
     "spark_connector",
 )
@@ -56,6 +58,7 @@ NAMES_DONE: tuple[str, ...] = (
     "pykafka2/broker/log",
     "pykafka2/broker/security",
     "pykafka2/cli",
+    "pykafka2/cluster",
     "pykafka2/compression",
     "pykafka2/driver",
     "pykafka2/protocol",

@@ -186,7 +186,7 @@ class Network:
 
     def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
         if host in self.unresolvable:
-            raise NoBrokersAvailable(f"the name {host!r} cannot be resolved")
+            raise NoBrokersAvailable(f"DNS cannot resolve {host!r}")
         return [Endpoint(host, port, name=f"canonical.{host}" if canonical else None)]
 
     def connect(

@@ -10,7 +10,7 @@ import pytest
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.nodes import MOST_HINTS
-from pykafka2.cluster.port_diagnosis import PortDoubts
+from pykafka2.cluster.port_diagnosis import PortDiagnosis
 from pykafka2.driver.pollable import ToNode
 from pykafka2.errors import Disconnected, KafkaError, RequestTimeout
 from pykafka2.network.endpoint import Endpoint
@@ -126,8 +126,8 @@ def test_of_a_feature_those_who_heard_of_the_latest_change_decide(client: Cluste
     ("error", "is_doubted"), [(RequestTimeout("late"), False), (Disconnected("shut"), True)]
 )
 def test_an_answer_that_does_not_come_says_nothing_of_the_port(error: KafkaError, is_doubted: bool) -> None:
-    endpoint, doubts = Endpoint("10.0.0.1", 9092), PortDoubts(has_sasl=False)
+    endpoint, doubts = Endpoint("10.0.0.1", 9092), PortDiagnosis(has_sasl=False)
     for _ in range(2):
         assert doubts.begin(endpoint) is None
-        doubts.heard(error, was_unanswered=True)
+        doubts.closed(error, was_unanswered=True)
     assert (doubts.begin(endpoint) is not None) is is_doubted

@@ -10,7 +10,7 @@ from pykafka2.cluster import validation as answers
 from pykafka2.cluster.snapshot import (
     BELIEVED_AFTER,
     ClusterSnapshot,
-    merge_answer,
+    merge_response,
     with_leader,
     without_topics,
 )
@@ -59,7 +59,7 @@ def answer(*topics: MetadataResponseTopic, brokers: int = 2) -> MetadataResponse
 
 
 def known(*topics: MetadataResponseTopic) -> ClusterSnapshot:
-    return merge_answer(ClusterSnapshot(), answer(*topics), ())
+    return merge_response(ClusterSnapshot(), answer(*topics), ())
 
 
 def test_an_answer_is_taken_over_whole() -> None:
@@ -75,21 +75,21 @@ def test_an_answer_is_taken_over_whole() -> None:
 
 def test_topics_that_an_answer_does_not_name_stay_known() -> None:
     before = known(topic("orders", partition(0, 1, 5)), topic("bills", partition(0, 0, 0), topic_id=ID_B))
-    after = merge_answer(before, answer(topic("bills", partition(0, 1, 1), topic_id=ID_B)), {"orders"})
+    after = merge_response(before, answer(topic("bills", partition(0, 1, 1), topic_id=ID_B)), {"orders"})
     assert after.partition("orders", 0) == before.partition("orders", 0)
     assert after.version == 2
 
 
 def test_topics_that_nobody_keeps_are_dropped_when_they_are_not_named() -> None:
     before = known(topic("orders", partition(0, 1, 5)), topic("bills", partition(0, 0, 0), topic_id=ID_B))
-    after = merge_answer(before, answer(), {"bills"})
+    after = merge_response(before, answer(), {"bills"})
     assert set(after.topics) == {"bills"}
     assert after.names_by_id == {ID_B: "bills"}
 
 
 def test_a_broker_that_is_behind_does_not_bring_back_an_old_leader() -> None:
     before = known(topic("orders", partition(0, 1, 5)))
-    after = merge_answer(before, answer(topic("orders", partition(0, 0, 4))), ())
+    after = merge_response(before, answer(topic("orders", partition(0, 0, 4))), ())
     info = after.partition("orders", 0)
     assert info is not None
     assert (info.leader, info.leader_epoch) == (1, 5)
@@ -100,14 +100,14 @@ def test_a_hint_that_three_answers_know_nothing_of_is_given_up() -> None:
     hinted = with_leader(known(topic("orders", partition(0, 1, 5))), "orders", 0, 0, 9)
     behind = answer(topic("orders", partition(0, 1, 5)))
     for _ in range(BELIEVED_AFTER - 1):
-        hinted = merge_answer(hinted, behind, ())
+        hinted = merge_response(hinted, behind, ())
         info = hinted.partition("orders", 0)
         assert info is not None
         assert (info.leader, info.leader_epoch) == (0, 9)
-    given_up = merge_answer(hinted, behind, ())
-    confirmed = merge_answer(hinted, answer(topic("orders", partition(0, 0, 9))), ())
+    given_up = merge_response(hinted, behind, ())
+    confirmed = merge_response(hinted, answer(topic("orders", partition(0, 0, 9))), ())
     for _ in range(BELIEVED_AFTER):
-        confirmed = merge_answer(confirmed, behind, ())
+        confirmed = merge_response(confirmed, behind, ())
     for snapshot, expected in ((given_up, (1, 5)), (confirmed, (0, 9))):
         info = snapshot.partition("orders", 0)
         assert info is not None
@@ -116,7 +116,7 @@ def test_a_hint_that_three_answers_know_nothing_of_is_given_up() -> None:
 
 def test_a_topic_made_anew_begins_with_new_epochs() -> None:
     before = known(topic("orders", partition(0, 1, 5)))
-    after = merge_answer(before, answer(topic("orders", partition(0, 0, 0), topic_id=ID_B)), ())
+    after = merge_response(before, answer(topic("orders", partition(0, 0, 0), topic_id=ID_B)), ())
     info = after.partition("orders", 0)
     assert info is not None
     assert (info.leader, info.leader_epoch) == (0, 0)
@@ -130,15 +130,15 @@ def test_a_topic_that_was_made_anew_is_not_what_it_was_for_one_broker_that_is_be
     old, new = (topic("orders", partition(0, 1, 5), topic_id=one) for one in (ID_A, ID_B))
     now = known(old)
     for _ in range(BELIEVED_AFTER if was_missed else 0):
-        now = merge_answer(now, answer(topic("orders", error_code=UnknownTopicOrPartition.code or 0)), ())
-    now = merge_answer(now, answer(new), ())
+        now = merge_response(now, answer(topic("orders", error_code=UnknownTopicOrPartition.code or 0)), ())
+    now = merge_response(now, answer(new), ())
     for _ in range(BELIEVED_AFTER - 1):
-        now = merge_answer(now, answer(old), ())
+        now = merge_response(now, answer(old), ())
         assert now.topics["orders"].topic_id == ID_B
         assert now.topics["orders"].is_in_doubt, "somebody who knows is asked soon"
-    confirmed = merge_answer(now, answer(new), ())
+    confirmed = merge_response(now, answer(new), ())
     assert not confirmed.topics["orders"].is_in_doubt
-    believed = merge_answer(now, answer(old), ())
+    believed = merge_response(now, answer(old), ())
     assert believed.topics["orders"].topic_id == ID_A, "or the first one was wrong, and all others are right"
     assert not believed.topics["orders"].is_in_doubt
 
@@ -150,8 +150,8 @@ def test_a_topic_that_nothing_has_replaced_is_not_doubted_when_it_is_told_again(
     now = known(old)
     for _ in range(BELIEVED_AFTER):
         told = topic("orders", partition(0, 1, 5), topic_id=bytes(16), error_code=between)
-        now = merge_answer(now, answer(told), ())
-    now = merge_answer(now, answer(old), ())
+        now = merge_response(now, answer(told), ())
+    now = merge_response(now, answer(old), ())
     assert now.topics["orders"].topic_id == ID_A
     assert now.topics["orders"].is_usable
     assert not now.topics["orders"].is_in_doubt
@@ -159,7 +159,7 @@ def test_a_topic_that_nothing_has_replaced_is_not_doubted_when_it_is_told_again(
 
 def test_an_election_under_way_does_not_erase_what_is_known() -> None:
     before = known(topic("orders", partition(0, 1, 5)))
-    after = merge_answer(before, answer(topic("orders", error_code=LeaderNotAvailable.code)), ())
+    after = merge_response(before, answer(topic("orders", error_code=LeaderNotAvailable.code)), ())
     assert after.partition("orders", 0) == before.partition("orders", 0)
     assert isinstance(after.topics["orders"].error, LeaderNotAvailable)
 
@@ -168,20 +168,20 @@ def test_that_a_known_topic_is_unknown_is_doubted_at_first_and_then_believed() -
     snapshot = known(topic("orders", partition(0, 1, 5)))
     gone = answer(topic("orders", error_code=UnknownTopicOrPartition.code))
     for _ in range(BELIEVED_AFTER - 1):
-        snapshot = merge_answer(snapshot, gone, ())
+        snapshot = merge_response(snapshot, gone, ())
         assert snapshot.topics["orders"].is_usable
-    snapshot = merge_answer(snapshot, gone, ())
+    snapshot = merge_response(snapshot, gone, ())
     assert not snapshot.topics["orders"].is_usable
 
 
 def test_what_a_list_of_all_topics_leaves_out_is_doubted_at_first_if_it_is_kept() -> None:
     snapshot = known(topic("orders", partition(0, 1, 5)), topic("bills", partition(0, 0, 0), topic_id=ID_B))
     for _ in range(BELIEVED_AFTER - 1):
-        snapshot = merge_answer(snapshot, answer(), {"orders"}, names_all=True)
+        snapshot = merge_response(snapshot, answer(), {"orders"}, names_all=True)
         assert set(snapshot.topics) == {"orders"}
         assert snapshot.topics["orders"].is_usable
         assert snapshot.topics["orders"].is_in_doubt
-    snapshot = merge_answer(snapshot, answer(), {"orders"}, names_all=True)
+    snapshot = merge_response(snapshot, answer(), {"orders"}, names_all=True)
     assert not snapshot.topics["orders"].is_usable
     assert not snapshot.topics["orders"].is_in_doubt
 
@@ -189,7 +189,7 @@ def test_what_a_list_of_all_topics_leaves_out_is_doubted_at_first_if_it_is_kept(
 def test_a_list_of_all_topics_says_nothing_of_those_that_may_not_be_seen() -> None:
     snapshot = known(topic("orders", error_code=TopicAuthorizationFailed.code))
     for _ in range(BELIEVED_AFTER + 1):
-        snapshot = merge_answer(snapshot, answer(), {"orders"}, names_all=True)
+        snapshot = merge_response(snapshot, answer(), {"orders"}, names_all=True)
         assert isinstance(snapshot.topics["orders"].error, TopicAuthorizationFailed)
 
 
@@ -198,17 +198,17 @@ def test_fewer_partitions_than_are_known_are_doubted_at_first_and_then_believed(
     snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 0)))
     behind = answer(topic("orders", partition(0, 1, 6)))
     for _ in range(BELIEVED_AFTER - 1):
-        snapshot = merge_answer(snapshot, behind, ())
+        snapshot = merge_response(snapshot, behind, ())
         assert set(snapshot.topics["orders"].partitions) == {0, 1}
         assert snapshot.topics["orders"].is_in_doubt
     assert (
-        not merge_answer(snapshot, answer(topic("orders", partition(0, 1, 6), partition(1, 0, 0))), ())
+        not merge_response(snapshot, answer(topic("orders", partition(0, 1, 6), partition(1, 0, 0))), ())
         .topics["orders"]
         .is_in_doubt
     )
-    snapshot = merge_answer(snapshot, behind, ())
+    snapshot = merge_response(snapshot, behind, ())
     assert set(snapshot.topics["orders"].partitions) == {0}
-    anew = merge_answer(
+    anew = merge_response(
         known(topic("orders", partition(0, 1, 5), partition(1, 0, 0))),
         answer(topic("orders", partition(0, 1, 0), topic_id=ID_B)),
         (),
@@ -219,10 +219,10 @@ def test_fewer_partitions_than_are_known_are_doubted_at_first_and_then_believed(
 def test_a_topic_that_may_not_be_seen_any_more_is_not_in_doubt() -> None:
     """Or it would be asked for without end."""
     snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 0)))
-    snapshot = merge_answer(snapshot, answer(topic("orders", partition(0, 1, 5))), ())
+    snapshot = merge_response(snapshot, answer(topic("orders", partition(0, 1, 5))), ())
     assert snapshot.topics["orders"].is_in_doubt
     refused = answer(topic("orders", error_code=TopicAuthorizationFailed.code))
-    snapshot = merge_answer(snapshot, refused, ())
+    snapshot = merge_response(snapshot, refused, ())
     assert not snapshot.topics["orders"].is_in_doubt
     assert set(snapshot.topics["orders"].partitions) == {0, 1}
 
@@ -250,7 +250,7 @@ def test_a_hint_at_a_leader_that_is_none_of_the_brokers_is_not_waited_for_withou
     before = known(topic("orders", partition(0, 1, 5)))
     assert with_leader(before, "orders", 0, 7, 2**31 - 1, [Node(7, "h7", 9092)]) is before, "no such epoch"
     misled = with_leader(before, "orders", 0, 7, 50, [Node(7, "h7", 9092)])
-    after = merge_answer(misled, answer(topic("orders", partition(0, 1, 5))), ())
+    after = merge_response(misled, answer(topic("orders", partition(0, 1, 5))), ())
     info = after.partition("orders", 0)
     assert info is not None
     assert (info.leader, info.leader_epoch) == (1, 5)
@@ -265,7 +265,9 @@ def test_an_epoch_never_runs_back_while_the_topic_is_the_same(told: list[tuple[i
     snapshot = ClusterSnapshot()
     highest = -1
     for leader, epoch in told:
-        snapshot = merge_answer(snapshot, answer(topic("orders", partition(0, leader, epoch)), brokers=4), ())
+        snapshot = merge_response(
+            snapshot, answer(topic("orders", partition(0, leader, epoch)), brokers=4), ()
+        )
         info = snapshot.partition("orders", 0)
         assert info is not None
         if epoch >= 0:
@@ -287,14 +289,16 @@ def test_more_partitions_than_any_topic_has_are_refused(monkeypatch: pytest.Monk
         if count == 3:
             assert answers.checked_metadata(answer) == []
         else:
-            with pytest.raises(CorruptResponse, match="'orders' 4 partitions; at most 3 are believed"):
+            with pytest.raises(
+                CorruptResponse, match="4 partitions of topic 'orders'; at most 3 are accepted"
+            ):
                 answers.checked_metadata(answer)
 
 
 def test_a_broker_that_tells_no_id_tells_of_the_same_topic() -> None:
     """One of an older version: what it does not know yet is no other topic's."""
     with_id = known(topic("orders", partition(0, 1, 5)))
-    without = merge_answer(with_id, answer(topic("orders", partition(0, 0, 4), topic_id=ZERO_UUID)), ())
+    without = merge_response(with_id, answer(topic("orders", partition(0, 0, 4), topic_id=ZERO_UUID)), ())
     info = without.partition("orders", 0)
     assert info is not None
     assert (info.leader, info.leader_epoch) == (1, 5)
@@ -323,11 +327,11 @@ def test_hints_at_leaders_of_several_partitions_leave_all_others_as_they_are() -
     told = topic("orders", partition(0, 1, 5), partition(1, 1, 5), partition(2, 1, 5))
     older = answer(told, brokers=9)
     for _ in range(BELIEVED_AFTER - 1):
-        snapshot = merge_answer(snapshot, older, {"bills"})
+        snapshot = merge_response(snapshot, older, {"bills"})
         assert [leaders(snapshot)["orders", number] for number in (0, 2)] == [8, 7], (
             "both hints are remembered"
         )
-    snapshot = merge_answer(snapshot, older, {"bills"})
+    snapshot = merge_response(snapshot, older, {"bills"})
     assert leaders(snapshot) == {("orders", 0): 1, ("orders", 1): 1, ("orders", 2): 1, ("bills", 0): 1}
 
 
@@ -338,7 +342,7 @@ def test_every_topic_that_a_list_of_all_leaves_out_is_unknown_in_the_end() -> No
         topic("b", partition(0, 1, 6), topic_id=ids["b"]), topic("d", partition(0, 1, 5), topic_id=ids["d"])
     )
     for _ in range(BELIEVED_AFTER):
-        snapshot = merge_answer(snapshot, rest, set(ids), names_all=True)
+        snapshot = merge_response(snapshot, rest, set(ids), names_all=True)
     unknown = {
         name for name, one in snapshot.topics.items() if one.error_code == UnknownTopicOrPartition.code
     }

@@ -54,7 +54,7 @@ def wrong_token(seconds: float) -> Callable[[], str]:
 
 OAUTH = {"sasl_mechanism": "OAUTHBEARER"}
 NO_TLS, CREDENTIALS = "without TLS.*security_protocol", "check sasl_username and sasl_password"
-AUTHENTICATE = "before a client authenticates.*SCRAM-SHA-256.*sasl_mechanism"
+AUTHENTICATE = "requires SASL authentication.*SCRAM-SHA-256.*sasl_mechanism"
 MISTAKES = {
     "a wrong password, PLAIN": Mistake(
         "SASL_PLAINTEXT",

@@ -71,7 +71,7 @@ LAST_EPOCH = setting(("topics.*.partitions.*.leader_epoch", 2**31 - 1))
 FAILS = (KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition)
 
 LIES = [
-    Lie("metadata: no brokers at all", "Metadata", setting(("brokers", [])), FAILS, "empty list of brokers"),
+    Lie("metadata: no brokers at all", "Metadata", setting(("brokers", [])), FAILS, "lists no brokers"),
     Lie("metadata: one broker with an empty host", "Metadata", brokers((0, "", 9092)), FAILS, "host"),
     Lie("metadata: a host of 30,000 characters", "Metadata", brokers((0, "h" * 30_000, 9092)), FAILS, "host"),
     Lie(

@@ -91,7 +91,7 @@ def test_tls_to_a_plaintext_port_is_said(cluster: KafkaCluster) -> None:
         KafkaProducer(
             bootstrap_servers=cluster.bootstrap_servers, security_protocol="SSL", max_block_ms=1000
         ) as producer,
-        pytest.raises(TlsNotSpoken, match=r"without TLS on this port: .*security_protocol=PLAINTEXT"),
+        pytest.raises(TlsNotSpoken, match=r"without TLS on this port. .*security_protocol=PLAINTEXT"),
     ):
         producer.send("orders", b"v")
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from numbers import Real
 from typing import Any
 
-from pykafka2.cluster.arguments import checked_topic, instead
+from pykafka2.cluster.arguments import checked_topic, describe_argument
 from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import INT64_MAX
 from pykafka2.options import warn_caller
@@ -80,8 +80,10 @@ def checked_place(offset: object) -> int:
     elif offset in (-1, -2):  # Kafka's and librdkafka's numbers for the ends
         meant = f"; write {'seek_to_end' if offset == -1 else 'seek_to_beginning'}(partition)"
     elif hasattr(offset, "offset"):
-        meant = f"; pass the .offset of the {type(offset).__name__}"
-    raise ValueError(f"offset={instead(offset)}: it must be an integer from 0 to {INT64_MAX}{meant}")
+        meant = f"; give the offset of the {type(offset).__name__}"
+    raise ValueError(
+        f"offset={describe_argument(offset)}: it must be an integer from 0 to {INT64_MAX}{meant}"
+    )
 
 
 def checked_time(partition: TopicPartition, time_ms: object) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from pykafka2.cluster.arguments import checked_partition, checked_partitions, instead
-from pykafka2.cluster.offset_arguments import GivenOffsets, checked_offsets
+from pykafka2.cluster.arguments import checked_partition, checked_partitions, describe_argument
+from pykafka2.cluster.offset_arguments import OffsetsToCommit, checked_offsets
 from pykafka2.consumer.calls.arguments import checked_timeout
 from pykafka2.consumer.calls.guards import Owned, owned
 from pykafka2.consumer.state.subscription import Mode
@@ -37,8 +37,8 @@ class CommitCalls(Owned):
     _is_warned = False
 
     @owned
-    def commit(self, offsets: GivenOffsets | None = None, timeout_ms: float | None = None) -> None:
-        """Commit offsets to the group and wait until they are written.
+    def commit(self, offsets: OffsetsToCommit | None = None, timeout_ms: float | None = None) -> None:
+        """Commit offsets to the group, and wait until they are written.
 
         It first waits for earlier asynchronous commits and calls their callbacks. Retriable errors are
         retried until `timeout_ms` (default_api_timeout_ms by default). After a Ctrl-C it is unknown whether
@@ -65,14 +65,14 @@ class CommitCalls(Owned):
         timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
         committer.commit(None if offsets is None else checked_offsets(offsets), timeout)
 
-    def commit_sync(self, offsets: GivenOffsets | None = None, timeout_ms: float | None = None) -> None:
-        """Commit offsets and wait, like `commit`; this is the Java client's name."""
+    def commit_sync(self, offsets: OffsetsToCommit | None = None, timeout_ms: float | None = None) -> None:
+        """`commit`, by the Java client's name."""
         self.commit(offsets, timeout_ms)
 
     @owned
     def commit_async(
         self,
-        offsets: GivenOffsets | None = None,
+        offsets: OffsetsToCommit | None = None,
         callback: Callable[[Mapping[TopicPartition, OffsetAndMetadata], Any], Any] | None = None,
     ) -> Completion[None]:
         """Commit offsets without waiting. The commit is sent once and fails after request_timeout_ms.
@@ -98,7 +98,7 @@ class CommitCalls(Owned):
 
     @owned
     def store_offsets(
-        self, record: ConsumerRecord[Any, Any] | None = None, offsets: GivenOffsets | None = None
+        self, record: ConsumerRecord[Any, Any] | None = None, offsets: OffsetsToCommit | None = None
     ) -> None:
         """Store the offsets that the next commit commits, automatic or not.
 
@@ -124,9 +124,8 @@ class CommitCalls(Owned):
             given: object = record
             if not isinstance(given, ConsumerRecord):
                 meant = "write store_offsets(offsets=...)" if isinstance(given, Mapping) else "one by one"
-                raise TypeError(
-                    f"store_offsets() takes a record that poll() returned, not {instead(given)}; {meant}"
-                )
+                shown = describe_argument(given)
+                raise TypeError(f"store_offsets() takes a record that poll() returned, not {shown}; {meant}")
             place = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
             marks = {TopicPartition(record.topic, record.partition): place}
         else:

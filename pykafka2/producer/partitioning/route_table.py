@@ -109,7 +109,7 @@ class Routes:
             remaining = deadline - monotonic()
             if monotonic() >= tell_at and remaining > 0:
                 missing = _no_partition(topic, partition, len(route.queues), "it may be added")
-                self._client.tell_waiting(missing, remaining)
+                self._client.warn_waiting(missing, remaining)
                 tell_at = deadline
             with self._noted_waiting(f"partition {partition} of topic {topic!r} to be added", began):
                 is_news = remaining > 0 and self._client.wait_for_metadata(self._metadata.version, remaining)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.cluster.offset_arguments import GivenOffsets, checked_offsets
+from pykafka2.cluster.offset_arguments import OffsetsToCommit, checked_offsets
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import (
     IllegalArgument,
@@ -88,7 +88,7 @@ class TransactionCalls:
 
     def send_offsets_to_transaction(
         self,
-        offsets: GivenOffsets,
+        offsets: OffsetsToCommit,
         group_metadata: ConsumerGroupMetadata | str,
         timeout: float | None = None,
     ) -> None:

@@ -76,13 +76,9 @@ def test_what_cannot_be_written_down_is_refused_by_the_call(cluster: LogCluster,
 
 
 COMMITS: dict[str, tuple[object, type[Exception], str]] = {
-    "epoch": (
-        OffsetAndMetadata(1, "", 2**31),
-        ValueError,
-        "leader epoch must be from -1 to 2147483647, not 2147483648",
-    ),
+    "epoch": (OffsetAndMetadata(1, "", 2**31), ValueError, "leader epoch must be .*not 2147483648"),
     "no epoch": (OffsetAndMetadata(1, "", "1"), TypeError, "leader epoch must be an int"),  # type: ignore[arg-type]
-    "surrogate": (OffsetAndMetadata(1, "\ud800"), ValueError, "not Unicode"),
+    "surrogate": (OffsetAndMetadata(1, "\ud800"), ValueError, "not valid Unicode"),
     "long": (OffsetAndMetadata(1, "x" * 40_000), ValueError, "40000 bytes"),
 }
 

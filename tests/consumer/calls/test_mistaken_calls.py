@@ -63,12 +63,9 @@ WRONG: dict[str, tuple[Call, str]] = {
     "assign a topic": (lambda c: c.assign("orders"), "partitions must be a list.* not 'orders'"),
     "assign nothing": (lambda c: c.assign(None), "partitions must be a list.* not None"),
     "end_offsets": (lambda c: c.end_offsets(ORDERS_0), "partitions must be a list"),
-    "pause": (lambda c: c.pause([ORDERS_0]), r"for a list write f\(\*partitions\)"),
-    "seek_to_end": (lambda c: c.seek_to_end({ORDERS_0}), r"for a list write f\(\*partitions\)"),
-    "times": (
-        lambda c: c.offsets_for_times([ORDERS_0]),
-        r"must be a dict \{TopicPartition: milliseconds\}, not \[",
-    ),
+    "pause": (lambda c: c.pause([ORDERS_0]), r"pass each as an argument: f\(\*partitions\)"),
+    "seek_to_end": (lambda c: c.seek_to_end({ORDERS_0}), r"pass each as an argument: f\(\*partitions\)"),
+    "times": (lambda c: c.offsets_for_times([ORDERS_0]), r"as \{TopicPartition: milliseconds\}, not \["),
     "no timeout": (lambda c: c.poll(None), "timeout_ms=None: it must be a number of milliseconds"),
     "a timedelta": (lambda c: c.poll(timedelta(1)), "timeout_ms=datetime.timedelta.*number of milliseconds"),
     "position": (lambda c: c.position("orders"), r"TopicPartition\(topic, number\), not 'orders'"),
@@ -91,7 +88,7 @@ WRONG: dict[str, tuple[Call, str]] = {
         r"callback=5 is not callable; give f\(offsets, error",
     ),
     "marks": (lambda c: c.store_offsets({ORDERS_0: 1}), r"not a dict; write store_offsets\(offsets=\.\.\.\)"),
-    "records": (lambda c: c.store_offsets([RECORD]), "not a list with a ConsumerRecord in it; one by one"),
+    "records": (lambda c: c.store_offsets([RECORD]), "not a list that contains a ConsumerRecord; one by one"),
 }
 
 

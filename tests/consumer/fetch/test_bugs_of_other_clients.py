@@ -13,7 +13,7 @@ import pytest
 
 from pykafka2 import KafkaConsumer
 from pykafka2.cluster import metadata
-from pykafka2.cluster.snapshot import merge_answer
+from pykafka2.cluster.snapshot import merge_response
 from pykafka2.consumer.fetch import fetched_data as isolation
 from pykafka2.consumer.fetch.fetched_data import FetchedData, Visibility
 from pykafka2.consumer.fetch.fetcher import Fetcher
@@ -169,7 +169,9 @@ def what_one_broker_leaves_out_is_read_on(cluster: LogCluster) -> None:
 
 
 def answers_replace_what_is_known(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(metadata, "merge_answer", lambda old, answer, keep, **how: merge_answer(old, answer, ()))
+    patch.setattr(
+        metadata, "merge_response", lambda old, answer, keep, **how: merge_response(old, answer, ())
+    )
 
 
 def a_nearer_replica_that_nobody_knows_is_not_waited_for(cluster: LogCluster) -> None:

@@ -455,35 +455,31 @@ class TestOffsets:
     @pytest.mark.parametrize(
         ("offsets", "group", "words"),
         [
-            ([ORDERS], "g", "offsets must be a dict"),
-            ({"orders": OffsetAndMetadata(1)}, "g", "the key 'orders': a partition must be a TopicPartition"),
-            ({ORDERS: "1"}, "g", "orders-0: an offset must be an int or OffsetAndMetadata, not '1'"),
-            ({ORDERS: -1}, "g", "an offset must be an integer from 0 to 9223372036854775807, not -1"),
-            (
-                {ORDERS: OffsetAndMetadata(-1)},
-                "g",
-                "an offset must be an integer from 0 to 9223372036854775807, not -1",
-            ),
-            ({ORDERS: True}, "g", "an offset must be an int or OffsetAndMetadata, not True"),
-            ({ORDERS: OffsetAndMetadata(True)}, "g", "an offset must be an integer .*, not True"),
-            ({("orders", "0"): OffsetAndMetadata(1)}, "g", "a partition's number must be an int, not '0'"),
+            ([ORDERS], "g", "offsets must be"),
+            ({"orders": OffsetAndMetadata(1)}, "g", "the key 'orders': a partition must be"),
+            ({ORDERS: "1"}, "g", "orders-0: the offset must be an OffsetAndMetadata or an int, not '1'"),
+            ({ORDERS: -1}, "g", "the offset must be an int from 0 to .* not -1"),
+            ({ORDERS: OffsetAndMetadata(-1)}, "g", "the offset must be an int from 0 to .* not -1"),
+            ({ORDERS: True}, "g", "an OffsetAndMetadata or an int, not True"),
+            ({ORDERS: OffsetAndMetadata(True)}, "g", "the offset must be an int from 0 .* not True"),
+            ({("orders", "0"): OffsetAndMetadata(1)}, "g", "must be an int, not '0'"),
             ({(5, 0): OffsetAndMetadata(1)}, "g", "a topic must be a str, not 5"),
-            ({TopicPartition("\ud800", 0): OffsetAndMetadata(1)}, "g", "not Unicode text"),
-            (
-                {TopicPartition("orders", -5): OffsetAndMetadata(1)},
-                "g",
-                "a partition's number must be from 0",
-            ),
+            ({TopicPartition("\ud800", 0): OffsetAndMetadata(1)}, "g", "not valid Unicode"),
+            ({TopicPartition("orders", -5): OffsetAndMetadata(1)}, "g", "a partition number must be from 0"),
             (
                 {TopicPartition("orders", 2**40): OffsetAndMetadata(1)},
                 "g",
-                "a partition's number must be from 0",
+                "a partition number must be from 0",
             ),
-            ({ORDERS: OffsetAndMetadata(2**63)}, "g", "an offset must be .*, not 9223372036854775808"),
+            ({ORDERS: OffsetAndMetadata(2**63)}, "g", "the offset must be .* not 9223372036854775808"),
             ({ORDERS: OffsetAndMetadata(1, "", "x")}, "g", "leader epoch must be an int"),  # type: ignore[arg-type]
             ({ORDERS: OffsetAndMetadata(1, "x" * 40_000)}, "g", "has 40000 bytes"),
-            ({ORDERS: OffsetAndMetadata(1)}, "\ud800", "group_metadata.group_id: it is not Unicode text"),
-            ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", "x"), "generation_id must be an int"),  # type: ignore[arg-type]
+            (
+                {ORDERS: OffsetAndMetadata(1)},
+                "\ud800",
+                "group_metadata.group_id: it is not valid Unicode text",
+            ),
+            ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", "x"), "generation_id is a whole"),  # type: ignore[arg-type]
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", 1, 7), "member_id and"),  # type: ignore[arg-type]
             ({ORDERS: OffsetAndMetadata(1)}, 5, "group_metadata=5"),
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata(None), "the group_id of a consumer"),  # type: ignore[arg-type]
