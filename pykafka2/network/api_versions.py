@@ -1,6 +1,6 @@
-"""Which versions the broker at the other end of a connection speaks, and which of them to use.
+"""The API versions that a connection's broker supports, and the choice among them.
 
-Made by the handshake, read by its connection on the driver's thread; immutable.
+Created by the handshake, read by its connection on the driver's thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VersionRange = tuple[int, int]
 
 
 class ApiVersions:
-    """The ranges that a broker named, by API key."""
+    """The version ranges of one broker, by API key."""
 
     __slots__ = ("_chosen", "broker", "features_epoch", "finalized_features", "ranges")
 
@@ -35,28 +35,28 @@ class ApiVersions:
 
     @classmethod
     def of(cls, broker: str, response: ApiVersionsResponse) -> ApiVersions:
-        """Return the versions in a response of a broker."""
+        """Returns the versions of a broker's ApiVersions response."""
         return cls(
             broker,
-            {one.api_key: (one.min_version, one.max_version) for one in response.api_keys},
-            {one.name: one.max_version_level for one in response.finalized_features},
+            {api.api_key: (api.min_version, api.max_version) for api in response.api_keys},
+            {feature.name: feature.max_version_level for feature in response.finalized_features},
             response.finalized_features_epoch,
         )
 
     def knows(self, request: type[Request[Any]]) -> bool:
-        """True if some version of the request is spoken by both sides."""
+        """Returns True if both sides share a version of the request."""
         theirs = self.ranges.get(request.API_KEY)
         return theirs is not None and theirs[0] <= request.MAX_VERSION and theirs[1] >= request.MIN_VERSION
 
     def choose(
         self, request: type[Request[Any]], min_version: int | None = None, max_version: int | None = None
     ) -> int:
-        """The highest version that both sides speak, within the asker's own limits.
+        """Returns the highest version that both sides support, within the caller's limits.
 
-        Raises `UnsupportedVersion` that names the broker and both ranges.
+        Raises UnsupportedVersion with the broker and both ranges.
         """
-        asked = (request, min_version, max_version)
-        version = self._chosen.get(asked)
+        key = (request, min_version, max_version)
+        version = self._chosen.get(key)
         if version is not None:
             return version
         low = request.MIN_VERSION if min_version is None else max(min_version, request.MIN_VERSION)
@@ -64,13 +64,11 @@ class ApiVersions:
         name = request.NAME.removesuffix("Request")
         theirs = self.ranges.get(request.API_KEY)
         if theirs is None:
-            raise UnsupportedVersion(
-                f"{self.broker} does not offer {name}; it needs a newer or another broker"
-            )
+            raise UnsupportedVersion(f"{self.broker} does not support {name}; use a newer or another broker")
         if theirs[1] < low or theirs[0] > high:
             raise UnsupportedVersion(
-                f"{self.broker} speaks {name} versions {theirs[0]} to {theirs[1]}, "
-                f"this needs {low} to {high}; use {'a newer' if theirs[1] < low else 'an older'} broker"
+                f"{self.broker} supports {name} versions {theirs[0]} to {theirs[1]}, "
+                f"but this needs {low} to {high}; use {'a newer' if theirs[1] < low else 'an older'} broker"
             )
-        version = self._chosen[asked] = min(high, theirs[1])
+        version = self._chosen[key] = min(high, theirs[1])
         return version

@@ -1,8 +1,8 @@
-"""One connection to a broker, sans-IO: handshake, requests in flight and their answers, timeouts, the end.
+"""One connection to a broker, sans-IO: handshake, requests in flight, responses, timeouts, close.
 
-Belongs to the driver's thread.  A channel (driver/channel.py; a pipe in tests) carries its bytes and reports
-to it as its handler; its owner (cluster/link.py) makes it, hears of its beginning and end, and polls it for
-timeouts.  Nothing here knows a socket or reads a clock.
+Belongs to the driver's thread. A channel (driver/channel.py; a pipe in tests) carries its bytes and calls it
+as its handler. Its owner (cluster/link.py) creates it, polls it for timeouts and is called back when it is
+ready or closed. This module uses no socket and no clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pykafka2.errors import (
 from pykafka2.events import EventSink, RequestAnswered, RequestSent, StateMoved
 from pykafka2.logs import ClientLogger
 from pykafka2.network.api_versions import ApiVersions
-from pykafka2.network.connection_setup import Offloader, SettingUp
+from pykafka2.network.connection_setup import ConnectionSetup, Offloader
 from pykafka2.network.frames import DEFAULT_MAX_FRAME_BYTES, Frame, FrameReader
 from pykafka2.network.handshake import Agreement, handshake, reauthenticate
 from pykafka2.network.in_flight import InFlight, InFlightWindow, OnFailure, OnResponse
@@ -41,23 +41,23 @@ from pykafka2.protocol.struct import Request
 from pykafka2.run_all import call_each
 
 LONGEST_THROTTLE = 60.0
-"""Seconds that a broker is left alone at most, whatever throttle_time_ms says: an answer may be wrong."""
+"""Longest throttle in seconds that is obeyed: throttle_time_ms can be wrong."""
 HANDSHAKE_MAX_FRAME_BYTES = 512 * 1024
-"""What a peer that is not yet known to be a broker may make us read at once: as much as a broker reads of a
-client before it is authenticated.  An ApiVersions answer has about 1 KB, a token some KB."""
+"""Largest frame before the handshake is done: the peer may be no broker. A broker reads as much from a client
+before authentication; an ApiVersions response has about 1 KB, a token some KB."""
 
 
 REAUTHENTICATE_AT = 0.85
-"""Share of a session's lifetime after which the client authenticates again, as soon as Java may (KIP-368)."""
-RENEWALS_APART = 1.0
-"""Seconds from one renewal of a session to the next: brokers take none sooner, and who says that a session
-lasts a millisecond must not keep a client from all else."""
+"""Share of a session's lifetime after which the client re-authenticates, Java's earliest (KIP-368)."""
+REAUTHENTICATIONS_APART = 1.0
+"""Fewest seconds between re-authentications: brokers reject earlier ones, and a session lifetime of a
+millisecond must not block all other requests."""
 
 
 class HandlerFailed(RuntimeError):
-    """Whoever sent a request raised while it was told the outcome: a bug, of which it cannot be told again.
+    """A response callback raised. This is a bug, and the callback cannot be called a second time.
 
-    No `KafkaError`, so that it is not taken for a failure of the connection; the driver's loop ends by it.
+    It is not a KafkaError, which would count as a failure of the connection; it ends the driver's loop.
     """
 
 
@@ -76,7 +76,7 @@ class ConnectionState(Enum):
     REAUTHENTICATING = "re-authenticating"
     CLOSED = "closed"
 
-    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+    __hash__ = object.__hash__  # members are singletons, and Enum's own hash is a Python call
 
 
 _S = ConnectionState
@@ -92,13 +92,13 @@ LEGAL_MOVES: dict[ConnectionState, frozenset[ConnectionState]] = {
 SETTING_UP = {
     _S.CONNECTING: "accept the connection",
     _S.HANDSHAKING: "finish the handshake",
-    _S.REAUTHENTICATING: "finish to authenticate again",
+    _S.REAUTHENTICATING: "finish re-authentication",
 }
 
 
 @attrs.define(frozen=True)
 class ConnectionOptions:
-    """The options that all connections of a client share.  Durations are in seconds."""
+    """The options that all connections of a client share. Durations are in seconds."""
 
     client_id: str | None = None
     request_timeout: float = 30.0
@@ -106,27 +106,26 @@ class ConnectionOptions:
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     sasl: SaslMechanism | None = None
     offload: Offloader | None = None
-    """Needed where `sasl` has work to do off the driver's thread."""
+    """Required if `sasl` has work for another thread."""
 
 
 @attrs.define(eq=False)
 class Unwritten:
-    """Callbacks for when the bytes written so far have reached the transport."""
+    """Callbacks of a request, called when its bytes have reached the transport."""
 
     on_sent: Callable[[float], None] | None
     on_response: OnResponse | None = None
     on_failure: OnFailure | None = None
     deadline: float = FOREVER
-    """Of a request without an answer; any other is overdue by its answer's deadline."""
+    """Deadline of a request without a response; other requests have the deadline of their response."""
 
 
 class Connection:
     """A client's connection to one broker.
 
     The owner opens a channel with the connection as its handler, sets `pipe` to that channel at once, and
-    calls `poll` whenever `next_deadline()` has come.  `on_ready(now)` runs when the handshake is done,
-    `on_closed(error, now)` once, after all that waited was failed, when the connection ends by itself; not
-    after `close`.
+    calls `poll` at `next_deadline()`. `on_ready(now)` is called when the handshake is done. `on_closed(error,
+    now)` is called once if the connection fails, after its requests were failed; not after `close`.
     """
 
     def __init__(
@@ -147,76 +146,77 @@ class Connection:
         self.last_used = now
         self.throttled_until = now
         self.has_ended_unanswered = False
-        """True once it has ended after the handshake and before any answer."""
+        """True if it was closed after the handshake and before any response."""
         self._options = options
         self._on_ready = on_ready
         self._on_closed = on_closed
         self._event_sink = event_sink or EventSink()
         self._reader = FrameReader(broker, min(options.max_frame_bytes, HANDSHAKE_MAX_FRAME_BYTES))
         script = handshake(broker, options.sasl) if shake_hands is None else shake_hands
-        self._set_up: SettingUp | None = self._setting_up(script)
+        self._set_up: ConnectionSetup | None = self._setting_up(script)
         self._setup_deadline = now + options.setup_timeout
         self._reauthenticate_at = FOREVER
         self._in_flight = InFlightWindow()
         self._first_id = -1
-        """Of the first request after the handshake."""
+        """Correlation id of the first request after the handshake."""
         self._unwritten: list[Unwritten] = []
 
-    # ------------------------------------------------------------------ what the owner asks
+    # ------------------------------------------------------------------ for the owner
 
     @property
     def is_ready(self) -> bool:
-        """True between the end of the handshake and the end of the connection, but for re-authentication."""
+        """True from the end of the handshake until the connection closes, except during re-authentication."""
         return self.state is ConnectionState.READY
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answer is awaited."""
+        """Number of requests in flight."""
         return len(self._in_flight)
 
     def is_throttled(self, now: float) -> bool:
-        """True while the broker has asked to be left alone (throttle_time_ms, KIP-219)."""
+        """Returns True while the broker throttles this client (throttle_time_ms, KIP-219)."""
         return now < self.throttled_until
 
     def version_for(self, request: type[Request[Any]]) -> int:
-        """The version that `send` would use.  Raises `UnsupportedVersion`, `IllegalState` before READY."""
+        """Returns the version that `send` would use. Raises UnsupportedVersion, IllegalState before READY."""
         if self.api_versions is None:
-            raise IllegalState(f"{self.broker}: the versions are not known before the handshake is done")
+            raise IllegalState(f"{self.broker}: the API versions are unknown until the handshake is done")
         return self.api_versions.choose(request)
 
     def next_deadline(self) -> float:
-        """When `poll` has something to do unless an answer comes before; FOREVER if nothing is awaited."""
+        """Returns the time of the next `poll`, or FOREVER if nothing can time out."""
         if self.state is ConnectionState.CLOSED:
             return FOREVER
         deadline = self._in_flight.next_deadline()
-        for one in self._unwritten:
-            deadline = min(deadline, one.deadline)
+        for unwritten in self._unwritten:
+            deadline = min(deadline, unwritten.deadline)
         return min(deadline, self._reauthenticate_at if self.is_ready else self._ready_by)
 
     def poll(self, now: float) -> None:
-        """End the connection if an answer or the handshake is overdue, or a request without an answer cannot
-        be written: as in Kafka, a broker that does not answer one request in time is asked no other on this
-        connection."""
+        """Close the connection if a response, the handshake or a write has timed out.
+
+        As in the Java client, one request that times out ends its connection.
+        """
         if now < self.next_deadline():
             return
         overdue = self._in_flight.take_overdue(now) if self.api_versions is not None else []
         if overdue:
             first = overdue[0]
             waited = first.deadline - first.sent_at
-            error = RequestTimeout(f"{self.broker} did not answer {first.api} within {waited:g} s")
+            error = RequestTimeout(f"{self.broker} did not respond to {first.api} within {waited:g} s")
             self._end(error, now)
-            call_each([partial(self._answer_failure, waiting, error, now) for waiting in overdue])
+            call_each([partial(self._fail_request, request, error, now) for request in overdue])
             self._on_closed(error, now)
-        elif any(one.deadline <= now for one in self._unwritten):
-            self.fail(RequestTimeout(f"{self.broker} did not take what was written to it in time"), now)
+        elif any(unwritten.deadline <= now for unwritten in self._unwritten):
+            self.fail(RequestTimeout(f"{self.broker} did not accept a request in time"), now)
         elif self.is_ready:
-            self._authenticate_again(now)
+            self._reauthenticate(now)
         elif self._set_up is None or not self._set_up.give_up_work(now):
             doing = SETTING_UP[self.state]
             self.fail(
                 Disconnected(
                     f"{self.broker} did not {doing} in time; check the address, and that security_protocol "
-                    "fits the port"
+                    "matches the port"
                 ),
                 now,
             )
@@ -234,11 +234,10 @@ class Connection:
         min_version: int | None = None,
         max_version: int | None = None,
     ) -> None:
-        """Send a request (see `driver.pollable.Send`); never raises a `KafkaError`.
+        """Send a request (see `driver.pollable.Send`); never raises a KafkaError.
 
-        A request that cannot be said in a version of this broker (`UnsupportedVersion`,
-        `SerializationError`), or that comes before READY or after the end (`Disconnected`), fails before
-        this returns.
+        `on_failure` is called before this returns if the broker's versions cannot carry the request
+        (UnsupportedVersion, SerializationError) or the connection is not READY (Disconnected).
         """
         if self.api_versions is None or self.state is not ConnectionState.READY:
             on_failure(Disconnected(f"{self.broker} is not connected ({self.state.value})"), now)
@@ -260,30 +259,32 @@ class Connection:
             self._unwritten.append(Unwritten(on_sent, on_response, on_failure, deadline))
 
     def close(self, now: float, error: KafkaError | None = None) -> None:
-        """End the connection; what waits fails with `error`.  The owner is not told.  Safe to repeat."""
+        """Close the connection and fail its requests with `error`; does not call `on_closed`. Idempotent."""
         if self.state is not ConnectionState.CLOSED:
             self._end(error or Disconnected(f"the connection to {self.broker} was closed"), now)
 
     def fail(self, error: KafkaError, now: float) -> None:
-        """End the connection because of `error`: what waits fails, then the owner is told."""
+        """Close the connection because of `error`: fail its requests, then call `on_closed`."""
         if self.state is not ConnectionState.CLOSED:
             self._end(error, now)
             self._on_closed(error, now)
 
-    # ------------------------------------------------------------------ what the channel reports
+    # ------------------------------------------------------------------ for the channel
 
     def on_open(self, now: float) -> None:
-        """Bytes may flow: shake hands."""
+        """Start the handshake."""
         self._move_to(ConnectionState.HANDSHAKING, now)
         if self._set_up is not None:
-            self._set_up.go_on(None, now)
+            self._set_up.resume(None, now)
 
     def buffer(self) -> memoryview:
         return self._reader.buffer()
 
     def on_received(self, count: int, now: float) -> None:
-        """Answer the requests whose responses are complete.  A `KafkaError` raised here ends the connection
-        by way of the channel, which then calls `on_close`."""
+        """Complete the requests whose responses have arrived.
+
+        If this raises a KafkaError, the channel closes and calls `on_close`.
+        """
         self.last_used = now
         try:
             frames = self._reader.received(count)
@@ -291,29 +292,29 @@ class Connection:
             raise CorruptResponse(str(error)) from error
         for frame in frames:
             if self.state is ConnectionState.CLOSED:
-                return  # one of the answers before has led to the end
+                return  # handling an earlier response has closed the connection
             self._on_frame(frame, now)
 
     def on_written(self, now: float) -> bool:
-        """All that was written is with the transport; True if somebody waited to hear that."""
+        """Call the callbacks of all requests written so far; returns whether there were any."""
         if not self._unwritten:
             return False
-        unwritten, self._unwritten = self._unwritten, []
-        told: list[Callable[[], None]] = []
-        for one in unwritten:
-            if one.on_sent is not None:
-                told.append(partial(one.on_sent, now))
-            if one.on_response is not None:
-                told.append(partial(one.on_response, None, now))
-        call_each(told)
+        written, self._unwritten = self._unwritten, []
+        callbacks: list[Callable[[], None]] = []
+        for request in written:
+            if request.on_sent is not None:
+                callbacks.append(partial(request.on_sent, now))
+            if request.on_response is not None:
+                callbacks.append(partial(request.on_response, None, now))
+        call_each(callbacks)
         return True
 
     def on_close(self, error: KafkaError, now: float) -> None:
-        """The channel has ended."""
+        """Fail the connection after the channel has closed."""
         if type(error) is Disconnected:
             if self.state is ConnectionState.HANDSHAKING:
                 error = Disconnected(
-                    f"{error} during the handshake; check that security_protocol fits the port, "
+                    f"{error} during the handshake; check that security_protocol matches the port, "
                     "and the broker's log"
                 )
             elif not self._reader.is_between_frames:
@@ -322,12 +323,12 @@ class Connection:
 
     # ------------------------------------------------------------------ inside
 
-    def _move_to(self, state: ConnectionState, now: float, because: str = "") -> None:
+    def _move_to(self, state: ConnectionState, now: float, reason: str = "") -> None:
         if state not in LEGAL_MOVES[self.state]:
             raise IllegalTransition(self.state, state)
         if self._event_sink.is_watched:
-            who = f"connection to {self.broker}"
-            self._event_sink.emit(StateMoved(now, who, self.state.value, state.value, because))
+            name = f"connection to {self.broker}"
+            self._event_sink.emit(StateMoved(now, name, self.state.value, state.value, reason))
         self.state = state
 
     def _write(self, request: Request[Any], version: int, now: float) -> int:
@@ -335,7 +336,7 @@ class Connection:
         try:
             buffers = encode_request(request, version, correlation_id, self._options.client_id)
         except UnsupportedVersion as error:
-            raise UnsupportedVersion(f"{self.broker}: {error}; it needs a newer broker") from error
+            raise UnsupportedVersion(f"{self.broker}: {error}; use a newer broker") from error
         if self.pipe is None:
             raise IllegalState(f"{self.broker}: the connection has no pipe")
         self.pipe.write(buffers)
@@ -347,65 +348,67 @@ class Connection:
         return correlation_id
 
     def _on_frame(self, frame: Frame, now: float) -> None:
-        waiting = self._in_flight.take_oldest()
-        if waiting is None:
-            raise CorruptResponse(f"{self.broker} sent a response that nobody asked for")
+        request = self._in_flight.take_oldest()
+        if request is None:
+            raise CorruptResponse(f"{self.broker} sent a response without a request")
         try:
-            response = waiting.decode(frame, self.broker)
+            response = request.decode(frame, self.broker)
         except KafkaError as error:
-            self._answer_failure(waiting, error, now)
+            self._fail_request(request, error, now)
             raise
         throttle_time_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_time_ms > 0:
             seconds = min(throttle_time_ms / 1000.0, LONGEST_THROTTLE)
             self.throttled_until = max(self.throttled_until, now + seconds)
         if self._event_sink.is_watched:
-            self._emit_answered(waiting, now, None)
+            self._emit_answered(request, now, None)
         try:
-            waiting.on_response(response, now)
+            request.on_response(response, now)
         except Exception as error:
-            # It has been told once, and half of what it does may be done: the one safe end is the client's.
+            # The callback may be half done and cannot be repeated, so the only safe end is the client's.
             raise HandlerFailed(f"handling the {response.NAME} of {self.broker}: {error!r}") from error
 
-    def _answer_failure(self, waiting: InFlight, error: KafkaError, now: float) -> None:
+    def _fail_request(self, request: InFlight, error: KafkaError, now: float) -> None:
         if self._event_sink.is_watched:
-            self._emit_answered(waiting, now, type(error).__name__)
-        waiting.on_failure(error, now)
+            self._emit_answered(request, now, type(error).__name__)
+        request.on_failure(error, now)
 
-    def _emit_answered(self, waiting: InFlight, now: float, error: str | None) -> None:
-        latency = now - waiting.sent_at
-        answered = RequestAnswered(now, self.broker, waiting.api, waiting.correlation_id, latency, error)
+    def _emit_answered(self, request: InFlight, now: float, error: str | None) -> None:
+        latency = now - request.sent_at
+        answered = RequestAnswered(now, self.broker, request.api, request.correlation_id, latency, error)
         self._event_sink.emit(answered)
 
     def _end(self, error: KafkaError, now: float) -> None:
-        """Close the pipe and fail all that waits, in order."""
+        """Close the pipe and fail all requests, in order."""
         self._move_to(ConnectionState.CLOSED, now, str(error))
         if self.pipe is not None:
             self.pipe.close()
         if self._set_up is not None:
             self._set_up.close()
             self._set_up = None
-        waiting = self._in_flight.take_all()
-        self.has_ended_unanswered = bool(waiting) and waiting[0].correlation_id == self._first_id
+        in_flight = self._in_flight.take_all()
+        self.has_ended_unanswered = bool(in_flight) and in_flight[0].correlation_id == self._first_id
         unwritten, self._unwritten = self._unwritten, []
         for_others = _for_others(self.broker, error)
-        told = [partial(self._answer_failure, one, for_others, now) for one in waiting]
-        told += [
-            partial(late.on_failure, for_others, now) for late in unwritten if late.on_failure is not None
+        callbacks = [partial(self._fail_request, request, for_others, now) for request in in_flight]
+        callbacks += [
+            partial(request.on_failure, for_others, now)
+            for request in unwritten
+            if request.on_failure is not None
         ]
-        call_each(told)
+        call_each(callbacks)
 
     # ------------------------------------------------------------------ the handshake
 
-    def call_for_set_up(self, step: Call, on_answer: OnResponse, now: float) -> None:
-        """Send a request of the handshake's."""
+    def call_for_set_up(self, step: Call, on_response: OnResponse, now: float) -> None:
+        """Send a request of the handshake."""
         version = step.request.MAX_VERSION if step.version is None else step.version
         correlation_id = self._write(step.request, version, now)
         deadline = self._ready_by
         if self.state is ConnectionState.HANDSHAKING:
             deadline = min(now + self._options.request_timeout, deadline)
         self._in_flight.add(
-            InFlight(step.request, version, correlation_id, now, deadline, on_answer, self._on_lost)
+            InFlight(step.request, version, correlation_id, now, deadline, on_response, self._on_lost)
         )
 
     @property
@@ -414,41 +417,46 @@ class Connection:
         return self._setup_deadline if set_up is None else set_up.deadline(self._setup_deadline)
 
     def on_agreed(self, agreement: Agreement, now: float) -> None:
-        """The handshake is done, or the session was renewed."""
+        """Move to READY after the handshake or a re-authentication."""
         is_first = self.api_versions is None
         self._set_up = None
         self.api_versions = agreement.versions
         self._move_to(ConnectionState.READY, now)
         self._reader.max_frame_bytes = self._options.max_frame_bytes
         lifetime = agreement.session_lifetime_ms / 1000.0
-        wait = lifetime * REAUTHENTICATE_AT if is_first else max(lifetime * REAUTHENTICATE_AT, RENEWALS_APART)
+        wait = (
+            lifetime * REAUTHENTICATE_AT
+            if is_first
+            else max(lifetime * REAUTHENTICATE_AT, REAUTHENTICATIONS_APART)
+        )
         self._reauthenticate_at = now + wait if lifetime > 0 else FOREVER
         if is_first:
             self._first_id = self._in_flight.next_id
             self._on_ready(now)
 
-    def _authenticate_again(self, now: float) -> None:
-        """Authenticate again after the responses in flight, before any other request (KIP-368)."""
+    def _reauthenticate(self, now: float) -> None:
+        """Re-authenticate after the responses in flight and before any other request (KIP-368)."""
         versions, sasl = self.api_versions, self._options.sasl
         if versions is None or sasl is None:
-            raise IllegalState(f"{self.broker}: a session without SASL has no end")
+            raise IllegalState(f"{self.broker}: a connection without SASL cannot re-authenticate")
         self._move_to(ConnectionState.REAUTHENTICATING, now, "the session is about to end")
-        # A join may be in flight that waits for minutes: until then the broker reads nothing more.
+        # A JoinGroup in flight can wait for minutes; until its response the broker reads no other request.
         self._setup_deadline = max(now, self._in_flight.last_deadline()) + self._options.setup_timeout
         set_up = self._set_up = self._setting_up(reauthenticate(self.broker, versions, sasl))
-        set_up.go_on(None, now)
+        set_up.resume(None, now)
 
-    def _setting_up(self, script: Script[Agreement]) -> SettingUp:
-        return SettingUp(script, self, self._options.offload, ClientLogger(__name__, self._options.client_id))
+    def _setting_up(self, script: Script[Agreement]) -> ConnectionSetup:
+        return ConnectionSetup(
+            script, self, self._options.offload, ClientLogger(__name__, self._options.client_id)
+        )
 
     def _on_lost(self, error: KafkaError, now: float) -> None:
-        """A handshake's request has no answer, or the script failed on it: there is no going on."""
+        """Fail the connection if a request of the handshake fails."""
         self.fail(error, now)
 
 
 def _for_others(broker: str, error: KafkaError) -> KafkaError:
-    """Return the error for requests that did not cause the end of the connection: they can be retried
-    elsewhere."""
+    """Returns the error for requests that did not cause the close: one that allows a retry elsewhere."""
     if type(error) is Disconnected or not isinstance(error, Disconnected | CorruptData | TlsError):
         return error
     lost = Disconnected(f"the connection to {broker} was closed: {error}")

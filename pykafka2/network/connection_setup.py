@@ -1,4 +1,4 @@
-"""Runs the handshake of a connection, or a new authentication, as a script.
+"""Runs the handshake or re-authentication of a connection as a script.
 
 Owned by connection.py, on the driver's thread. Blocking work runs on another thread.
 """
@@ -18,16 +18,16 @@ from pykafka2.network.script import Call, Offload, Script, Step
 
 OnWorkDone = Callable[[Any, BaseException | None, float], None]
 Offloader = Callable[[Offload, OnWorkDone], None]
-"""Runs a step's work on another thread, then tells what came of it, and the time, on the driver's thread."""
+"""Runs a step's work on another thread, then calls back with its result on the driver's thread."""
 
 
-class SettingUpOwner(Protocol):
+class ConnectionSetupOwner(Protocol):
     """The part of a connection that running a script needs."""
 
     broker: str
 
-    def call_for_set_up(self, step: Call, on_answer: OnResponse, now: float) -> None:
-        """Send the request.  Raises `KafkaError` if it cannot be."""
+    def call_for_set_up(self, step: Call, on_response: OnResponse, now: float) -> None:
+        """Send the request. Raises KafkaError if it cannot be encoded."""
         ...
 
     def on_agreed(self, agreement: Agreement, now: float) -> None: ...
@@ -35,13 +35,13 @@ class SettingUpOwner(Protocol):
     def fail(self, error: KafkaError, now: float) -> None: ...
 
 
-class SettingUp:
+class ConnectionSetup:
     """One run of a script."""
 
     def __init__(
         self,
         script: Script[Agreement],
-        owner: SettingUpOwner,
+        owner: ConnectionSetupOwner,
         offload: Offloader | None,
         log: ClientLogger,
     ) -> None:
@@ -55,21 +55,21 @@ class SettingUp:
         self._waited = 0.0
 
     def deadline(self, setup_deadline: float) -> float:
-        """When the connection has to be ready at the latest.
+        """Returns the time by which the connection must be ready.
 
-        Work with a limit of its own is no fault of the broker's: its time does not count.
+        The time of work with its own limit does not count, as the broker does not cause it.
         """
         work = self._work
         if work is not None and work.seconds < FOREVER:
             return self._work_began_at + work.seconds
         return setup_deadline + self._waited
 
-    def go_on(self, answer: Any, now: float) -> None:
-        """Begin (with None), or go on with an answer."""
-        self._run(partial(self._script.send, answer), now)
+    def resume(self, result: Any, now: float) -> None:
+        """Start the script (with None), or resume it with a result."""
+        self._run(partial(self._script.send, result), now)
 
     def give_up_work(self, now: float) -> bool:
-        """If work is over its limit, go on without it; whether it was."""
+        """Resume the script without work that has exceeded its limit; returns False if there is none."""
         work = self._work
         if work is None or now < self._work_began_at + work.seconds:
             return False
@@ -79,28 +79,28 @@ class SettingUp:
         return True
 
     def close(self) -> None:
-        """Work that ends later is not heard of.  Safe to repeat."""
+        """Close the script; results of unfinished work are ignored. Idempotent."""
         self._is_closed = True
         self._script.close()
 
-    def _run(self, go_on: Callable[[], Step], now: float) -> None:
+    def _run(self, resume: Callable[[], Step], now: float) -> None:
         broker = self._owner.broker
         try:
-            step = go_on()
+            step = resume()
             if isinstance(step, Call):
-                self._owner.call_for_set_up(step, self.go_on, now)
+                self._owner.call_for_set_up(step, self.resume, now)
             elif isinstance(step, Offload) and self._offload is not None:
                 self._work, self._work_began_at = step, now
                 self._offload(step, partial(self._on_work_done, step))
             else:
-                raise IllegalState(f"nobody here does what the handshake wants: {step!r}")
+                raise IllegalState(f"the handshake yielded an unsupported step: {step!r}")
         except StopIteration as done:
             self._owner.on_agreed(done.value, now)
         except KafkaError as error:
             self._owner.fail(error, now)
         except Exception as error:
-            # A token callable of the user's, say: no reason to end more than this connection.  What it says
-            # may quote a secret: its type has to do, the cause has the rest.
+            # For example a user's token provider, which must not end more than this connection. Its message
+            # can contain a secret, so only its type is shown; the cause has the rest.
             self._log.exception("%s: the handshake failed", broker)
             failure = IllegalState(f"the handshake with {broker} failed: {type(error).__name__}")
             failure.__cause__ = error
@@ -108,13 +108,13 @@ class SettingUp:
 
     def _on_work_done(self, work: Offload, result: Any, error: BaseException | None, now: float) -> None:
         if self._is_closed or self._work is not work:
-            return  # it took too long
+            return  # it exceeded its limit
         self._end_of_work(now)
         if error is None:
-            self.go_on(result, now)
+            self.resume(result, now)
             return
         if not isinstance(error, Exception):
-            # `sys.exit()` in a provider of the user's, say: it is to end no more than this connection.
+            # For example sys.exit() in a user's provider, which must not end more than this connection.
             cause, error = error, IllegalState(f"work for the handshake raised {type(error).__name__}")
             error.__cause__ = cause
         self._run(partial(self._script.throw, error), now)

@@ -1,4 +1,4 @@
-"""An address that bytes can be sent to.  A plain value; any thread."""
+"""A network address. A plain value; any thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 class Endpoint:
     """A resolved address: an IP (or, in the simulation, a broker's name) and a port.
 
-    `name` is the machine's canonical name where that was asked for: TLS expects it in the certificate.
+    `name` is the machine's canonical name if it was requested: TLS expects it in the certificate.
     """
 
     host: str

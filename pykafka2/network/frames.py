@@ -1,7 +1,7 @@
-"""From a stream of bytes to frames: four length bytes, then that many bytes.
+"""Splits a byte stream into frames: four length bytes, then that many bytes.
 
-Sans-IO: `buffer` says where the next bytes go, `received` answers with the frames that became complete.  Used
-by connections of clients and by the broker's channels, each on its own thread.
+Sans-IO: `buffer` returns where the next bytes go, `received` returns the frames that are complete. Used by
+client connections and by the broker's channels, each on its own thread.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import struct
 from pykafka2.errors import CorruptData, TlsError
 
 Frame = bytes | memoryview
-"""A frame without its length bytes.  Nobody writes to it again, so views of it may live on."""
+"""A frame without its length bytes. It is never written again, so views of it can be kept."""
 
 MIB = 1 << 20
 MAX_READ_BYTES = 4 * MIB
 SMALL_BUFFER_BYTES = 64 * 1024
 SMALL_FRAME_BYTES = 4096
-# After so many reads without a large frame a grown buffer is given back.
-PATIENCE = 64
+# Reads without a large frame after which a grown buffer shrinks.
+SHRINK_AFTER_READS = 64
 DEFAULT_MAX_FRAME_BYTES = 100 * MIB
 
 _LENGTH = struct.Struct(">i")
 
-# What other protocols begin with, where a length is expected: TLS records (handshake, alert) and a few more.
+# First bytes of other protocols in place of a length: TLS records (handshake, alert) and some more.
 _TLS = (b"\x16\x03", b"\x15\x03")
 _FOREIGN = {
-    b"HT": "answers in HTTP: this is the port of a web server, not of Kafka",
-    b"GE": "asks in HTTP: this port speaks Kafka's protocol",
-    b"PO": "asks in HTTP: this port speaks Kafka's protocol",
+    b"HT": "responds in HTTP: this is the port of a web server, not of Kafka",
+    b"GE": "sends HTTP requests: this port speaks Kafka's protocol",
+    b"PO": "sends HTTP requests: this port speaks Kafka's protocol",
     b"SS": "speaks SSH: this is not a port of Kafka",
 }
 
@@ -36,11 +36,11 @@ _FOREIGN = {
 class FrameReader:
     """Cuts a stream into frames.
 
-    A read lands in a buffer of 64 KiB, from which small frames are copied out.  The rest of a frame that does
-    not fit is read straight into the frame's own buffer, and from then on reads land in buffers a little
-    larger than that frame (at most 4 MiB), which a frame that fills half of one simply keeps: a stream of
-    large frames costs one read each and no copy, for while an application computes
-    the IO thread waits some 5 ms for the interpreter before each read.
+    Reads go into a buffer of 64 KiB, from which small frames are copied out. The rest of a frame that does
+    not fit is read straight into the frame's own buffer. After that the buffer is a little larger than that
+    frame (at most 4 MiB), and a frame that fills half of it keeps it. So a stream of large frames needs one
+    read per frame and no copy; each read costs the IO thread about 5 ms while the application computes,
+    because it waits for the GIL.
     """
 
     __slots__ = ("_buffer", "_end", "_filled", "_idle_reads", "_large", "_start", "max_frame_bytes", "peer")
@@ -57,26 +57,26 @@ class FrameReader:
 
     @property
     def is_between_frames(self) -> bool:
-        """True if no part of a frame is held: the place where a stream may end."""
+        """True if no partial frame is buffered, so the stream can end here."""
         return self._large is None and self._start == self._end
 
     def buffer(self) -> memoryview:
-        """The buffer for the next bytes; never empty, at most 4 MiB."""
+        """Returns the buffer for the next bytes; never empty, at most 4 MiB."""
         if self._large is not None:
             return self._large[self._filled : self._filled + MAX_READ_BYTES]
         return self._buffer[self._end :]
 
     def received(self, count: int) -> list[Frame]:
-        """`count` bytes are in the buffer handed out last: the frames that they complete, in order.
+        """Take in `count` bytes of the last buffer; returns the frames that are complete, in order.
 
-        Raises `CorruptData` where a length is negative or above `max_frame_bytes`, before any byte of that
-        frame is provided for; it says so if the other side speaks another protocol.  TLS is a `TlsError`.
+        Raises CorruptData if a length is negative or above `max_frame_bytes`, before memory is allocated for
+        it, or if the peer speaks another protocol; TlsError if it speaks TLS.
         """
         if self._large is not None:
             return self._received_large(self._large, count)
         buffer = self._buffer
         if not self._end and 4 < count < SMALL_FRAME_BYTES and len(buffer) == SMALL_BUFFER_BYTES:
-            # One small frame, and nothing else: what the answers to single requests are.
+            # Fast path for exactly one small frame, such as the response to a single request.
             size = int.from_bytes(buffer[:4], "big")
             if size + 4 == count and size <= self.max_frame_bytes:
                 return [bytes(buffer[4:count])]
@@ -117,7 +117,7 @@ class FrameReader:
         head = bytes(self._buffer[self._start : self._start + 4])
         if head[:2] in _TLS:
             raise TlsError(
-                f"{self.peer} speaks TLS here: set security_protocol=SSL, or use the plaintext port"
+                f"{self.peer} speaks TLS on this port: set security_protocol=SSL, or use the plaintext port"
             )
         foreign = _FOREIGN.get(head[:2])
         if foreign is not None:
@@ -127,7 +127,7 @@ class FrameReader:
         )
 
     def _make_room(self, begin: int, size: int) -> None:
-        """A frame is incomplete: see that the rest of it has a place."""
+        """Make room for the rest of an incomplete frame."""
         if 4 + size <= len(self._buffer):
             if self._start + 4 + size > len(self._buffer):
                 self._move_to_front(len(self._buffer))
@@ -144,7 +144,7 @@ class FrameReader:
         self._move_to_front(len(self._buffer))
 
     def _move_to_front(self, capacity: int) -> None:
-        """Go on in a fresh buffer that begins with what is not yet consumed."""
+        """Switch to a new buffer that begins with the bytes not yet consumed."""
         fresh = memoryview(bytearray(capacity))
         held = self._end - self._start
         fresh[:held] = self._buffer[self._start : self._end]
@@ -153,7 +153,7 @@ class FrameReader:
         self._end = held
 
     def _grow(self, frame_bytes: int) -> None:
-        # A quarter more, for the next frame is seldom of quite the same size.
+        # A quarter larger, because the next frame rarely has exactly the same size.
         capacity = min(frame_bytes + frame_bytes // 4, MAX_READ_BYTES)
         self._idle_reads = 0
         if capacity > len(self._buffer):
@@ -161,7 +161,7 @@ class FrameReader:
 
     def _shrink(self, took_large: bool) -> None:
         self._idle_reads = 0 if took_large else self._idle_reads + 1
-        if self._idle_reads >= PATIENCE and len(self._buffer) > SMALL_BUFFER_BYTES:
+        if self._idle_reads >= SHRINK_AFTER_READS and len(self._buffer) > SMALL_BUFFER_BYTES:
             if self._end - self._start < SMALL_BUFFER_BYTES:
                 self._move_to_front(SMALL_BUFFER_BYTES)
             self._idle_reads = 0

@@ -1,7 +1,6 @@
-"""The handshake of a connection: ApiVersions, then SASL where a mechanism is set.
+"""The handshake of a connection: ApiVersions, then SASL if a mechanism is set.
 
-A script (script.py): connection.py runs it on each new connection before anything else is sent; a test drives
-it by hand.
+A script (script.py): connection.py runs it on each new connection before any other request.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from pykafka2.text import shown
 SOFTWARE_NAME = "pykafka2"
 SOFTWARE_VERSION = "0.1.0"
 MOST_OFFERED = 200
-"""Characters of the names of mechanisms that an error shows."""
+"""Characters of mechanism names that an error shows."""
 NO_SASL_HERE = (
-    " This port asks nobody to authenticate: use the broker's port with SASL, or set "
-    "security_protocol=PLAINTEXT (SSL with TLS)."
+    " This port does not use SASL. Use the broker's SASL port, or set security_protocol=PLAINTEXT "
+    "(SSL with TLS)."
 )
 
 
@@ -42,7 +41,7 @@ class Agreement:
 
     versions: ApiVersions
     session_lifetime_ms: int = 0
-    """The client has to authenticate again before this is over; 0 if it never has to (KIP-368)."""
+    """The client must re-authenticate within this time; 0 if it never must (KIP-368)."""
 
 
 def handshake(
@@ -52,10 +51,9 @@ def handshake(
     software_name: str = SOFTWARE_NAME,
     software_version: str = SOFTWARE_VERSION,
 ) -> Script[Agreement]:
-    """Agree on versions, then authenticate.
+    """Negotiate API versions, then authenticate.
 
-    Raises `UnsupportedVersion`, `UnsupportedSaslMechanism`, `SaslAuthenticationFailed`, or what the broker
-    answered.
+    Raises UnsupportedVersion, UnsupportedSaslMechanism, SaslAuthenticationFailed, or the broker's error.
     """
     versions = yield from negotiate(broker, software_name, software_version)
     lifetime_ms = 0 if sasl is None else (yield from authenticate(broker, versions, sasl))
@@ -63,41 +61,41 @@ def handshake(
 
 
 def negotiate(broker: str, software_name: str, software_version: str) -> Script[ApiVersions]:
-    """Ask with our newest ApiVersions; a broker that does not know it says which it knows (KIP-35, KIP-511).
+    """Send the newest ApiVersions; a broker that does not support it responds with its range (KIP-511).
 
-    Brokers before 2.4 say only that they do not, so version 0 is what is left.
+    Brokers before 2.4 respond without a range, so version 0 is used for them.
     """
     request = ApiVersionsRequest(client_software_name=software_name, client_software_version=software_version)
     version = ApiVersionsRequest.MAX_VERSION
     response = yield from call(request, version)
     if response.error_code == UnsupportedVersion.code:
-        version = _version_after_refusal(response, version)
+        version = _version_after_rejection(response, version)
         response = yield from call(request, version)
     if response.error_code:
-        raise error_of(response.error_code, f"{broker} refused ApiVersions version {version}")
+        raise error_of(response.error_code, f"{broker} rejected ApiVersions version {version}")
     return ApiVersions.of(broker, response)
 
 
-def _version_after_refusal(response: ApiVersionsResponse, refused: int) -> int:
-    for one in response.api_keys:
-        if one.api_key == ApiVersionsRequest.API_KEY:
-            return max(min(one.max_version, refused - 1), 0)
+def _version_after_rejection(response: ApiVersionsResponse, rejected: int) -> int:
+    for api in response.api_keys:
+        if api.api_key == ApiVersionsRequest.API_KEY:
+            return max(min(api.max_version, rejected - 1), 0)
     return 0
 
 
 def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Script[int]:
-    """SaslHandshake and as many SaslAuthenticate as the mechanism takes (KIP-43, KIP-152).
+    """Send SaslHandshake, then as many SaslAuthenticate as the mechanism needs (KIP-43, KIP-152).
 
-    The result is the session's lifetime in milliseconds, 0 if it has no end (KIP-368).
+    Returns the session's lifetime in milliseconds, 0 if it is unlimited (KIP-368).
     """
-    # Version 0 of SaslHandshake is followed by bare tokens without frames of Kafka's; 1 is Kafka 1.0.
+    # Version 0 of SaslHandshake is followed by raw tokens outside Kafka's framing; 1 needs Kafka 1.0.
     version = versions.choose(SaslHandshakeRequest, min_version=1)
     offer = yield from call(SaslHandshakeRequest(mechanism=sasl.name), version)
     if offer.error_code not in (0, UnsupportedSaslMechanism.code):
         error = error_of(offer.error_code)
         advice = NO_SASL_HERE if isinstance(error, IllegalSaslState) else ""
-        words = f"{broker} refused to begin sasl_mechanism={sasl.name}: {error}{advice}"
-        raise error_of(offer.error_code, words)
+        message = f"{broker} rejected sasl_mechanism={sasl.name}: {error}{advice}"
+        raise error_of(offer.error_code, message)
     if offer.error_code:
         offered = shown(", ".join(offer.mechanisms), MOST_OFFERED) or "none"
         raise UnsupportedSaslMechanism(
@@ -111,7 +109,7 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
         while step is not None:
             if isinstance(step, Offload):
                 try:
-                    answer = yield step
+                    result = yield step
                 except KafkaError as error:
                     step = _next(exchange.throw, error)
                     continue
@@ -119,25 +117,25 @@ def authenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Scr
                 response = yield from call(SaslAuthenticateRequest(auth_bytes=step), version)
                 if response.error_code:
                     reason = response.error_message or "no reason given"
-                    why = f"the broker refused the credentials: {reason}; {sasl.to_check}"
-                    step = _next(exchange.throw, error_of(response.error_code, why))
+                    message = f"the broker rejected the credentials: {reason}; {sasl.to_check}"
+                    step = _next(exchange.throw, error_of(response.error_code, message))
                     continue
                 lifetime_ms = response.session_lifetime_ms
-                answer = bytes(response.auth_bytes)
-            step = _next(exchange.send, answer)
+                result = bytes(response.auth_bytes)
+            step = _next(exchange.send, result)
     except SaslAuthenticationFailed as error:
         raise type(error)(f"{broker}: sasl_mechanism={sasl.name}: {error}") from error
     return lifetime_ms
 
 
 def reauthenticate(broker: str, versions: ApiVersions, sasl: SaslMechanism) -> Script[Agreement]:
-    """Authenticate once more on a connection whose versions are known (KIP-368)."""
+    """Re-authenticate on a connection whose API versions are known (KIP-368)."""
     return Agreement(versions, (yield from authenticate(broker, versions, sasl)))
 
 
-def _next(go_on: Callable[[Any], bytes | Offload], answer: Any) -> bytes | Offload | None:
-    """Return what an exchange sends next after a response or an error, or None at its end."""
+def _next(resume: Callable[[Any], bytes | Offload], result: Any) -> bytes | Offload | None:
+    """Returns the next step of an exchange after a result or an error, or None at its end."""
     try:
-        return go_on(answer)
+        return resume(result)
     except StopIteration:
         return None

@@ -1,7 +1,7 @@
-"""The requests of one connection whose answers are awaited, oldest first.
+"""The requests in flight on one connection, oldest first.
 
-Kafka answers the requests of a connection in their order, so the window is a queue and a correlation id only
-proves that both sides count alike.  Belongs to its connection (connection.py), on the driver's thread.
+Brokers respond to the requests of a connection in order, so the window is a queue, and the correlation id
+only confirms that order. Belongs to its connection (connection.py), on the driver's thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ERROR_AFTER_ID = struct.Struct(">ih")
 
 @attrs.define(eq=False)
 class InFlight:
-    """A request whose answer is awaited."""
+    """A request in flight."""
 
     request: Request[Any]
     version: int
@@ -43,25 +43,25 @@ class InFlight:
 
     @property
     def api(self) -> str:
-        """The request's name as people say it, such as `Heartbeat`."""
+        """The API's name, such as `Heartbeat`."""
         return self.request.NAME.removesuffix("Request")
 
     def decode(self, frame: Frame, broker: str) -> Any:
-        """The response that the frame holds.
+        """Returns the response that the frame holds.
 
-        Raises `CorruptResponse` naming the broker: it is the answer to another request, or none at all.
+        Raises CorruptResponse if it belongs to another request or cannot be decoded.
         """
         if len(frame) < 4:
             raise CorruptResponse(f"{broker} sent a response of {len(frame)} bytes")
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         if correlation_id != self.correlation_id:
             raise CorruptResponse(
-                f"{broker} answered correlation id {correlation_id} where {self.correlation_id} "
-                f"({self.api}) was due"
+                f"{broker} responded to correlation id {correlation_id} instead of {self.correlation_id} "
+                f"({self.api})"
             )
         version = self.version
         if self.request.API_KEY == ApiKey.API_VERSIONS and _is_refusal(frame):
-            version = 0  # a broker that does not know the version answers in the oldest (KIP-511)
+            version = 0  # a broker that does not support the version responds in the oldest (KIP-511)
         try:
             return decode_response_body(frame, type(self.request), version)
         except CorruptData as error:
@@ -69,7 +69,7 @@ class InFlight:
 
 
 class InFlightWindow:
-    """The queue of those, and the next correlation id."""
+    """The queue of requests in flight, and the next correlation id."""
 
     __slots__ = ("_next_id", "_waiting")
 
@@ -86,23 +86,23 @@ class InFlightWindow:
         return self._next_id
 
     def take_id(self) -> int:
-        """A correlation id; they count on from 0 and start again after the largest int32."""
+        """Returns the next correlation id; ids start at 0 and wrap after the largest int32."""
         taken = self._next_id
         self._next_id = 0 if taken == MAX_CORRELATION_ID else taken + 1
         return taken
 
-    def add(self, waiting: InFlight) -> None:
-        self._waiting.append(waiting)
+    def add(self, request: InFlight) -> None:
+        self._waiting.append(request)
 
     def take_oldest(self) -> InFlight | None:
-        """The one that the next response answers."""
+        """Removes and returns the request that the next response belongs to."""
         return self._waiting.popleft() if self._waiting else None
 
     def take_overdue(self, now: float) -> list[InFlight]:
-        """Those whose deadline has come.  Timeouts differ, so it may be any of them."""
-        overdue = [waiting for waiting in self._waiting if waiting.deadline <= now]
-        for waiting in overdue:
-            self._waiting.remove(waiting)
+        """Removes and returns the requests that have timed out, wherever they are in the queue."""
+        overdue = [request for request in self._waiting if request.deadline <= now]
+        for request in overdue:
+            self._waiting.remove(request)
         return overdue
 
     def take_all(self) -> list[InFlight]:
@@ -111,16 +111,16 @@ class InFlightWindow:
         return taken
 
     def next_deadline(self) -> float:
-        """The earliest deadline; FOREVER if nothing is awaited."""
+        """Returns the earliest deadline, or FOREVER if the window is empty."""
         deadline = FOREVER
-        for waiting in self._waiting:
-            if waiting.deadline < deadline:
-                deadline = waiting.deadline
+        for request in self._waiting:
+            if request.deadline < deadline:
+                deadline = request.deadline
         return deadline
 
     def last_deadline(self) -> float:
-        """The latest deadline, by which all that is awaited has come or failed; -FOREVER if nothing is."""
-        return max((waiting.deadline for waiting in self._waiting), default=-FOREVER)
+        """Returns the latest deadline, or -FOREVER if the window is empty."""
+        return max((request.deadline for request in self._waiting), default=-FOREVER)
 
 
 def _is_refusal(frame: Frame) -> bool:

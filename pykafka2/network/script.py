@@ -1,8 +1,8 @@
-"""Scripts: an exchange that happens in order, written in order.
+"""Scripts: sequential exchanges with a broker, written as generators.
 
-A script is a generator that yields what it wants (`call`, `wait`, `gather`) and receives the answers.  It
-knows neither sockets nor clocks: a connection runs the handshake, the driver runs longer ones, a test calls
-`send` by hand.  A disconnect, a timeout or a cancellation is thrown in at the `yield`.
+A script yields steps (`call`, `wait`, `gather`) and receives their results. It uses no sockets and no clock:
+a connection runs the handshake, the driver runs longer scripts, a test calls `send`. Disconnects, timeouts
+and cancellation are thrown in at the `yield`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ T = TypeVar("T")
 
 
 class Step:
-    """A value that a script yields.  Runners can support further kinds (driver/script_runner.py)."""
+    """A value that a script yields. Runners can support further kinds (driver/script_runner.py)."""
 
     __slots__ = ()
 
 
 @attrs.define(frozen=True)
 class Call(Step):
-    """Send this request, in this version (None: the highest that both sides speak); answer its response."""
+    """Send a request; the result is its response. If `version` is None, the highest common one is used."""
 
     request: Request[Any]
     version: int | None = None
@@ -37,20 +37,20 @@ class Call(Step):
 
 @attrs.define(frozen=True)
 class Wait(Step):
-    """Go on after this many seconds."""
+    """Resume after this many seconds."""
 
     seconds: float
 
 
 @attrs.define(frozen=True)
 class Gather(Step):
-    """Send these requests together and answer with the list of their responses, in order."""
+    """Send several requests at once; the result is the list of their responses, in order."""
 
     requests: tuple[Request[Any], ...]
 
 
 class Lane(Enum):
-    """Which helper threads do a piece of work: what hangs in one lane holds up nothing in another."""
+    """The pools of helper threads; work that hangs in one lane does not delay the others."""
 
     COMPUTING = "offload"
     NAMES = "names"
@@ -60,10 +60,10 @@ class Lane(Enum):
 
 @attrs.define(frozen=True)
 class Offload(Step):
-    """Run this work, which may block, on another thread; answer with its result, or with what it raised.
+    """Run blocking work on another thread; the result is the work's result or exception.
 
-    Work that may hang has a `lane` of its own and a limit: after `seconds` the answer is that `overdue` is
-    raised, whatever becomes of the work.
+    Work that can hang has its own `lane` and a limit: after `seconds` the script resumes with the error
+    `overdue()`, and a later result is ignored.
     """
 
     work: Callable[[], Any]
@@ -76,7 +76,7 @@ Script = Generator[Step, Any, T]
 
 
 def call(request: Request[R], version: int | None = None) -> Script[R]:
-    """`response = yield from call(SomeRequest(...))`, typed by the request."""
+    """Send a request: `response = yield from call(SomeRequest(...))`, typed by the request."""
     return cast(R, (yield Call(request, version)))
 
 

@@ -1,8 +1,8 @@
-"""A selector over the machine's sockets, with a wake-up that any thread or signal handler may signal.
+"""A selector over sockets, with a wake-up that any thread or signal handler can signal.
 
-Belongs to the thread that turns the loop (all but `wake`).  The only module that uses epoll, `selectors` and
-the wake-up pair; its in-memory counterpart is testing/simulation/selector.py.  Hot: once or twice for every
-record that somebody waits for.
+Belongs to the thread that runs the loop, except `wake`. The only module that uses epoll, `selectors` and the
+wake-up pair; its in-memory counterpart is testing/simulation/selector.py. Hot path: runs once or twice for
+every record that a thread waits for.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import attrs
 from pykafka2.clock import FOREVER
 from pykafka2.network.transport import READABLE, WRITABLE, Listener, Ready, Transport
 
-# epoll counts its timeout in a 32-bit number of milliseconds; nobody minds a round in between.
+# epoll takes its timeout as 32-bit milliseconds; an empty round every hour costs nothing.
 MAX_TIMEOUT = 3600.0
-# Below this a millisecond more or less matters; the price is one more system call.
+# Shorter timeouts are waited for exactly, which costs one more system call.
 FINE_TIMEOUT = 0.005
 MAX_SELECT_FILENO = 1024
 MAX_EVENTS = 256
-"""In one round; what is beyond comes with the next."""
+"""Most events of one round; the others are returned by the next."""
 
 
 class _Source(Protocol):
@@ -33,7 +33,7 @@ class _Source(Protocol):
     def fileno(self) -> int: ...
 
     def has_pending(self) -> bool:
-        """Bytes wait inside the transport (decrypted, say) that the socket would not report."""
+        """Returns True if the transport holds bytes (decrypted ones) that the socket does not report."""
         ...
 
 
@@ -46,16 +46,16 @@ class _Registration:
 
 
 class WakeUp:
-    """An eventfd (a pipe where the system has none) that closes when its last holder lets go.
+    """An eventfd (a pipe if the system has none) that closes with its last reference.
 
-    A thread that signals it holds a reference, so the number cannot be closed and given to another file
-    between its look at the number and its write: that is why there is no `close`.
+    There is no `close`: a thread that signals holds a reference, so the file number cannot be closed and
+    reused for another file between reading the number and writing to it.
     """
 
     __slots__ = ("_writer", "reader")
 
     def __init__(self) -> None:
-        self.reader = self._writer = -1  # and stay so where the system has none left
+        self.reader = self._writer = -1  # remains so if the system has no file descriptor left
         if hasattr(os, "eventfd"):
             self.reader = self._writer = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:  # pragma: no cover - other systems than Linux
@@ -67,7 +67,7 @@ class WakeUp:
         try:
             os.write(self._writer, b"\x01\x00\x00\x00\x00\x00\x00\x00")
         except BlockingIOError:
-            pass  # full: it has been signalled often enough
+            pass  # full, so it is signalled already
 
     def clear(self) -> None:
         try:
@@ -81,11 +81,11 @@ class WakeUp:
 
 
 class _Epoll:
-    """epoll, without the objects and calls that `selectors` has for each event."""
+    """epoll, without the per-event objects and calls of `selectors`."""
 
     def __init__(self, wake_up: WakeUp) -> None:
         self._epoll = epoll = select.epoll()
-        # Every signal is told once, so the wake-up need not be read.
+        # Edge-triggered: each signal is reported once, so the wake-up need not be read.
         epoll.register(wake_up.reader, select.EPOLLIN | select.EPOLLET)
         self.fileno: int = epoll.fileno()
         self.poll: Callable[[float | None, int], list[tuple[int, int]]] = epoll.poll
@@ -104,18 +104,18 @@ class _Epoll:
         )
 
     def bits(self, events: int) -> int:
-        """Return READABLE and WRITABLE for these events; an error is both."""
+        """Returns READABLE and WRITABLE for these events; an error sets both."""
         return (READABLE if events & ~select.EPOLLOUT else 0) | (WRITABLE if events & ~select.EPOLLIN else 0)
 
 
 class _AnyPoll:
-    """The poll object of machines without epoll."""
+    """The poll object of systems without epoll."""
 
     def __init__(self, wake_up: WakeUp) -> None:
         self._wake_up = wake_up
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._selector.register(wake_up.reader, READABLE)
-        # A number that `select` refuses where the selector has none.
+        # If the selector has no file number: one that `select` rejects.
         self.fileno: int = getattr(self._selector, "fileno", lambda: MAX_SELECT_FILENO)()
         self.unregister: Callable[[int], object] = self._selector.unregister
         self.close: Callable[[], object] = self._selector.close
@@ -137,13 +137,12 @@ class _AnyPoll:
 
 
 class SocketSelector:
-    """`transport.Selector` on epoll (or what the machine has).
+    """`transport.Selector` on epoll, or on the system's own poller.
 
-    The wake-up loses nothing and takes no lock.  `wake` first says that it was asked for and signals only if
-    the loop sleeps; the loop first says that it sleeps and then looks whether it was asked.  Whichever comes
-    second sees the other.  `_signalled` names the sleep that was already ended, so a thousand wakes of one
-    sleep write once; it is set after the write, so that Ctrl-C in between costs one more write and no
-    wake-up.
+    The wake-up loses no signal and takes no lock. `wake` first sets `_is_requested`, then signals if the loop
+    sleeps; the loop first sets `_asleep`, then checks `_is_requested`. Whichever comes second sees the other.
+    `_signalled` is the number of the sleep already ended, so a thousand wakes write once; it is set after the
+    write, so Ctrl-C in between costs one more write and loses no wake-up.
     """
 
     def __init__(self) -> None:
@@ -151,9 +150,9 @@ class SocketSelector:
         self._poller: Any = _Epoll(self._wake_up) if hasattr(select, "epoll") else _AnyPoll(self._wake_up)
         self._registrations: dict[int, _Registration] = {}
         self._watched: dict[int, _Registration] = {}
-        """Those that wait for something, by their file number."""
+        """The registrations with an interest, by file number."""
         self._buffering: dict[int, _Registration] = {}
-        self._asked = False
+        self._is_requested = False
         self._sleeps = 0
         self._asleep = 0
         self._signalled = 0
@@ -169,7 +168,7 @@ class SocketSelector:
             self._buffering[id(source)] = registration
 
     def modify(self, source: Transport | Listener, interest: int, data: object) -> None:
-        """Change what is waited for; interest 0 keeps the registration and waits for nothing."""
+        """Change the interest; 0 keeps the registration and waits for nothing."""
         registration = self._registrations[id(source)]
         registration.data = data
         before, registration.interest = registration.interest, interest
@@ -183,7 +182,7 @@ class SocketSelector:
             self._poller.modify(registration.fileno, interest)
 
     def unregister(self, source: Transport | Listener) -> None:
-        """Forget a source; call it before the source is closed.  Safe to repeat."""
+        """Remove a source; call it before the source is closed. Idempotent."""
         registration = self._registrations.pop(id(source), None)
         self._buffering.pop(id(source), None)
         if registration is not None and registration.interest:
@@ -198,15 +197,14 @@ class SocketSelector:
         self._poller.unregister(registration.fileno)
 
     def select(self, timeout: float | None) -> list[Ready]:
-        """Return the ready sources after at most `timeout` seconds (None: without limit); a wake-up ends the
-        wait."""
+        """Returns the ready sources after at most `timeout` seconds (None: no limit) or a wake-up."""
         if self._wake_up is None:
             return []
         poller = self._poller
         pending = self._buffering and [known for known in self._buffering.values() if _has_pending(known)]
         self._sleeps += 1
         self._asleep = self._sleeps
-        if pending or self._asked:
+        if pending or self._is_requested:
             timeout = 0.0
         elif timeout is not None:
             if timeout > MAX_TIMEOUT:
@@ -223,8 +221,8 @@ class SocketSelector:
             registration = watched.get(fileno)
             if registration is not None:  # else it is the wake-up
                 ready.append((registration.data, READABLE if bits == READABLE else poller.bits(bits)))
-        # Whoever asks before this line is served by the round that now begins.
-        self._asked = False
+        # A wake-up before this line is served by the turn that begins now.
+        self._is_requested = False
         if pending:
             self._add_pending(ready, pending)
         return ready
@@ -239,8 +237,8 @@ class SocketSelector:
                 ready[index] = (registration.data, ready[index][1] | READABLE)
 
     def wake(self) -> None:
-        """End the current or next `select`.  From any thread or signal handler; takes no lock."""
-        self._asked = True
+        """End the current or next `select`. Any thread or signal handler; takes no lock."""
+        self._is_requested = True
         asleep = self._asleep
         if asleep and asleep != self._signalled:
             wake_up = self._wake_up
@@ -249,7 +247,7 @@ class SocketSelector:
                 self._signalled = asleep
 
     def close(self) -> None:
-        """Forget all sources (their owners close them).  Safe to repeat."""
+        """Remove all sources (their owners close them). Idempotent."""
         if self._wake_up is None:
             return
         self._wake_up = None

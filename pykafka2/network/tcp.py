@@ -1,6 +1,6 @@
-"""Transports on the machine's TCP sockets; with `TcpNetwork`, the network of `ThreadRuntime`.
+"""Transports on TCP sockets, and `TcpNetwork`, the network of `ThreadRuntime`.
 
-Everything is non-blocking; a transport belongs to the thread that turns its loop.  TLS on top of it: tls.py.
+Everything is non-blocking; a transport belongs to the thread that runs its loop. tls.py adds TLS.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from pykafka2.network.transport import (
 LISTEN_BACKLOG = 128
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
-_WORDS = {
+_MESSAGES = {
     errno.ECONNREFUSED: "nothing listens there (connection refused); check bootstrap_servers and the port",
-    errno.ECONNRESET: "the connection was reset by the other side",
-    errno.EPIPE: "the other side has closed the connection",
-    errno.ETIMEDOUT: "no answer to the attempt to connect; check the address and the firewall",
+    errno.ECONNRESET: "the peer reset the connection",
+    errno.EPIPE: "the peer closed the connection",
+    errno.ETIMEDOUT: "the connection attempt timed out; check the address and the firewall",
     errno.EHOSTUNREACH: "no route to the host",
-    errno.ENETUNREACH: "the network cannot be reached",
-    errno.EADDRNOTAVAIL: "no local address is left or fits (out of ports?)",
+    errno.ENETUNREACH: "the network is unreachable",
+    errno.EADDRNOTAVAIL: "no local address or port is available",
     errno.EMFILE: "this process has too many open files; raise its limit (ulimit -n)",
     errno.ENFILE: "this machine has too many open files",
 }
 
 
 def disconnected(peer: str, error: OSError) -> Disconnected:
-    """An operating system's error in words that name the peer."""
-    return Disconnected(f"{peer}: {_words(error)}")
+    """Returns the error for an operating system's error, with the peer's name."""
+    return Disconnected(f"{peer}: {_message(error)}")
 
 
-def _words(error: OSError) -> str:
-    return _WORDS.get(error.errno or 0) or error.strerror or str(error)
+def _message(error: OSError) -> str:
+    return _MESSAGES.get(error.errno or 0) or error.strerror or str(error)
 
 
 class TcpTransport:
@@ -63,20 +63,20 @@ class TcpTransport:
         return self._socket.fileno()
 
     def establish(self) -> bool:
-        """True once connected; raises `Disconnected` where the attempt failed."""
+        """Returns True once connected; raises Disconnected if the attempt failed."""
         if self._established:
             return True
         code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise disconnected(self.peer, OSError(code, ""))
         try:
-            there = self._socket.getpeername()
+            remote = self._socket.getpeername()
         except OSError as error:
             if error.errno == errno.ENOTCONN:
                 return False
             raise disconnected(self.peer, error) from error
-        # A connect to a free local port can meet itself (simultaneous open): nobody else is there.
-        if there == self._socket.getsockname():
+        # A connect to a free local port can connect to itself (simultaneous open): nothing listens there.
+        if remote == self._socket.getsockname():
             raise disconnected(self.peer, OSError(errno.ECONNREFUSED, ""))
         self._established = True
         return True
@@ -85,7 +85,7 @@ class TcpTransport:
         return READABLE if self._established else WRITABLE
 
     def read_into(self, buffer: memoryview) -> int | None:
-        """Bytes read into `buffer`; None if none are there yet; 0 if the peer has ended the stream."""
+        """Returns the number of bytes read into `buffer`; None if none are available, 0 at end of stream."""
         try:
             return self._socket.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -94,7 +94,7 @@ class TcpTransport:
             raise disconnected(self.peer, error) from error
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Write the buffers gathered, as far as the kernel takes them; the number of bytes taken."""
+        """Write the buffers as far as the kernel accepts them; returns the number of bytes written."""
         try:
             return self._socket.sendmsg(buffers)
         except (BlockingIOError, InterruptedError):
@@ -103,12 +103,12 @@ class TcpTransport:
             raise disconnected(self.peer, error) from error
 
     def close(self, *, reset: bool = False) -> None:
-        """End the stream; with `reset` so that the peer sees a reset.  Safe to repeat."""
+        """Close the stream, with `reset` by a TCP reset. Idempotent."""
         if reset and self._socket.fileno() >= 0:
             try:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             except OSError:
-                pass  # already gone
+                pass  # already closed by the peer
         self._socket.close()
 
 
@@ -124,7 +124,7 @@ class TcpListener:
         return self._socket.fileno()
 
     def accept(self) -> Transport | None:
-        """The next connection, or None if none waits (or it was gone before it was accepted)."""
+        """Returns the next connection, or None if none is waiting."""
         try:
             connection, address = self._socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -142,17 +142,17 @@ class TcpListener:
 
 
 class TcpNetwork:
-    """`transport.Network` of the machine.  Holds no state; any thread may use it."""
+    """`transport.Network` on the system's sockets. Stateless; any thread can use it."""
 
     def selector(self) -> SocketSelector:
-        """Raises `ClientNotStarted` where the system has no file descriptor for it."""
+        """Returns a selector. Raises ClientNotStarted if the system has no file descriptor left."""
         try:
             return SocketSelector()
         except OSError as error:
-            raise ClientNotStarted(f"nothing can be connected to: {_words(error)}") from error
+            raise ClientNotStarted(f"the network selector cannot be created: {_message(error)}") from error
 
     def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
-        """Resolve like `addresses.resolve`.  Blocks, so use it through `offload` only."""
+        """Resolve as `resolver.resolve` does. Blocks, so call it through `offload` only."""
         return resolve(host, port, canonical=canonical)
 
     def connect(
@@ -163,7 +163,7 @@ class TcpNetwork:
         tls: TlsWrapper | None = None,
         server_name: str | None = None,
     ) -> Transport:
-        """Start to connect.  Raises `Disconnected` where the system refuses at once.
+        """Start to connect. Raises Disconnected if the attempt fails at once.
 
         `server_name` is the name that the broker's certificate must carry; it also names the peer in errors.
         """
@@ -188,7 +188,7 @@ class TcpNetwork:
         return tls.wrap_connecting(transport, server_name or endpoint.host)
 
     def listen(self, host: str, port: int, *, tls: TlsWrapper | None = None) -> Listener:
-        """Listen; port 0 picks a free one.  Raises `ConfigurationError` if the address cannot be had."""
+        """Listen; port 0 picks a free one. Raises ConfigurationError if the address is not available."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family)
         try:

@@ -1,7 +1,7 @@
 """The certificates and trust of one side of TLS: from options to a context and to TLS transports.
 
-A `TlsContext` is made before any thread uses it and may serve several.  `ssl` loads when the first one is
-made, so plaintext clients never pay for it.  The stream itself: tls_transport.py.
+A `TlsContext` is created before any thread uses it; several threads can share it. It imports `ssl` when it is
+created, so plaintext clients do not pay for that. tls_transport.py has the stream.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class ReloadingTlsContext:
-    """A client's TLS that follows its files: certificates are renewed on disk while a service runs.
+    """A client's TLS context that reloads its files when certificates are renewed on disk.
 
-    Each new connection looks at the files' times; where one has changed all are read again.  Files that
-    cannot be used then (one of two is written) are logged, and what was read before goes on being used.
-    Belongs to the driver's thread.
+    Each new connection checks the files' times and reads all files again if one has changed. If they cannot
+    be used (for example half written), that is logged and the previous ones stay in use. Belongs to the
+    driver's thread.
     """
 
     def __init__(self, options: ClientOptions) -> None:
@@ -39,19 +39,21 @@ class ReloadingTlsContext:
         self._context = TlsContext.from_options(options)
 
     def wrap_connecting(self, transport: SocketTransport, server_name: str) -> TlsTransport:
-        """The client's side of TLS over a transport that is being connected."""
+        """Returns the client's side of TLS over a connecting transport."""
         times = self._times()
         if times != self._seen:
             try:
                 self._context = TlsContext.from_options(self._options)
-                self._log.info("certificates were read again, as their files have changed")
+                self._log.info("reloaded the TLS certificates because their files have changed")
             except ConfigurationError as error:
-                self._log.warning("certificates that were read before are used: %s", error)
+                self._log.warning(
+                    "cannot reload the TLS certificates; the previous ones stay in use: %s", error
+                )
             self._seen = times
         return self._context.wrap_connecting(transport, server_name)
 
     def wrap_accepted(self, transport: SocketTransport) -> TlsTransport:
-        """A client accepts nobody."""
+        """Returns the server's side of TLS; unused, as clients accept no connections."""
         return self._context.wrap_accepted(transport)
 
     def _times(self) -> list[tuple[int, int] | None]:
@@ -62,17 +64,17 @@ def _time_and_size(file: str) -> tuple[int, int] | None:
     try:
         found = os.stat(file)
     except OSError:
-        return None  # it is being replaced
+        return None  # the file is being replaced
     return found.st_mtime_ns, found.st_size
 
 
 class TlsContext:
     """The certificates and trust of one side of a TLS connection.
 
-    Verification of the other side's certificate and of its host name are on unless switched off, TLS 1.2 is
-    the oldest version that is spoken.  `context` (an `ssl.SSLContext`) replaces everything but
-    `server_side`: what it checks is its own matter.  Raises `ConfigurationError` naming the file where one
-    cannot be used, or a `context` that is none, or the other side's.
+    Verifies the peer's certificate and host name unless disabled; TLS 1.2 is the oldest version. `context`
+    (an `ssl.SSLContext`) replaces everything except `server_side`, verification included. Raises
+    ConfigurationError with the name of a file that cannot be used, or for a `context` of the wrong type or
+    side.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class TlsContext:
         self.server_side = server_side
         self._shown = (cert_file, key_file, key_password)
         if context is not None:
-            _check_given(context, server_side)
+            _check_context(context, server_side)
             self._context = context
             return
         self._context = _new_context(server_side, verify, check_hostname and not server_side)
@@ -106,7 +108,7 @@ class TlsContext:
                 self._context.load_default_certs(_purpose(server_side))
             if crl_file is not None:
                 _check_revocation(self._context, crl_file)
-            # Without a password OpenSSL would ask for one on the terminal.
+            # Without a password OpenSSL would prompt for one on the terminal.
             if cert_file is not None:
                 self._context.load_cert_chain(cert_file, key_file, password=key_password or "")
             elif cert_pem is not None:
@@ -129,7 +131,7 @@ class TlsContext:
 
     @classmethod
     def from_options(cls, options: ClientOptions) -> TlsContext:
-        """A client's context from its ssl_* options.  Raises `ConfigurationError`."""
+        """Returns a client's context for its ssl_* options. Raises ConfigurationError."""
         tls = cls(
             ca_file=options.ssl_cafile,
             ca_data=options.ssl_ca_pem,
@@ -149,25 +151,25 @@ class TlsContext:
 
     @property
     def asks_for_certificate(self) -> bool:
-        """Whether the other side is asked to show a certificate."""
+        """Whether the peer is requested to send a certificate."""
         return bool(self._context.verify_mode)
 
     def accept_no_certificate(self) -> None:
-        """On a server: verify a client certificate if there is one, and accept clients without one."""
+        """On a server: verify a client certificate if one is sent, and accept clients without one."""
         import ssl
 
         self._context.verify_mode = ssl.CERT_OPTIONAL
 
     def reload(self) -> None:
-        """Read the certificate and its key from their files again, for connections from now on.
+        """Reload the certificate and its key from their files for later connections.
 
-        Raises `ConfigurationError` for files that cannot be used, or if there were none; what was read before
-        goes on being shown then.
+        Raises ConfigurationError if the files cannot be used or there are none; then the previous certificate
+        stays in use.
         """
         cert_file, key_file, key_password = self._shown
         if cert_file is None:
-            raise ConfigurationError("the certificate was given by no file, so there is none to read again")
-        # On trial first: OpenSSL lets go of its key for a certificate that the new key does not fit.
+            raise ConfigurationError("the certificate was not loaded from a file, so it cannot be reloaded")
+        # Try another context first: OpenSSL drops its key if the new one does not match the certificate.
         trial = _new_context(self.server_side, verify=False, check_hostname=False)
         try:
             for context in (trial, self._context):
@@ -176,7 +178,7 @@ class TlsContext:
             raise ConfigurationError(f"the certificate {cert_file} cannot be used: {error}") from error
 
     def limit_versions(self, names: Sequence[str]) -> None:
-        """Speak only these of "TLSv1.2" and "TLSv1.3"."""
+        """Allow only these of "TLSv1.2" and "TLSv1.3"."""
         import ssl
 
         versions = [ssl.TLSVersion[name.replace(".", "_")] for name in names]
@@ -184,16 +186,16 @@ class TlsContext:
         self._context.maximum_version = max(versions)
 
     def wrap_connecting(self, transport: SocketTransport, server_name: str) -> TlsTransport:
-        """The client's side of TLS over a transport that is being connected."""
+        """Returns the client's side of TLS over a connecting transport."""
         return TlsTransport(transport, self._context, server_side=False, server_name=server_name)
 
     def wrap_accepted(self, transport: SocketTransport) -> TlsTransport:
-        """The server's side of TLS over an accepted transport."""
+        """Returns the server's side of TLS over an accepted transport."""
         return TlsTransport(transport, self._context, server_side=True, server_name=None)
 
 
-def _check_given(context: object, server_side: bool) -> None:
-    """Said when a client is made: on the first connection it would be its thread's end."""
+def _check_context(context: object, server_side: bool) -> None:
+    """Raise ConfigurationError now; the first connection would fail on the client's thread."""
     import ssl
 
     other = ssl.PROTOCOL_TLS_CLIENT if server_side else ssl.PROTOCOL_TLS_SERVER
@@ -210,7 +212,7 @@ def _new_context(server_side: bool, verify: bool, check_hostname: bool) -> ssl.S
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # As in Kafka.  Older versions of OpenSSL let the other side ask for one handshake after another.
+    # As in Kafka. Older versions of OpenSSL let the peer request one handshake after another.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = check_hostname and verify
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
@@ -218,7 +220,7 @@ def _new_context(server_side: bool, verify: bool, check_hostname: bool) -> ssl.S
 
 
 def _load_pem(context: ssl.SSLContext, cert_pem: str, key_pem: str | None, password: str) -> None:
-    """`ssl` reads a chain from a file only: one that none but this user may read, and not for long."""
+    """Load a PEM chain by way of a temporary file, as `ssl` needs one; only this user can read it."""
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

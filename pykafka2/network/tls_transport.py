@@ -1,7 +1,7 @@
 """A TLS stream on a TCP transport, client or server side, non-blocking.
 
-Belongs to the thread that turns its loop.  Made by tls.py; `ssl` works on memory only, the socket stays with
-tcp.py.
+Belongs to the thread that runs its loop. Created by tls.py; `ssl` works on memory only, tcp.py keeps the
+socket.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from pykafka2.network.transport import READABLE, WRITABLE, Buffer, SocketTranspo
 if TYPE_CHECKING:
     import ssl
 
-# One read from the socket; twice as much as soon as a read has filled it.  For what TLS is handed at once it
-# keeps room as long as the connection lasts, so a server reads no more of a client than its reader wants.
+# One read from the socket; doubled when a read has filled it. TLS keeps a buffer of that size while the
+# connection lasts, so a server reads no more from a client than its reader wants.
 SMALL_READ_BYTES = 1 << 15
 LARGE_READ_BYTES = 1 << 20
-# Of what TLS says by itself while it only reads, which leaves with the next write: refusals to renegotiate,
-# some 1,000 of them.
+# Bytes that TLS produces by itself while it only reads and that leave with the next write: about 1,000
+# rejections of renegotiation.
 MAX_ALERT_BYTES = 1 << 15
-# Encrypted at once; a chunk counts as written when its last byte is with the kernel.
+# Encrypted at once; a chunk counts as written when the kernel has its last byte.
 PLAINTEXT_CHUNK_BYTES = 1 << 18
 
 TLS_RECORD_TYPES = frozenset(range(0x14, 0x19))
-# A fatal alert "unexpected message".  OpenSSL tells a peer that does not speak TLS nothing; Kafka's brokers
-# send this, by which a plaintext client recognises what it has run into.
+# A fatal alert "unexpected message". OpenSSL sends nothing to a peer that does not speak TLS; Kafka's brokers
+# send this, so that a plaintext client can recognise a TLS port.
 ALERT_FOR_PLAINTEXT = b"\x15\x03\x03\x00\x02\x02\x0a"
 
 
@@ -44,7 +44,7 @@ _of_thread = threading.local()
 
 
 def _scratch() -> memoryview:
-    """Return the buffer for encrypted bytes between the socket and TLS: one for all streams of a thread."""
+    """Returns the buffer for encrypted bytes between socket and TLS, shared by a thread's streams."""
     scratch: memoryview | None = getattr(_of_thread, "scratch", None)
     if scratch is None:
         scratch = _of_thread.scratch = memoryview(bytearray(LARGE_READ_BYTES))
@@ -54,9 +54,8 @@ def _scratch() -> memoryview:
 class TlsTransport:
     """A TLS stream on a TCP transport (see `transport.Transport`).
 
-    `write` counts plaintext as taken only when its ciphertext has gone to the kernel, so the caller, who
-    keeps what was not taken and asks for writability, needs to know nothing of TLS; it must offer the same
-    bytes again, which it does anyway.
+    `write` counts plaintext as written only when the kernel has its ciphertext. So callers handle it like any
+    transport: they keep the rest, wait until it is writable, and write the same bytes again.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class TlsTransport:
         self._error: type[OSError] = ssl.SSLError
         self._eof_error: type[Exception] = ssl.SSLEOFError
         self._is_connected = False
-        self._is_agreed = False
+        self._is_established = False
         self._is_ended = False
         self._is_close_notified = False
         self._is_closed = False
@@ -98,7 +97,7 @@ class TlsTransport:
         return self._transport.fileno()
 
     def has_pending(self) -> bool:
-        """True if the next read finds bytes although the socket may have none."""
+        """Returns True if the next read returns bytes although the socket can have none."""
         return not self._is_drained
 
     def interest(self) -> int:
@@ -107,26 +106,26 @@ class TlsTransport:
         return READABLE | WRITABLE if self._ciphertext else READABLE
 
     def establish(self) -> bool:
-        """Connect, then shake hands; True once both sides agree and all was sent.
+        """Connect, then run the TLS handshake; returns True once it is complete and sent.
 
-        Raises `Disconnected`, or `TlsError` that says what to do.
+        Raises Disconnected, or a TlsError that says what to do.
         """
         if not self._is_connected:
             if not self._transport.establish():
                 return False
             self._is_connected = True
         try:
-            while not self._is_agreed and not self._is_ended:
-                if not self._go_on_agreeing():
+            while not self._is_established and not self._is_ended:
+                if not self._shake_hands():
                     return False
-            if self._is_agreed:
+            if self._is_established:
                 return self._send_ciphertext()
         except Disconnected as error:
-            raise TlsInterrupted(f"{self._words_for_ended()} ({error})") from error
-        raise TlsInterrupted(self._words_for_ended())
+            raise TlsInterrupted(f"{self._interrupted_message()} ({error})") from error
+        raise TlsInterrupted(self._interrupted_message())
 
     def read_into(self, buffer: memoryview) -> int | None:
-        """Plaintext read into `buffer`, from at most one read of the socket."""
+        """Read plaintext into `buffer`, from at most one read of the socket; returns its size."""
         total = 0
         room = len(buffer)
         has_received = False
@@ -144,21 +143,21 @@ class TlsTransport:
             except self._want_read:
                 self._is_drained = True
                 if self._outgoing.pending > MAX_ALERT_BYTES:
-                    raise TlsError(f"{self.peer} asks to renegotiate again and again") from None
+                    raise TlsError(f"{self.peer} keeps requesting TLS renegotiation") from None
             except self._error as error:
                 if self._is_ended or isinstance(error, self._eof_error):
                     return total
-                raise self._kind_of(error)(self._words_for(error)) from error
+                raise self._kind_of(error)(self._error_message(error)) from error
             else:
                 self._is_close_notified = not count
                 total += count
-                # Less than was wanted is all of a record, so that TLS itself keeps nothing.
+                # A read that returns less than wanted has emptied the record, so TLS holds nothing more.
                 if not self._incoming.pending and count:
                     self._is_drained = count < wanted or not self._tls.pending()
         return total
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Encrypt and write, as far as the kernel takes it; the plaintext bytes that are wholly gone."""
+        """Encrypt and write as far as the kernel accepts; returns the plaintext bytes fully written."""
         taken = 0
         while self._send_ciphertext():
             taken += self._encrypted
@@ -169,31 +168,30 @@ class TlsTransport:
             try:
                 self._encrypted = self._tls.write(chunk)
             except self._error as error:
-                raise self._kind_of(error)(self._words_for(error)) from error
+                raise self._kind_of(error)(self._error_message(error)) from error
         return taken
 
     def close(self, *, reset: bool = False) -> None:
-        """Send close_notify (as far as it fits) and end the stream.  Safe to repeat."""
-        if not reset and self._is_agreed and not self._is_closed and self._transport.fileno() >= 0:
+        """Send close_notify (if the kernel accepts it) and close the stream. Idempotent."""
+        if not reset and self._is_established and not self._is_closed and self._transport.fileno() >= 0:
             self._is_closed = True
             try:
                 self._tls.unwrap()
             except OSError:
-                pass  # SSLWantRead: the other side's close_notify is not waited for
+                pass  # SSLWantRead: do not wait for the peer's close_notify
             self._send_alert()
         self._transport.close(reset=reset)
 
     def peer_subject(self) -> Any:
-        """Return the subject of the peer's certificate in the form of `ssl`, or None without a verified
-        certificate."""
+        """Returns the subject of the peer's certificate as `ssl` formats it, or None if unverified."""
         return (self._tls.getpeercert() or {}).get("subject")
 
-    def _go_on_agreeing(self) -> bool:
-        """One step of the handshake; False if the other side must speak first."""
+    def _shake_hands(self) -> bool:
+        """Run one step of the handshake; returns False if the peer must send first."""
         try:
             self._tls.do_handshake()
-            self._is_agreed = True
-            # The other side may have sent its first bytes together with the end of its handshake.
+            self._is_established = True
+            # The peer can send its first bytes together with the end of its handshake.
             self._is_drained = not self._incoming.pending
         except self._want_read:
             self._send_ciphertext()
@@ -202,11 +200,11 @@ class TlsTransport:
             if self._server_side and self._is_plaintext:
                 self._ciphertext = ALERT_FOR_PLAINTEXT
             self._send_alert()
-            raise self._kind_of(error)(self._words_for(error)) from error
+            raise self._kind_of(error)(self._error_message(error)) from error
         return True
 
     def _receive_ciphertext(self, wanted: int) -> bool:
-        """Move what the socket has into TLS; False if it has nothing now.  Sets `_is_ended` at the end."""
+        """Move bytes from the socket into TLS; returns False if there are none. Sets `_is_ended` at EOF."""
         most = min(self._read_bytes, max(wanted, SMALL_READ_BYTES)) if self._server_side else self._read_bytes
         received = _scratch()[:most]
         count = self._transport.read_into(received)
@@ -224,7 +222,7 @@ class TlsTransport:
         return True
 
     def _send_ciphertext(self) -> bool:
-        """Hand encrypted bytes to the kernel; True if none are left."""
+        """Write encrypted bytes to the kernel; returns True if none are left."""
         while True:
             ciphertext = self._ciphertext
             if not ciphertext:
@@ -240,7 +238,7 @@ class TlsTransport:
                     return False
 
     def _send_alert(self) -> None:
-        # The other side learns why; if it cannot take it now, it learns from the end of the stream.
+        # The alert gives the peer the reason; if it cannot be written now, closing the stream must do.
         try:
             self._send_ciphertext()
         except KafkaError:
@@ -248,23 +246,23 @@ class TlsTransport:
 
     @property
     def _is_plaintext(self) -> bool:
-        """True if what came first was no TLS record."""
+        """True if the peer's first bytes are no TLS record."""
         return bool(self._first_bytes) and self._first_bytes[0] not in TLS_RECORD_TYPES
 
-    def _words_for_ended(self) -> str:
+    def _interrupted_message(self) -> str:
         if self._server_side:
-            return f"{self.peer} ended the connection during the TLS handshake"
+            return f"{self.peer} closed the connection during the TLS handshake"
         return (
-            f"{self.peer} ended the connection during the TLS handshake; if that port speaks plaintext, "
-            "set security_protocol=PLAINTEXT or use the broker's TLS port; if it asks for a client "
-            "certificate, set ssl_certfile and ssl_keyfile"
+            f"{self.peer} closed the connection during the TLS handshake. If the port is plaintext, set "
+            "security_protocol=PLAINTEXT or use the broker's TLS port. If it requires a client certificate, "
+            "set ssl_certfile and ssl_keyfile"
         )
 
     def _kind_of(self, error: Exception) -> type[TlsError | Disconnected]:
-        """Which of our errors an error of `ssl` is; only one about a certificate has a `verify_code`.
+        """Returns the error class for an error of `ssl`; only certificate errors have a `verify_code`.
 
-        A stream that breaks once both sides have agreed is lost like any other connection; with TLS 1.3 the
-        other side's word about a certificate comes then, too.
+        After the handshake a broken stream is a lost connection like any other, except for alerts: with TLS
+        1.3 the peer rejects a certificate only then.
         """
         code = getattr(error, "verify_code", None)
         if code is not None:
@@ -273,58 +271,61 @@ class TlsTransport:
         is_about_ours = "ALERT" in reason and any(mark in reason for mark, _ in CERTIFICATE_ALERTS)
         if is_about_ours and not self._server_side:
             return TlsClientCertificateRefused
-        return Disconnected if self._is_agreed and "ALERT" not in reason else TlsError
+        return Disconnected if self._is_established and "ALERT" not in reason else TlsError
 
-    def _words_for(self, error: Exception) -> str:
+    def _error_message(self, error: Exception) -> str:
         reason = _reason(error)
         if self._is_plaintext:
             if self._server_side:
                 return f"{self.peer} speaks plaintext to this TLS port; it must set security_protocol=SSL"
             return (
-                f"{self.peer} does not speak TLS (it answered {self._first_bytes!r}); "
+                f"{self.peer} does not speak TLS (its first bytes are {self._first_bytes!r}); "
                 "set security_protocol=PLAINTEXT or use the broker's TLS port"
             )
         advices = _ADVICE if self._server_side else CERTIFICATE_ALERTS + _ADVICE
-        advice = next((words for mark, words in advices if mark in reason), "")
-        what = "broken TLS stream" if self._is_agreed else "TLS handshake failed"
+        advice = next((text for mark, text in advices if mark in reason), "")
+        what = "broken TLS stream" if self._is_established else "TLS handshake failed"
         return f"{self.peer}: {what}: {reason}{'; ' if advice else ''}{advice}"
 
 
 _ADVICE = (
     (
         "Hostname mismatch",
-        "the certificate is for another name; connect by that name, or mend the certificate",
+        "the certificate is for another host name; connect by that name, or replace the certificate",
     ),
-    ("IP address mismatch", "the certificate does not carry this IP address; connect by its host name"),
+    ("IP address mismatch", "the certificate does not list this IP address; connect by its host name"),
     (
         "unable to get local issuer",
-        "its certificate authority is not trusted here; give it in ssl_cafile",
+        "its certificate authority is not trusted; set ssl_cafile",
     ),
-    ("self-signed certificate", "its certificate authority is not trusted here; give it in ssl_cafile"),
-    ("self signed certificate", "its certificate authority is not trusted here; give it in ssl_cafile"),
+    ("self-signed certificate", "its certificate authority is not trusted; set ssl_cafile"),
+    ("self signed certificate", "its certificate authority is not trusted; set ssl_cafile"),
     ("certificate has expired", "its certificate has expired; renew it on the broker"),
-    ("UNSUPPORTED_PROTOCOL", "it speaks no TLS version from 1.2 on"),
-    ("ALERT_PROTOCOL_VERSION", "the two sides share no TLS version (pykafka2 speaks 1.2 and later)"),
-    ("unsupported protocol", "it speaks no TLS version from 1.2 on"),
-    ("HANDSHAKE_FAILURE", "the two sides share no cipher, or it wants a client certificate (ssl_certfile)"),
+    ("UNSUPPORTED_PROTOCOL", "it does not support TLS 1.2 or later"),
+    ("ALERT_PROTOCOL_VERSION", "the two sides share no TLS version (pykafka2 supports 1.2 and later)"),
+    ("unsupported protocol", "it does not support TLS 1.2 or later"),
+    (
+        "HANDSHAKE_FAILURE",
+        "the two sides share no cipher, or it requires a client certificate (ssl_certfile)",
+    ),
 )
 
-WANTS_CERTIFICATE = "it wants a client certificate; set ssl_certfile and ssl_keyfile"
-CERTIFICATE_REFUSED = (
-    "it takes no certificate of this authority, or this one has expired or was revoked; check ssl_certfile, "
-    "and what the broker trusts"
+NEEDS_CERTIFICATE = "it requires a client certificate; set ssl_certfile and ssl_keyfile"
+CERTIFICATE_REJECTED = (
+    "it does not trust this certificate's authority, or the certificate has expired or was revoked; check "
+    "ssl_certfile and the broker's truststore"
 )
 CERTIFICATE_ALERTS = (
-    ("CERTIFICATE_REQUIRED", WANTS_CERTIFICATE),
-    # Java's servers say so of a client that has shown none.
-    ("BAD_CERTIFICATE", f"{WANTS_CERTIFICATE}, or others than these, if they are set"),
-    ("UNKNOWN_CA", CERTIFICATE_REFUSED),
-    ("CERTIFICATE_UNKNOWN", CERTIFICATE_REFUSED),
-    ("CERTIFICATE_EXPIRED", CERTIFICATE_REFUSED),
-    ("CERTIFICATE_REVOKED", CERTIFICATE_REFUSED),
-    ("UNSUPPORTED_CERTIFICATE", CERTIFICATE_REFUSED),
+    ("CERTIFICATE_REQUIRED", NEEDS_CERTIFICATE),
+    # Java's servers send this to a client without a certificate.
+    ("BAD_CERTIFICATE", f"{NEEDS_CERTIFICATE}, or replace them if they are set"),
+    ("UNKNOWN_CA", CERTIFICATE_REJECTED),
+    ("CERTIFICATE_UNKNOWN", CERTIFICATE_REJECTED),
+    ("CERTIFICATE_EXPIRED", CERTIFICATE_REJECTED),
+    ("CERTIFICATE_REVOKED", CERTIFICATE_REJECTED),
+    ("UNSUPPORTED_CERTIFICATE", CERTIFICATE_REJECTED),
 )
-"""Alerts of the other side about this side's certificate, with what a client is to do."""
+"""The peer's alerts about this side's certificate, with what to do."""
 
 
 HOST_NAME_CODES = (62, 64)
@@ -332,15 +333,15 @@ HOST_NAME_CODES = (62, 64)
 
 
 def _reason(error: Exception) -> str:
-    """OpenSSL's words without its source line."""
+    """Returns OpenSSL's message without its source line."""
     message = getattr(error, "verify_message", None)
     if message:
-        return f"the certificate was refused: {message}"
+        return f"the certificate was rejected: {message}"
     return str(getattr(error, "reason", None) or error)
 
 
 def _chunk(buffers: Sequence[Buffer], skip: int) -> bytes:
-    """The next plaintext to encrypt: up to a chunk of the buffers, after the first `skip` bytes."""
+    """Returns the next plaintext to encrypt: up to a chunk of the buffers, after the first `skip` bytes."""
     parts: list[memoryview] = []
     room = PLAINTEXT_CHUNK_BYTES
     for buffer in buffers:

@@ -1,8 +1,7 @@
-"""The interfaces of the network: what a transport, a listener, a selector and a network are.
+"""The interfaces of the network: transport, listener, selector and network.
 
-`tcp.py`, `tls.py` and `selector.py` implement them on the machine's sockets; `testing/simulation/network.py`
-in memory and virtual time.  Everything above sees only these protocols.  Nothing here blocks, but
-`Selector.select` and `Network.resolve`, which their callers know.
+`tcp.py`, `tls.py` and `selector.py` implement them on sockets, `testing/simulation/network.py` in memory and
+virtual time. All code above uses only these protocols. Only `Selector.select` and `Network.resolve` block.
 """
 
 from __future__ import annotations
@@ -25,47 +24,46 @@ Ready = tuple[object, int]
 
 @attrs.define(frozen=True)
 class SocketOptions:
-    """-1 leaves a buffer to the kernel's own tuning, which large fetches need."""
+    """Socket buffer sizes; -1 leaves a buffer to the kernel's own tuning, which large fetches need."""
 
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
 
 
 class Transport(Protocol):
-    """A non-blocking byte stream, connecting or accepted.  Owned by one thread.
+    """A non-blocking byte stream, connecting or accepted. Owned by one thread.
 
-    Failures raise `Disconnected` or `TlsError`, with words that name the peer; after one, only `close` is
-    legal.
+    Failures raise Disconnected or TlsError with the peer's name; after one, only `close` can be called.
     """
 
     peer: str
 
     def establish(self) -> bool:
-        """Go on with connecting (and with TLS); True once bytes may flow."""
+        """Continue to connect (and the TLS handshake); returns True once bytes can be sent."""
         ...
 
     def interest(self) -> int:
-        """READABLE or WRITABLE (or both): what `establish` waits for; READABLE once established."""
+        """Returns the READABLE and WRITABLE bits that `establish` waits for; READABLE once established."""
         ...
 
     def read_into(self, buffer: memoryview) -> int | None:
-        """Bytes read into `buffer`; None if none are there yet; 0 if the peer has ended the stream."""
+        """Returns the number of bytes read into `buffer`; None if none are available, 0 at end of stream."""
         ...
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Write the buffers gathered, as far as the transport takes them; the number of bytes taken."""
+        """Write the buffers as far as the transport accepts them; returns the number of bytes written."""
         ...
 
     def close(self, *, reset: bool = False) -> None:
-        """End the stream; with `reset` so that the peer sees a reset.  Safe to repeat."""
+        """Close the stream, with `reset` by a TCP reset. Idempotent."""
         ...
 
 
 class SocketTransport(Transport, Protocol):
-    """A transport on one of the machine's sockets."""
+    """A transport on a socket."""
 
     def fileno(self) -> int:
-        """The socket's file number; -1 once it is closed."""
+        """Returns the socket's file number, or -1 once it is closed."""
         ...
 
 
@@ -73,11 +71,11 @@ class TlsWrapper(Protocol):
     """An object that wraps a transport in TLS: `tls.TlsContext`."""
 
     def wrap_connecting(self, transport: SocketTransport, server_name: str) -> Transport:
-        """The client's side, over a transport that is being connected."""
+        """Returns the client's side over a connecting transport."""
         ...
 
     def wrap_accepted(self, transport: SocketTransport) -> Transport:
-        """The server's side, over an accepted transport."""
+        """Returns the server's side over an accepted transport."""
         ...
 
 
@@ -88,44 +86,43 @@ class Listener(Protocol):
     port: int
 
     def accept(self) -> Transport | None:
-        """The next connection, or None if none waits."""
+        """Returns the next connection, or None if none is waiting."""
         ...
 
     def close(self) -> None: ...
 
 
 class Selector(Protocol):
-    """Waits for transports and listeners.  All but `wake` belong to one thread."""
+    """Waits for transports and listeners. All methods except `wake` belong to one thread."""
 
     def register(self, source: Transport | Listener, interest: int, data: object) -> None: ...
 
     def modify(self, source: Transport | Listener, interest: int, data: object) -> None:
-        """Change what is waited for; interest 0 keeps the registration and waits for nothing."""
+        """Change the interest; 0 keeps the registration and waits for nothing."""
         ...
 
     def unregister(self, source: Transport | Listener) -> None: ...
 
     def select(self, timeout: float | None) -> list[Ready]:
-        """Return the ready sources after at most `timeout` seconds (None: without limit); a wake-up ends the
-        wait."""
+        """Returns the ready sources after at most `timeout` seconds (None: no limit) or a wake-up."""
         ...
 
     def wake(self) -> None:
-        """End the current or next `select`.  From any thread or signal handler; takes no lock."""
+        """End the current or next `select`. Any thread or signal handler; takes no lock."""
         ...
 
     def close(self) -> None: ...
 
 
 class Network(Protocol):
-    """Makes transports, listeners and selectors of one kind."""
+    """Creates transports, listeners and selectors of one kind."""
 
     def selector(self) -> Selector: ...
 
     def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
-        """All addresses of a name, each with its canonical name if that is asked for.
+        """Returns all addresses of a name, with their canonical names if `canonical` is set.
 
-        Blocks: only through `offload`.  Raises `NoBrokersAvailable`.
+        Blocks, so call it through `offload` only. Raises NoBrokersAvailable.
         """
         ...
 
@@ -137,7 +134,7 @@ class Network(Protocol):
         tls: TlsWrapper | None = None,
         server_name: str | None = None,
     ) -> Transport:
-        """Start to connect.  `server_name` is the name that the broker's certificate must carry."""
+        """Start to connect. `server_name` is the name that the broker's certificate must carry."""
         ...
 
     def listen(self, host: str, port: int, *, tls: TlsWrapper | None = None) -> Listener:

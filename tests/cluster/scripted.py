@@ -122,7 +122,7 @@ class Transport:
 
     def write(self, buffers: Sequence[Buffer]) -> int:
         if self.is_broken or self.broker is None:
-            raise Disconnected(f"{self.peer}: the connection was reset by the other side")
+            raise Disconnected(f"{self.peer}: the peer reset the connection")
         data = b"".join(buffers)
         view = memoryview(data)
         while view:

@@ -39,16 +39,16 @@ def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
 
 
 BAD_ANSWERS: dict[str, tuple[Answer, type[KafkaError], str]] = {
-    "HTTP": (Raw(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), NoBrokersAvailable, "answers in HTTP"),
+    "HTTP": (Raw(b"HTTP/1.1 503 Service Unavailable\r\n\r\n"), NoBrokersAvailable, "responds in HTTP"),
     "length": (Raw(b"\x7f\xff\xff\xff...."), NoBrokersAvailable, "announces a frame of 2147483647 bytes"),
     "correlation id": (Raw(b"\0\0\0\x06\0\0\0\x63\0\0"), NoBrokersAvailable, "correlation id 99"),
     "truncated": (Raw(b"\0\0\0\x05\0\0\0\0\0"), NoBrokersAvailable, "ApiVersions"),
     "error code": (
         ApiVersionsResponse(error_code=42, api_keys=[]),
         NoBrokersAvailable,
-        "refused ApiVersions",
+        "rejected ApiVersions",
     ),
-    "TLS alert": (Raw(b"\x15\x03\x03\0\x02\x02\x28"), TlsError, "speaks TLS here"),
+    "TLS alert": (Raw(b"\x15\x03\x03\0\x02\x02\x28"), TlsError, "speaks TLS on this port"),
 }
 
 
@@ -87,7 +87,7 @@ def test_a_request_to_any_node_is_told_the_same_way(cluster: ScriptedCluster, cl
     cluster.on(ApiVersionsRequest, lambda request, broker: BAD_ANSWERS["TLS alert"][0])
     for _ in range(3):
         started = cluster.now
-        with pytest.raises(TlsError, match="speaks TLS here"):
+        with pytest.raises(TlsError, match="speaks TLS on this port"):
             client.request(MetadataRequest(topics=[]))
         assert cluster.now - started < 2, "each call hears of an attempt of its own"
     assert len(cluster.network.connects) >= 3

@@ -82,10 +82,10 @@ MISTAKES = {
         options={**OAUTH, "sasl_oauth_token_provider": lambda: SECRET},
     ),
     "another authority": Mistake(
-        "SSL", TlsCertificateRejected, "not trusted here.*ssl_cafile", options={"ssl_cafile": "OTHER"}
+        "SSL", TlsCertificateRejected, "not trusted.*ssl_cafile", options={"ssl_cafile": "OTHER"}
     ),
     "no authority": Mistake("SSL", TlsCertificateRejected, "ssl_cafile", without="ssl_cafile"),
-    "another name": Mistake("SSL", TlsHostNameMismatch, r"127\.1.*for another name"),
+    "another name": Mistake("SSL", TlsHostNameMismatch, r"127\.1.*for another host name"),
     "no certificate": Mistake("SSL", TlsClientCertificateRefused, "ssl_certfile", without="ssl_certfile"),
     "a stranger's certificate": Mistake(
         "SSL", TlsClientCertificateRefused, "ssl_certfile", options={"ssl_certfile": "OTHER"}
@@ -93,7 +93,7 @@ MISTAKES = {
     "SASL to PLAINTEXT": Mistake(
         "PLAINTEXT",
         IllegalSaslState,
-        "=SCRAM-SHA-256.*asks nobody to authenticate.*security_protocol",
+        "=SCRAM-SHA-256.*does not use SASL.*security_protocol",
         "ann",
         {"security_protocol": "SASL_PLAINTEXT"},
     ),
@@ -106,10 +106,13 @@ MISTAKES = {
         "SASL_PLAINTEXT", TlsNotSpoken, NO_TLS, "ann", {"security_protocol": "SASL_SSL"}
     ),
     "PLAINTEXT to SSL": Mistake(
-        "SSL", TlsError, "speaks TLS here: set security_protocol", options={"security_protocol": "PLAINTEXT"}
+        "SSL",
+        TlsError,
+        "speaks TLS on this port: set security_protocol",
+        options={"security_protocol": "PLAINTEXT"},
     ),
     "SASL to SSL": Mistake(
-        "SSL", TlsError, "speaks TLS here", "ann", {"security_protocol": "SASL_PLAINTEXT"}
+        "SSL", TlsError, "speaks TLS on this port", "ann", {"security_protocol": "SASL_PLAINTEXT"}
     ),
 }
 

@@ -224,7 +224,7 @@ def test_tls_to_a_plaintext_port_is_a_typed_error_within_its_timeout(
     assert isinstance(one.error, TlsError)
     assert "security_protocol=PLAINTEXT" in str(one.error)
     (seen,) = broker.errors
-    assert "speaks TLS here" in str(seen)
+    assert "speaks TLS on this port" in str(seen)
 
 
 def test_tls_to_a_silent_plaintext_port_is_a_typed_error_within_its_timeout(
@@ -255,7 +255,7 @@ def test_a_wrong_host_name_is_a_tls_error(
     one = OneConnection(driver)
     one.open(broker.endpoint, tls[1], "kafka.example.org")
     assert isinstance(one.error, TlsError)
-    assert "another name" in str(one.error)
+    assert "another host name" in str(one.error)
 
 
 def test_an_idle_driver_sleeps(driver: Driver, broker: OnePageBroker) -> None:

@@ -125,9 +125,9 @@ FRAMES = [
 ]
 
 VERSIONS = [
-    Lie("versions: none of any API", ASKED, setting(("api_keys", [])), KafkaError, "does not offer"),
+    Lie("versions: none of any API", ASKED, setting(("api_keys", [])), KafkaError, "does not support"),
     Lie("versions: no Produce", ASKED, without(0), UnsupportedVersion, "Produce", for_good=True),
-    Lie("versions: no Metadata", ASKED, without(3), ALWAYS, "does not offer Metadata"),
+    Lie("versions: no Metadata", ASKED, without(3), ALWAYS, "does not support Metadata"),
     Lie("versions: no ApiVersions", ASKED, without(18)),
     Lie("versions: ranges that end before they begin", ASKED, ranges(9, 1), KafkaError, for_good=True),
     Lie("versions: negative ranges", ASKED, ranges(-9, -1), KafkaError, "versions -9 to -1"),

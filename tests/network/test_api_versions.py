@@ -22,7 +22,7 @@ def test_the_highest_common_version_is_chosen(low: int, width: int) -> None:
         assert versions.choose(MetadataRequest) == max(common)
     else:
         with pytest.raises(
-            UnsupportedVersion, match=f"node 1 speaks Metadata versions {low} to {low + width}"
+            UnsupportedVersion, match=f"node 1 supports Metadata versions {low} to {low + width}"
         ):
             versions.choose(MetadataRequest)
 
@@ -41,5 +41,5 @@ def test_the_askers_own_limits_count() -> None:
 def test_an_api_that_the_broker_lacks_is_named() -> None:
     versions = ApiVersions("node 1 (host:9092)", {})
     assert not versions.knows(ProduceRequest)
-    with pytest.raises(UnsupportedVersion, match=r"node 1 \(host:9092\) does not offer Produce"):
+    with pytest.raises(UnsupportedVersion, match=r"node 1 \(host:9092\) does not support Produce"):
         versions.choose(ProduceRequest)

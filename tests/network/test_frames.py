@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData, KafkaError, TlsError
-from pykafka2.network.frames import MAX_READ_BYTES, PATIENCE, SMALL_BUFFER_BYTES, FrameReader
+from pykafka2.network.frames import MAX_READ_BYTES, SHRINK_AFTER_READS, SMALL_BUFFER_BYTES, FrameReader
 from tests.gate import examples
 
 
@@ -96,7 +96,7 @@ def test_small_frames_do_not_hold_the_buffer_and_a_grown_buffer_is_given_back() 
     reader = FrameReader("broker:9092")
     feed(reader, framed([bytes(1 << 20)]), [])
     assert len(reader.buffer()) > SMALL_BUFFER_BYTES
-    for _ in range(PATIENCE):
+    for _ in range(SHRINK_AFTER_READS):
         buffer = reader.buffer()
         buffer[:9] = framed([b"small"])
         (frame,) = reader.received(9)

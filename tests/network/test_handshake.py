@@ -109,7 +109,7 @@ def test_another_error_than_that_is_no_word_on_the_mechanism(code: int, expected
     script = handshake("node 1", ThreeTokens())
     advance(script, None)
     advance(script, api_versions_response())
-    with pytest.raises(expected, match="node 1 refused to begin sasl_mechanism=THREE-TOKENS") as refused:
+    with pytest.raises(expected, match="node 1 rejected sasl_mechanism=THREE-TOKENS") as refused:
         script.send(SaslHandshakeResponse(error_code=code, mechanisms=["THREE-TOKENS"]))
     assert "offer" not in str(refused.value)
 
@@ -121,7 +121,7 @@ def test_refused_credentials_are_an_authentication_error_with_the_brokers_words(
     advance(script, SaslHandshakeResponse(mechanisms=["THREE-TOKENS"]))
     with pytest.raises(
         SaslAuthenticationFailed,
-        match=r"node 1: .*THREE-TOKENS.* refused .*: wrong password; check the secret",
+        match=r"node 1: .*THREE-TOKENS.* rejected .*: wrong password; check the secret",
     ):
         script.send(SaslAuthenticateResponse(error_code=58, error_message="wrong password", auth_bytes=b""))
 
@@ -147,5 +147,5 @@ def test_the_lifetime_of_the_session_is_the_result_of_authentication() -> None:
 
 def test_a_broker_without_sasl_is_named() -> None:
     versions = ApiVersions("node 1", {18: (0, 3)})
-    with pytest.raises(UnsupportedVersion, match="node 1 does not offer SaslHandshake"):
+    with pytest.raises(UnsupportedVersion, match="node 1 does not support SaslHandshake"):
         authenticate("node 1", versions, ThreeTokens()).send(None)

@@ -95,7 +95,7 @@ def test_a_change_of_any_of_the_files_is_noticed_once(
     def connect() -> int:
         near, _ = link.establish(client=tls, server_name="localhost")
         assert near.is_open, near.error
-        return caplog.text.count("certificates were read again")
+        return caplog.text.count("reloaded the TLS certificates")
 
     caplog.set_level("INFO")
     assert [connect(), connect()] == [0, 0]
@@ -173,7 +173,7 @@ def test_no_file_of_a_certificate_given_as_text_is_left_behind(
 
 
 def test_a_certificate_given_by_no_file_cannot_be_read_again() -> None:
-    with pytest.raises(ConfigurationError, match="given by no file"):
+    with pytest.raises(ConfigurationError, match="not loaded from a file"):
         TlsContext(verify=False).reload()
 
 

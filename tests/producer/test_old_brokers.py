@@ -31,7 +31,7 @@ def test_a_broker_that_is_too_old_is_named_with_its_versions(
     delivery = producer.send("orders", b"v")
     with pytest.raises(
         UnsupportedVersion,
-        match=rf"broker-0:9092\) speaks Produce versions 0 to {newest}, this needs {needed}",
+        match=rf"broker-0:9092\) supports Produce versions 0 to {newest}, but this needs {needed}",
     ):
         delivery.result(5)
     assert producer.health()["records_waiting"] == 0

@@ -1,1 +1,1 @@
-"""SASL, the client's side: an exchange of tokens for each mechanism, which the handshake runs."""
+"""The client's side of SASL: each mechanism has an exchange of tokens, which the handshake runs."""

@@ -1,4 +1,4 @@
-"""From a client's options to its SASL mechanism."""
+"""Creates the SASL mechanism of a client from its options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def sasl_mechanism(
     options: SecurityOptions, client_id: str, clock: Clock, entropy: Entropy
 ) -> SaslMechanism | None:
-    """The mechanism that the options ask for, one for all connections of a client; None without SASL."""
+    """Returns the mechanism of the options, shared by a client's connections; None without SASL."""
     if not options.uses_sasl:
         return None
     username, password = options.sasl_username or "", options.sasl_password or ""
@@ -38,13 +38,13 @@ def sasl_mechanism(
             wall_seconds,
             client_id,
             options.sasl_login_timeout,
-            _called(options),
+            _source_name(options),
         )
     )
 
 
-def _called(options: SecurityOptions) -> str:
-    """How errors call the source of tokens."""
+def _source_name(options: SecurityOptions) -> str:
+    """Returns the name of the token source in error messages."""
     if options.sasl_oauthbearer_token_endpoint_url is not None:
         return f"the token endpoint {options.sasl_oauthbearer_token_endpoint_url}"
     return f"the token provider {'sasl_oauth_token_provider' if options.oauth_cb is None else 'oauth_cb'}"
@@ -55,7 +55,7 @@ def _source(
 ) -> Callable[[], Token]:
     extensions = options.sasl_oauthbearer_extensions or {}
     if options.sasl_oauthbearer_token_endpoint_url is not None:
-        # urllib takes 50 ms to load, which is for those alone who have an authority asked.
+        # urllib takes 50 ms to import, so it is imported only for a token endpoint.
         from pykafka2.network.sasl.client_credentials import ClientCredentials
 
         return ClientCredentials(
@@ -72,12 +72,12 @@ def _source(
     oauth_cb = options.oauth_cb
     if oauth_cb is not None:
         return lambda: token_of(oauth_cb(options.sasl_oauthbearer_config), extensions)
-    return lambda: token_of(*_asked(options.sasl_oauth_token_provider, extensions))
+    return lambda: token_of(*_call_provider(options.sasl_oauth_token_provider, extensions))
 
 
-def _asked(provider: Any, extensions: dict[str, str]) -> tuple[Any, dict[str, str]]:
-    """Return the provider's token and the extensions; the provider's own win (as in kafka-python)."""
+def _call_provider(provider: Any, extensions: dict[str, str]) -> tuple[Any, dict[str, str]]:
+    """Returns the provider's token and the extensions; its own extensions win (as in kafka-python)."""
     method = getattr(provider, "token", None)
-    given = method() if callable(method) else provider()
+    token = method() if callable(method) else provider()
     own = getattr(provider, "extensions", None)
-    return given, {**extensions, **(own() if callable(own) else {})}
+    return token, {**extensions, **(own() if callable(own) else {})}

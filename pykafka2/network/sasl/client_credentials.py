@@ -1,7 +1,7 @@
 """Tokens from an OpenID Connect authority by the client-credentials grant of OAuth 2 (RFC 6749, KIP-768).
 
-One POST with the standard library.  Blocks: called by a `TokenCache`, off the IO thread.  One deadline is for
-all of it, however slowly an authority drips (http_in_time.py).
+One POST with the standard library. Blocks, so a `TokenCache` calls it off the IO thread. One deadline limits
+the whole request, also if the authority sends byte by byte (http_in_time.py).
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from pykafka2.network.sasl.oauth_token import Token, expiry_of
 from pykafka2.option_fields import hidden
 from pykafka2.text import shown
 
-MAX_ANSWER_BYTES = 1 << 20
+MAX_RESPONSE_BYTES = 1 << 20
 CHECK = "check client id, client secret and scope"
 LONGEST_LIFE = 1e9
-"""Seconds: an authority's number may be larger than any clock goes."""
+"""Longest lifetime in seconds that is accepted; larger values could overflow a clock."""
 LONGEST_SHOWN = 200
-"""Characters of what is no HTTP that an error shows."""
+"""Characters of a malformed HTTP response that an error shows."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: the credentials would go along, to whomever the authority's answer names."""
+    """Follows no redirect, which would send the credentials to any host that the response names."""
 
     def redirect_request(self, *arguments: Any, **named: Any) -> None:
-        """An answer that redirects is an error."""
+        """Return None, which makes a redirect an error."""
 
 
 @attrs.define(frozen=True)
 class ClientCredentials:
-    """A client of an authority.  `timeout` is in seconds, for the whole request."""
+    """A client of an authority. `timeout` is in seconds, for the whole request."""
 
     url: str
     client_id: str
@@ -53,12 +53,12 @@ class ClientCredentials:
     timeout: float = 10.0
 
     def __call__(self) -> Token:
-        """Ask for a token.  Raises `SaslAuthenticationFailed` naming the address and what it answered."""
-        answer = self._post()
-        value = answer.get("access_token")
+        """Request a token. Raises SaslAuthenticationFailed with the address and its error."""
+        response = self._post()
+        value = response.get("access_token")
         if not isinstance(value, str):
-            raise SaslAuthenticationFailed(f"{self.url} answered without an access_token")
-        lifetime = answer.get("expires_in")
+            raise SaslAuthenticationFailed(f"{self.url} sent a response without an access_token")
+        lifetime = response.get("expires_in")
         expires_at = expiry_of(value)
         if isinstance(lifetime, int | float) and not isinstance(lifetime, bool):
             expires_at = self.wall_seconds() + min(lifetime, LONGEST_LIFE)
@@ -73,25 +73,25 @@ class ClientCredentials:
             {"Authorization": f"Basic {credentials}", "Accept": "application/json"},
         )
         try:
-            with self._opener().open(request, timeout=self.timeout) as response:
-                text = response.read(MAX_ANSWER_BYTES + 1)
+            with self._opener().open(request, timeout=self.timeout) as reply:
+                text = reply.read(MAX_RESPONSE_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:
-                is_elsewhere = 300 <= error.code < 400
-                what_to_do = "give the address that it names" if is_elsewhere else CHECK
+                is_redirect = 300 <= error.code < 400
+                advice = "set the URL to which it redirects" if is_redirect else CHECK
                 raise SaslAuthenticationFailed(
-                    f"{self.url} refused to give a token (HTTP {error.code}{_why(error)}); {what_to_do}"
+                    f"{self.url} rejected the token request (HTTP {error.code}{_why(error)}); {advice}"
                 ) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or shown(str(error), LONGEST_SHOWN)
-            raise SaslAuthenticationFailed(f"{self.url} gave no token: {reason}") from None
+            raise SaslAuthenticationFailed(f"{self.url} returned no token: {reason}") from None
         try:
-            answer = json.loads(text) if len(text) <= MAX_ANSWER_BYTES else None
+            response = json.loads(text) if len(text) <= MAX_RESPONSE_BYTES else None
         except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
-            raise SaslAuthenticationFailed(f"{self.url} did not answer as a token endpoint does")
-        return answer
+            response = None
+        if not isinstance(response, dict):
+            raise SaslAuthenticationFailed(f"{self.url} did not respond like a token endpoint; check the URL")
+        return response
 
     def _opener(self) -> urllib.request.OpenerDirector:
         in_time = Deadline(self.monotonic, self.monotonic() + self.timeout)
@@ -109,9 +109,9 @@ class ClientCredentials:
 
 
 def _why(error: urllib.error.HTTPError) -> str:
-    """The error's name in the JSON of the authority (RFC 6749); nothing else of what it says."""
+    """Returns the error's name in the authority's JSON (RFC 6749), and nothing else of the response."""
     try:
-        name = json.loads(error.read(MAX_ANSWER_BYTES))["error"]
+        name = json.loads(error.read(MAX_RESPONSE_BYTES))["error"]
     except (ValueError, KeyError, TypeError, OSError, RecursionError, http.client.HTTPException):
         return ""
     is_name = isinstance(name, str) and name.replace("_", "").isalnum() and len(name) < 60

@@ -1,7 +1,7 @@
-"""HTTP with the standard library where one deadline is for the whole exchange.
+"""HTTP with the standard library and one deadline for the whole exchange.
 
-Its own timeouts are for each wait: a server that sends a byte now and then, in its headers or in its body,
-would hold whoever asks for as long as it likes.  Used by client_credentials.py, off the IO thread.
+The library's own timeout applies to each read, so a server that sends single bytes could block the caller
+without limit. Used by client_credentials.py, off the IO thread.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @attrs.define(frozen=True)
 class Deadline:
-    """A moment by a clock of seconds."""
+    """A point in time on a clock in seconds."""
 
     clock: Callable[[], float]
     ends_at: float
 
     def left(self) -> float:
-        """Seconds, more than 0.  Raises `TimeoutError`."""
+        """Returns the seconds left, more than 0. Raises TimeoutError."""
         left = self.ends_at - self.clock()
         if left <= 0:
             raise TimeoutError("timed out")
@@ -34,7 +34,7 @@ class Deadline:
 
 
 def handlers(deadline: Deadline, tls: ssl.SSLContext | None) -> list[urllib.request.BaseHandler]:
-    """For an opener of urllib: what it opens keeps to the deadline.  `tls` is for an address of https."""
+    """Returns urllib handlers whose connections obey the deadline. `tls` is for https URLs."""
     return [_Http(deadline)] if tls is None else [_Https(deadline, tls)]
 
 
@@ -75,7 +75,7 @@ class _Socket:
 
 
 def _in_time(kind: type[http.client.HTTPConnection], deadline: Deadline) -> Any:
-    """Connections of a kind that keep to the deadline."""
+    """Returns a subclass of a connection class that obeys the deadline."""
 
     class InTime(kind):  # type: ignore[misc, valid-type]
         sock: Any

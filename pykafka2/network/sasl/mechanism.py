@@ -1,9 +1,9 @@
 """The interface of a SASL mechanism: a name, and an exchange of tokens.
 
-An exchange is a generator.  It yields a token, which is sent to the broker, and receives the broker's; or it
-yields `Offload`, and receives what that work came to: hashing a password a million times, or asking an
-authority for a token, must not hold up the other connections of the IO thread.  An error that the broker
-answers is thrown in.
+An exchange is a generator. It yields a token, which is sent to the broker, and receives the broker's token;
+or it yields `Offload` and receives the result of that work. Hashing a password a million times, or requesting
+a token from an authority, must not block the other connections of the IO thread. An error response of the
+broker is thrown in.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pykafka2.network.script import Offload
 TO_CHECK = "check sasl_username and sasl_password"
 
 Exchange = Generator[bytes | Offload, Any, None]
-"""Ends when the broker has proved itself; raises `SaslAuthenticationFailed` if it has not."""
+"""Ends when the broker has authenticated itself; raises SaslAuthenticationFailed if it has not."""
 
 
 class SaslMechanism(Protocol):
-    """A mechanism with its credentials; serves any number of connections, one after the other or at once."""
+    """A mechanism with its credentials, shared by all connections of a client."""
 
     @property
     def name(self) -> str:
@@ -29,9 +29,9 @@ class SaslMechanism(Protocol):
 
     @property
     def to_check(self) -> str:
-        """The options that a rejected user must check, as the end of a sentence."""
+        """The options to check after a rejection, as the end of a sentence."""
         ...
 
     def exchange(self) -> Exchange:
-        """One authentication, from the first token on."""
+        """Returns a new exchange for one authentication."""
         ...

@@ -1,8 +1,8 @@
-"""A bearer token, and where the current one comes from.
+"""Bearer tokens and their cache.
 
-A `TokenCache` asks its source again when most of a token's life is over.  `current` may block (the source is
-a user's callable or an authority across the network), so it is called off the IO thread; several connections
-that need a token at once ask once.  What happens to a source that never answers is said at `TokenCache`.
+A `TokenCache` calls its source again when most of a token's lifetime is over. `current` can block (the source
+is a user's callable or an authority across the network), so it is called off the IO thread; connections that
+need a token at the same time share one call. `TokenCache` describes how a source that hangs is handled.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pykafka2.logs import ClientLogger
 from pykafka2.option_fields import hidden
 
 REFRESH_AT = 0.8
-"""Share of a token's life after which another is asked for, as in Java (sasl.login.refresh.window.factor)."""
+"""Share of a token's lifetime after which it is refreshed, as in Java (sasl.login.refresh.window.factor)."""
 
-REFUSED_FOR = 10.0
-"""Seconds for which a token is used even if brokers refuse it: another right after it would be refused, too,
-and no authority is to be asked with each attempt to connect."""
+KEPT_WHEN_REJECTED = 10.0
+"""Seconds for which a token is kept even if brokers reject it: a new one would probably be rejected, too, and
+the authority must not get a request for each connection attempt."""
 
-MAX_GIVEN_UP = 3
-"""Calls of a source that do not come back: fewer than its lane has threads, so the next is told at once."""
+MAX_HANGING_CALLS = 3
+"""Most hanging calls of a source: fewer than its lane has threads, so the next connection fails at once."""
 
 
 @attrs.define(frozen=True)
 class Token:
-    """An access token.  `expires_at` is in seconds since 1970, None if nobody knows; then it is used once."""
+    """An access token. `expires_at` is in seconds since 1970; if None (unknown), the token is used once."""
 
     value: str = attrs.field(repr=hidden)
     expires_at: float | None = None
@@ -41,22 +41,21 @@ class Token:
 
 
 @attrs.define
-class Wish:
-    """That of one connection for a token; over when nobody waits for it any more."""
+class TokenRequest:
+    """A connection's request for a token; over when the connection no longer waits for it."""
 
     is_over: bool = False
 
 
 class TokenCache:
-    """The newest token of a source.  Thread-safe.
+    """The newest token of a source. Thread-safe.
 
-    `wall_seconds` tells the time of day; `seconds` is how long the source, which `called` names for errors,
-    may take.  A source that fails or hangs while the last token is good is logged, and asked again with the
-    next connection; what it raises otherwise is raised as `SaslAuthenticationFailed`, or as
-    `TokenProviderTimedOut`.
+    `wall_seconds` returns the time of day; `seconds` limits a call of the source, `source_name` is its name
+    in errors. If the source fails or hangs while the last token is valid, that is logged and the next
+    connection calls it again. Otherwise SaslAuthenticationFailed or TokenProviderTimedOut is raised.
 
-    One call of the source is under way at a time.  One that hangs is given up: the next asks anew, on
-    another thread, until `MAX_GIVEN_UP` have not come back.
+    One call of the source runs at a time. A call that hangs is abandoned, and the next connection starts
+    another on another thread, up to `MAX_HANGING_CALLS` hanging calls.
     """
 
     def __init__(
@@ -65,76 +64,78 @@ class TokenCache:
         wall_seconds: Callable[[], float],
         client_id: str,
         seconds: float = 10.0,
-        called: str = "the token provider",
+        source_name: str = "the token provider",
     ) -> None:
         self.seconds = seconds
         self._source = source
-        self._called = called
+        self._source_name = source_name
         self._wall_seconds = wall_seconds
         self._log = ClientLogger(__name__, client_id)
         self._lock = threading.Lock()
         self._turn = threading.Lock()
-        """Held by who calls the source; another takes its place when that call is given up."""
-        self._given_up: set[threading.Lock] = set()
+        """Held during a call of the source; replaced when that call is abandoned."""
+        self._hanging: set[threading.Lock] = set()
         self._calls = 0
         self._token: Token | None = None
         self._token_of_call = 0
         self._refresh_at = 0.0
         self._kept_at = 0.0
 
-    def current(self, wish: Wish | None = None) -> Token:
-        """A token that is good now.  Blocks.  Raises `SaslAuthenticationFailed`, `TokenExpired`.
+    def current(self, request: TokenRequest | None = None) -> Token:
+        """Returns a valid token. Blocks. Raises SaslAuthenticationFailed, TokenExpired.
 
-        For a wish that is over the source is not asked.
+        The source is not called for a request that is over.
         """
-        wish = Wish() if wish is None else wish
+        request = TokenRequest() if request is None else request
         with self._lock:
             turn = self._turn
             known = self._known(self._wall_seconds())
-            is_stuck = len(self._given_up) >= MAX_GIVEN_UP
+            is_stuck = len(self._hanging) >= MAX_HANGING_CALLS
         if known is not None:
             return known
         if is_stuck or not turn.acquire(timeout=min(self.seconds, threading.TIMEOUT_MAX)):
-            if wish.is_over:
+            if request.is_over:
                 raise self.overdue()
             return self.give_up(turn)
         if turn is not self._turn:
-            # It was given up while this waited for it: the next call may be under way by now.
+            # The call was abandoned while this waited for its lock; the next call can be under way by now.
             turn.release()
             return self.current()
         try:
             now = self._wall_seconds()
-            return self._known(now) or self._asked(now, wish)
+            return self._known(now) or self._request(now, request)
         except SaslAuthenticationFailed as error:
-            if wish.is_over:
+            if request.is_over:
                 raise
             return self._last(error)
         finally:
             turn.release()
             with self._lock:
-                self._given_up.discard(turn)
+                self._hanging.discard(turn)
 
     def overdue(self) -> TokenProviderTimedOut:
-        """The error for a source that takes too long."""
-        stuck = len(self._given_up)
-        more = f"; {stuck} calls of it have not come back" if stuck > 1 else ""
+        """Returns the error for a source that exceeds its limit."""
+        stuck = len(self._hanging)
+        more = f"; {stuck} calls of it still hang" if stuck > 1 else ""
         return TokenProviderTimedOut(
-            f"{self._called} gave no OAUTHBEARER token within {self.seconds:g} s{more}"
+            f"{self._source_name} returned no OAUTHBEARER token within {self.seconds:g} s{more}"
         )
 
     def give_up(self, turn: threading.Lock | None = None) -> Token:
-        """The call of the source that is under way takes too long: the next asks anew.  The last token while
-        it is good; else raises `TokenProviderTimedOut`."""
+        """Abandon the current call of the source, so that the next connection starts another.
+
+        Returns the last token while it is valid, otherwise raises TokenProviderTimedOut.
+        """
         with self._lock:
-            if turn in (None, self._turn) and self._turn.locked() and len(self._given_up) < MAX_GIVEN_UP:
-                self._given_up.add(self._turn)
+            if turn in (None, self._turn) and self._turn.locked() and len(self._hanging) < MAX_HANGING_CALLS:
+                self._hanging.add(self._turn)
                 self._turn = threading.Lock()
         return self._last(self.overdue())
 
-    def refused(self, token: Token) -> None:
-        """A broker has refused it, as it was revoked perhaps: the next call asks anew, unless this is new."""
+    def reject(self, token: Token) -> None:
+        """Drop a token that a broker rejected (it may be revoked), unless it was fetched just now."""
         with self._lock:
-            if token is self._token and self._wall_seconds() >= self._kept_at + REFUSED_FOR:
+            if token is self._token and self._wall_seconds() >= self._kept_at + KEPT_WHEN_REJECTED:
                 self._token, self._refresh_at = None, 0.0
 
     def _known(self, now: float) -> Token | None:
@@ -144,19 +145,19 @@ class TokenCache:
         token = self._token
         if token is None or token.expires_at is None or self._wall_seconds() >= token.expires_at:
             raise error
-        self._log.warning("no new token, the last one is used while it is good: %s", error)
+        self._log.warning("no new OAUTHBEARER token; the last one is used while it is valid: %s", error)
         return token
 
-    def _asked(self, now: float, wish: Wish) -> Token:
-        """Return the source's token, and keep it if its lifetime is known."""
-        if wish.is_over:
+    def _request(self, now: float, request: TokenRequest) -> Token:
+        """Call the source; keeps its token if the lifetime is known."""
+        if request.is_over:
             raise self.overdue()
         with self._lock:
             self._calls = number = self._calls + 1
         fresh = self._fresh(now)
         if fresh.expires_at is not None:
             with self._lock:
-                # A call that was given up may come back after a later one.
+                # A call that was abandoned can return after a later one.
                 if number > self._token_of_call:
                     self._refresh_at = now + (fresh.expires_at - now) * REFRESH_AT
                     self._token, self._token_of_call, self._kept_at = fresh, number, now
@@ -168,9 +169,10 @@ class TokenCache:
         except SaslAuthenticationFailed:
             raise
         except BaseException as error:
-            # What a stranger's code says may quote the secret: its type has to do, the cause has the rest.
+            # The message of a user's code can contain the secret, so only its type is shown; the cause has
+            # the rest.
             raise SaslAuthenticationFailed(
-                f"no OAUTHBEARER token: {self._called} raised {type(error).__name__}"
+                f"no OAUTHBEARER token: {self._source_name} raised {type(error).__name__}"
             ) from error
         if token.expires_at is not None and token.expires_at <= now:
             raise TokenExpired(
@@ -180,28 +182,28 @@ class TokenCache:
         return token
 
 
-def token_of(given: Any, extensions: Mapping[str, str]) -> Token:
-    """Convert the result of a user's callable into a token: text, a `Token`, or confluent-kafka's tuple
-    `(token, expires_at[, principal[, extensions]])`, whose extensions win over `extensions`.
+def token_of(result: Any, extensions: Mapping[str, str]) -> Token:
+    """Convert the result of a user's callable into a token.
 
-    Raises `SaslAuthenticationFailed`.
+    Accepts a str, a `Token`, or confluent-kafka's tuple `(token, expires_at[, principal[, extensions]])`,
+    whose extensions win over `extensions`. Raises SaslAuthenticationFailed.
     """
-    if isinstance(given, Token):
-        return attrs.evolve(given, extensions={**extensions, **given.extensions})
-    if isinstance(given, str):
-        return Token(given, expiry_of(given), "", extensions)
-    if isinstance(given, tuple) and 2 <= len(given) <= 4 and isinstance(given[0], str):
-        principal = given[2] if len(given) > 2 else ""
-        own = given[3] if len(given) > 3 else {}
-        return Token(given[0], float(given[1]), principal, {**extensions, **own})
+    if isinstance(result, Token):
+        return attrs.evolve(result, extensions={**extensions, **result.extensions})
+    if isinstance(result, str):
+        return Token(result, expiry_of(result), "", extensions)
+    if isinstance(result, tuple) and 2 <= len(result) <= 4 and isinstance(result[0], str):
+        principal = result[2] if len(result) > 2 else ""
+        own = result[3] if len(result) > 3 else {}
+        return Token(result[0], float(result[1]), principal, {**extensions, **own})
     raise SaslAuthenticationFailed(
-        f"the token provider returned a {type(given).__name__}; it has to return text, a Token, or "
+        f"the token provider returned a {type(result).__name__}; it must return a str, a Token, or "
         "(token, expiry in seconds since 1970)"
     )
 
 
 def expiry_of(value: str) -> float | None:
-    """When a JSON web token says that it expires (its claim `exp`); None for any other token."""
+    """Returns the expiry of a JSON web token (its claim `exp`), or None for any other token."""
     parts = value.split(".")
     if len(parts) != 3:
         return None

@@ -10,11 +10,11 @@ import attrs
 
 from pykafka2.errors import SaslAuthenticationFailed, TokenProviderTimedOut
 from pykafka2.network.sasl.mechanism import Exchange
-from pykafka2.network.sasl.oauth_token import Token, TokenCache, Wish
+from pykafka2.network.sasl.oauth_token import Token, TokenCache, TokenRequest
 from pykafka2.network.script import Lane, Offload
 
 GIVE_UP = b"\x01"
-"""What the client answers to an error, so that the broker may end the exchange."""
+"""The client's response to an error, after which the broker ends the exchange (RFC 7628)."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
@@ -34,51 +34,51 @@ class OAuthBearer:
         return "check the token provider, and the token's lifetime, audience, scope and signature"
 
     def exchange(self) -> Exchange:
-        """One token; a broker that refuses it says why, and wants to hear that this was understood."""
-        tokens, wish = self.tokens, Wish()
+        """Send one token; a broker that rejects it sends the reason and expects an acknowledgement."""
+        tokens, request = self.tokens, TokenRequest()
         token: Token
         try:
-            work = partial(tokens.current, wish)
+            work = partial(tokens.current, request)
             token = yield Offload(work, Lane.TOKENS, tokens.seconds, tokens.overdue)
         except TokenProviderTimedOut:
             token = tokens.give_up()
         finally:
-            wish.is_over = True
+            request.is_over = True
         try:
-            answer = bytes((yield first_message(token)))
+            error = bytes((yield first_message(token)))
         except SaslAuthenticationFailed:
-            tokens.refused(token)
+            tokens.reject(token)
             raise
-        if answer:
-            tokens.refused(token)
-            reason = _reason(answer)
+        if error:
+            tokens.reject(token)
+            reason = _reason(error)
             yield GIVE_UP
             raise SaslAuthenticationFailed(
-                f"the broker refused the OAUTHBEARER token: {reason}; {self.to_check}"
+                f"the broker rejected the OAUTHBEARER token: {reason}; {self.to_check}"
             )
 
 
 def first_message(token: Token) -> bytes:
-    """The client's one message.  Raises `SaslAuthenticationFailed` for a token that cannot be in one."""
+    """Returns the client's message. Raises SaslAuthenticationFailed for an illegal token or extension."""
     if not _TOKEN.fullmatch(token.value):
         raise SaslAuthenticationFailed(
-            "the OAUTHBEARER token has characters that no bearer token may have; check the token provider"
+            "the OAUTHBEARER token has characters that no bearer token can have; check the token provider"
         )
     pairs = [f"auth=Bearer {token.value}"]
     for name, value in token.extensions.items():
         is_legal = _EXTENSION_NAME.fullmatch(name) and _EXTENSION_VALUE.fullmatch(value) and name != "auth"
         if not is_legal:
             raise SaslAuthenticationFailed(
-                f"the SASL extension {name!r} cannot be sent: a name has letters only and is not 'auth', "
-                "a value has printable ASCII"
+                f"the SASL extension {name!r} cannot be sent: its name must be letters and not 'auth', "
+                "its value printable ASCII"
             )
         pairs.append(f"{name}={value}")
     return ("n,,\x01" + "\x01".join(pairs) + "\x01\x01").encode()
 
 
-def _reason(answer: bytes) -> str:
-    """The status in a broker's JSON, as far as it can be read."""
+def _reason(error: bytes) -> str:
+    """Returns the status in a broker's JSON, if it can be read."""
     try:
-        return repr(str(json.loads(answer)["status"])[:_LONGEST_SHOWN])
+        return repr(str(json.loads(error)["status"])[:_LONGEST_SHOWN])
     except (ValueError, KeyError, TypeError, RecursionError):
-        return "it does not say why"
+        return "no reason given"

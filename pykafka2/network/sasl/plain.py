@@ -1,4 +1,4 @@
-"""SASL PLAIN (RFC 4616): user name and password, as they are.  Only TLS keeps them from being read."""
+"""SASL PLAIN (RFC 4616): user name and password in clear text, so it needs TLS to protect them."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class Plain:
         return TO_CHECK
 
     def exchange(self) -> Exchange:
-        """One token says all; the broker's answer is empty."""
+        """Send one token; the broker's token is empty."""
         yield b"\0" + self.username.encode() + b"\0" + self.password.encode()

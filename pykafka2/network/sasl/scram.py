@@ -1,7 +1,7 @@
-"""SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, KIP-84): each side proves that it knows the password.
+"""SASL SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, KIP-84): each side proves that it has the password.
 
-The password crosses the wire in no form.  Hashing is done off the IO thread, and once for each salt: what it
-comes to is kept for the next connection to the same user's entry, as every broker of a cluster has the same.
+The password is never sent. It is hashed off the IO thread and once per salt: the keys are kept for the next
+connection, as all brokers of a cluster have the same salt for a user.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pykafka2.option_fields import hidden
 
 NONCE_BYTES = 24
 DELEGATION = "tokenauth=true"
-"""Says that name and password are a delegation token's id and HMAC (KIP-48)."""
+"""The extension for a delegation token, whose id and HMAC are name and password (KIP-48)."""
 
 
 @attrs.define(eq=False)
 class Scram:
-    """SCRAM with one user's credentials; `token_bytes(count)` gives the randomness of nonces."""
+    """SCRAM with one user's credentials; `token_bytes(count)` returns random bytes for nonces."""
 
     name: str
     username: str
@@ -41,13 +41,13 @@ class Scram:
         return f"{TO_CHECK}, and that the user has credentials for {self.name}"
 
     def exchange(self) -> Exchange:
-        """Two tokens each way."""
+        """Exchange two tokens in each direction."""
         nonce = base64.b64encode(self.token_bytes(NONCE_BYTES)).decode()
         bare = messages.client_first_bare(
             self.username, nonce, DELEGATION if self.is_delegation_token else ""
         )
-        answer = yield messages.NO_CHANNEL_BINDING + bare.encode()
-        first = messages.parse_server_first(bytes(answer), nonce)
+        response = yield messages.NO_CHANNEL_BINDING + bare.encode()
+        first = messages.parse_server_first(bytes(response), nonce)
         salted = (first.salt, first.iterations)
         keys = self._keys
         if keys is None or salted != self._salted:
@@ -56,5 +56,7 @@ class Scram:
         final = messages.client_final_without_proof(first.nonce)
         auth_message = f"{bare},{first.text},{final}"
         proof = base64.b64encode(messages.client_proof(self.name, keys, auth_message))
-        answer = yield final.encode() + b",p=" + proof
-        messages.verify_server_final(bytes(answer), messages.server_signature(self.name, keys, auth_message))
+        response = yield final.encode() + b",p=" + proof
+        messages.verify_server_final(
+            bytes(response), messages.server_signature(self.name, keys, auth_message)
+        )

@@ -113,12 +113,12 @@ def test_a_web_tokens_own_end_counts_where_the_authority_gives_no_number(
         (401, b'{"error": "invalid_client"}', r"HTTP 401, invalid_client\); check client id"),
         (400, b'{"error": "<b>hush</b>"}', r"HTTP 400\)"),
         (503, b"busy", r"HTTP 503\)"),
-        (200, b"", "did not answer as a token endpoint does"),
-        (200, b"[]", "did not answer as a token endpoint does"),
+        (200, b"", "did not respond like a token endpoint"),
+        (200, b"[]", "did not respond like a token endpoint"),
         (200, b"{}", "without an access_token"),
         (200, b'{"access_token": 7}', "without an access_token"),
-        (200, b"[" * 100_000, "did not answer as a token endpoint does"),
-        (200, b'{"x": "' + b"y" * (1 << 20) + b'"}', "did not answer as a token endpoint does"),
+        (200, b"[" * 100_000, "did not respond like a token endpoint"),
+        (200, b'{"x": "' + b"y" * (1 << 20) + b'"}', "did not respond like a token endpoint"),
     ],
 )
 def test_anything_else_names_the_address_and_no_secret(
@@ -137,24 +137,26 @@ def test_the_secret_goes_to_no_other_address(authority: Authority, status: int) 
     """urllib takes the credentials along wherever it is sent, over plain HTTP as well."""
     authority.status = status
     authority.location = f"http://localhost:{authority.server_address[1]}/elsewhere"
-    with pytest.raises(SaslAuthenticationFailed, match=rf"HTTP {status}.*; give the address that it names"):
+    with pytest.raises(
+        SaslAuthenticationFailed, match=rf"HTTP {status}.*; set the URL to which it redirects"
+    ):
         client_of(authority)()
     assert len(authority.asked) == 1
 
 
 def test_what_is_not_http_is_named(authority: Authority) -> None:
     authority.raw = b"SSH-2.0-OpenSSH_9.6\r\n"
-    with pytest.raises(SaslAuthenticationFailed, match=r"/token gave no token: .*SSH-2.0"):
+    with pytest.raises(SaslAuthenticationFailed, match=r"/token returned no token: .*SSH-2.0"):
         client_of(authority)()
 
 
 @pytest.mark.parametrize(
     ("status", "raw", "answer", "words"),
     [
-        (200, b"", b" " * 300, "gave no token: timed out"),
+        (200, b"", b" " * 300, "returned no token: timed out"),
         (401, b"", b" " * 300, r"HTTP 401\); check client id"),
-        (200, b"HTTP/1.1 200 OK\r\nX-" + b"x" * 300, b"", "gave no token: timed out"),
-        (200, b"HTTP/1.1 " + b"2" * 300, b"", "gave no token: timed out"),
+        (200, b"HTTP/1.1 200 OK\r\nX-" + b"x" * 300, b"", "returned no token: timed out"),
+        (200, b"HTTP/1.1 " + b"2" * 300, b"", "returned no token: timed out"),
     ],
     ids=["body", "body of a refusal", "headers", "status"],
 )
@@ -194,5 +196,7 @@ def test_an_authority_with_a_certificate(authority: Authority, tmp_path: Path, s
 
 
 def test_an_authority_that_cannot_be_reached_is_named() -> None:
-    with pytest.raises(SaslAuthenticationFailed, match=r"http://127.0.0.1:1/token gave no token: .*refused"):
+    with pytest.raises(
+        SaslAuthenticationFailed, match=r"http://127.0.0.1:1/token returned no token: .*refused"
+    ):
         ClientCredentials("http://127.0.0.1:1/token", "client", "hush", lambda: 0.0, time.monotonic)()
