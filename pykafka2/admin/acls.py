@@ -1,4 +1,4 @@
-"""Access rules (DescribeAcls, CreateAcls, DeleteAcls)."""
+"""Access control lists (DescribeAcls, CreateAcls, DeleteAcls)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=IntEnum)
 
-NO_RULE = ("UNKNOWN", "ANY", "MATCH")
-"""Words of filters and answers, which no rule can have."""
+FILTER_VALUES = ("UNKNOWN", "ANY", "MATCH")
+"""Values of filters and responses that no ACL can have."""
 
 
 class AclsAdmin:
-    """The part of `KafkaAdminClient` that is about access rules.  Timeouts are seconds; thread-safe."""
+    """The ACL calls of `KafkaAdminClient`. Timeouts are seconds; thread-safe."""
 
     _cluster: ClusterClient
 
@@ -41,111 +41,114 @@ class AclsAdmin:
         permission: str = "ANY",
         timeout: float | None = None,
     ) -> list[AclBinding]:
-        """The rules that match, sorted; None and ANY match all.
+        """Returns the matching ACLs, sorted; None and ANY match all.
 
-        A name matches rules of that very name; with `pattern_type="MATCH"` all rules that a resource of that
-        name falls under: its own, "*", and prefixes of it.
+        A name matches ACLs with exactly that name. With `pattern_type="MATCH"` it matches all ACLs that apply
+        to a resource of that name: literal ones, "*", and prefixes.
 
         Raises:
             SecurityDisabled: the brokers have no authorizer.
-            ClusterAuthorizationFailed: you lack DESCRIBE on the cluster.
-            IllegalArgument: a word that is none of Kafka's; nothing was sent.
+            ClusterAuthorizationFailed: the principal lacks DESCRIBE on the cluster.
+            IllegalArgument: an argument is not one of Kafka's values; no request was sent.
         """
         from pykafka2.protocol.messages.acls import DescribeAclsRequest
 
         request = DescribeAclsRequest(
-            resource_type_filter=_number(ResourceType, "resource_type", resource_type),
+            resource_type_filter=_value(ResourceType, "resource_type", resource_type),
             resource_name_filter=resource_name,
-            pattern_type_filter=_number(PatternType, "pattern_type", pattern_type),
+            pattern_type_filter=_value(PatternType, "pattern_type", pattern_type),
             principal_filter=principal,
             host_filter=host,
-            operation=_number(Operation, "operation", operation),
-            permission_type=_number(Permission, "permission", permission),
+            operation=_value(Operation, "operation", operation),
+            permission_type=_value(Permission, "permission", permission),
         )
         response = self._cluster.request(request, AnyNode(), timeout)
         if response.error_code:
             raise error_of(response.error_code, response.error_message)
         return sorted(
             (_binding(resource, acl) for resource in response.resources for acl in resource.acls),
-            key=lambda one: (one.resource_type, one.resource_name, one.pattern_type, one.principal, str(one)),
+            key=lambda acl: (acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, str(acl)),
         )
 
     def create_acls(
         self, bindings: Iterable[AclBinding], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[AclBinding, None]:
-        """Add rules; one that is there already stays as it is.  One outcome for each rule.
+        """Create ACLs; existing ones stay unchanged. Returns an outcome for each ACL.
 
         Raises:
-            ItemsFailed: some were refused (unless `raise_errors` is False), each with the broker's error.
-            IllegalArgument: a word that is none of Kafka's, or no rule can have, or what is no rule; nothing
+            ItemsFailed: a broker rejected some (unless `raise_errors` is False), each with its error.
+            IllegalArgument: a binding is not an `AclBinding`, or has a value that no ACL can have; no request
                 was sent.
         """
         from pykafka2.protocol.messages.acls import AclCreation, CreateAclsRequest
 
-        wanted = _rules(bindings)
+        acls = _checked(bindings)
         creations = [
             AclCreation(
                 resource_type=terms.resource_type,
-                resource_name=one.resource_name,
+                resource_name=acl.resource_name,
                 resource_pattern_type=terms.pattern_type,
-                principal=one.principal,
-                host=one.host,
+                principal=acl.principal,
+                host=acl.host,
                 operation=terms.operation,
                 permission_type=terms.permission,
             )
-            for one, terms in zip(wanted, map(_Terms.of, wanted), strict=True)
+            for acl, terms in zip(acls, map(_Terms.of, acls), strict=True)
         ]
         if not creations:
             return Outcomes({})
         response = self._cluster.request(CreateAclsRequest(creations=creations), AnyNode(), timeout)
-        return _outcomes(wanted, response.results).checked("create_acls", raise_errors)
+        return _outcomes(acls, response.results).checked("create_acls", raise_errors)
 
     def delete_acls(
         self, bindings: Iterable[AclBinding], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[AclBinding, None]:
-        """Take these rules away, each matched in all its parts; one that is not there is no error.
+        """Delete exactly these ACLs; a missing one is no error.
 
-        Raises as `create_acls`.
+        Raises the errors of `create_acls`.
         """
         from pykafka2.protocol.messages.acls import DeleteAclsFilter, DeleteAclsRequest
 
-        wanted = _rules(bindings)
+        acls = _checked(bindings)
         filters = [
             DeleteAclsFilter(
                 resource_type_filter=terms.resource_type,
-                resource_name_filter=one.resource_name,
+                resource_name_filter=acl.resource_name,
                 pattern_type_filter=terms.pattern_type,
-                principal_filter=one.principal,
-                host_filter=one.host,
+                principal_filter=acl.principal,
+                host_filter=acl.host,
                 operation=terms.operation,
                 permission_type=terms.permission,
             )
-            for one, terms in zip(wanted, map(_Terms.of, wanted), strict=True)
+            for acl, terms in zip(acls, map(_Terms.of, acls), strict=True)
         ]
         if not filters:
             return Outcomes({})
         response = self._cluster.request(DeleteAclsRequest(filters=filters), AnyNode(), timeout)
-        outcomes = _outcomes(wanted, response.filter_results)
-        for binding, result in zip(wanted, response.filter_results, strict=True):
-            errors = [_error_of(one) for one in result.matching_acls if one.error_code]
+        outcomes = _outcomes(acls, response.filter_results)
+        for binding, result in zip(acls, response.filter_results, strict=True):
+            errors = [_error_of(match) for match in result.matching_acls if match.error_code]
             if errors and binding not in outcomes.errors:
                 outcomes.errors[binding] = errors[0]
         return outcomes.checked("delete_acls", raise_errors)
 
 
-def _rules(bindings: Iterable[AclBinding]) -> list[AclBinding]:
-    """Each once.  Raises `IllegalArgument`: a part that is None would have delete_acls take all away."""
+def _checked(bindings: Iterable[AclBinding]) -> list[AclBinding]:
+    """Returns each ACL once.
+
+    Raises IllegalArgument; a field that is None would match, and let delete_acls delete, all ACLs.
+    """
     if isinstance(bindings, AclBinding):
-        raise IllegalArgument("bindings takes several rules, in a list for one")
-    wanted = list(bindings)
-    for one in wanted:
-        if not isinstance(one, AclBinding):
-            raise IllegalArgument(f"bindings has a {type(one).__name__}: takes AclBinding")
+        raise IllegalArgument("bindings must be a list; pass [binding] for a single ACL")
+    acls = list(bindings)
+    for acl in acls:
+        if not isinstance(acl, AclBinding):
+            raise IllegalArgument(f"bindings must contain AclBinding values, not {type(acl).__name__}")
         for name in ("resource_name", "principal", "host"):
-            part = getattr(one, name)
-            if not isinstance(part, str):
-                raise IllegalArgument(f"{name}={part!r}: a rule has text there")
-    return list(dict.fromkeys(wanted))
+            value = getattr(acl, name)
+            if not isinstance(value, str):
+                raise IllegalArgument(f"{name}={value!r} of an ACL must be a str")
+    return list(dict.fromkeys(acls))
 
 
 @attrs.define(frozen=True)
@@ -158,53 +161,57 @@ class _Terms:
     permission: int
 
     @classmethod
-    def of(cls, rule: AclBinding) -> _Terms:
-        """Raises `IllegalArgument` for a word that no rule can have."""
+    def of(cls, acl: AclBinding) -> _Terms:
+        """Returns the numbers of an ACL. Raises IllegalArgument for a value that no ACL can have."""
         return cls(
-            _number(ResourceType, "resource_type", rule.resource_type, of_rule=True),
-            _number(PatternType, "pattern_type", rule.pattern_type, of_rule=True),
-            _number(Operation, "operation", rule.operation, of_rule=True),
-            _number(Permission, "permission", rule.permission, of_rule=True),
+            _value(ResourceType, "resource_type", acl.resource_type, of_acl=True),
+            _value(PatternType, "pattern_type", acl.pattern_type, of_acl=True),
+            _value(Operation, "operation", acl.operation, of_acl=True),
+            _value(Permission, "permission", acl.permission, of_acl=True),
         )
 
 
-def _outcomes(wanted: list[AclBinding], results: list[Any]) -> Outcomes[AclBinding, None]:
-    """One for each rule, in the order in which they were sent."""
-    if len(results) != len(wanted):
-        raise CorruptResponse(f"the answer has {len(results)} results for {len(wanted)} rules")
-    made: dict[AclBinding, None] = {}
+def _outcomes(acls: list[AclBinding], results: list[Any]) -> Outcomes[AclBinding, None]:
+    """Returns the outcome for each ACL; responses have the order of the request."""
+    if len(results) != len(acls):
+        raise CorruptResponse(f"the response has {len(results)} results for {len(acls)} ACLs")
+    done: dict[AclBinding, None] = {}
     errors: dict[AclBinding, KafkaError] = {}
-    for binding, result in zip(wanted, results, strict=True):
+    for binding, result in zip(acls, results, strict=True):
         if result.error_code:
             errors[binding] = error_of(result.error_code, result.error_message)
         else:
-            made[binding] = None
-    return Outcomes(made, errors)
+            done[binding] = None
+    return Outcomes(done, errors)
 
 
-def _error_of(answer: DeleteAclsMatchingAcl) -> KafkaError:
-    return error_of(answer.error_code, answer.error_message)
+def _error_of(match: DeleteAclsMatchingAcl) -> KafkaError:
+    return error_of(match.error_code, match.error_message)
 
 
 def _binding(resource: DescribeAclsResource, acl: Any) -> AclBinding:
     return AclBinding(
-        _word(ResourceType, resource.resource_type),
+        _name(ResourceType, resource.resource_type),
         resource.resource_name,
-        _word(PatternType, resource.pattern_type),
+        _name(PatternType, resource.pattern_type),
         acl.principal,
         acl.host,
-        _word(Operation, acl.operation),
-        _word(Permission, acl.permission_type),
+        _name(Operation, acl.operation),
+        _name(Permission, acl.permission_type),
     )
 
 
-def _word(term: type[T], number: int) -> str:
-    """Kafka's word for a number; brokers newer than this client may have others."""
+def _name(term: type[T], number: int) -> str:
+    """Returns Kafka's name of a number; newer brokers can send unknown numbers."""
     return term(number).name if number in tuple(term) else f"UNKNOWN({number})"
 
 
-def _number(term: type[T], name: str, word: str, *, of_rule: bool = False) -> int:
-    known = [one for one in term.__members__ if one != "UNKNOWN" and not (of_rule and one in NO_RULE)]
+def _value(term: type[T], name: str, word: str, *, of_acl: bool = False) -> int:
+    known = [
+        member
+        for member in term.__members__
+        if member != "UNKNOWN" and not (of_acl and member in FILTER_VALUES)
+    ]
     if word not in known:
-        raise IllegalArgument(f"{name}={word!r}: say one of {', '.join(known)}")
+        raise IllegalArgument(f"{name}={word!r} is not valid; use one of {', '.join(known)}")
     return term[word].value

@@ -1,7 +1,7 @@
-"""`KafkaAdminClient`: everything about a cluster that is not reading or writing records.
+"""`KafkaAdminClient`: manages topics, ACLs, users, tokens and transactions of a cluster.
 
-A facade over one `ClusterClient`; each family of calls stands in a file of its own.  Any broker may be asked:
-brokers forward what belongs to the controller.
+A facade over one `ClusterClient`; each family of calls has its own file. Requests can go to any broker:
+brokers forward those for the controller.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 class KafkaAdminClient(
     TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersAdmin, TokensAdmin, TransactionsAdmin
 ):
-    """Creates, describes, alters and deletes what a cluster holds.  Thread-safe.
+    """Creates, describes, alters and deletes the resources of a cluster. Thread-safe.
 
     Options are Kafka's with underscores (a mapping with dotted names is accepted as the first argument);
-    an unknown one raises `UnknownOption`.  Nothing is sent at construction.  Calls take `timeout` in seconds
-    (default: default_api_timeout_ms) and raise `KafkaTimeoutError`, `NoBrokersAvailable` or the broker's own
-    error; what this version does not carry out yet raises `NotYetAvailable`.  Calls about many things answer
-    with `Outcomes`, and raise `ItemsFailed` if any failed, unless `raise_errors` is False.
+    an unknown one raises `UnknownOption`. The constructor sends nothing. Calls take `timeout` in seconds
+    (default: default_api_timeout_ms) and raise `KafkaTimeoutError`, `NoBrokersAvailable` or the broker's
+    error; calls that are not implemented yet raise `NotYetAvailable`. Calls with several items return
+    `Outcomes`, and raise `ItemsFailed` if any failed, unless `raise_errors` is False.
 
-    Use it as a context manager, or `close()` it; one that is dropped unclosed is reported by a
-    `ResourceWarning`, and in the child of a fork all calls raise `ForkedClientError`.
+    Use it as a context manager, or call `close()`; a client dropped without it causes a `ResourceWarning`.
+    In a forked child all calls raise `ForkedClientError`.
     """
 
     def __init__(
@@ -60,22 +60,22 @@ class KafkaAdminClient(
         self._is_forked = False
 
     def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
-        """The cluster's id, brokers and controller (with KRaft whichever live broker the answer names)."""
+        """Returns the cluster's id, brokers and controller (in KRaft any live broker)."""
         from pykafka2.protocol.messages.metadata import MetadataRequest
 
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         response = self._cluster.request(request, timeout=timeout)
         nodes = tuple(
             Node(broker.node_id, broker.host, broker.port, broker.rack)
-            for broker in sorted(response.brokers, key=lambda one: one.node_id)
+            for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
         )
         controller = next((node for node in nodes if node.id == response.controller_id), None)
         return ClusterDescription(response.cluster_id, controller, nodes)
 
     def close(self, timeout: float = 5.0) -> None:
-        """End all connections, within `timeout` seconds.  Safe to repeat, from any thread."""
+        """Close all connections, within `timeout` seconds. Idempotent; any thread."""
         if self._is_forked:
-            return  # everything is the parent's
+            return  # the connections belong to the parent process
         self._cluster.close(timeout)
         self._tracked.end()
 

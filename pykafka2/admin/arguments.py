@@ -1,4 +1,4 @@
-"""How arguments of admin calls are read: with an error that names them, before anything is sent."""
+"""Checks the arguments of admin calls before a request is sent."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pykafka2.errors import IllegalArgument
 
 
-def texts(argument: str, given: Iterable[str]) -> list[str]:
-    """A list of strings, each once; one string alone would be read letter by letter."""
-    if isinstance(given, str):
-        raise IllegalArgument(f"{argument}={given!r}: takes several strings, in a list for one")
-    found = list(dict.fromkeys(given))
-    for one in found:
-        if not isinstance(one, str):
-            raise IllegalArgument(f"{argument} has {one!r}: takes strings")
-    return found
+def texts(argument: str, values: Iterable[str]) -> list[str]:
+    """Returns a list of the strings, each once; rejects a single string, which iterates by letters."""
+    if isinstance(values, str):
+        raise IllegalArgument(f"{argument}={values!r} must be a list; pass [{values!r}] for a single value")
+    unique = list(dict.fromkeys(values))
+    for value in unique:
+        if not isinstance(value, str):
+            raise IllegalArgument(f"{argument} must contain strings, not {value!r}")
+    return unique

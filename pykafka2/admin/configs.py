@@ -10,12 +10,12 @@ from pykafka2.admin.values import ConfigEntry, ConfigResource
 
 
 class ConfigsAdmin:
-    """The part of `KafkaAdminClient` that is about configurations.  Timeouts are seconds; thread-safe."""
+    """The configuration calls of `KafkaAdminClient`. Timeouts are seconds; thread-safe."""
 
     def describe_configs(
         self, resources: Iterable[ConfigResource], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
-        """All settings of each resource with their sources; sensitive values stay None."""
+        """Returns all settings of each resource with their sources; sensitive values are None."""
         not_yet("KafkaAdminClient.describe_configs")
 
     def alter_configs(
@@ -26,5 +26,5 @@ class ConfigsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[ConfigResource, None]:
-        """Set settings; None takes one back to its default.  Others stay as they are (KIP-339)."""
+        """Alter settings; None restores a default. Other settings stay unchanged (KIP-339)."""
         not_yet("KafkaAdminClient.alter_configs")

@@ -11,30 +11,30 @@ from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 
 class GroupsAdmin:
-    """The part of `KafkaAdminClient` that is about groups.  Timeouts are seconds; thread-safe."""
+    """The group calls of `KafkaAdminClient`. Timeouts are seconds; thread-safe."""
 
     def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
     ) -> list[GroupListing]:
-        """All groups of all coordinators, of the states and types given (none: all)."""
+        """Returns the groups of all coordinators with these states and types (all if empty)."""
         not_yet("KafkaAdminClient.list_groups")
 
     def describe_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, GroupDescription]:
-        """State, assignor, coordinator and members of groups, classic and KIP-848."""
+        """Returns state, assignor, coordinator and members of groups, classic and KIP-848."""
         not_yet("KafkaAdminClient.describe_groups")
 
     def delete_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, None]:
-        """Delete groups without members; `NonEmptyGroup` for others."""
+        """Delete groups without members; others fail with `NonEmptyGroup`."""
         not_yet("KafkaAdminClient.delete_groups")
 
     def remove_members(
         self, group_id: str, members: Iterable[str], *, reason: str = "", timeout: float | None = None
     ) -> Outcomes[str, None]:
-        """Have members (ids or static instance ids) leave the group."""
+        """Remove members (ids or static instance ids) from the group."""
         not_yet("KafkaAdminClient.remove_members")
 
     def list_group_offsets(
@@ -45,7 +45,7 @@ class GroupsAdmin:
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets, without partitions that have none."""
+        """Returns a group's committed offsets, without partitions that have none."""
         not_yet("KafkaAdminClient.list_group_offsets")
 
     def alter_group_offsets(
@@ -56,7 +56,7 @@ class GroupsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, None]:
-        """Commit offsets for a group that has no members."""
+        """Commit offsets for a group without members."""
         not_yet("KafkaAdminClient.alter_group_offsets")
 
     def reset_group_offsets(
@@ -69,7 +69,7 @@ class GroupsAdmin:
         shift: int | None = None,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit the earliest or latest offsets, those of a time, or the present ones shifted."""
+        """Commit the earliest or latest offsets, those of a timestamp, or the current ones shifted."""
         not_yet("KafkaAdminClient.reset_group_offsets")
 
     def delete_group_offsets(
@@ -80,9 +80,9 @@ class GroupsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, None]:
-        """Forget commits; `GroupSubscribedToTopic` while a member reads the topic."""
+        """Delete committed offsets; fails with `GroupSubscribedToTopic` while a member reads the topic."""
         not_yet("KafkaAdminClient.delete_group_offsets")
 
     def group_lag(self, group_id: str, *, timeout: float | None = None) -> dict[TopicPartition, PartitionLag]:
-        """How far a group is behind, to the last stable offset, in records and in time."""
+        """Returns a group's lag behind the last stable offset, in records and in time."""
         not_yet("KafkaAdminClient.group_lag")

@@ -1,4 +1,4 @@
-"""The options of `KafkaAdminClient`: the common ones, and how long a call may take."""
+"""The options of `KafkaAdminClient`: the common ones and the timeout of calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
 
 @attrs.define(kw_only=True)
 class AdminOptions(ClientOptions):
-    """Durations are seconds, as in `ClientOptions`."""
+    """The options as parsed; durations are seconds, as in `ClientOptions`."""
 
     connections_max_idle: float = duration(
         "connections_max_idle_ms", 300_000, "Connections unused for so long are closed.", minimum_ms=1
@@ -18,7 +18,7 @@ class AdminOptions(ClientOptions):
     default_api_timeout: float = duration(
         "default_api_timeout_ms", 60_000, "How long a call may take that is given no timeout of its own."
     )
-    # As in Java: who waits for a topic that is misspelt does not want to have it created.
+    # As in Java: waiting for a misspelt topic must not create it.
     allow_auto_create_topics: bool = flag(
         "allow_auto_create_topics", False, "Whether waiting for an unknown topic may create it on the broker."
     )

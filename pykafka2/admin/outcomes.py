@@ -1,4 +1,4 @@
-"""One outcome per item: what an admin call that touches many things answers with."""
+"""The outcomes of an admin call with several items, one per item."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ItemsFailed(KafkaError):
 class Outcomes(Mapping[K, V], Generic[K, V]):
     """A mapping from item to value; reading an item that failed raises its own error.
 
-    `errors` holds the failures.  Admin calls raise `ItemsFailed` by themselves when anything failed, unless
-    they were told `raise_errors=False`; so an ignored result never hides a failure.
+    `errors` holds the failures. Admin calls raise `ItemsFailed` if any item failed, unless `raise_errors` is
+    False; so an ignored result never hides a failure.
     """
 
     def __init__(self, values: Mapping[K, V], errors: Mapping[K, KafkaError] | None = None) -> None:
@@ -36,18 +36,16 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
 
     @classmethod
     def of_all(
-        cls, asked: Iterable[K], values: Mapping[K, V], errors: Mapping[K, KafkaError]
+        cls, requested: Iterable[K], values: Mapping[K, V], errors: Mapping[K, KafkaError]
     ) -> Outcomes[K, V]:
-        """Those of what was asked for.  Raises `CorruptResponse` if there is no word of some: nobody knows
-        what has become of it.
-        """
-        wanted = dict.fromkeys(asked)
-        silent = [one for one in wanted if one not in values and one not in errors]
-        if silent:
-            raise CorruptResponse(f"the answer says nothing of {', '.join(map(repr, silent))}")
+        """Returns the outcomes of the requested items. Raises CorruptResponse if one is missing."""
+        items = dict.fromkeys(requested)
+        missing = [item for item in items if item not in values and item not in errors]
+        if missing:
+            raise CorruptResponse(f"the response has no result for {', '.join(map(repr, missing))}")
         return cls(
-            {one: values[one] for one in wanted if one in values},
-            {one: errors[one] for one in wanted if one in errors},
+            {item: values[item] for item in items if item in values},
+            {item: errors[item] for item in items if item in errors},
         )
 
     def __getitem__(self, key: K) -> V:
@@ -66,7 +64,7 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
         return f"Outcomes({self._values!r}, errors={self.errors!r})"
 
     def checked(self, operation: str, raise_errors: bool) -> Outcomes[K, V]:
-        """Itself, or `ItemsFailed` if anything failed and that was to be raised."""
+        """Returns itself; raises ItemsFailed if an item failed and `raise_errors` is True."""
         if raise_errors and self.errors:
             raise ItemsFailed(operation, self)
         return self

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): made, renewed, ended, described."""
+"""Delegation tokens (KIP-48): create, renew, expire, describe."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
 
 LONGEST_SECONDS = 2**63 // 1000
-"""What a request can carry, in its milliseconds."""
+"""Longest duration of a request: 64-bit milliseconds."""
 
 
 class TokensAdmin:
-    """The part of `KafkaAdminClient` that is about delegation tokens.  Times in seconds; thread-safe.
+    """The delegation-token calls of `KafkaAdminClient`. Durations are seconds; thread-safe.
 
-    Brokers take these calls from those alone who have authenticated, and not with a token.  All raise:
+    The client must be authenticated, and not by a delegation token. All calls raise:
         DelegationTokenAuthDisabled: the brokers have no delegation.token.secret.key.
-        DelegationTokenRequestNotAllowed: you came by a listener without authentication, or by a token.
-        IllegalArgument: an argument is not what is said here; nothing was sent.
+        DelegationTokenRequestNotAllowed: the client is not authenticated, or used a token.
+        IllegalArgument: an argument is not valid; no request was sent.
     """
 
     _cluster: ClusterClient
@@ -36,55 +36,56 @@ class TokensAdmin:
         max_lifetime: float | None = None,
         timeout: float | None = None,
     ) -> DelegationToken:
-        """A new token.  Whoever has it can log in as its owner.
+        """Create a token. Any client that has it can log in as its owner.
 
-        Each attempt makes one: after a `KafkaTimeoutError` there may be a token that nobody knows, until it
-        expires.
+        Each attempt creates one: after a `KafkaTimeoutError` an unknown token can exist until it expires.
 
         Args:
-            owner: whom it stands for, such as "User:ann"; default: yourself.
-            renewers: principals who may renew and end it besides the owner.
-            max_lifetime: how long it can be renewed; default, and at most: the brokers' own setting.
+            owner: the principal that the token authenticates, such as "User:ann"; default: the client's own.
+            renewers: principals that may renew and expire the token besides the owner.
+            max_lifetime: how long it can be renewed; the brokers' setting is the default and the maximum.
 
         Raises:
-            DelegationTokenAuthorizationFailed: you may make no tokens for that owner (CREATE_TOKENS).
-            InvalidPrincipalType: renewers that are no "User:...".
-            UnsupportedVersion: brokers before Kafka 3.3 make tokens for nobody but who asks.
+            DelegationTokenAuthorizationFailed: the principal lacks CREATE_TOKENS for that owner.
+            InvalidPrincipalType: a renewer is not "User:...".
+            UnsupportedVersion: brokers before Kafka 3.3 do not support `owner`.
         """
         from pykafka2.protocol.messages.tokens import CreatableRenewers, CreateDelegationTokenRequest
 
         kind, name = ("", "") if owner is None else _principal("owner", owner)
-        named = [_principal("renewers", one) for one in texts("renewers", renewers)]
+        principals = [_principal("renewers", renewer) for renewer in texts("renewers", renewers)]
         request = CreateDelegationTokenRequest(
             owner_principal_type=kind,
             owner_principal_name=name,
-            renewers=[CreatableRenewers(principal_type=one, principal_name=who) for one, who in named],
+            renewers=[
+                CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in principals
+            ],
             max_lifetime_ms=_milliseconds("max_lifetime", max_lifetime),
         )
-        told = self._cluster.request(request, AnyNode(), timeout, _error_of)
+        response = self._cluster.request(request, AnyNode(), timeout, _error_of)
         return DelegationToken(
-            token_id=told.token_id,
-            owner=f"{told.principal_type}:{told.principal_name}",
-            requester=_requester(told),
-            renewers=tuple(f"{one}:{who}" for one, who in named),
-            issue_time_ms=told.issue_timestamp_ms,
-            expiry_time_ms=told.expiry_timestamp_ms,
-            max_time_ms=told.max_timestamp_ms,
-            hmac=bytes(told.hmac),
+            token_id=response.token_id,
+            owner=f"{response.principal_type}:{response.principal_name}",
+            requester=_requester(response),
+            renewers=tuple(f"{kind}:{name}" for kind, name in principals),
+            issue_time_ms=response.issue_timestamp_ms,
+            expiry_time_ms=response.expiry_timestamp_ms,
+            max_time_ms=response.max_timestamp_ms,
+            hmac=bytes(response.hmac),
         )
 
     def renew_delegation_token(
         self, hmac: bytes, *, period: float | None = None, timeout: float | None = None
     ) -> int:
-        """Let a token live for `period` from now, at most to its own end; when it expires then.
+        """Renew a token for `period` from now, limited by its max_time_ms; returns the new expiry time.
 
-        `hmac` is that of a `DelegationToken`; None for `period` takes the brokers' own setting.  The answer
-        is in milliseconds since 1970.
+        `hmac` is that of a `DelegationToken`; None for `period` uses the brokers' setting. The result is in
+        milliseconds since 1970.
 
         Raises:
-            DelegationTokenNotFound: there is no such token.
-            DelegationTokenExpired: it is over.
-            DelegationTokenOwnerMismatch: you are neither its owner nor one of its renewers.
+            DelegationTokenNotFound: the token does not exist.
+            DelegationTokenExpired: the token has expired.
+            DelegationTokenOwnerMismatch: the principal is neither its owner nor one of its renewers.
         """
         from pykafka2.protocol.messages.tokens import RenewDelegationTokenRequest
 
@@ -95,86 +96,88 @@ class TokensAdmin:
     def expire_delegation_token(
         self, hmac: bytes, *, after: float | None = None, timeout: float | None = None
     ) -> int | None:
-        """Let a token expire after so long; None ends it at once.
+        """Expire a token `after` seconds; None expires it now.
 
-        When it expires, in milliseconds since 1970; None if it is gone.  Raises as `renew_delegation_token`.
+        Returns the expiry time in milliseconds since 1970, or None if it expired now. Raises the errors of
+        `renew_delegation_token`.
         """
         from pykafka2.protocol.messages.tokens import ExpireDelegationTokenRequest
 
         request = ExpireDelegationTokenRequest(
             hmac=_hmac(hmac), expiry_time_period_ms=_milliseconds("after", after)
         )
-        told = self._cluster.request(request, AnyNode(), timeout, _error_of).expiry_timestamp_ms
-        return None if after is None else told
+        response = self._cluster.request(request, AnyNode(), timeout, _error_of)
+        return None if after is None else response.expiry_timestamp_ms
 
     def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> list[DelegationToken]:
-        """The tokens that you may see, the oldest first; of these owners or renewers, or who asked for them
-        for others (None: of all).
+        """Returns the tokens that the principal may describe, the oldest first.
+
+        `owners` selects the tokens of these owners, renewers or requesters (None: all).
         """
         from pykafka2.protocol.messages.tokens import (
             DescribeDelegationTokenOwner,
             DescribeDelegationTokenRequest,
         )
 
-        asked = None if owners is None else [_principal("owners", one) for one in texts("owners", owners)]
-        if asked == []:
-            return []
-        named = None
-        if asked is not None:
-            named = [
-                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in asked
+        filters = None
+        if owners is not None:
+            filters = [
+                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+                for kind, name in (_principal("owners", owner) for owner in texts("owners", owners))
             ]
+        if filters == []:
+            return []
         response = self._cluster.request(
-            DescribeDelegationTokenRequest(owners=named), AnyNode(), timeout, _error_of
+            DescribeDelegationTokenRequest(owners=filters), AnyNode(), timeout, _error_of
         )
-        found = [
+        tokens = [
             DelegationToken(
-                token_id=one.token_id,
-                owner=f"{one.principal_type}:{one.principal_name}",
-                requester=_requester(one),
-                renewers=tuple(f"{who.principal_type}:{who.principal_name}" for who in one.renewers),
-                issue_time_ms=one.issue_timestamp,
-                expiry_time_ms=one.expiry_timestamp,
-                max_time_ms=one.max_timestamp,
-                hmac=bytes(one.hmac),
+                token_id=token.token_id,
+                owner=f"{token.principal_type}:{token.principal_name}",
+                requester=_requester(token),
+                renewers=tuple(
+                    f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers
+                ),
+                issue_time_ms=token.issue_timestamp,
+                expiry_time_ms=token.expiry_timestamp,
+                max_time_ms=token.max_timestamp,
+                hmac=bytes(token.hmac),
             )
-            for one in response.tokens
+            for token in response.tokens
         ]
-        return sorted(found, key=lambda one: (one.issue_time_ms, one.token_id))
+        return sorted(tokens, key=lambda token: (token.issue_time_ms, token.token_id))
 
 
-def _error_of(answer: Any) -> KafkaError | None:
-    return error_of(answer.error_code) if answer.error_code else None
+def _error_of(response: Any) -> KafkaError | None:
+    return error_of(response.error_code) if response.error_code else None
 
 
-def _requester(told: Any) -> str:
-    """Before version 3 of the messages it is the owner."""
-    if not told.token_requester_principal_name:
-        return f"{told.principal_type}:{told.principal_name}"
-    return f"{told.token_requester_principal_type}:{told.token_requester_principal_name}"
+def _requester(token: Any) -> str:
+    """Returns the principal that created the token; before version 3 of the messages, its owner."""
+    if not token.token_requester_principal_name:
+        return f"{token.principal_type}:{token.principal_name}"
+    return f"{token.token_requester_principal_type}:{token.token_requester_principal_name}"
 
 
-def _principal(argument: str, given: str) -> tuple[str, str]:
-    kind, colon, name = given.partition(":") if isinstance(given, str) else ("", "", "")
+def _principal(argument: str, principal: str) -> tuple[str, str]:
+    kind, colon, name = principal.partition(":") if isinstance(principal, str) else ("", "", "")
     if not (kind and colon and name):
-        raise IllegalArgument(f"{argument}: {given!r} is no principal; say it as 'User:name'")
+        raise IllegalArgument(f"{argument}: {principal!r} is not a principal; write it as 'User:name'")
     return kind, name
 
 
 def _milliseconds(argument: str, seconds: float | None) -> int:
-    """-1 for None, which stands for the brokers' own setting, or for now."""
+    """Returns -1 for None: the brokers' setting, or now."""
     if seconds is None:
         return -1
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < LONGEST_SECONDS:
-        raise IllegalArgument(f"{argument}={seconds!r}: takes a positive number of seconds, or None")
+        raise IllegalArgument(f"{argument}={seconds!r} must be a positive number of seconds, or None")
     return max(1, round(seconds * 1000))
 
 
-def _hmac(given: bytes) -> bytes:
-    if not isinstance(given, bytes | bytearray) or not given:
-        raise IllegalArgument(
-            f"hmac takes the bytes of a DelegationToken's hmac, not a {type(given).__name__}"
-        )
-    return bytes(given)
+def _hmac(hmac: bytes) -> bytes:
+    if not isinstance(hmac, bytes | bytearray) or not hmac:
+        raise IllegalArgument(f"hmac must be the bytes of DelegationToken.hmac, not a {type(hmac).__name__}")
+    return bytes(hmac)

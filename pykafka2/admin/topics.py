@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TopicsAdmin:
-    """The part of `KafkaAdminClient` that is about topics.  Timeouts are seconds; thread-safe."""
+    """The topic calls of `KafkaAdminClient`. Timeouts are seconds; thread-safe."""
 
     _cluster: ClusterClient
 
@@ -30,15 +30,15 @@ class TopicsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, TopicDescription]:
-        """Create topics; a plain name takes the broker's defaults.
+        """Create topics; a plain name uses the broker's defaults.
 
-        Returns each topic with the id that it was given (its partitions appear in the metadata a moment
-        later: `wait_for_topics`).  Raises `ItemsFailed` (unless `raise_errors` is False) with an error per
-        topic such as `TopicAlreadyExists`, `InvalidReplicationFactor`, `InvalidConfig`.
+        Returns each topic with its new id (its partitions appear in the metadata a moment later:
+        `wait_for_topics`). Raises `ItemsFailed` (unless `raise_errors` is False) with an error per topic such
+        as `TopicAlreadyExists`, `InvalidReplicationFactor`, `InvalidConfig`.
         """
-        wanted = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
+        new_topics = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
         response = self._cluster.request(
-            _create_request(wanted, validate_only, timeout), ToController(), timeout
+            _create_request(new_topics, validate_only, timeout), ToController(), timeout
         )
         created: dict[str, TopicDescription] = {}
         errors: dict[str, KafkaError] = {}
@@ -47,13 +47,13 @@ class TopicsAdmin:
                 errors[topic.name] = error_of(topic.error_code, topic.error_message)
             else:
                 created[topic.name] = TopicDescription(topic.name, topic.topic_id, ())
-        asked = [topic.name for topic in wanted]
-        return Outcomes.of_all(asked, created, errors).checked("create_topics", raise_errors)
+        names = [topic.name for topic in new_topics]
+        return Outcomes.of_all(names, created, errors).checked("create_topics", raise_errors)
 
     def delete_topics(
         self, topics: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, None]:
-        """Delete topics by name with all their records.  Raises `ItemsFailed` as `create_topics` does."""
+        """Delete topics by name with all their records. Raises `ItemsFailed` as `create_topics` does."""
         from pykafka2.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
         from pykafka2.protocol.primitives import ZERO_UUID
 
@@ -75,24 +75,25 @@ class TopicsAdmin:
         return Outcomes.of_all(names, deleted, errors).checked("delete_topics", raise_errors)
 
     def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> list[str]:
-        """The names of all topics that the principal may see, sorted."""
+        """Returns the names of all topics that the principal may describe, sorted."""
         described = self._describe(None, timeout)
         return sorted(name for name, topic in described.items() if include_internal or not topic.is_internal)
 
     def describe_topics(
         self, topics: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, TopicDescription]:
-        """Partitions, leaders and replicas of topics."""
+        """Returns the partitions, leaders and replicas of topics."""
         return self._describe(list(topics), timeout).checked("describe_topics", raise_errors)
 
     def wait_for_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> None:
-        """Block until every partition of the topics has a leader; creates none of them.
+        """Block until every partition of the topics has a leader; creates no topic.
 
-        `timeout` is for all together.
+        `timeout` applies to all topics together.
 
         Raises:
-            KafkaTimeoutError: some partitions had no leader in time; it names them.
-            UnknownTopicOrPartition, NoBrokersAvailable: a topic is not there, or nobody was reached, in time.
+            KafkaTimeoutError: some partitions had no leader in time; names them.
+            UnknownTopicOrPartition: a topic did not exist in time.
+            NoBrokersAvailable: no broker was reached in time.
         """
         cluster, clock = self._cluster, self._cluster.driver.clock
         seconds = cluster.options.default_api_timeout if timeout is None else timeout
@@ -110,13 +111,13 @@ class TopicsAdmin:
                     break
                 if not cluster.wait_for_metadata(version, max(deadline - clock.monotonic(), 0.0)):
                     raise KafkaTimeoutError(
-                        f"no leader of {', '.join(without)} within {seconds:g} s; are their brokers running?"
+                        f"no leader of {', '.join(without)} within {seconds:g} s; are their brokers up?"
                     )
 
     def create_partitions(
         self, totals: Mapping[str, int], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, None]:
-        """Raise the number of partitions of topics to the totals given (CreatePartitions)."""
+        """Increase the partitions of topics to these totals (CreatePartitions)."""
         not_yet("KafkaAdminClient.create_partitions")
 
     def delete_records(
@@ -126,7 +127,7 @@ class TopicsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, int]:
-        """Delete records below the offsets (-1: all so far); the new log starts (DeleteRecords)."""
+        """Delete the records before these offsets (-1: all); returns the new log start offsets."""
         not_yet("KafkaAdminClient.delete_records")
 
     def elect_leaders(
@@ -137,7 +138,7 @@ class TopicsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, None]:
-        """Hand leadership to the preferred replica, with `unclean` to any that lives (KIP-460)."""
+        """Elect the preferred replica as leader; with `unclean`, any live replica (KIP-460)."""
         not_yet("KafkaAdminClient.elect_leaders")
 
     def alter_partition_reassignments(
@@ -147,7 +148,7 @@ class TopicsAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, None]:
-        """Move partitions to other brokers; None cancels a move (KIP-455)."""
+        """Move partitions to other brokers; None cancels a reassignment (KIP-455)."""
         not_yet("KafkaAdminClient.alter_partition_reassignments")
 
     def _describe(self, names: list[str] | None, timeout: float | None) -> Outcomes[str, TopicDescription]:
@@ -173,7 +174,7 @@ class TopicsAdmin:
                     tuple(partition.isr_nodes),
                     tuple(partition.offline_replicas),
                 )
-                for partition in sorted(topic.partitions, key=lambda one: one.partition_index)
+                for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
             )
             found[name] = TopicDescription(name, topic.topic_id, partitions, topic.is_internal)
         return Outcomes(found, errors)

@@ -1,4 +1,4 @@
-"""Transactions seen from outside (KIP-664)."""
+"""Lists, describes and fences transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -26,67 +26,67 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 GRACE = 1.0
-"""Seconds: calls end themselves, with better words than a waiter has."""
+"""Seconds beyond the timeout: calls time out by themselves, with a better message."""
 FENCING_TIMEOUT_MS = 1_000
 """Brokers require a transaction timeout, but no transaction follows; each broker accepts one this short."""
 
 
 class TransactionsAdmin:
-    """The part of `KafkaAdminClient` that is about transactions.  Timeouts are seconds; thread-safe."""
+    """The transaction calls of `KafkaAdminClient`. Timeouts are seconds; thread-safe."""
 
     _cluster: ClusterClient
 
     def list_transactions(
         self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), timeout: float | None = None
     ) -> list[TransactionListing]:
-        """All transactional ids of all coordinators, of the states and producer ids given (none: all).
+        """Returns the transactional ids of all coordinators, sorted.
 
-        `states` are Kafka's words, such as "Ongoing", "PrepareCommit", "CompleteAbort".  Those that the
-        principal may not describe are left out.  Sorted by transactional id.
+        `states` (such as "Ongoing", "PrepareCommit", "CompleteAbort") and `producer_ids` filter them; empty
+        ones match all. Ids that the principal may not describe are left out.
 
         Raises:
-            IllegalArgument: the brokers know no such state, or an argument is not what is said above.
-            KafkaError: a broker could not be asked; what others know is of no use without it.
+            IllegalArgument: a state is unknown to the brokers, or an argument is not valid.
+            KafkaError: a broker failed; the result would be incomplete without it.
         """
         from pykafka2.protocol.messages.metadata import MetadataRequest
         from pykafka2.protocol.messages.transaction_admin import ListTransactionsRequest
 
-        wanted, producers = texts("states", states), list(producer_ids)
+        state_filters, producers = texts("states", states), list(producer_ids)
         brokers = self._cluster.request(
             MetadataRequest(topics=[], allow_auto_topic_creation=False), timeout=timeout
         ).brokers
         found: dict[str, TransactionListing] = {}
         for broker in brokers:
-            answer = self._cluster.request(
-                ListTransactionsRequest(state_filters=wanted, producer_id_filters=producers),
+            response = self._cluster.request(
+                ListTransactionsRequest(state_filters=state_filters, producer_id_filters=producers),
                 ToNode(broker.node_id),
                 timeout,
                 _error_of_listing,
             )
-            if answer.unknown_state_filters:
+            if response.unknown_state_filters:
                 raise IllegalArgument(
-                    f"states={wanted!r}: broker {broker.node_id} does not know "
-                    f"{', '.join(answer.unknown_state_filters)}"
+                    f"states={state_filters!r}: broker {broker.node_id} does not support "
+                    f"{', '.join(response.unknown_state_filters)}"
                 )
-            for one in answer.transaction_states:
-                found[one.transactional_id] = TransactionListing(
-                    one.transactional_id, one.producer_id, one.transaction_state
+            for state in response.transaction_states:
+                found[state.transactional_id] = TransactionListing(
+                    state.transactional_id, state.producer_id, state.transaction_state
                 )
         return [found[name] for name in sorted(found)]
 
     def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, TransactionDescription]:
-        """State, producer, timeout in seconds, start and partitions of each transactional id.
+        """Returns state, producer, timeout in seconds, start and partitions of each transactional id.
 
         Raises:
-            ItemsFailed: some failed (unless `raise_errors` is False), with `TransactionalIdNotFound` where no
-                coordinator knows the id.
+            ItemsFailed: some failed (unless `raise_errors` is False), with `TransactionalIdNotFound` for
+                unknown ids.
         """
         from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsRequest
 
         cluster = self._cluster
-        # All are asked for before the first is waited for: each has a coordinator of its own.
+        # Start all requests before waiting for the first: each id has its own coordinator.
         started = {
             name: cluster.start(
                 DescribeTransactionsRequest(transactional_ids=[name]),
@@ -104,14 +104,14 @@ class TransactionsAdmin:
     def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, ProducerIdAndEpoch]:
-        """Fence the producers of these transactional ids and abort what they have open.
+        """Fence the producers of these transactional ids and abort their open transactions.
 
-        When an id's outcome is there, its open transaction is aborted, and its earlier producers can neither
-        send nor commit.  A coordinator registers an id that it does not know.  All ids are fenced at once.
+        After that, the earlier producers of an id can neither send nor commit. An unknown id is registered.
+        All ids are fenced in parallel.
 
         Raises:
-            ItemsFailed: some failed (unless `raise_errors` is False).  An id whose error is a
-                `KafkaTimeoutError` may be fenced or not; call again.
+            ItemsFailed: some failed (unless `raise_errors` is False). An id with a `KafkaTimeoutError` can be
+                fenced or not; call again.
         """
         from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 
@@ -140,20 +140,20 @@ class TransactionsAdmin:
         *,
         timeout: float | None = None,
     ) -> None:
-        """Write an abort marker for one partition: the way out for a hanging transaction."""
+        """Write an abort marker to one partition, which ends a hanging transaction."""
         not_yet("KafkaAdminClient.abort_transaction")
 
     def find_hanging_transactions(
         self, *, older_than: float = 900.0, timeout: float | None = None
     ) -> list[TransactionDescription]:
-        """Transactions that are open in a log, but unknown to their coordinator, for so many seconds."""
+        """Returns transactions that have been open in a log for so long, but not at their coordinator."""
         not_yet("KafkaAdminClient.find_hanging_transactions")
 
 
 def _results(
     started: Mapping[str, Completion[R]], timeout: float
 ) -> tuple[dict[str, R], dict[str, KafkaError]]:
-    """Waits for all calls; returns responses and errors by item.  Cancels the rest on KeyboardInterrupt."""
+    """Wait for all calls; returns responses and errors by item. Cancels the rest on KeyboardInterrupt."""
     found: dict[str, R] = {}
     errors: dict[str, KafkaError] = {}
     try:
@@ -169,33 +169,33 @@ def _results(
     return found, errors
 
 
-def _error_of_fencing(answer: InitProducerIdResponse) -> KafkaError | None:
-    return error_of(answer.error_code) if answer.error_code else None
+def _error_of_fencing(response: InitProducerIdResponse) -> KafkaError | None:
+    return error_of(response.error_code) if response.error_code else None
 
 
-def _error_of_listing(answer: ListTransactionsResponse) -> KafkaError | None:
-    return error_of(answer.error_code) if answer.error_code else None
+def _error_of_listing(response: ListTransactionsResponse) -> KafkaError | None:
+    return error_of(response.error_code) if response.error_code else None
 
 
-def _error_of_description(answer: DescribeTransactionsResponse) -> KafkaError | None:
-    if not answer.transaction_states:
-        return CorruptData("DescribeTransactions answered nothing of what it was asked for")
-    code = answer.transaction_states[0].error_code
+def _error_of_description(response: DescribeTransactionsResponse) -> KafkaError | None:
+    if not response.transaction_states:
+        return CorruptData("the DescribeTransactions response does not contain the transactional id")
+    code = response.transaction_states[0].error_code
     return error_of(code) if code else None
 
 
-def _described(answer: DescribeTransactionsResponse) -> TransactionDescription:
-    told = answer.transaction_states[0]
+def _described(response: DescribeTransactionsResponse) -> TransactionDescription:
+    state = response.transaction_states[0]
     return TransactionDescription(
-        told.transactional_id,
-        told.producer_id,
-        told.producer_epoch,
-        told.transaction_state,
-        told.transaction_timeout_ms / 1000,
-        told.transaction_start_time_ms,
+        state.transactional_id,
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_state,
+        state.transaction_timeout_ms / 1000,
+        state.transaction_start_time_ms,
         tuple(
             TopicPartition(topic.topic, number)
-            for topic in sorted(told.topics, key=lambda one: one.topic)
+            for topic in sorted(state.topics, key=lambda topic: topic.topic)
             for number in sorted(topic.partitions)
         ),
     )

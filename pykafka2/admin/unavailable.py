@@ -1,4 +1,4 @@
-"""How a signature that is promised but not yet filled answers: by name, and at once."""
+"""Raises the error of declared calls that are not implemented yet."""
 
 from __future__ import annotations
 

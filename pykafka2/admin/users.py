@@ -25,12 +25,12 @@ Alteration = UserScramCredentialUpsertion | UserScramCredentialDeletion
 
 SALT_BYTES = 24
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-"""As requests number them."""
+"""The mechanisms' numbers in requests."""
 _NAMES = {number: name for name, number in MECHANISMS.items()}
 
 
 class UsersAdmin:
-    """The part of `KafkaAdminClient` that is about users and quotas.  Timeouts are seconds; thread-safe."""
+    """The user and quota calls of `KafkaAdminClient`. Timeouts are seconds; thread-safe."""
 
     _cluster: ClusterClient
 
@@ -41,33 +41,35 @@ class UsersAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, tuple[ScramCredentialInfo, ...]]:
-        """By which mechanisms each of these users (None: all there are) can log in; never a credential.
+        """Returns the SCRAM mechanisms of each user (None: all users); never a credential.
 
         Raises:
-            ItemsFailed: some failed (unless `raise_errors` is False), with `ResourceNotFound` for a user who
-                has no credential.
-            ClusterAuthorizationFailed: you lack DESCRIBE on the cluster.
-            IllegalArgument: `users` are no names; nothing was sent.
+            ItemsFailed: some failed (unless `raise_errors` is False), with `ResourceNotFound` for a user
+                without a credential.
+            ClusterAuthorizationFailed: the principal lacks DESCRIBE on the cluster.
+            IllegalArgument: `users` is not a list of names; no request was sent.
         """
         from pykafka2.protocol.messages.users import DescribeUserScramCredentialsRequest, UserName
 
-        asked = None if users is None else texts("users", users)
-        if asked == []:
+        names = None if users is None else texts("users", users)
+        if names == []:
             return Outcomes({})
-        names = None if asked is None else [UserName(name=one) for one in asked]
-        response = self._cluster.request(DescribeUserScramCredentialsRequest(users=names), AnyNode(), timeout)
+        filters = None if names is None else [UserName(name=name) for name in names]
+        response = self._cluster.request(
+            DescribeUserScramCredentialsRequest(users=filters), AnyNode(), timeout
+        )
         if response.error_code:
             raise error_of(response.error_code, response.error_message)
         found: dict[str, tuple[ScramCredentialInfo, ...]] = {}
         errors: dict[str, KafkaError] = {}
-        for one in sorted(response.results, key=lambda one: one.user):
-            if one.error_code:
-                errors[one.user] = error_of(one.error_code, one.error_message)
+        for result in sorted(response.results, key=lambda result: result.user):
+            if result.error_code:
+                errors[result.user] = error_of(result.error_code, result.error_message)
             else:
-                # Kafka has them in the order of a hash.
-                told = sorted(one.credential_infos, key=lambda info: info.mechanism)
-                found[one.user] = tuple(map(_info, told))
-        outcomes = Outcomes(found, errors) if asked is None else Outcomes.of_all(sorted(asked), found, errors)
+                # Kafka returns them in hash order.
+                infos = sorted(result.credential_infos, key=lambda info: info.mechanism)
+                found[result.user] = tuple(map(_info, infos))
+        outcomes = Outcomes(found, errors) if names is None else Outcomes.of_all(sorted(names), found, errors)
         return outcomes.checked("describe_user_scram_credentials", raise_errors)
 
     def alter_user_scram_credentials(
@@ -77,31 +79,32 @@ class UsersAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, None]:
-        """Set and take away credentials, one outcome for each user; a user may be named once in a call.
+        """Set and delete credentials; returns an outcome for each user. Each user can occur once per call.
 
-        Passwords are hashed here, in the calling thread; what is sent in their place lets anybody log in who
-        reads it, so use TLS.
+        Passwords are hashed on the calling thread. The hash that is sent is enough to log in, so use TLS.
 
         Raises:
-            ItemsFailed: some were refused (unless `raise_errors` is False): `ResourceNotFound` for a
-                credential that there is not, `UnacceptableCredential` for other iterations than brokers take
-                (4096 to 16384), `ClusterAuthorizationFailed` where you lack ALTER on the cluster.
-            IllegalArgument: a user named twice, without a name or a password, or by another mechanism than
-                SCRAM-SHA-256 and SCRAM-SHA-512; nothing was sent.
+            ItemsFailed: some were rejected (unless `raise_errors` is False): `ResourceNotFound` for a missing
+                credential, `UnacceptableCredential` for iterations outside 4096 to 16384,
+                `ClusterAuthorizationFailed` if the principal lacks ALTER on the cluster.
+            IllegalArgument: a duplicate user, an empty name or password, or a mechanism other than
+                SCRAM-SHA-256 and SCRAM-SHA-512; no request was sent.
         """
         from pykafka2.protocol.messages.users import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 
-        wanted = list(alterations)
-        _check(wanted)
-        if not wanted:
+        changes = list(alterations)
+        _check(changes)
+        if not changes:
             return Outcomes({})
         request = AlterUserScramCredentialsRequest(
             deletions=[
-                ScramCredentialDeletion(name=one.user, mechanism=MECHANISMS[one.mechanism])
-                for one in wanted
-                if isinstance(one, UserScramCredentialDeletion)
+                ScramCredentialDeletion(name=change.user, mechanism=MECHANISMS[change.mechanism])
+                for change in changes
+                if isinstance(change, UserScramCredentialDeletion)
             ],
-            upsertions=[self._hashed(one) for one in wanted if isinstance(one, UserScramCredentialUpsertion)],
+            upsertions=[
+                self._hashed(change) for change in changes if isinstance(change, UserScramCredentialUpsertion)
+            ],
         )
         response = self._cluster.request(request, AnyNode(), timeout)
         done: dict[str, None] = {}
@@ -111,21 +114,23 @@ class UsersAdmin:
                 errors[result.user] = error_of(result.error_code, result.error_message)
             else:
                 done[result.user] = None
-        asked = [one.user for one in wanted]
-        return Outcomes.of_all(asked, done, errors).checked("alter_user_scram_credentials", raise_errors)
+        users = [change.user for change in changes]
+        return Outcomes.of_all(users, done, errors).checked("alter_user_scram_credentials", raise_errors)
 
     def describe_scram_users(
         self, users: Iterable[str] | None = None, *, timeout: float | None = None
     ) -> dict[str, dict[str, int]]:
-        """Each user's mechanisms with their iterations; never a credential.
+        """Returns each user's mechanisms with their iterations; never a credential.
 
-        The short form of `describe_user_scram_credentials`: a user who has no credential has an empty dict.
+        The short form of `describe_user_scram_credentials`: a user without a credential has an empty dict.
         """
         outcomes = self.describe_user_scram_credentials(users, timeout=timeout, raise_errors=False)
         if any(not isinstance(error, ResourceNotFound) for error in outcomes.errors.values()):
             outcomes.checked("describe_scram_users", raise_errors=True)
         return {
-            user: {} if user in outcomes.errors else {one.mechanism: one.iterations for one in outcomes[user]}
+            user: {}
+            if user in outcomes.errors
+            else {info.mechanism: info.iterations for info in outcomes[user]}
             for user in outcomes
         }
 
@@ -138,24 +143,24 @@ class UsersAdmin:
         iterations: int = 8192,
         timeout: float | None = None,
     ) -> None:
-        """Create a user or give it a new password; the password itself never leaves this process.
+        """Create a user or set its password; the password is hashed and never sent.
 
-        Raises the error of `alter_user_scram_credentials` itself.
+        Raises the user's error of `alter_user_scram_credentials` itself.
         """
         self._alter_one(UserScramCredentialUpsertion(user, password, mechanism, iterations), timeout)
 
     def delete_scram_user(
         self, user: str, *, mechanism: str = "SCRAM-SHA-512", timeout: float | None = None
     ) -> None:
-        """Take away a user's credential for one mechanism; those for others stay.
+        """Delete a user's credential for one mechanism; those for others stay.
 
         Raises:
-            ResourceNotFound: the user has none for this mechanism.
+            ResourceNotFound: the user has no credential for this mechanism.
         """
         self._alter_one(UserScramCredentialDeletion(user, mechanism), timeout)
 
     def describe_client_quotas(self, *, timeout: float | None = None) -> dict[QuotaEntity, dict[str, float]]:
-        """All quotas: `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` ..."""
+        """Returns all quotas: `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` ..."""
         not_yet("KafkaAdminClient.describe_client_quotas")
 
     def alter_client_quotas(
@@ -165,7 +170,7 @@ class UsersAdmin:
         timeout: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[QuotaEntity, None]:
-        """Set quotas; None takes one away."""
+        """Set quotas; None deletes one."""
         not_yet("KafkaAdminClient.alter_client_quotas")
 
     def _alter_one(self, alteration: Alteration, timeout: float | None) -> None:
@@ -174,49 +179,59 @@ class UsersAdmin:
         ).errors.values():
             raise error
 
-    def _hashed(self, one: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
+    def _hashed(self, upsertion: UserScramCredentialUpsertion) -> ScramCredentialUpsertion:
         from pykafka2.network.sasl.scram_messages import salted_password
         from pykafka2.protocol.messages.users import ScramCredentialUpsertion
 
-        salt = self._cluster.runtime.entropy.token_bytes(SALT_BYTES) if one.salt is None else one.salt
+        salt = upsertion.salt
+        if salt is None:
+            salt = self._cluster.runtime.entropy.token_bytes(SALT_BYTES)
         return ScramCredentialUpsertion(
-            name=one.user,
-            mechanism=MECHANISMS[one.mechanism],
-            iterations=one.iterations,
+            name=upsertion.user,
+            mechanism=MECHANISMS[upsertion.mechanism],
+            iterations=upsertion.iterations,
             salt=salt,
-            salted_password=salted_password(one.mechanism, one.password, salt, one.iterations),
+            salted_password=salted_password(
+                upsertion.mechanism, upsertion.password, salt, upsertion.iterations
+            ),
         )
 
 
-def _check(wanted: list[Alteration]) -> None:
-    """Raises `IllegalArgument` for what no broker would take, or hashing could not be done for."""
+def _check(changes: list[Alteration]) -> None:
+    """Raises IllegalArgument for a change that cannot be hashed or that every broker rejects."""
     from pykafka2.network.sasl.scram_messages import MAX_ITERATIONS, MIN_ITERATIONS
 
     seen = set()
-    for one in wanted:
-        if not isinstance(one, UserScramCredentialUpsertion | UserScramCredentialDeletion):
+    for change in changes:
+        if not isinstance(change, UserScramCredentialUpsertion | UserScramCredentialDeletion):
             raise IllegalArgument(
-                f"alterations have a {type(one).__name__}: takes UserScramCredentialUpsertion and "
-                "UserScramCredentialDeletion"
+                f"alterations must contain UserScramCredentialUpsertion or UserScramCredentialDeletion, "
+                f"not {type(change).__name__}"
             )
-        if not isinstance(one.user, str) or not one.user:
-            raise IllegalArgument(f"user={one.user!r}: takes a name")
-        if one.user in seen:
-            raise IllegalArgument(f"user={one.user!r} is named twice; brokers take a user once in a request")
-        seen.add(one.user)
-        if one.mechanism not in MECHANISMS:
-            raise IllegalArgument(f"mechanism={one.mechanism!r}: say one of {', '.join(MECHANISMS)}")
-        if isinstance(one, UserScramCredentialDeletion):
-            continue
-        if not isinstance(one.password, str) or not one.password:
-            raise IllegalArgument(f"the password of user {one.user!r} must be text, and not empty")
-        if not _is_unicode(one.password):
-            raise IllegalArgument(f"the password of user {one.user!r} must be Unicode text")
-        if one.salt is not None and (not isinstance(one.salt, bytes | bytearray) or not one.salt):
-            raise IllegalArgument(f"the salt of user {one.user!r} must be bytes, or None for random ones")
-        if type(one.iterations) is not int or not MIN_ITERATIONS <= one.iterations <= MAX_ITERATIONS:
+        if not isinstance(change.user, str) or not change.user:
+            raise IllegalArgument(f"user={change.user!r} must be a str that is not empty")
+        if change.user in seen:
             raise IllegalArgument(
-                f"iterations={one.iterations!r}: takes a number from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+                f"user={change.user!r} occurs twice; brokers accept a user once per request"
+            )
+        seen.add(change.user)
+        if change.mechanism not in MECHANISMS:
+            raise IllegalArgument(
+                f"mechanism={change.mechanism!r} is not valid; use one of {', '.join(MECHANISMS)}"
+            )
+        if isinstance(change, UserScramCredentialDeletion):
+            continue
+        if not isinstance(change.password, str) or not change.password:
+            raise IllegalArgument(f"the password of user {change.user!r} must be a str that is not empty")
+        if not _is_unicode(change.password):
+            raise IllegalArgument(f"the password of user {change.user!r} must be valid Unicode text")
+        if change.salt is not None and (not isinstance(change.salt, bytes | bytearray) or not change.salt):
+            raise IllegalArgument(
+                f"the salt of user {change.user!r} must be bytes, or None for a random salt"
+            )
+        if type(change.iterations) is not int or not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
+            raise IllegalArgument(
+                f"iterations={change.iterations!r} must be an int from {MIN_ITERATIONS} to {MAX_ITERATIONS}"
             )
 
 
@@ -228,6 +243,6 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _info(told: CredentialInfo) -> ScramCredentialInfo:
-    name = _NAMES.get(told.mechanism, f"UNKNOWN({told.mechanism})")
-    return ScramCredentialInfo(name, told.iterations)
+def _info(info: CredentialInfo) -> ScramCredentialInfo:
+    name = _NAMES.get(info.mechanism, f"UNKNOWN({info.mechanism})")
+    return ScramCredentialInfo(name, info.iterations)

@@ -1,5 +1,4 @@
-"""Arguments and results of admin calls: plain, typed, comparable values.  Durations in seconds, sizes in
-bytes."""
+"""Arguments and results of admin calls: typed, comparable values. Durations are seconds, sizes bytes."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from pykafka2.types import Node, PartitionInfo, TopicPartition
 
 @attrs.define(frozen=True)
 class NewTopic:
-    """A topic to create.  -1 takes the broker's default; `assignment` maps partition to broker ids and then
-    replaces both numbers."""
+    """A topic to create. -1 uses the broker's default; `assignment` maps partitions to broker ids and
+    overrides both numbers."""
 
     name: str
     partitions: int = -1
@@ -58,7 +57,7 @@ class ConfigResource:
 
 @attrs.define(frozen=True)
 class ConfigEntry:
-    """A setting and where it comes from; `value` is None for one that is sensitive."""
+    """A setting and its source; `value` is None if it is sensitive."""
 
     name: str
     value: str | None
@@ -96,7 +95,7 @@ class GroupDescription:
 
 @attrs.define(frozen=True)
 class PartitionLag:
-    """How far a group is behind: in offsets (to the last stable offset) and, where known, in seconds."""
+    """A group's lag in offsets (to the last stable offset) and, if known, in seconds."""
 
     committed: int
     end: int
@@ -106,7 +105,7 @@ class PartitionLag:
 
 @attrs.define(frozen=True)
 class AclBinding:
-    """One access rule; the words are Kafka's (`TOPIC`, `LITERAL`, `User:ann`, `READ`, `ALLOW`)."""
+    """An ACL, with Kafka's names (`TOPIC`, `LITERAL`, `User:ann`, `READ`, `ALLOW`)."""
 
     resource_type: str
     resource_name: str
@@ -145,7 +144,7 @@ class TransactionDescription:
 
 @attrs.define(frozen=True)
 class QuotaEntity:
-    """The entity that a quota applies to; None stands for the default entity of that kind."""
+    """The entity that a quota applies to; None means the default entity of that kind."""
 
     user: str | None = None
     client_id: str | None = None
@@ -154,7 +153,7 @@ class QuotaEntity:
 
 @attrs.define(frozen=True)
 class ScramCredentialInfo:
-    """The public facts of a SCRAM credential: "SCRAM-SHA-256" or "SCRAM-SHA-512", and the iterations."""
+    """The public part of a SCRAM credential: "SCRAM-SHA-256" or "SCRAM-SHA-512", and the iterations."""
 
     mechanism: str
     iterations: int
@@ -162,7 +161,7 @@ class ScramCredentialInfo:
 
 @attrs.define(frozen=True)
 class UserScramCredentialUpsertion:
-    """A user's new password for one mechanism.  Without a salt a random one is made."""
+    """A user's new password for one mechanism. If `salt` is None, a random one is used."""
 
     user: str
     password: str = attrs.field(repr=hidden)
@@ -173,7 +172,7 @@ class UserScramCredentialUpsertion:
 
 @attrs.define(frozen=True)
 class UserScramCredentialDeletion:
-    """A user's credential to be taken away, for one mechanism."""
+    """A user's credential to delete, for one mechanism."""
 
     user: str
     mechanism: str = "SCRAM-SHA-512"
@@ -184,8 +183,8 @@ class DelegationToken:
     """A token that authenticates as its owner by SCRAM: `sasl_delegation_token=True`, with `token_id` as
     `sasl_username` and `password` as `sasl_password`.
 
-    Principals are as "User:ann"; times are milliseconds since 1970.  It expires at `expiry_time_ms` unless it
-    is renewed, and can be renewed until `max_time_ms`.
+    Principals look like "User:ann"; times are milliseconds since 1970. It expires at `expiry_time_ms` unless
+    it is renewed, and can be renewed until `max_time_ms`.
     """
 
     token_id: str

@@ -73,11 +73,11 @@ def test_a_rule_that_the_broker_refuses_is_named_and_the_others_are_made(admin: 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"operation": "RAED"}, "operation='RAED': say one of ALL, READ"),
-        ({"operation": "ANY"}, "operation='ANY': say one of ALL"),
-        ({"resource_type": "topic"}, "resource_type='topic': say one of TOPIC"),
-        ({"pattern_type": "MATCH"}, "pattern_type='MATCH': say one of LITERAL, PREFIXED"),
-        ({"permission": "PERMIT"}, "permission='PERMIT': say one of DENY, ALLOW"),
+        ({"operation": "RAED"}, "operation='RAED' is not valid; use one of ALL, READ"),
+        ({"operation": "ANY"}, "operation='ANY' is not valid; use one of ALL"),
+        ({"resource_type": "topic"}, "resource_type='topic' is not valid; use one of TOPIC"),
+        ({"pattern_type": "MATCH"}, "pattern_type='MATCH' is not valid; use one of LITERAL, PREFIXED"),
+        ({"permission": "PERMIT"}, "permission='PERMIT' is not valid; use one of DENY, ALLOW"),
     ],
 )
 def test_a_word_that_is_none_of_kafkas_is_refused_before_anything_is_sent(
@@ -88,7 +88,9 @@ def test_a_word_that_is_none_of_kafkas_is_refused_before_anything_is_sent(
             call([READ, attrs.evolve(READ, **changed)])
     cluster.history.never("CreateAcls")
     cluster.history.never("DeleteAcls")
-    with pytest.raises(errors.IllegalArgument, match="resource_type='QUEUE': say one of ANY, TOPIC"):
+    with pytest.raises(
+        errors.IllegalArgument, match="resource_type='QUEUE' is not valid; use one of ANY, TOPIC"
+    ):
         admin.describe_acls(resource_type="QUEUE")
 
 
@@ -100,15 +102,18 @@ def test_a_rule_with_a_part_missing_takes_no_others_away(
     admin.create_acls(RULES)
     missing = attrs.evolve(READ, **{part: None})
     for call in (admin.create_acls, admin.delete_acls):
-        with pytest.raises(errors.IllegalArgument, match=f"{part}=None: a rule has text there"):
+        with pytest.raises(errors.IllegalArgument, match=f"{part}=None of an ACL must be a str"):
             call([missing])
     assert len(cluster.acls.rules()) == len(RULES)
 
 
 def test_what_is_no_list_of_rules_is_refused(admin: KafkaAdminClient) -> None:
     for call in (admin.create_acls, admin.delete_acls):
-        for given, words in ((READ, "takes several rules"), ([("TOPIC", "orders")], "has a tuple")):
-            with pytest.raises(errors.IllegalArgument, match=f"bindings.*{words}"):
+        for given, words in (
+            (READ, "bindings must be a list"),
+            ([("TOPIC", "orders")], "bindings must contain AclBinding values, not tuple"),
+        ):
+            with pytest.raises(errors.IllegalArgument, match=words):
                 call(given)  # type: ignore[arg-type]
 
 

@@ -193,5 +193,5 @@ def test_the_broker_gets_the_timeout_of_the_call(
 
 
 def test_every_topic_that_an_answer_leaves_out_is_named() -> None:
-    with pytest.raises(CorruptResponse, match=r"says nothing of 'b', 'd'$"):
+    with pytest.raises(CorruptResponse, match=r"has no result for 'b', 'd'$"):
         Outcomes.of_all(["a", "b", "c", "d"], {"a": 1}, {"c": UnknownTopicOrPartition()})

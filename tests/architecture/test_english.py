@@ -37,6 +37,7 @@ DONE = (
 WORDS_DONE: tuple[str, ...] = (
     "README.md",
     "examples",
+    "pykafka2/admin",
     "pykafka2/aio",
     "pykafka2/broker/base",
     "pykafka2/broker/config",
@@ -53,6 +54,7 @@ WORDS_DONE: tuple[str, ...] = (
 )
 NAMES_DONE: tuple[str, ...] = (
     "examples",
+    "pykafka2/admin",
     "pykafka2/aio",
     "pykafka2/broker/base",
     "pykafka2/broker/config",
