@@ -1,9 +1,8 @@
-"""The library's log lines: of which client they are, and how they look while nobody has set up logging.
+"""The format of log lines: the client's id, and a handler for programs that do not configure logging.
 
-Any thread.  Python prints what no handler takes as a bare message, which does not say where it comes from; so
-the library's own handler of last resort adds the level, the logger and the thread (the IO thread has its
-client's name).  It is silent as soon as the program has any handler of its own, or has set
-`logging.lastResort` to None.
+Any thread. Without a handler Python prints only the message; the library's own handler of last resort adds
+the level, the logger and the thread. The IO thread has its client's id as name, which is not repeated. The
+handler is silent if the program has any handler of its own, or has set `logging.lastResort` to None.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from collections.abc import MutableMapping
 from typing import Any
 
 ROOT = "pykafka2"
-LAST_RESORT_FORMAT = "%(levelname)s %(name)s [%(threadName)s]: %(message)s"
+WITH_THREAD = logging.Formatter("%(levelname)s %(name)s [%(threadName)s]: %(message)s")
+WITHOUT_THREAD = logging.Formatter("%(levelname)s %(name)s: %(message)s")
 
 
 class ClientLogger(logging.LoggerAdapter[logging.Logger]):
@@ -22,7 +22,7 @@ class ClientLogger(logging.LoggerAdapter[logging.Logger]):
 
     def __init__(self, name: str, client_id: str | None) -> None:
         super().__init__(logging.getLogger(name))
-        # It becomes part of a format string.
+        # The prefix becomes part of a format string.
         self._prefix = f"[{client_id or 'no client_id'}] ".replace("%", "%%")
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
@@ -30,11 +30,15 @@ class ClientLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class LastResort(logging.Handler):
-    """Writes to stderr what would reach no other handler."""
+    """Writes log records that reach no other handler to stderr."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.setFormatter(logging.Formatter(LAST_RESORT_FORMAT))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line, without the thread's name if the message begins with it."""
+        names_thread = record.getMessage().startswith(f"[{record.threadName}] ")
+        return (WITHOUT_THREAD if names_thread else WITH_THREAD).format(record)
 
     def emit(self, record: logging.LogRecord) -> None:
         if logging.lastResort is None or sys.stderr is None or self._has_others(record.name):
@@ -54,7 +58,7 @@ class LastResort(logging.Handler):
 
 
 def install_last_resort() -> None:
-    """Once a process: when the first client is made."""
+    """Add the handler of last resort once per process, when the first client is created."""
     logger = logging.getLogger(ROOT)
     if not any(isinstance(handler, LastResort) for handler in logger.handlers):
         logger.addHandler(LastResort())

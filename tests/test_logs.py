@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -35,7 +36,30 @@ def stderr_of(setup: str) -> str:
 @pytest.mark.slow
 def test_a_line_on_stderr_says_which_client_and_logger_it_is_of() -> None:
     (line,) = stderr_of("").splitlines()
-    assert line.startswith("WARNING pykafka2.cluster.link [till-7]: [till-7] bootstrap broker 127.0.0.1:1: ")
+    assert line.startswith("WARNING pykafka2.cluster.link: [till-7] bootstrap broker 127.0.0.1:1: ")
+
+
+def test_line_names_the_client_once_and_other_threads_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = LastResort()
+    logger = logging.getLogger("pykafka2.test_of_threads")
+    logger.propagate = False
+    logger.addHandler(handler)
+
+    def log() -> None:
+        ClientLogger(logger.name, "till-7").warning("lost a broker")
+
+    io_thread = threading.Thread(target=log, name="till-7")
+    io_thread.start()
+    io_thread.join()
+    log()
+    logger.warning("without a client")
+    logger.removeHandler(handler)
+    thread = threading.current_thread().name
+    assert capsys.readouterr().err.splitlines() == [
+        "WARNING pykafka2.test_of_threads: [till-7] lost a broker",
+        f"WARNING pykafka2.test_of_threads [{thread}]: [till-7] lost a broker",
+        f"WARNING pykafka2.test_of_threads [{thread}]: without a client",
+    ]
 
 
 @pytest.mark.slow
