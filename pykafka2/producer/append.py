@@ -14,9 +14,9 @@ from pykafka2.cluster.arguments import checked_topic
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import IllegalArgument, KafkaError, SerializationError
 from pykafka2.producer.accumulator.accumulator import Accumulator
-from pykafka2.producer.accumulator.batch import ProducerBatch
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
-from pykafka2.producer.accumulator.partition_queue import NS_PER_MS, PartitionQueue, note_open
+from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, note_open
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.arguments import (
     NO_TIMESTAMP_FROM,
     checked_headers,
@@ -135,7 +135,7 @@ class Appender:
         partition: int | None,
         timestamp_ms: int | None,
         on_delivery: OnDelivery | None,
-        open_batches: dict[str, ProducerBatch] | None,
+        open_batches: dict[str, OpenBatch] | None,
     ) -> Delivery:
         """Append one record; the arguments and errors are those of `KafkaProducer.send`.
 
@@ -197,7 +197,7 @@ class Appender:
             if delivery is None:
                 delivery = self._start_batch(route if is_sticky else None, queue, row, size_bytes, deadline)
             if is_sticky and is_now and open_batches is not None:
-                note_open(open_batches, route.sticky, timestamp_ms)
+                note_open(open_batches, topic, route.sticky.tail, timestamp_ms)
         except Exception as error:
             if interceptors is not None:
                 interceptors.on_refused(error)

@@ -34,14 +34,10 @@ from pykafka2.errors import (
     UnsupportedVersion,
     error_of,
 )
-from pykafka2.producer.accumulator.batch import NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.producer.accumulator.batch_records import NO_IDENTITY, NO_SEQUENCE, Identity
 from pykafka2.producer.options import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
-
-Identity = tuple[int, int]
-"""A producer id and its epoch."""
-
-NOBODY: Identity = (-1, -1)
 
 LAST_EPOCH = 2**15 - 2
 
@@ -79,7 +75,7 @@ class IdentityPolicy:
         """Return the producer's identity after a gap in its numbers; the same one if only the coordinator can
         change it.
 
-        `NOBODY`: a broker has to be asked for a new id.
+        `NO_IDENTITY`: a broker has to be asked for a new id.
         """
         return identity
 
@@ -103,7 +99,7 @@ class IdempotentPolicy(IdentityPolicy):
 
     def next_identity(self, identity: Identity) -> Identity:
         producer_id, epoch = identity
-        return (producer_id, epoch + 1) if epoch < LAST_EPOCH else NOBODY
+        return (producer_id, epoch + 1) if epoch < LAST_EPOCH else NO_IDENTITY
 
 
 class TransactionalPolicy(IdentityPolicy):
@@ -141,7 +137,7 @@ def next_sequence(sequence: int, records: int) -> int:
 class _Run:
     """One partition's numbering: under which identity, how far, and what was numbered and is not yet done."""
 
-    identity: Identity = NOBODY
+    identity: Identity = NO_IDENTITY
     next_sequence: int = 0
     unfinished: list[ProducerBatch] = attrs.field(factory=list)
     window: list[ProducerBatch] = attrs.field(factory=list)
@@ -165,21 +161,21 @@ class Sequences:
     """The producer's identity and the numbering of every partition."""
 
     def __init__(self, policy: IdentityPolicy) -> None:
-        self.identity: Identity = NOBODY
+        self.identity: Identity = NO_IDENTITY
         self._policy = policy
         self._runs: dict[tuple[str, int], _Run] = {}
 
     @property
     def is_known(self) -> bool:
         """False until the broker gave a producer id, and again when its epochs are used up."""
-        return self.identity != NOBODY
+        return self.identity != NO_IDENTITY
 
     def on_identity(self, producer_id: int, producer_epoch: int) -> None:
         self.identity = (producer_id, producer_epoch)
 
     def may_send(self, batch: ProducerBatch) -> bool:
         """Whether the batch may be drained now without endangering the order of its partition."""
-        if self.identity == NOBODY:
+        if self.identity == NO_IDENTITY:
             return False
         run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
         if not run.unfinished:
@@ -202,14 +198,14 @@ class Sequences:
             run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
             batch.is_transactional = self._policy.is_transactional
             sequence = run.next_sequence
-            batch.sequence(*run.identity, sequence)
+            batch.sequence(run.identity, sequence)
             run.next_sequence = (sequence + batch.count) & LAST_SEQUENCE  # as `next_sequence` has it
             run.unfinished.append(batch)
             run.window.append(batch)
 
     def on_written(self, batch: ProducerBatch) -> None:
         run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
-        run.is_known_to_broker = (batch.producer_id, batch.producer_epoch) == run.identity
+        run.is_known_to_broker = batch.identity == run.identity
         if run.window == [batch]:  # what each batch is to who waits for each
             run.unfinished, run.window = [], []
         else:
@@ -256,7 +252,7 @@ class Sequences:
             return
         sequence = batch.base_sequence
         for part in parts:
-            part.sequence(batch.producer_id, batch.producer_epoch, sequence)
+            part.sequence(batch.identity, sequence)
             sequence = next_sequence(sequence, part.count)
         for numbered in (run.unfinished, run.window):
             place = numbered.index(batch)
@@ -264,7 +260,7 @@ class Sequences:
 
     def on_refusal(self) -> None:
         """The identity is over, for good."""
-        self.identity = NOBODY
+        self.identity = NO_IDENTITY
 
     # ------------------------------------------------------------------ inside
 
@@ -285,7 +281,7 @@ class Sequences:
     def _renumber(self, run: _Run) -> None:
         run.begin(self.identity)
         for batch in run.unfinished:
-            batch.sequence(*run.identity, run.next_sequence)
+            batch.sequence(run.identity, run.next_sequence)
             run.next_sequence = next_sequence(run.next_sequence, batch.count)
 
     def _finish(self, run: _Run, batch: ProducerBatch) -> bool:

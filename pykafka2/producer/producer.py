@@ -17,9 +17,8 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.producer.accumulator.accumulator import Accumulator, admit_always
-from pykafka2.producer.accumulator.batch import ProducerBatch
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
-from pykafka2.producer.accumulator.partition_queue import NS_PER_MS, append_unlocked
+from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, append_unlocked
 from pykafka2.producer.append import Appender, AppendGuard, Serializers
 from pykafka2.producer.arguments import checked_timeout, refuse
 from pykafka2.producer.bulk.columns import ArrowData, BulkArguments
@@ -200,7 +199,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         self._hashes = strategy.hashes
         self._keys_decide = strategy.choose is None and not strategy.ignores_keys
         has_shortcuts = not (self._interceptors or serializers or strategy.choose)
-        self._open_batches: dict[str, ProducerBatch] | None = {} if has_shortcuts else None
+        self._open_batches: dict[str, OpenBatch] | None = {} if has_shortcuts else None
         self._inspection = Inspection(client, self._accumulator, self._sender, routes, self._metrics, status)
         driver.on_failed(self._sender.on_loop_failed)
         client.add(self._sender, *([] if manager is None else [manager]))
@@ -258,7 +257,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             TypeError: the topic is not a str.
         """
         # Hot: the two shortcuts are for plain records and for those with only a key and a value; see
-        # accumulator/partition_queue.py. benchmarks/produce_smoke.py measures them.
+        # accumulator/open_batch.py. benchmarks/produce_smoke.py measures them.
         open_batches = self._open_batches
         if (
             open_batches is not None

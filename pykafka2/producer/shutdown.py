@@ -76,13 +76,13 @@ class Shutdown:
             # The newest first: when that is done, most of the others are, so there is little waking.
             while batches:
                 left = max(0.0, deadline - driver.clock.monotonic())
-                if not driver.wait_until(partial(_is_told, batches[-1]), left, batches[-1].waiters):
+                if not driver.wait_until(partial(_is_finished, batches[-1]), left, batches[-1].waiters):
                     break
                 batches.pop()
         finally:
             self._accumulator.end_flush(who)
         if batches:
-            left_over = sum(batch.size for batch in batches if not batch.is_told)
+            left_over = sum(batch.size for batch in batches if not batch.is_finished)
             raise KafkaTimeoutError(
                 f"{left_over} records remain after {given:g} s. {self._inspection.explain()}"
             )
@@ -276,8 +276,8 @@ class _Farewell:
         return NOTHING
 
 
-def _is_told(batch: ProducerBatch) -> bool:
-    return batch.is_told
+def _is_finished(batch: ProducerBatch) -> bool:
+    return batch.is_finished
 
 
 def _failure(failed: list[ProducerBatch]) -> KafkaError:

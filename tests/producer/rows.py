@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pykafka2.compression import codec
-from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.producer.accumulator.batch import BatchHooks, ProducerBatch
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES, BatchPlan
 from pykafka2.producer.accumulator.buffer_pool import Permit
-from pykafka2.producer.accumulator.partition_queue import delivery_of
 from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
 from pykafka2.records.encoder import NO_HEADERS, Row
 
 PLAN = BatchPlan(codec("none"), None, 16384)
+HOOKS = BatchHooks(lambda predicate, timeout, *queues: predicate())
 
 
 def a_row(
@@ -32,17 +32,13 @@ def a_batch(
     order: int = 0,
     created_at: float = 0.0,
     plan: BatchPlan = PLAN,
+    hooks: BatchHooks = HOOKS,
+    permit: Permit | None = None,
 ) -> ProducerBatch:
-    """A batch that nobody has made room for."""
-    return ProducerBatch(
-        topic,
-        partition,
-        plan,
-        order=order,
-        permit=Permit(0),
-        created_at=created_at,
-        wait_until=lambda predicate, timeout, *queues: predicate(),
-    )
+    """An open batch without memory of a pool."""
+    batch = ProducerBatch(topic, partition, plan, hooks, permit=permit or Permit(0), created_at=created_at)
+    batch.order = order
+    return batch
 
 
 def appended(
@@ -54,6 +50,7 @@ def appended(
     on_delivery: OnDelivery | None = None,
 ) -> Delivery:
     """The delivery of a record that was added to the batch."""
-    index = batch.append(*a_row(value, key, timestamp, on_delivery=on_delivery))
-    assert index is not None
-    return delivery_of(batch, index)
+    assert batch.open is not None
+    delivery = batch.open.append(*a_row(value, key, timestamp, on_delivery=on_delivery))
+    assert delivery is not None
+    return delivery

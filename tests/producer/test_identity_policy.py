@@ -18,7 +18,7 @@ from pykafka2.errors import (
 )
 from pykafka2.producer.idempotence import (
     LAST_EPOCH,
-    NOBODY,
+    NO_IDENTITY,
     IdempotentPolicy,
     IdentityPolicy,
     Verdict,
@@ -58,6 +58,6 @@ def test_without_idempotence_an_error_says_itself_what_it_means() -> None:
 def test_epochs_go_up_by_one_and_end() -> None:
     policy = IdempotentPolicy()
     assert policy.next_identity((7, 3)) == (7, 4)
-    assert policy.next_identity((7, LAST_EPOCH)) == NOBODY
+    assert policy.next_identity((7, LAST_EPOCH)) == NO_IDENTITY
     # Brokers refuse to raise 32766, as 32767 is what fences a producer for good.
     assert LAST_EPOCH == 32766

@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.producer.accumulator.batch import NO_SEQUENCE, ProducerBatch
+from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.producer.accumulator.batch_records import NO_IDENTITY, NO_SEQUENCE, Identity
 from pykafka2.producer.idempotence import (
     LAST_EPOCH,
-    NOBODY,
     IdempotentPolicy,
-    Identity,
     IdentityPolicy,
     Sequences,
     next_sequence,
@@ -23,7 +22,7 @@ def a_batch(order: int = 0, records: int = 1, partition: int = 0) -> ProducerBat
     batch = open_batch(partition=partition, order=order)
     for _ in range(records):
         appended(batch)
-    batch.close()
+    batch.seal()
     return batch
 
 
@@ -82,7 +81,7 @@ def test_batches_are_numbered_without_gap_in_each_partition() -> None:
     sequences = started(0, 1)
     batches = [a_batch(0, 3), a_batch(1, 2), a_batch(0, 4, partition=1)]
     send(sequences, *batches)
-    assert [(one.producer_id, one.producer_epoch, one.base_sequence) for one in batches] == [
+    assert [(*one.identity, one.base_sequence) for one in batches] == [
         (7, 0, 1),
         (7, 0, 4),
         (7, 0, 1),
@@ -170,8 +169,8 @@ def test_after_a_lost_batch_the_rest_is_numbered_anew_under_the_next_epoch() -> 
     refused(sequences, third, (7, 0))
     assert sequences.identity == (7, 1)
     assert sequences.may_send(second)
-    assert (second.producer_epoch, second.base_sequence) == (1, 0)
-    assert (third.producer_epoch, third.base_sequence) == (1, 2)
+    assert (second.identity[1], second.base_sequence) == (1, 0)
+    assert (third.identity[1], third.base_sequence) == (1, 2)
     # The answer to what was sent under the old epoch comes late, and is about numbers that are gone.
     refused(sequences, second, (7, 0))
     assert sequences.identity == (7, 1)
@@ -183,7 +182,7 @@ def test_after_a_lost_batch_with_nothing_behind_it_the_next_begins_under_the_nex
     send(sequences, lost)
     sequences.on_failed(lost, may_be_written=False)
     send(sequences, following)
-    assert (following.producer_epoch, following.base_sequence) == (1, 0)
+    assert (following.identity[1], following.base_sequence) == (1, 0)
 
 
 def test_a_batch_that_was_never_numbered_leaves_no_hole() -> None:
@@ -191,7 +190,7 @@ def test_a_batch_that_was_never_numbered_leaves_no_hole() -> None:
     sequences.on_failed(a_batch(0), may_be_written=False)
     following = a_batch(1)
     send(sequences, following)
-    assert (following.producer_epoch, following.base_sequence) == (0, 0)
+    assert (following.identity[1], following.base_sequence) == (0, 0)
 
 
 def test_other_partitions_keep_the_old_epoch_until_nothing_of_theirs_is_unfinished() -> None:
@@ -205,7 +204,7 @@ def test_other_partitions_keep_the_old_epoch_until_nothing_of_theirs_is_unfinish
     assert not sequences.may_send(later)
     sequences.on_written(other)
     send(sequences, later)
-    assert (later.producer_epoch, later.base_sequence) == (1, 0)
+    assert (later.identity[1], later.base_sequence) == (1, 0)
 
 
 def test_past_the_last_epoch_a_new_id_is_needed() -> None:
@@ -214,10 +213,10 @@ def test_past_the_last_epoch_a_new_id_is_needed() -> None:
     send(sequences, lost)
     sequences.on_failed(lost, may_be_written=False)
     assert not sequences.may_send(following)
-    assert sequences.identity == NOBODY
+    assert sequences.identity == NO_IDENTITY
     sequences.on_identity(8, 0)
     send(sequences, following)
-    assert (following.producer_id, following.producer_epoch, following.base_sequence) == (8, 0, 0)
+    assert (following.identity, following.base_sequence) == ((8, 0), 0)
 
 
 def test_a_refusal_while_a_new_id_is_awaited_makes_none_up() -> None:
@@ -226,10 +225,10 @@ def test_a_refusal_while_a_new_id_is_awaited_makes_none_up() -> None:
     send(sequences, *batches)
     for batch in batches:
         refused(sequences, batch, (7, LAST_EPOCH))
-    assert sequences.identity == NOBODY
+    assert sequences.identity == NO_IDENTITY
     sequences.on_identity(8, 0)
     assert sequences.may_send(batches[1])
-    assert (batches[1].producer_id, batches[1].base_sequence) == (8, 0)
+    assert (batches[1].identity, batches[1].base_sequence) == ((8, 0), 0)
 
 
 def test_an_unnumbered_batch_has_no_sequence() -> None:
@@ -246,4 +245,4 @@ def test_a_policy_that_may_not_raise_the_epoch_stops_the_partition_behind_a_hole
     assert sequences.may_send(a_batch(0, partition=1))
     sequences.on_identity(7, 4)  # as a coordinator tells after it has ended the transaction
     send(sequences, following)
-    assert (following.producer_epoch, following.base_sequence) == (4, 0)
+    assert (following.identity[1], following.base_sequence) == (4, 0)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import unwrap
 from types import CodeType, FrameType
 from typing import Any
 
@@ -23,6 +24,7 @@ from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.batch import ProducerBatch
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
+from pykafka2.producer.accumulator.open_batch import OpenBatch
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.records.rows import rows_of
@@ -88,9 +90,9 @@ class Sends:
 
 
 STEPS = [
-    PartitionQueue._append_looked_at,
-    ProducerBatch.append,
-    ProducerBatch._charge_all,
+    PartitionQueue._append_locked,
+    OpenBatch.append,
+    OpenBatch.charge_memory,
     Accumulator._append_with,
     Accumulator._made_queue,
     Accumulator._join,
@@ -101,7 +103,7 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__qualname__)
 def test_a_send_between_any_two_lines_of_a_send_is_taken_or_refused(step: Callable[..., object]) -> None:
-    code: CodeType = step.__code__
+    code: CodeType = unwrap(step).__code__
     refused = 0
 
     def attempt(line: int) -> bool:
@@ -135,7 +137,7 @@ def test_memory_that_is_given_back_is_so_though_a_handler_sends_meanwhile() -> N
 
         with watched():
             return at_line(
-                BufferPool.give_back.__code__, line, lambda: sends.send_in_a_handler(b"x" * 2000), run
+                unwrap(BufferPool.give_back).__code__, line, lambda: sends.send_in_a_handler(b"x" * 2000), run
             )
 
     assert len(list(at_every_line(attempt))) >= 4
@@ -149,8 +151,8 @@ def take_out_all(accumulator: Accumulator) -> None:
 IO_STEPS: list[tuple[Callable[[Accumulator], object], Callable[..., object]]] = [
     (Accumulator.close_tails, Accumulator._all_queues),
     (Accumulator.close_tails, PartitionQueue.end_tail),
-    (Accumulator.close_tails, PartitionQueue._closed),
-    (Accumulator.close_tails, ProducerBatch.close),
+    (Accumulator.close_tails, PartitionQueue.seal),
+    (Accumulator.close_tails, ProducerBatch.seal),
     (Accumulator.active_queues, Accumulator._forget_if_empty),
     (take_out_all, PartitionQueue.remove),
 ]
@@ -160,6 +162,8 @@ IO_STEPS: list[tuple[Callable[[Accumulator], object], Callable[..., object]]] = 
 def test_a_finalizer_that_sends_in_the_middle_of_what_the_io_thread_does_is_taken_or_refused(
     call: Callable[[Accumulator], object], step: Callable[..., object]
 ) -> None:
+    code: CodeType = unwrap(step).__code__
+
     def attempt(line: int) -> bool:
         sends = Sends()
         accumulator = sends.accumulator
@@ -168,7 +172,10 @@ def test_a_finalizer_that_sends_in_the_middle_of_what_the_io_thread_does_is_take
         sends.send(b"v")
         with watched():
             return at_line(
-                step.__code__, line, lambda: sends.send_in_a_handler(b"x" * 950), lambda: call(accumulator)
+                code,
+                line,
+                lambda: sends.send_in_a_handler(b"x" * 950),
+                lambda: call(accumulator),
             )
 
     assert len(list(at_every_line(attempt))) >= 2
@@ -207,7 +214,7 @@ def test_a_handler_in_the_middle_of_a_send_does_not_wait_for_metadata(call: str)
 
         with watched(2.0):
             assert at_line(
-                Accumulator._append_with.__code__, 2, handler, lambda: producer.send("orders", b"v")
+                unwrap(Accumulator._append_with).__code__, 2, handler, lambda: producer.send("orders", b"v")
             )
         producer.close()
 
@@ -231,7 +238,7 @@ def test_what_would_wait_is_refused_in_the_middle_of_a_send(call: str) -> None:
             producer.send("orders", b"w", partition=0)
 
         with watched():
-            assert at_line(Accumulator._append_with.__code__, 2, handler, send)
+            assert at_line(unwrap(Accumulator._append_with).__code__, 2, handler, send)
         producer.close()
         assert [cluster.log("orders", partition).values() for partition in (0, 1)] == [[b"w"], [b"v"]]
 

@@ -17,7 +17,8 @@ from pykafka2.compression import codec as find_codec
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import BufferExhausted, ClientClosed, IllegalState, KafkaError, RecordTooLarge
 from pykafka2.metrics import Metrics
-from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch, raise_here
+from pykafka2.producer.accumulator.batch import BatchHooks, BatchState, ProducerBatch, raise_here
+from pykafka2.producer.accumulator.batch_records import ColumnRecords
 from pykafka2.producer.accumulator.batch_sizes import (
     BATCH_OVERHEAD_BYTES,
     LONGER_OVERHEAD_BYTES,
@@ -25,8 +26,8 @@ from pykafka2.producer.accumulator.batch_sizes import (
     CompressionRatios,
 )
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
-from pykafka2.producer.accumulator.column_batch import ColumnBatch
-from pykafka2.producer.accumulator.partition_queue import LockedSteps, PartitionQueue, delivery_of
+from pykafka2.producer.accumulator.locked_steps import LockedSteps, locked_step
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome, WaitUntil
 from pykafka2.producer.delivery.callbacks import Interrupt
 from pykafka2.producer.delivery.delivery import Delivery
@@ -69,11 +70,10 @@ class Accumulator:
         self._options = options
         self._admit = admit
         self._monotonic = monotonic
-        self._wait_until_driver = wait_until
         self._wake = wake
-        self._interrupt = interrupt
         self._metrics = Metrics() if metrics is None else metrics
-        self._locked_steps = LockedSteps()
+        self.locked_steps = LockedSteps()
+        self._wait_until = _outside_steps(self.locked_steps, wait_until)
         self._lock = threading.Lock()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         # A larger batch could never be sent, or never be granted.
@@ -88,7 +88,8 @@ class Accumulator:
         )
         self._closing = WaitQueue()
         """Of the threads that wait for memory, should that become needless."""
-        self.pool = BufferPool(options.buffer_memory)
+        self.pool = BufferPool(options.buffer_memory, locked_steps=self.locked_steps)
+        self._hooks = BatchHooks(self._wait_until, interrupt, self.pool.charge)
         self.incomplete: dict[ProducerBatch, None] = {}
         """Batches that are not told yet, in order of creation.  Each operation on it is one step in C, and so
         is a snapshot: of an exact dict `[*it]` is atomic without CPython's global lock, too."""
@@ -104,12 +105,13 @@ class Accumulator:
         queue = self._queues.get(key)
         if queue is None:
             self.check_not_interrupted()
-            queue = self._locked_steps.run(self._made_queue, key)
+            queue = self._made_queue(key)
         return queue
 
+    @locked_step
     def _made_queue(self, key: TopicPartition) -> PartitionQueue:
         with self._lock:
-            new = PartitionQueue(key.topic, key.partition, self._wake, self._locked_steps)
+            new = PartitionQueue(key.topic, key.partition, self._wake, self.locked_steps)
             queue = self._queues.setdefault(key, new)
             queue.is_closed = self.is_closed
             return queue
@@ -117,8 +119,8 @@ class Accumulator:
     def check_not_interrupted(self) -> None:
         """Raises IllegalState in a signal handler or finalizer that must not wait (see
         partition_queue.py)."""
-        if self._locked_steps.running:
-            self._locked_steps.check()
+        if self.locked_steps.running:
+            self.locked_steps.check()
 
     def append_waiting(self, queue: PartitionQueue, row: Row, size_bytes: int, timeout: float) -> Delivery:
         """Append, with a new batch if it takes one; waits at most `timeout` seconds for memory.
@@ -138,11 +140,11 @@ class Accumulator:
         permit = Permit(max(needed_bytes, self._batch_bytes), BATCH_OVERHEAD_BYTES)
         batch: ProducerBatch | None = None
         try:
-            self._locked_steps.run(self.pool.request, permit)
+            self.pool.request(permit)
             if not permit.is_granted:
                 self._wait_for_memory(queue, permit, timeout)
             batch = self._new_batch(queue, permit)
-            delivery, is_new = self._locked_steps.run(self._append_with, queue, batch, row, size_bytes)
+            delivery, is_new = self._append_with(queue, batch, row, size_bytes)
             if is_new:
                 # Only a new batch concerns the IO thread: its linger begins, and the one before it is full.
                 self._wake()
@@ -169,21 +171,19 @@ class Accumulator:
         permit = Permit(HEADER_BYTES + len(records.body), BATCH_OVERHEAD_BYTES)
         batch: ProducerBatch | None = None
         try:
-            self._locked_steps.run(self.pool.request, permit)
+            self.pool.request(permit)
             if not permit.is_granted:
                 self._wait_for_memory(queue, permit, timeout)
-            batch = ColumnBatch(
+            batch = ProducerBatch(
                 queue.topic,
                 queue.partition,
                 self._plan,
-                records,
+                self._hooks,
                 permit=permit,
                 created_at=self._monotonic(),
-                wait_until=self._wait_until,
-                interrupt=self._interrupt,
-                charge=self.pool.charge,
+                records=ColumnRecords(records),
             )
-            self._locked_steps.run(self._add_columns, queue, batch, on_joined)
+            self._add_columns(queue, batch, on_joined)
             self._wake()
         except BaseException:
             self._give_back(queue, batch, permit)
@@ -201,9 +201,10 @@ class Accumulator:
 
     def close_tails(self) -> None:
         """Nothing joins the batches that are open now; the next record starts another, if it may."""
-        for queue in self._locked_steps.run(self._all_queues):
-            self._locked_steps.run(queue.end_tail)
+        for queue in self._all_queues():
+            queue.end_tail()
 
+    @locked_step
     def _all_queues(self) -> list[PartitionQueue]:
         with self._lock:
             return [*self._queues.values()]
@@ -211,11 +212,12 @@ class Accumulator:
     def close(self) -> None:
         """Take no more records.  What was appended before is in a batch, what comes later raises."""
         self.check_not_interrupted()
-        for queue in self._locked_steps.run(self._close_to_new_queues):
-            self._locked_steps.run(queue.close)
+        for queue in self._close_to_new_queues():
+            queue.close()
         self._closing.wake()
         self._wake()
 
+    @locked_step
     def _close_to_new_queues(self) -> list[PartitionQueue]:
         """From now on queues are made closed; those that were made before."""
         with self._lock:
@@ -230,7 +232,7 @@ class Accumulator:
                 batch = self._failed.popleft()
             except IndexError:  # another thread flushes as well, or the IO thread has taken one out
                 break
-            if not batch.is_told:
+            if not batch.is_finished:
                 self._failed.append(batch)
             elif batch.unreported:
                 taken.append(batch)
@@ -261,9 +263,10 @@ class Accumulator:
         full = [*filter(BATCHES, active)]
         if len(active) > 2 * len(full) + FEW_QUEUES:
             for queue in active:
-                self._locked_steps.run(self._forget_if_empty, queue)
+                self._forget_if_empty(queue)
         return full
 
+    @locked_step
     def _forget_if_empty(self, queue: PartitionQueue) -> None:
         with queue.lock:
             if not queue.batches:
@@ -274,7 +277,8 @@ class Accumulator:
         first = queue.batches[0]
         if first.attempts:
             return first.retry_at
-        if is_flushing or first is not queue.tail or first.is_full:
+        tail = queue.tail
+        if is_flushing or tail is None or first.open is not tail or tail.is_full:
             return now
         return first.created_at + self._options.linger
 
@@ -282,12 +286,12 @@ class Accumulator:
         """Its bytes have been made for the first time: they tell how well the topic's records compress."""
         if self._options.compression_type != "none":
             encoded_bytes = len(batch.bytes()) - HEADER_BYTES
-            self._ratios.observe(batch.topic, batch.raw_bytes, encoded_bytes)
+            self._ratios.observe(batch.topic, batch.sealed.raw_bytes, encoded_bytes)
 
     def put_back(self, batch: ProducerBatch) -> None:
         """To be sent again."""
         queue = self.queue(batch.topic, batch.partition)
-        self._locked_steps.run(queue.put_back, batch)
+        queue.put_back(batch)
         self._active[queue] = None
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
@@ -299,7 +303,7 @@ class Accumulator:
         queue = self.queue(batch.topic, batch.partition)
         parts = batch.split(self.pool.divide(batch.permit))
         for part in parts:
-            self._locked_steps.run(queue.put_back, part)
+            queue.put_back(part)
         self._active[queue] = None
         return parts
 
@@ -338,11 +342,11 @@ class Accumulator:
 
     def take_out(self, batch: ProducerBatch) -> bool:
         """Remove it from its queue, closed, wherever it stands; False if it is not there."""
-        return self._locked_steps.run(self.queue(batch.topic, batch.partition).remove, batch)
+        return self.queue(batch.topic, batch.partition).remove(batch)
 
     def release(self, batch: ProducerBatch) -> None:
         """Its bytes are needed no longer.  Safe to repeat."""
-        self._locked_steps.run(self.pool.give_back, batch.permit)
+        self.pool.give_back(batch.permit)
 
     # ------------------------------------------------------------------ inside
 
@@ -350,7 +354,7 @@ class Accumulator:
         """It was told; so was, perhaps, all of the batch that it is a part of."""
         self.incomplete.pop(batch, None)
         whole = batch.whole
-        while whole is not None and all(part.is_told for part in whole.parts):
+        while whole is not None and all(part.is_finished for part in whole.parts):
             whole.end_split()
             self.incomplete.pop(whole, None)
             whole = whole.whole
@@ -394,14 +398,12 @@ class Accumulator:
             queue.topic,
             queue.partition,
             plan,
-            order=0,
+            self._hooks,
             permit=permit,
             created_at=self._monotonic(),
-            wait_until=self._wait_until,
-            interrupt=self._interrupt,
-            charge=self.pool.charge,
         )
 
+    @locked_step
     def _append_with(
         self, queue: PartitionQueue, batch: ProducerBatch, row: Row, size_bytes: int
     ) -> tuple[Delivery, bool]:
@@ -410,18 +412,19 @@ class Accumulator:
             if queue.is_closed:
                 raise _closed(queue)
             if queue.tail is not None:
-                index = queue.tail.append(row, size_bytes)
-                if index is not None:
-                    return delivery_of(queue.tail, index), False
-                queue.close_tail()
+                delivery = queue.tail.append(row, size_bytes)
+                if delivery is not None:
+                    return delivery, False
+                queue.seal_tail()
             self._admit()
-            index = batch.append(row, size_bytes)
-            if index is None:
+            delivery = None if batch.open is None else batch.open.append(row, size_bytes)
+            if delivery is None:
                 raise IllegalState(f"an empty batch for {queue} refused a record")
             self._join(queue, batch)
-            queue.tail = batch
-            return delivery_of(batch, index), True
+            queue.tail = batch.open
+            return delivery, True
 
+    @locked_step
     def _add_columns(
         self, queue: PartitionQueue, batch: ProducerBatch, on_joined: Callable[[BatchOutcome], object]
     ) -> None:
@@ -430,17 +433,11 @@ class Accumulator:
             if queue.is_closed:
                 raise _closed(queue)
             self._admit()
-            queue.close_tail()
+            queue.seal_tail()
             self._join(queue, batch)
-            queue.tail = batch
-            queue.close_tail()
+            queue.seal(batch)
             if batch.outcome is not None:
                 on_joined(batch.outcome)
-
-    def _wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
-        if self._locked_steps.running:
-            self._locked_steps.check()
-        return self._wait_until_driver(predicate, timeout, *queues)
 
     def _join(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Put a new batch behind all others.  The queue's lock is held."""
@@ -453,19 +450,31 @@ class Accumulator:
     def _give_back(self, queue: PartitionQueue, batch: ProducerBatch | None, permit: Permit) -> None:
         """After an error or a Ctrl-C on the way: no memory may be lost, nor given back twice."""
         if batch is not None:
-            if self._locked_steps.run(self._has_joined, queue, batch):
+            if self._has_joined(queue, batch):
                 self._wake()
                 return
             self.incomplete.pop(batch, None)
             batch.abandon()
         self._return(permit)
 
+    @locked_step
     def _has_joined(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         with queue.lock:
             return batch in queue.batches or batch.state is not BatchState.OPEN
 
     def _return(self, permit: Permit) -> None:
-        self._locked_steps.run(self.pool.give_back, permit)
+        self.pool.give_back(permit)
+
+
+def _outside_steps(locked_steps: LockedSteps, wait_until: WaitUntil) -> WaitUntil:
+    """Return `wait_until` with a check that the caller did not interrupt a locked step of its thread."""
+
+    def checked(predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
+        if locked_steps.running:
+            locked_steps.check()
+        return wait_until(predicate, timeout, *queues)
+
+    return checked
 
 
 def _closed(queue: PartitionQueue) -> ClientClosed:

@@ -15,6 +15,7 @@ from collections import deque
 
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState
+from pykafka2.producer.accumulator.locked_steps import LockedSteps, locked_step
 
 MIN_ALLOWANCE_BYTES = 1 << 20
 MAX_ALLOWANCE_BYTES = 32 << 20
@@ -43,9 +44,23 @@ class BufferPool:
     `available_bytes` and `overhead_bytes` are what is left, and what was charged beside, as of now.
     """
 
-    __slots__ = ("_allowance_bytes", "_lock", "_waiters", "available_bytes", "overhead_bytes", "total_bytes")
+    __slots__ = (
+        "_allowance_bytes",
+        "_lock",
+        "_waiters",
+        "available_bytes",
+        "locked_steps",
+        "overhead_bytes",
+        "total_bytes",
+    )
 
-    def __init__(self, total_bytes: int, allowance_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        total_bytes: int,
+        allowance_bytes: int | None = None,
+        locked_steps: LockedSteps | None = None,
+    ) -> None:
+        self.locked_steps = LockedSteps() if locked_steps is None else locked_steps
         self._lock = threading.Lock()
         self._waiters: deque[Permit] = deque()
         self.total_bytes = total_bytes
@@ -60,6 +75,7 @@ class BufferPool:
         """How many callers wait; while any does, every batch is ready to be sent."""
         return len(self._waiters)
 
+    @locked_step
     def request(self, permit: Permit) -> None:
         """Grant a new permit, or give it a place in the queue.
 
@@ -96,6 +112,7 @@ class BufferPool:
                 permit.is_granted, one.is_granted, other.is_granted = False, True, True
         return one, other
 
+    @locked_step
     def give_back(self, permit: Permit) -> None:
         """Return the bytes, or leave the queue, and wake those who are granted theirs by it.
 

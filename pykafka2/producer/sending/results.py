@@ -24,7 +24,8 @@ from pykafka2.events import BatchCompleted, BatchRetried, EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch
-from pykafka2.producer.idempotence import Identity, IdentityPolicy, ProducerIdentity, Sequences, Verdict
+from pykafka2.producer.accumulator.batch_records import Identity
+from pykafka2.producer.idempotence import IdentityPolicy, ProducerIdentity, Sequences, Verdict
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.sending.failure_log import Failures
 from pykafka2.producer.sending.memory_shares import PartitionShares

@@ -26,8 +26,9 @@ from pykafka2.events import EventSink
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch
+from pykafka2.producer.accumulator.batch_records import Identity
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
-from pykafka2.producer.idempotence import Identity, ProducerIdentity, policy_of
+from pykafka2.producer.idempotence import ProducerIdentity, policy_of
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.partitioning.sticky import NodeDelays
 from pykafka2.producer.sending.results import Outcomes
@@ -324,7 +325,7 @@ class Sender:
             batch.attempts += 1
             batch.sent_at = now
             records += batch.count
-            encoded = batch.encoded or batch.bytes()
+            encoded = batch.bytes()
             topic = batch.topic
             if topic not in topics:
                 topic_id = self._metadata.topic_id(topic)
@@ -332,7 +333,7 @@ class Sender:
                 names[topic_id] = topic
             data = PartitionProduceData(index=batch.partition, records=encoded)
             topics[topic].partition_data.append(data)
-            sent.append((batch, (batch.producer_id, batch.producer_epoch)))
+            sent.append((batch, batch.identity))
             self._of_batches.add(_measured(batch, len(encoded), now))
         self._of_requests.add((records,))
         request = ProduceRequest(
@@ -432,7 +433,7 @@ class Sender:
 
 
 def _measured(batch: ProducerBatch, size_bytes: int, now: float) -> tuple[float | None, ...]:
-    raw_bytes, waited_ms = batch.raw_bytes, (now - batch.created_at) * 1000
+    raw_bytes, waited_ms = batch.sealed.raw_bytes, (now - batch.created_at) * 1000
     if not raw_bytes:
         return size_bytes, waited_ms, None, None
     return size_bytes, waited_ms, size_bytes / (raw_bytes + HEADER_BYTES), raw_bytes / batch.count

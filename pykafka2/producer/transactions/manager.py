@@ -27,7 +27,8 @@ from pykafka2.errors import (
 from pykafka2.network.script import Script
 from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.batch import ProducerBatch
-from pykafka2.producer.idempotence import NOBODY, ProducerIdentity
+from pykafka2.producer.accumulator.batch_records import NO_IDENTITY
+from pykafka2.producer.idempotence import ProducerIdentity
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.transactions.requests import (
     EPOCH_BUMP,
@@ -213,7 +214,7 @@ class TransactionManager:
         """Begin the next step that can be; None if there is none."""
         state = self._status.state
         if state is TransactionState.INITIALIZING:
-            self._run(self._steps.initialize(NOBODY), self._on_initialized)
+            self._run(self._steps.initialize(NO_IDENTITY), self._on_initialized)
         elif state in OPEN_STATES and self._facts.new:
             self._run(self._steps.add_partitions(), self._on_step_done)
         elif state in OPEN_STATES and (first := self._waiting.next_offsets()) is not None:

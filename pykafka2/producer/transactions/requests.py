@@ -27,7 +27,7 @@ from pykafka2.errors import (
     UnknownProducerId,
     error_of,
 )
-from pykafka2.producer.idempotence import Identity
+from pykafka2.producer.accumulator.batch_records import Identity
 from pykafka2.producer.transactions.state import again
 from pykafka2.protocol.messages.transaction import (
     AddPartitionsToTxnRequest,

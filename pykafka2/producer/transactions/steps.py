@@ -31,7 +31,8 @@ from pykafka2.errors import (
     error_of,
 )
 from pykafka2.network.script import Script, wait
-from pykafka2.producer.idempotence import Identity, ProducerIdentity, error_of_identity
+from pykafka2.producer.accumulator.batch_records import Identity
+from pykafka2.producer.idempotence import ProducerIdentity, error_of_identity
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.transactions.requests import (
     EPOCH_BUMP,

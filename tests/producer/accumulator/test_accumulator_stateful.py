@@ -150,7 +150,9 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
             self.only_the_tail_is_open(queue)
 
     def only_the_tail_is_open(self, queue: PartitionQueue) -> None:
-        assert all((batch.state is BatchState.OPEN) == (batch is queue.tail) for batch in queue.batches)
+        for batch in queue.batches:
+            is_tail = queue.tail is not None and batch.open is queue.tail
+            assert (batch.state is BatchState.OPEN) == is_tail
         assert not queue.lock.locked()
 
     @invariant()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from pykafka2.records.encoder import SHORT, encode_headers
 from pykafka2.records.tuple_decoder import decode_tuples
 from pykafka2.types import RecordMetadata
 from tests.driver.interleave import at_every_line, at_line
-from tests.producer.rows import a_batch, a_row, appended
+from tests.producer.rows import HOOKS, a_batch, a_row, appended
 from tests.records.strategies import NOW, RECORDS, Input
 
 SIZES = st.sampled_from([HEADER_BYTES + 1, 1000, 16384, 1 << 20])
@@ -39,8 +40,9 @@ def a_plan(max_bytes: int) -> BatchPlan:
 def a_queue(max_bytes: int, wakes: list[str] | None = None) -> PartitionQueue:
     """With an open batch of this size."""
     queue = PartitionQueue("orders", 3, lambda: None if wakes is None else wakes.append("wake"))
-    queue.tail = a_batch(plan=a_plan(max_bytes))
-    queue.batches.append(queue.tail)
+    batch = a_batch(plan=a_plan(max_bytes))
+    queue.tail = batch.open
+    queue.batches.append(batch)
     return queue
 
 
@@ -55,11 +57,11 @@ def test_a_batch_is_never_larger_than_it_may_be_but_for_a_single_record(
     records: list[Input], max_bytes: int
 ) -> None:
     queue = a_queue(max_bytes)
-    batch = queue.tail
-    assert batch is not None
+    [batch] = queue.batches
     taken = [one for one in records if queue.try_append(*rows_of(one)) is not None]
     assert taken[:1] == records[:1], "a first record is taken whatever its size"
     estimate = batch.size_estimate
+    batch.seal()
     encoded = batch.bytes()
     assert len(encoded) <= estimate
     assert len(encoded) <= max_bytes or len(taken) == 1
@@ -75,8 +77,7 @@ def test_bounds_hold_for_more_records_than_short_offsets(
 ) -> None:
     max_bytes = HEADER_BYTES + 2 * SHORT * (SMALLEST_RECORD_BYTES + key_bytes + value_bytes)
     queue = a_queue(max_bytes)
-    batch = queue.tail
-    assert batch is not None
+    [batch] = queue.batches
     queue.try_append(*a_row(timestamp=NOW))
     row = a_row(b"x" * value_bytes, b"k" * key_bytes or None, timestamp=NOW + later_ms)
     while queue.try_append(*row) is not None:
@@ -89,8 +90,7 @@ def test_bounds_hold_for_records_whose_lengths_are_long_numbers() -> None:
     data = b"x" * (SHORT + 1)
     row = a_row(data, data, timestamp=NOW + 70)
     queue = a_queue(HEADER_BYTES + 100 * row[1])  # of which some numbers take a byte more
-    batch = queue.tail
-    assert batch is not None
+    [batch] = queue.batches
     queue.try_append(*a_row(data, data, timestamp=NOW))
     while queue.try_append(*row) is not None:
         pass
@@ -100,18 +100,17 @@ def test_bounds_hold_for_records_whose_lengths_are_long_numbers() -> None:
 
 def test_who_waits_to_be_called_counts_as_memory_when_the_batch_is_closed() -> None:
     pool = BufferPool(1 << 20)
-    batch = a_batch()
-    batch.permit, batch._charge = Permit(16384, BATCH_OVERHEAD_BYTES), pool.charge
-    pool.request(batch.permit)
+    permit = Permit(16384, BATCH_OVERHEAD_BYTES)
+    pool.request(permit)
+    batch = a_batch(hooks=attrs.evolve(HOOKS, charge=pool.charge), permit=permit)
     appended(batch).add_callback(print)
-    batch.close()
+    batch.seal()
     assert pool.overhead_bytes > BATCH_OVERHEAD_BYTES + LISTENERS_BYTES
 
 
 def test_a_time_far_from_the_first_is_counted_as_long_as_it_is() -> None:
     queue = a_queue(16384)
-    batch = queue.tail
-    assert batch is not None
+    [batch] = queue.batches
     count = 0
     while queue.try_append(*a_row(b"", timestamp=NOW if count % 2 else 0)) is not None:
         count += 1
@@ -121,26 +120,26 @@ def test_a_time_far_from_the_first_is_counted_as_long_as_it_is() -> None:
 def test_a_record_that_fills_a_batch_exactly_wakes_the_io_thread() -> None:
     wakes: list[str] = []
     queue = a_queue(HEADER_BYTES + 3 * (SMALLEST_RECORD_BYTES + 100), wakes)
-    batch = queue.tail
-    assert batch is not None
+    tail = queue.tail
+    assert tail is not None
     for expected in ([], [], ["wake"]):
         assert queue.try_append(*a_row(b"x" * 100)) is not None
         assert wakes == expected
-        assert batch.is_full == bool(expected)
+        assert tail.is_full == bool(expected)
 
 
 def test_most_records_join_without_being_looked_at() -> None:
     queue = a_queue(16384)
-    batch = queue.tail
-    assert batch is not None
+    tail = queue.tail
+    assert tail is not None
     looked_at = []
     for number in range(140):
-        before = batch._granted_bytes
+        before = tail._granted_bytes
         assert queue.try_append(*a_row(b"x" * 100)) is not None
-        if batch._granted_bytes != before:
+        if tail._granted_bytes != before:
             looked_at.append(number)
     assert len(looked_at) <= 3
-    assert batch.room_bytes <= LARGEST_STEP_BYTES
+    assert tail.room_bytes <= LARGEST_STEP_BYTES
 
 
 def test_a_batch_that_is_done_holds_no_value_and_what_nobody_asks_for_is_not_kept() -> None:
@@ -151,7 +150,7 @@ def test_a_batch_that_is_done_holds_no_value_and_what_nobody_asks_for_is_not_kep
     batch = a_batch()
     kept = appended(batch, value=value)
     watched = weakref.ref(batch.outcome)
-    batch.close()
+    batch.seal()
     batch.bytes()
     batch.complete(7, -1)
     count = len(gc.get_referrers(value))
@@ -167,10 +166,10 @@ def test_an_outcome_that_nobody_holds_is_gone_with_the_batch() -> None:
     batch = a_batch()
     appended(batch)
     watched = weakref.ref(batch.outcome)
-    batch.close()
+    batch.seal()
     batch.complete(7, -1)
     assert watched() is None
-    assert (batch.is_done, batch.is_told, batch.outcome) == (True, True, None)
+    assert (batch.is_done, batch.is_finished, batch.outcome) == (True, True, None)
 
 
 def test_callbacks_that_were_added_are_called_though_no_delivery_is_kept() -> None:
@@ -178,7 +177,7 @@ def test_callbacks_that_were_added_are_called_though_no_delivery_is_kept() -> No
     batch = a_batch()
     for index in range(3):
         appended(batch, index).add_callback(told.append).add_errback(told.append)
-    batch.close()
+    batch.seal()
     batch.complete(7, -1)
     assert told == [RecordMetadata("orders", 3, 7 + index, index, 3, -1) for index in range(3)]
 
@@ -188,7 +187,7 @@ def test_errbacks_are_called_and_count_as_being_told() -> None:
     batch = a_batch()
     first, _ = appended(batch), appended(batch)
     first.add_callback(told.append).add_errback(told.append)
-    batch.close()
+    batch.seal()
     batch.fail(error := MessageTooLarge("no"))
     assert told == [error]
     assert batch.unreported == 1
@@ -204,7 +203,7 @@ def test_what_a_callback_raises_keeps_no_other_from_being_called(caplog: pytest.
     batch = a_batch()
     appended(batch, on_delivery=broken).add_callback(broken)
     appended(batch, on_delivery=broken).add_callback(broken)
-    batch.close()
+    batch.seal()
     batch.complete(7, -1)
     assert len(told) == 4
     assert caplog.text.count("a delivery callback for orders-3 failed") == 4
@@ -214,7 +213,7 @@ def test_outcomes_are_seen_before_callbacks_are_called() -> None:
     seen: list[bool] = []
     batch = a_batch()
     delivery = appended(batch, on_delivery=lambda metadata, error: seen.append(delivery.done()))
-    batch.close()
+    batch.seal()
     batch.fail(KafkaError("no"))
     assert seen == [True]
 
@@ -270,7 +269,7 @@ def test_a_callback_is_called_whatever_it_says_of_equality(kind: type[Unequal]) 
     batch = a_batch()
     appended(batch)
     appended(batch, 2, on_delivery=callback)
-    batch.close()
+    batch.seal()
     batch.complete(7, -1)
     assert callback.told == [RecordMetadata("orders", 3, 8, 2, 3, -1)]
 
@@ -281,6 +280,6 @@ def test_a_callback_that_is_equal_to_a_method_is_not_taken_for_it() -> None:
     first, second = appended(batch), appended(batch)
     first.add_callback(told.__call__)
     second.add_callback(callback)
-    batch.close()
+    batch.seal()
     batch.complete(7, -1)
     assert (len(told.told), len(callback.told)) == (1, 1)

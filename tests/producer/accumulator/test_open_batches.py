@@ -18,7 +18,8 @@ from pykafka2 import KafkaProducer
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError, RecordPurged
 from pykafka2.producer.accumulator import batch_sizes
 from pykafka2.producer.accumulator.batch import ProducerBatch
-from pykafka2.producer.accumulator.partition_queue import NS_PER_MS, PartitionQueue, append_unlocked
+from pykafka2.producer.accumulator.open_batch import NS_PER_MS, append_unlocked
+from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.delivery import callbacks
 from pykafka2.producer.partitioning.key_hashes import positive_murmur2
 from pykafka2.protocol.messages.topics import CreatePartitionsRequest, CreatePartitionsTopic

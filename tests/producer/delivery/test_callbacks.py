@@ -48,7 +48,7 @@ def test_one_errback_for_all_records_is_told_each_failure() -> None:
     batch, notes = a_batch(), Notes()
     for _ in range(5):
         appended(batch).add_callback(notes.written).add_errback(notes.failed)
-    batch.close()
+    batch.seal()
     batch.fail(KafkaError("all"), {3: KafkaError("the fourth")})
     assert [str(error) for error in notes.errors] == ["all", "all", "all", "the fourth", "all"]
     assert (notes.offsets, batch.unreported) == ([], 0)

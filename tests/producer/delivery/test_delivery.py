@@ -34,7 +34,7 @@ def test_all_records_of_a_batch_share_its_outcome() -> None:
     batch = a_batch()
     first, second = appended(batch, 5), appended(batch, 6)
     assert (first.done(), second.is_done) == (False, False)
-    batch.close()
+    batch.seal()
     batch.complete(40, -1)
     assert first.result() == RecordMetadata("orders", 3, 40, 5, 3, -1)
     assert second.get() == RecordMetadata("orders", 3, 41, 6, 3, -1)
@@ -44,7 +44,7 @@ def test_all_records_of_a_batch_share_its_outcome() -> None:
 def test_the_brokers_append_time_wins_where_the_topic_has_it() -> None:
     batch = a_batch()
     delivery = appended(batch, 5)
-    batch.close()
+    batch.seal()
     batch.complete(0, 99)
     assert delivery.result().timestamp == 99
 
@@ -53,7 +53,7 @@ def test_an_offset_that_is_not_known_is_minus_one() -> None:
     batch = a_batch()
     appended(batch)
     second = appended(batch)
-    batch.close()
+    batch.seal()
     batch.complete(-1, -1)
     assert second.result().offset == -1
 
@@ -62,7 +62,7 @@ def test_offsets_that_are_not_known_of_some_rows_are_minus_one() -> None:
     batch = a_batch()
     outcome, first = [appended(batch) for _ in range(5)][2].place
     bulk = BulkDelivery([Share(outcome, first, range(3))])
-    batch.close()
+    batch.seal()
     batch.complete(-1, -1)
     assert [told.base_offset for told in bulk.result(0)] == [-1]
 
@@ -70,7 +70,7 @@ def test_offsets_that_are_not_known_of_some_rows_are_minus_one() -> None:
 def test_a_failure_is_raised_typed_and_counts_as_reported() -> None:
     batch = a_batch()
     delivery, other = appended(batch), appended(batch)
-    batch.close()
+    batch.seal()
     batch.fail(MessageTooLarge("orders-3"))
     assert batch.unreported == 2
     with pytest.raises(MessageTooLarge):
@@ -86,7 +86,7 @@ def test_records_that_share_an_error_do_not_share_how_it_was_raised(call: str) -
     batch = a_batch()
     asked: list[Any] = [appended(batch) for _ in range(3)]
     asked += [BulkDelivery([Share(asked[0].place[0], 0, range(3))])] * 2
-    batch.close()
+    batch.seal()
     batch.fail(MessageTooLarge("orders-3"))
     lines = set()
     for one in asked:
@@ -102,7 +102,7 @@ def test_threads_that_learn_of_a_failure_at_the_same_time_are_all_counted() -> N
     def attempt(line: int) -> bool:
         batch = a_batch()
         one, other = appended(batch), appended(batch)
-        batch.close()
+        batch.seal()
         batch.fail(MessageTooLarge("orders-3"))
         came = at_line(BatchOutcome.mark_reported.__code__, line, lambda: other.exception(), one.exception)
         assert batch.unreported == (0 if came else 1)
@@ -114,7 +114,7 @@ def test_threads_that_learn_of_a_failure_at_the_same_time_are_all_counted() -> N
 def test_a_record_may_have_an_error_of_its_own() -> None:
     batch = a_batch()
     first, second = appended(batch), appended(batch)
-    batch.close()
+    batch.seal()
     batch.fail(InvalidRecord("batch"), {1: InvalidRecord("record 1")})
     assert (str(first.exception()), str(second.exception())) == ("batch", "record 1")
 
@@ -123,7 +123,7 @@ def test_errors_of_single_records_are_told_row_by_row() -> None:
     batch = a_batch()
     outcome, first = [appended(batch) for _ in range(7)][1].place
     bulk = BulkDelivery([Share(outcome, first, range(100, 105))])
-    batch.close()
+    batch.seal()
     others = InvalidRecord("others")
     batch.fail(others, {0: InvalidRecord("0"), 2: InvalidRecord("2"), 3: InvalidRecord("3")})
     told = [([*rows], str(error)) for rows, error in bulk.failures(0)]
@@ -134,7 +134,7 @@ def test_halves_may_be_written_in_any_order() -> None:
     batch = a_batch()
     deliveries = [appended(batch, number) for number in range(4)]
     bulk = BulkDelivery([Share(deliveries[0].place[0], 0, range(4))])
-    batch.close()
+    batch.seal()
     first, second = batch.split((Permit(0), Permit(0)))
     second.complete(10, -1)
     assert not deliveries[3].done()
@@ -157,7 +157,7 @@ def test_callbacks_in_kafka_pythons_form_are_called_by_outcome() -> None:
         delivery.add_callback(lambda tag, metadata: told.append((tag, metadata.offset)), "ok")
         delivery.add_errback(lambda tag, problem: told.append((tag, type(problem))), "bad")
         delivery.add_done_callback(lambda done: told.append(done.done()))
-        batch.close()
+        batch.seal()
         batch.complete(7, -1) if error is None else batch.fail(error)
     assert told == [("ok", 7), True, ("bad", MessageTooLarge), True]
 
@@ -166,7 +166,7 @@ def test_a_callback_added_late_is_called_at_once_and_once() -> None:
     told: list[int] = []
     batch = a_batch()
     delivery = appended(batch)
-    batch.close()
+    batch.seal()
     batch.complete(7, -1)
     delivery.add_callback(lambda metadata: told.append(metadata.offset))
     assert told == [7]
@@ -176,7 +176,7 @@ def test_on_delivery_gets_metadata_or_error() -> None:
     told: list[tuple[RecordMetadata | None, KafkaError | None]] = []
     batch = a_batch()
     appended(batch, on_delivery=lambda metadata, error: told.append((metadata, error)))
-    batch.close()
+    batch.seal()
     batch.fail(error := MessageTooLarge("no"))
     assert told == [(None, error)]
     assert batch.unreported == 0
@@ -184,7 +184,7 @@ def test_on_delivery_gets_metadata_or_error() -> None:
 
 def test_a_delivery_can_be_awaited() -> None:
     async def wait_for(batch: ProducerBatch, delivery: Delivery) -> RecordMetadata:
-        batch.close()
+        batch.seal()
         threading.Timer(0.01, batch.complete, (7, -1)).start()
         return await delivery
 
@@ -196,7 +196,7 @@ def test_all_batches_of_a_bulk_are_awaited() -> None:
     async def wait_for(*batches: ProducerBatch) -> list[BatchMetadata]:
         shares = [Share(appended(one).place[0], 0, range(1)) for one in batches]
         for number, one in enumerate(batches):
-            one.close()
+            one.seal()
             threading.Timer(0.01 * (number + 1), one.complete, (number, -1)).start()
         return await BulkDelivery(shares)
 
@@ -217,7 +217,7 @@ def test_who_no_longer_awaits_is_not_told(is_bulk: bool) -> None:
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
-        batch.close()
+        batch.seal()
         batch.complete(7, -1)
         await asyncio.sleep(0.01)
 
@@ -245,7 +245,7 @@ def test_delivery_awaited_by_a_closed_loop_completes_without_a_log_line(
     tasks = [loop.create_task(await_it(one)) for one in deliveries]
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    batch.close()
+    batch.seal()
     batch.complete(7, -1)
     assert all(one.done() for one in deliveries)
     assert caplog.text == ""
@@ -277,7 +277,7 @@ def test_cancelled_await_leaves_no_memory_behind(is_bulk: bool) -> None:
         finally:
             tracemalloc.stop()
     assert (after - before) / count < 100  # bytes an await
-    batch.close()
+    batch.seal()
     batch.complete(7, -1)
     assert given.done()
 
@@ -299,11 +299,11 @@ def test_a_batch_moves_legally_or_not_at_all(before: BatchState, after: BatchSta
 def test_bytes_are_made_once_per_sequence() -> None:
     batch = a_batch()
     appended(batch)
-    batch.close()
-    batch.sequence(1, 0, 5)
+    batch.seal()
+    batch.sequence((1, 0), 5)
     first = batch.bytes()
     assert batch.bytes() is first
-    batch.sequence(1, 1, 0)
+    batch.sequence((1, 1), 0)
     assert batch.bytes() != first
 
 

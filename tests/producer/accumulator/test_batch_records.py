@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from pykafka2.compression import codec
 from pykafka2.errors import IllegalState, NotEnoughReplicas
-from pykafka2.producer.accumulator.batch import BatchState
+from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch
+from pykafka2.producer.accumulator.batch_records import ColumnRecords
 from pykafka2.producer.accumulator.batch_sizes import BatchPlan
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
-from pykafka2.producer.accumulator.column_batch import ColumnBatch
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.column_encoder import ListColumns
 from pykafka2.records.rows import rows_of
-from tests.producer.rows import a_batch, appended
+from tests.producer.rows import HOOKS, a_batch, appended
 
 VALUES = [b"%d" % number * 10 for number in range(50)]
 
 
-def column_batch(plan: BatchPlan, pool: BufferPool | None = None) -> ColumnBatch:
+def column_batch(plan: BatchPlan, pool: BufferPool | None = None) -> ProducerBatch:
     records = ListColumns(VALUES, timestamps=1).encode(0, len(VALUES))
     permit = Permit(HEADER_BYTES + len(records.body))
     if pool is not None:
         pool.request(permit)
-    batch = ColumnBatch(
-        "orders",
-        3,
-        plan,
-        records,
-        permit=permit,
-        created_at=0.0,
-        wait_until=lambda predicate, timeout, *queues: predicate(),
-        **({} if pool is None else {"charge": pool.charge}),
+    hooks = HOOKS if pool is None else attrs.evolve(HOOKS, charge=pool.charge)
+    batch = ProducerBatch(
+        "orders", 3, plan, hooks, permit=permit, created_at=0.0, records=ColumnRecords(records)
     )
-    batch.close()
+    batch.seal()
     return batch
 
 
@@ -43,28 +38,28 @@ def test_its_bytes_are_those_of_single_records_under_every_number(name: str) -> 
     by_column, by_row = column_batch(plan), a_batch(plan=plan)
     for value in VALUES:
         appended(by_row, 1, key=None, value=value)
-    by_row.close()
-    for numbers in ((-1, -1, -1), (7, 0, 40), (7, 1, 0)):
+    by_row.seal()
+    for numbers in (((-1, -1), -1), ((7, 0), 40), ((7, 1), 0)):
         for batch in (by_column, by_row):
             batch.sequence(*numbers)
         assert by_column.bytes() == by_row.bytes()
         assert by_column.bytes() is by_column.bytes()
     assert by_column.size == by_column.count == len(VALUES)
-    assert by_column.raw_bytes == by_row.raw_bytes
+    assert by_column.sealed.raw_bytes == by_row.sealed.raw_bytes
 
 
 def test_numbers_that_never_went_out_keep_its_bytes() -> None:
     """It is numbered anew again before it was sent under the numbers of before; and split after that."""
     plan = BatchPlan(codec("zstd"), None, 1 << 20)
     batch, other = column_batch(plan), column_batch(plan)
-    batch.sequence(7, 0, 40)
+    batch.sequence((7, 0), 40)
     batch.bytes()
-    for numbers in ((7, 1, 0), (7, 2, 5)):
+    for numbers in (((7, 1), 0), ((7, 2), 5)):
         batch.sequence(*numbers)
-    other.sequence(7, 2, 5)
+    other.sequence((7, 2), 5)
     assert batch.bytes() == other.bytes()
-    batch.sequence(7, 3, 0)
-    batch.unpack()
+    batch.sequence((7, 3), 0)
+    batch.records = batch.sealed.as_rows(plan, "orders-3")
     assert [value for value, *_ in rows_of(batch.fields)] == VALUES
 
 
@@ -95,9 +90,9 @@ def test_what_is_done_has_no_bytes() -> None:
 def test_its_records_may_be_had_as_rows(name: str) -> None:
     plan = BatchPlan(codec(name), None, 1 << 20)
     batch = column_batch(plan)
-    batch.sequence(7, 0, 40)
+    batch.sequence((7, 0), 40)
     before = batch.bytes()
-    batch.unpack()
+    batch.records = batch.sealed.as_rows(plan, "orders-3")
     assert [value for value, *_ in rows_of(batch.fields)] == VALUES
-    batch.sequence(7, 0, 40)
+    batch.sequence((7, 0), 40)
     assert batch.bytes() == before
