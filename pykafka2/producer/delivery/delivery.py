@@ -116,24 +116,7 @@ class Delivery:
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, metadata, **kwargs)` when the record is written (kafka-python's form)."""
-        outcome, index = self._outcome, self._index
-        listeners = outcome.callbacks
-        if listeners is not None and not kwargs:
-            run = listeners.last
-            # Without a call between these lines (callbacks.py).
-            if (
-                run is not None
-                and run.callback is callback
-                and run.end == index
-                and not args
-                and not outcome.is_done
-            ):
-                run.end = index + 1
-                return self
-        if args or kwargs:
-            callback = partial(callback, *args, **kwargs)
-        self._listen(outcome.listeners()[0], callback)
-        return self
+        return self._listen(self._outcome.callbacks, 0, callback, args, kwargs)
 
     @overload
     def add_errback(self, callback: Callable[[KafkaError], object]) -> Delivery: ...
@@ -143,36 +126,39 @@ class Delivery:
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
         """Call `callback(*args, error, **kwargs)` when the record has failed (kafka-python's form)."""
+        return self._listen(self._outcome.errbacks, 1, callback, args, kwargs)
+
+    def _listen(
+        self,
+        listeners: Listeners | None,
+        kind: int,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Delivery:
+        """Add a callback; call it at once if the batch's callbacks have been called.
+
+        `listeners` are those of this kind (0: callbacks, 1: errbacks), or None if there are none yet.
+        """
         outcome, index = self._outcome, self._index
-        listeners = outcome.errbacks
-        if listeners is not None and not kwargs:
-            run = listeners.last
-            # Without a call between these lines (callbacks.py).
-            if (
-                run is not None
-                and run.callback is callback
-                and run.end == index
-                and not args
-                and not outcome.is_done
-            ):
-                run.end = index + 1
-                return self
+        if listeners is None:
+            listeners = outcome.listeners()[kind]
         if args or kwargs:
             callback = partial(callback, *args, **kwargs)
-        self._listen(outcome.listeners()[1], callback)
-        return self
-
-    def _listen(self, listeners: Listeners, callback: Callable[[Any], object]) -> None:
-        """Have it called, and that at once if all are told by now."""
-        outcome, index = self._outcome, self._index
         run = listeners.last
-        # Without a call after the first of these (callbacks.py).
-        if run is not None and is_same(run.callback, callback) and run.end == index and not outcome.is_done:
+        # No call follows `is_same`, or the IO thread could take the run before it has this record.
+        if (
+            run is not None
+            and (run.callback is callback or is_same(run.callback, callback))
+            and run.end == index
+            and not outcome.is_done
+        ):
             run.end = index + 1
-            return
+            return self
         listeners.add(index, callback)
         if outcome.is_done:
             outcome.tell()
+        return self
 
     @overload
     def add_both(self, callback: Callable[[RecordMetadata | KafkaError], object]) -> Delivery: ...
