@@ -67,9 +67,9 @@ class Serializers:
         # A copy, so that the caller's own list does not change.
         own: Headers = [] if headers is None else checked_headers(topic, headers)
         if key is not None and self.key is not None:
-            key = _serialize(self.key, "key", topic, own, key)
+            key = serialize_entry(self.key, "key", topic, own, key)
         if value is not None and self.value is not None:
-            value = _serialize(self.value, "value", topic, own, value)
+            value = serialize_entry(self.value, "value", topic, own, value)
         return key, value, own or None
 
 
@@ -245,7 +245,8 @@ class Appender:
         return self.options.max_block if deadline is None else max(0.0, deadline - self.clock.monotonic())
 
 
-def _serialize(serialize: SerializeFunction, what: str, topic: str, headers: Headers, data: Any) -> Any:
+def serialize_entry(serialize: SerializeFunction, what: str, topic: str, headers: Headers, data: Any) -> Any:
+    """Return a serialized key or value. Raises SerializationError if the serializer failed."""
     try:
         return serialize(topic, headers, data)
     except KafkaError:

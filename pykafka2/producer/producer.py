@@ -354,8 +354,8 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             refuse("topic", topic, topic, "must be a str")
         if on_delivery is not None and not callable(on_delivery):
             refuse("on_delivery", on_delivery, topic, "must be a callable of metadata and error")
-        given = BulkArguments(topic, values, keys, headers, partition, partitions, timestamps_ms)
-        return BulkSender(self._appender).send(given, on_delivery)
+        arguments = BulkArguments(topic, values, keys, headers, partition, partitions, timestamps_ms)
+        return BulkSender(self._appender).send(arguments, on_delivery)
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything appended so far, and wait until the outcome of every record is known.

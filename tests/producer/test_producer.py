@@ -1143,7 +1143,7 @@ class TestCallbacksThatAskForTheEnd:
             producer.flush(timeout=10)
         assert len(told) == 5, "the other callbacks are called"
         assert [delivery.result(0).offset for delivery in deliveries] == list(range(5))
-        assert "asked for the end" in caplog.text
+        assert "requested the exit" in caplog.text
         assert producer.send("orders", b"more").result(10).offset == 5, "raised once; the IO thread lives"
 
     @pytest.mark.parametrize("error", [None, InvalidRecord])
@@ -1170,7 +1170,7 @@ class TestCallbacksThatAskForTheEnd:
         with pytest.raises(SystemExit, match="enough"):
             producer.flush(timeout=10)
         assert [type(outcome) for outcome in told] == [error or RecordMetadata] * 5
-        assert "asked for the end" in caplog.text
+        assert "requested the exit" in caplog.text
         producer.send("orders", b"more").result(10)
 
     def test_at_the_end_of_the_interpreter_the_rest_is_sent_all_the_same(

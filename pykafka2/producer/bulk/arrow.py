@@ -47,13 +47,13 @@ def is_table(values: Any) -> bool:
     return isinstance(values, pa.Table | pa.RecordBatch)
 
 
-def loaded(given: BulkArguments) -> BulkArguments:
+def loaded(arguments: BulkArguments) -> BulkArguments:
     """The arguments with pyarrow's objects for other libraries' columns and tables, each read once: a stream
     of batches has nothing left the second time.
     """
     columns = ("values", "keys", "headers", "partitions", "timestamps_ms")
     return attrs.evolve(
-        given, **{name: _as_arrow(name, getattr(given, name), given.topic) for name in columns}
+        arguments, **{name: _as_arrow(name, getattr(arguments, name), arguments.topic) for name in columns}
     )
 
 
@@ -70,12 +70,12 @@ def _as_arrow(argument: str, column: Any, topic: str) -> Any:
     return pa.Table.from_struct_array(arrow) if pa.types.is_struct(arrow.type) else arrow
 
 
-def with_columns_of(given: BulkArguments) -> BulkArguments:
+def with_columns_of(arguments: BulkArguments) -> BulkArguments:
     """The arguments with the columns of the Table or RecordBatch that was given as values.
 
     Raises IllegalArgument for a column of another name, or one that is given twice.
     """
-    table, topic, known = given.values, given.topic, ", ".join(TABLE_COLUMNS)
+    table, topic, known = arguments.values, arguments.topic, ", ".join(TABLE_COLUMNS)
     columns: dict[str, Any] = {}
     for number, name in enumerate(table.schema.names):
         argument = TABLE_COLUMNS.get(name)
@@ -84,11 +84,11 @@ def with_columns_of(given: BulkArguments) -> BulkArguments:
                 f"values has a column {name!r} (of the records for topic {topic!r}); columns are {known}; "
                 "leave out others with table.select([...])"
             )
-        beside = None if argument == "values" else getattr(given, argument)
+        beside = None if argument == "values" else getattr(arguments, argument)
         if (
             argument in columns
             or beside is not None
-            or (argument == "partitions" and given.partition is not None)
+            or (argument == "partitions" and arguments.partition is not None)
         ):
             raise IllegalArgument(
                 f"{argument} of the records for topic {topic!r} is given twice: here, and as the table's "
@@ -100,43 +100,46 @@ def with_columns_of(given: BulkArguments) -> BulkArguments:
             f"values has no column 'value' (of the records for topic {topic!r}), but {table.schema.names}; "
             f"columns are {known}"
         )
-    return attrs.evolve(given, **columns)
+    return attrs.evolve(arguments, **columns)
 
 
-def as_lists(given: BulkArguments, *, serializes_keys: bool, now_ms: int) -> BulkArguments:
+def as_lists(arguments: BulkArguments, *, serializes_keys: bool, now_ms: int) -> BulkArguments:
     """The arguments beside values, which is a list, with Arrow's columns among them made lists."""
-    topic, count = given.topic, len(given.values)
-    keys, times = given.keys, given.timestamps_ms
+    topic, count = arguments.topic, len(arguments.values)
+    keys, times = arguments.keys, arguments.timestamps_ms
     if is_arrow(keys):
         keys = (keys if serializes_keys else _binary("keys", topic, keys).cast(BINARY)).to_pylist()
     if is_arrow(times):
         times = _timestamps(topic, times, count, now_ms).tolist()
-    partitions = _whole("partitions", topic, given.partitions)
-    headers = _header_lists(topic, given.headers)
-    return attrs.evolve(given, keys=keys, headers=headers, partitions=partitions, timestamps_ms=times)
+    partitions = _whole("partitions", topic, arguments.partitions)
+    headers = _header_lists(topic, arguments.headers)
+    return attrs.evolve(arguments, keys=keys, headers=headers, partitions=partitions, timestamps_ms=times)
 
 
-def read_arrow(
-    topic: str, values: Any, keys: Any, headers: Any, partitions: Any, timestamps_ms: Any, *, now_ms: int
-) -> list[BulkPart]:
+def read_arrow(arguments: BulkArguments, *, now_ms: int) -> list[BulkPart]:
     """The columns, of which values is an Arrow array or chunked array, in parts with one chunk of each.
 
     Raises:
         IllegalArgument: an argument is not what `send_many` takes.
         SerializationError: keys is a list whose entries are not bytes.
     """
-    count = len(values)
-    columns = {"value": _binary("values", topic, values)}
+    topic, keys, partitions = arguments.topic, arguments.keys, arguments.partitions
+    count = len(arguments.values)
+    columns = {"value": _binary("values", topic, arguments.values)}
     if keys is not None:
         if not isinstance(keys, pa.Array | pa.ChunkedArray):
             keys = pa.array(bytes_column("keys", topic, as_list("keys", topic, keys, count)), BINARY)
         columns["key"] = _binary("keys", topic, keys)
         check_length("keys", len(columns["key"]), count)
-    pieces = _encoded_headers(topic, headers, count)
+    pieces = _encoded_headers(topic, arguments.headers, count)
     numbers = (
         None if partitions is None else read_partitions(topic, _whole("partitions", topic, partitions), count)
     )
-    times = None if timestamps_ms is None else _timestamps(topic, timestamps_ms, count, now_ms)
+    times = (
+        None
+        if arguments.timestamps_ms is None
+        else _timestamps(topic, arguments.timestamps_ms, count, now_ms)
+    )
     table = pa.table(columns)
     if table.column(0).num_chunks > 1 and count < FEW_ROWS * table.column(0).num_chunks:
         table = table.combine_chunks()

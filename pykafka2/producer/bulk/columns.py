@@ -78,12 +78,7 @@ class BulkPart:
 
 
 def read_lists(
-    topic: str,
-    values: Any,
-    keys: Any,
-    headers: Any,
-    partitions: Any,
-    timestamps_ms: Any,
+    arguments: BulkArguments,
     *,
     serialize_key: Serialize | None,
     serialize_value: Serialize | None,
@@ -95,11 +90,11 @@ def read_lists(
         IllegalArgument: an argument is not what `send_many` takes.
         SerializationError: an entry is not bytes, or a serializer failed.
     """
-    values = as_list("values", topic, values)
+    topic, timestamps_ms = arguments.topic, arguments.timestamps_ms
+    values = before_values = as_list("values", topic, arguments.values)
     count = len(values)
-    keys = None if keys is None else as_list("keys", topic, keys, count)
-    given_keys, given_values = keys, values
-    own_headers, header_pieces = read_headers(topic, headers, count)
+    keys = before_keys = None if arguments.keys is None else as_list("keys", topic, arguments.keys, count)
+    own_headers, header_pieces = read_headers(topic, arguments.headers, count)
     if serialize_key is not None or serialize_value is not None:
         lists = [[*own] for own in own_headers]
         if serialize_key is not None and keys is not None:
@@ -113,8 +108,8 @@ def read_lists(
         header_pieces,
         now_ms if timestamps_ms is None else read_timestamps(topic, timestamps_ms, count, now_ms),
     )
-    numbers = None if partitions is None else read_partitions(topic, partitions, count)
-    return BulkPart(columns, numbers, timestamps_ms is None, given_keys, given_values)
+    numbers = None if arguments.partitions is None else read_partitions(topic, arguments.partitions, count)
+    return BulkPart(columns, numbers, timestamps_ms is None, before_keys, before_values)
 
 
 def is_arrow(column: object) -> bool:

@@ -6,27 +6,25 @@ Callers' threads.  Before anything is appended, so that whatever is wrong with a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import attrs
 
 from pykafka2.clock import Clock
-from pykafka2.errors import IllegalArgument, KafkaError, SerializationError
+from pykafka2.errors import IllegalArgument
+from pykafka2.producer.append import Serializers, serialize_entry
 from pykafka2.producer.arguments import checked_partition
 from pykafka2.producer.bulk.columns import (
     BulkArguments,
     BulkPart,
-    Serialize,
     as_list,
     is_arrow,
     read_headers,
     read_lists,
 )
 from pykafka2.producer.interceptors import Interceptors, ProducerRecord
-from pykafka2.serializers import SerializeFunction
-from pykafka2.text import brief
-from pykafka2.types import Headers
 
 
 class BulkReader:
@@ -36,80 +34,71 @@ class BulkReader:
         self,
         clock: Clock,
         interceptors: Interceptors | None,
-        serialize_key: SerializeFunction | None,
-        serialize_value: SerializeFunction | None,
+        serializers: Serializers,
     ) -> None:
         self._clock = clock
         self._interceptors = interceptors
-        self._serialize_key = serialize_key
-        self._serialize_value = serialize_value
+        self._serializers = serializers
 
-    def read(self, given: BulkArguments) -> list[BulkPart]:
-        """The records in parts; `given.partition` is checked in place.
+    def read(self, arguments: BulkArguments) -> list[BulkPart]:
+        """The records in parts; `arguments.partition` is checked in place.
 
         Raises:
             IllegalArgument: an argument is not what `send_many` takes.
             SerializationError: an entry is not bytes, or a serializer failed.
         """
-        topic = given.topic
-        if given.partition is not None:
-            if given.partitions is not None:
+        topic = arguments.topic
+        if arguments.partition is not None:
+            if arguments.partitions is not None:
                 raise IllegalArgument(
                     f"partition and partitions are both given for the records for topic {topic!r}: give one "
                     "number for all records, or a column"
                 )
-            given.partition = checked_partition(topic, given.partition)
-        columns = (given.values, given.keys, given.headers, given.partitions, given.timestamps_ms)
+            arguments.partition = checked_partition(topic, arguments.partition)
+        columns = (
+            arguments.values,
+            arguments.keys,
+            arguments.headers,
+            arguments.partitions,
+            arguments.timestamps_ms,
+        )
         if any(map(is_arrow, columns)):
-            given = _arrow(topic).loaded(given)
-        if is_arrow(given.values):
+            arguments = _arrow(topic).loaded(arguments)
+        if is_arrow(arguments.values):
             arrow = _arrow(topic)
-            if arrow.is_table(given.values):
-                given = arrow.with_columns_of(given)
+            if arrow.is_table(arguments.values):
+                arguments = arrow.with_columns_of(arguments)
             if not self._needs_objects:
-                parts: list[BulkPart] = arrow.read_arrow(
-                    topic,
-                    given.values,
-                    given.keys,
-                    given.headers,
-                    given.partitions,
-                    given.timestamps_ms,
-                    now_ms=self._clock.wall_ms(),
-                )
+                parts: list[BulkPart] = arrow.read_arrow(arguments, now_ms=self._clock.wall_ms())
                 return parts
             self._refuse_arrow(topic)
-        others = (given.keys, given.headers, given.partitions, given.timestamps_ms)
+        others = (arguments.keys, arguments.headers, arguments.partitions, arguments.timestamps_ms)
         if any(map(is_arrow, others)):
-            given = attrs.evolve(given, values=as_list("values", topic, given.values))
-            given = _arrow(topic).as_lists(
-                given, serializes_keys=self._serialize_key is not None, now_ms=self._clock.wall_ms()
+            arguments = attrs.evolve(arguments, values=as_list("values", topic, arguments.values))
+            arguments = _arrow(topic).as_lists(
+                arguments, serializes_keys=self._serializers.key is not None, now_ms=self._clock.wall_ms()
             )
         if self._interceptors is None:
-            return [self._part(given)]
-        given = self._intercepted(self._interceptors, given)
+            return [self._part(arguments)]
+        arguments = self._intercepted(self._interceptors, arguments)
         try:
-            return [self._part(given)]
+            return [self._part(arguments)]
         except Exception as error:
-            self._interceptors.on_refused(error, len(given.values))
+            self._interceptors.on_refused(error, len(arguments.values))
             raise
 
-    def _part(self, given: BulkArguments) -> BulkPart:
-        topic = given.topic
+    def _part(self, arguments: BulkArguments) -> BulkPart:
+        topic, serializers = arguments.topic, self._serializers
         return read_lists(
-            topic,
-            given.values,
-            given.keys,
-            given.headers,
-            given.partitions,
-            given.timestamps_ms,
-            serialize_key=self._serializer(self._serialize_key, "key", topic),
-            serialize_value=self._serializer(self._serialize_value, "value", topic),
+            arguments,
+            serialize_key=serializers.key and partial(serialize_entry, serializers.key, "key", topic),
+            serialize_value=serializers.value and partial(serialize_entry, serializers.value, "value", topic),
             now_ms=self._clock.wall_ms(),
         )
 
     @property
     def _needs_objects(self) -> bool:
-        return bool(self._interceptors or self._serialize_key or self._serialize_value)
+        return self._interceptors is not None or bool(self._serializers)
 
     def _refuse_arrow(self, topic: str) -> None:
         what = "interceptors" if self._interceptors is not None else "a serializer"
@@ -119,19 +108,19 @@ class BulkReader:
             "without"
         )
 
-    def _intercepted(self, interceptors: Interceptors, given: BulkArguments) -> BulkArguments:
+    def _intercepted(self, interceptors: Interceptors, arguments: BulkArguments) -> BulkArguments:
         """Apply the interceptors to the records, one at a time."""
-        topic = given.topic
-        values = as_list("values", topic, given.values)
+        topic = arguments.topic
+        values = as_list("values", topic, arguments.values)
         count = len(values)
-        keys = [None] * count if given.keys is None else as_list("keys", topic, given.keys, count)
-        headers, _ = read_headers(topic, given.headers, count)
-        numbers: list[Any] = [given.partition] * count
-        if given.partitions is not None:
-            numbers = as_list("partitions", topic, given.partitions, count)
+        keys = [None] * count if arguments.keys is None else as_list("keys", topic, arguments.keys, count)
+        headers, _ = read_headers(topic, arguments.headers, count)
+        numbers: list[Any] = [arguments.partition] * count
+        if arguments.partitions is not None:
+            numbers = as_list("partitions", topic, arguments.partitions, count)
         times: list[Any] = [None] * count
-        if given.timestamps_ms is not None:
-            times = as_list("timestamps_ms", topic, given.timestamps_ms, count)
+        if arguments.timestamps_ms is not None:
+            times = as_list("timestamps_ms", topic, arguments.timestamps_ms, count)
         rows = []
         for row, value in enumerate(values):
             own = [*headers[row]] or None
@@ -149,23 +138,6 @@ class BulkReader:
         columns: list[Sequence[Any]] = [list(column) for column in zip(*rows, strict=True)] or [[]] * 5
         own_values, own_keys, own_headers, own_numbers, own_times = columns
         return BulkArguments(topic, own_values, own_keys, own_headers, None, own_numbers, own_times)
-
-    @staticmethod
-    def _serializer(serialize: SerializeFunction | None, what: str, topic: str) -> Serialize | None:
-        if serialize is None:
-            return None
-
-        def serialized(headers: Headers, data: Any) -> bytes | None:
-            try:
-                return serialize(topic, headers, data)
-            except KafkaError:
-                raise
-            except Exception as error:
-                raise SerializationError(
-                    f"{what}_serializer failed for topic {topic!r}: {brief(error)}"
-                ) from error
-
-        return serialized
 
 
 def _arrow(topic: str) -> ModuleType:

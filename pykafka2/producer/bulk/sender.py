@@ -55,16 +55,15 @@ class BulkSender:
         self._batch_bytes = max(1, batch_bytes - HEADER_BYTES)
         self._remainder_bytes = min(options.batch_size, LARGEST_REMAINDER_BYTES)
         self._shares: list[Share] = []
-        self._told: Tell | None = None
+        self._tell: Tell | None = None
 
-    def send(self, given: BulkArguments, on_delivery: OnBatch | None) -> BulkDelivery:
+    def send(self, arguments: BulkArguments, on_delivery: OnBatch | None) -> BulkDelivery:
         """Append everything; raises as `KafkaProducer.send_many`."""
-        serializers = self._appender.serializers
-        reader = BulkReader(self._clock, self._interceptors, serializers.key, serializers.value)
-        parts = reader.read(given)
+        reader = BulkReader(self._clock, self._interceptors, self._appender.serializers)
+        parts = reader.read(arguments)
         count = sum(len(part.columns) for part in parts)
         try:
-            return self._send_parts(given.topic, parts, given.partition, count, on_delivery)
+            return self._send_parts(arguments.topic, parts, arguments.partition, count, on_delivery)
         except Exception as error:
             if self._interceptors is not None:
                 self._interceptors.on_refused(error, count - len(BulkDelivery(self._shares)))
@@ -83,7 +82,7 @@ class BulkSender:
         route = self._route(topic)
         for part in parts:
             self._check_partitions(route, topic, part, partition)
-        self._told = teller(on_delivery, self._interceptors)
+        self._tell = teller(on_delivery, self._interceptors)
         try:
             first = 0
             for part in parts:
@@ -199,9 +198,9 @@ class BulkSender:
         for row, (value, key, _, _) in enumerate(columns.entries(0, len(columns))):
             queue = None
             if named is None or named[row] is None:
-                given_key = key if part.keys is None else part.keys[begin + row]
-                given_value = value if part.values is None else part.values[begin + row]
-                queue = choose(route, given_key, key, given_value, value)
+                key_object = key if part.keys is None else part.keys[begin + row]
+                value_object = value if part.values is None else part.values[begin + row]
+                queue = choose(route, key_object, key, value_object, value)
             numbers.append(NO_PARTITION if queue is None else queue.partition)
         return numbers
 
@@ -259,8 +258,8 @@ class BulkSender:
     def _take(self, share: Share) -> None:
         """These records are on their way."""
         self._shares.append(share)
-        if self._told is not None:
-            share.outcome.add_listener(partial(self._told, share))
+        if self._tell is not None:
+            share.outcome.add_listener(partial(self._tell, share))
 
     def _raise_incomplete(self, topic: str, count: int, error: BaseException) -> None:
         """Returns where nothing was taken, or the error is not one of ours: it goes on as it is."""

@@ -21,7 +21,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.producer.arguments import checked_timeout
-from pykafka2.producer.delivery.callbacks import WHOLE_BATCH, Interrupt, Listeners, log_callback, metadata_of
+from pykafka2.producer.delivery.callbacks import WHOLE_BATCH, Interrupt, Listeners, metadata_of, note_raised
 from pykafka2.records.rows import FIELDS, Fields, row_at
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
@@ -236,9 +236,7 @@ class BatchOutcome:
                 try:
                     callback(metadata)
                 except BaseException as error:
-                    log_callback(self.topic, self.partition, error)
-                    if not isinstance(error, Exception):
-                        exit_request = exit_request or error
+                    exit_request = note_raised(self.topic, self.partition, error, exit_request)
         if exit_request is not None:
             self._interrupt(exit_request)
 
@@ -273,9 +271,7 @@ class BatchOutcome:
                 try:
                     call(index, callback)
                 except BaseException as error:
-                    log_callback(self.topic, self.partition, error)
-                    if not isinstance(error, Exception):
-                        exit_request = exit_request or error
+                    exit_request = note_raised(self.topic, self.partition, error, exit_request)
         if exit_request is not None:
             self._interrupt(exit_request)
 

@@ -52,9 +52,7 @@ def tell_written(
         try:
             on_delivery(metadata, None)
         except BaseException as error:
-            log_callback(topic, partition, error)
-            if not isinstance(error, Exception):
-                exit_request = exit_request or error
+            exit_request = note_raised(topic, partition, error, exit_request)
     if exit_request is not None:
         interrupt(exit_request)
 
@@ -105,17 +103,22 @@ def tell_failed(
         try:
             on_delivery(None, record_errors.get(index, error))
         except BaseException as raised:
-            log_callback(topic, partition, raised)
-            if not isinstance(raised, Exception):
-                exit_request = exit_request or raised
+            exit_request = note_raised(topic, partition, raised, exit_request)
     if exit_request is not None:
         interrupt(exit_request)
 
 
-def log_callback(topic: str, partition: int, error: BaseException) -> None:
-    """Log the exception of a callback; called while it is handled."""
-    what = "failed" if isinstance(error, Exception) else "asked for the end"
+def note_raised(
+    topic: str, partition: int, error: BaseException, exit_request: BaseException | None
+) -> BaseException | None:
+    """Log the exception of a callback that is being handled.
+
+    Returns the first BaseException so far (such as SystemExit), which is raised when all callbacks were
+    called; `exit_request` is the one before.
+    """
+    what = "failed" if isinstance(error, Exception) else "requested the exit"
     logger.exception("a delivery callback for %s-%d %s", topic, partition, what)
+    return exit_request if isinstance(error, Exception) or exit_request is not None else error
 
 
 WHOLE_BATCH = -1
