@@ -33,12 +33,12 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     RequestTimeout,
 )
+from pykafka2.interrupts import run_all
 from pykafka2.logs import ClientLogger, install_last_resort
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.struct import Request, Response
-from pykafka2.run_all import call_each
 from pykafka2.types import Node
 
 if TYPE_CHECKING:
@@ -336,7 +336,7 @@ class ClusterClient:
 
     def _close_requests(self, error: ClientClosed | ClientFailed, now: float) -> None:
         """Fail all requests that are waiting or in flight."""
-        call_each([partial(self.router.close, error, now), partial(self.calls.close, error, now)])
+        run_all([partial(self.router.close, error, now), partial(self.calls.close, error, now)])
 
     def _make_link(self, node: Node, purpose: Purpose) -> NodeLink:
         return NodeLink(

@@ -27,9 +27,9 @@ from pykafka2.errors import (
     UnsupportedSaslMechanism,
     UnsupportedVersion,
 )
+from pykafka2.interrupts import run_all
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.struct import Request
-from pykafka2.run_all import call_each
 from pykafka2.types import Node
 
 CONFIGURATION_ERRORS = (
@@ -171,13 +171,17 @@ class Nodes:
         ]
 
     def why_unreachable(self) -> str:
-        """Returns each address with the reason why it could not be reached, as text."""
+        """Returns why no broker could be reached, with the reason for each address."""
+        return f"no broker could be reached: {self.unconnected()}"
+
+    def unconnected(self) -> str:
+        """Returns each address without a connection, and the reason."""
         links = [link for link in tuple(self._links.values()) if link.purpose is Purpose.MAIN]
         reasons = {link.address: link.why_not for link in links if not link.is_connected}
         for node in self._bootstrap:
             reasons.setdefault(f"{node.host}:{node.port}", "not tried yet")
         parts = [why if at in why else f"{at}: {why}" for at, why in reasons.items()]
-        return "no broker could be reached: " + "; ".join(parts)
+        return "; ".join(parts)
 
     def unreachable(self, introduction: str = "") -> KafkaError:
         """Returns the error of a call that reached no broker: TlsError if every connection failed with one.
@@ -231,7 +235,7 @@ class Nodes:
         return wake_at
 
     def close(self, error: KafkaError, now: float) -> None:
-        call_each([partial(link.close, error, now) for link in tuple(self._links.values())])
+        run_all([partial(link.close, error, now) for link in tuple(self._links.values())])
 
     # ------------------------------------------------------------------ inside
 

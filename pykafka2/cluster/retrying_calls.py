@@ -19,8 +19,8 @@ from pykafka2.cluster.metadata import Metadata
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import NOTHING, Destination, PollResult, Send
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError
+from pykafka2.interrupts import run_all
 from pykafka2.protocol.struct import Request
-from pykafka2.run_all import call_each
 
 Check = Callable[[Any], KafkaError | None]
 TimedOut = Callable[[str, float, KafkaError | None], KafkaError]
@@ -82,7 +82,7 @@ class RetryingCalls:
     def close(self, error: ClientClosed | ClientFailed, now: float) -> None:
         """Fail the open calls and those started later."""
         self._closed_because = error
-        call_each([partial(self._end, call, error) for call in tuple(self._open)])
+        run_all([partial(self._end, call, error) for call in tuple(self._open)])
 
     def poll(self, now: float) -> PollResult:
         if not self._open:

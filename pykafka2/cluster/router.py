@@ -27,8 +27,8 @@ from pykafka2.driver.pollable import (
     ToNode,
 )
 from pykafka2.errors import ClientClosed, ClientFailed, KafkaError, KafkaTimeoutError
+from pykafka2.interrupts import run_all
 from pykafka2.options import ClientOptions
-from pykafka2.run_all import call_each
 
 
 @attrs.define(eq=False)
@@ -132,7 +132,7 @@ class Router:
     def close(self, error: ClientClosed | ClientFailed, now: float) -> None:
         """Fail all requests, waiting or in flight, and send no more."""
         self._closed_because = error
-        call_each(
+        run_all(
             [
                 partial(self._fail_where, lambda waiting: True, error, now),
                 partial(self._nodes.close, error, now),
@@ -144,7 +144,7 @@ class Router:
     def _fail_where(self, matches: Callable[[_Waiting], bool], error: KafkaError, now: float) -> None:
         failing = [waiting for waiting in self._waiting if matches(waiting)]
         self._waiting = [waiting for waiting in self._waiting if not matches(waiting)]
-        call_each([partial(waiting.send.on_failure, error, now) for waiting in failing])
+        run_all([partial(waiting.send.on_failure, error, now) for waiting in failing])
 
     def _try(self, waiting: _Waiting, now: float) -> bool:
         """Send the request or fail it if possible; returns False if it must wait."""

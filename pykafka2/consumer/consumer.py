@@ -51,7 +51,6 @@ from pykafka2.errors import (
 from pykafka2.interrupts import run_all
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.protocol.messages.metadata import MetadataRequest
-from pykafka2.run_all import exception_to_raise
 from pykafka2.types import K, OffsetAndTimestamp, TopicPartition, V
 
 if TYPE_CHECKING:
@@ -378,10 +377,8 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         def leave() -> None:
             remaining = max(deadline - clock.monotonic(), 0.0)
             group.rebalance.end(IS_CLOSED, remaining, commit=False, leave=leave_group)
-        except BaseException as error:
-            failed = exception_to_raise(failed, error)
-        if failed is not None:
-            raise failed
+
+        run_all((commit, leave))
 
     def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> Group | None:
         if options.group_id is None:

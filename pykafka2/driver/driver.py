@@ -21,10 +21,10 @@ from pykafka2.driver.runtime import Outcome, Runtime, Task
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import ClientClosed, ClientFailed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.events import EventSink
+from pykafka2.interrupts import run_all
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.script import Lane
 from pykafka2.network.transport import Ready, SocketOptions, TlsWrapper
-from pykafka2.run_all import call_each
 
 T = TypeVar("T")
 Command = Callable[[float], None]
@@ -278,7 +278,7 @@ class Driver:
         failed, now = self._failed(error), self.clock.monotonic()
         failed.__cause__ = error
         try:
-            call_each([partial(listener, failed, now) for listener in self._on_failed])
+            run_all([partial(listener, failed, now) for listener in self._on_failed])
         except Exception:
             logger.exception("%s: failed to notify all waiters", self.name)
 

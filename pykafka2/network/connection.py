@@ -27,6 +27,7 @@ from pykafka2.errors import (
     UnsupportedVersion,
 )
 from pykafka2.events import EventSink, RequestAnswered, RequestSent, StateMoved
+from pykafka2.interrupts import run_all
 from pykafka2.logs import ClientLogger
 from pykafka2.network.api_versions import ApiVersions
 from pykafka2.network.connection_setup import ConnectionSetup, Offloader
@@ -38,7 +39,6 @@ from pykafka2.network.script import Call, Script
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.struct import Request
-from pykafka2.run_all import call_each
 
 LONGEST_THROTTLE = 60.0
 """Longest throttle in seconds that is obeyed: throttle_time_ms can be wrong."""
@@ -205,7 +205,7 @@ class Connection:
             waited = first.deadline - first.sent_at
             error = RequestTimeout(f"{self.broker} did not respond to {first.api} within {waited:g} s")
             self._end(error, now)
-            call_each([partial(self._fail_request, request, error, now) for request in overdue])
+            run_all([partial(self._fail_request, request, error, now) for request in overdue])
             self._on_closed(error, now)
         elif any(unwritten.deadline <= now for unwritten in self._unwritten):
             self.fail(RequestTimeout(f"{self.broker} did not accept a request in time"), now)
@@ -306,7 +306,7 @@ class Connection:
                 callbacks.append(partial(request.on_sent, now))
             if request.on_response is not None:
                 callbacks.append(partial(request.on_response, None, now))
-        call_each(callbacks)
+        run_all(callbacks)
         return True
 
     def on_close(self, error: KafkaError, now: float) -> None:
@@ -396,7 +396,7 @@ class Connection:
             for request in unwritten
             if request.on_failure is not None
         ]
-        call_each(callbacks)
+        run_all(callbacks)
 
     # ------------------------------------------------------------------ the handshake
 

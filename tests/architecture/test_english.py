@@ -48,7 +48,7 @@ WORDS_DONE: tuple[str, ...] = (
     "pykafka2/compression",
     "pykafka2/driver",
     "pykafka2/network",
-    "pykafka2/run_all.py",
+    "pykafka2/interrupts.py",
     "pykafka2/testing",
     "spark_connector",
 )

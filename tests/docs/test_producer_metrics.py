@@ -15,7 +15,9 @@ APACHE = (ROOT / "tests" / "producer" / "apache-kafka-4.3.1-producer-metrics.txt
 
 
 def test_the_table_is_that_of_the_code() -> None:
-    rows = dict(re.findall(r"^\| `([\w-]+)` \| (.+) \|$", PAGE.partition("## Not available")[0], re.MULTILINE))
+    rows = dict(
+        re.findall(r"^\| `([\w-]+)` \| (.+) \|$", PAGE.partition("## Not available")[0], re.MULTILINE)
+    )
     assert rows == texts()
 
 

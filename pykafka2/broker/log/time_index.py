@@ -24,9 +24,9 @@ class OffsetAtTime(NamedTuple):
 NOTHING = OffsetAtTime(-1, -1, -1)
 
 
-def first_at(log: PartitionLog, timestamp: int) -> OffsetAtTime:
-    """Returns the first record with a timestamp of at least `timestamp` (milliseconds)."""
-    from pykafka2.records.tuple_decoder import decode_tuples
+def first_at(log: PartitionLog, timestamp: int) -> Steps[OffsetAtTime]:
+    """Return the first record with a timestamp of at least `timestamp` (milliseconds), in short steps."""
+    from pykafka2.records.tuple_decoder import STILL_READING, decode_tuples
 
     where = str(log)
     for batch in _batches_from(log, timestamp):
@@ -42,15 +42,15 @@ def first_at(log: PartitionLog, timestamp: int) -> OffsetAtTime:
 
 
 def _batches_from(log: PartitionLog, timestamp: int) -> Iterator[RecordBatch]:
-    """Iterates over batches with such a record; skips segments without one."""
-    for segment in log.segments:
+    """Iterate over batches with such a record; skips segments without one."""
+    for segment in [*log.segments]:  # segments can be deleted between two steps
         if segment.largest_timestamp >= timestamp:
             for batch in segment.iterate(log.log_start_offset):
                 if batch.max_timestamp >= timestamp:
                     yield batch
 
 
-def latest(log: PartitionLog) -> OffsetAtTime:
-    """Returns the first record with the largest timestamp (KIP-734)."""
+def latest(log: PartitionLog) -> Steps[OffsetAtTime]:
+    """Return the first record with the largest timestamp (KIP-734), in short steps."""
     largest = max((batch.max_timestamp for batch in log.batches(log.log_start_offset)), default=-1)
     return NOTHING if largest < 0 else (yield from first_at(log, largest))

@@ -29,7 +29,7 @@ from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import KafkaError, KafkaTimeoutError
-from pykafka2.run_all import exception_to_raise
+from pykafka2.interrupts import CancelOnError, Cleanup
 from pykafka2.text import named
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
@@ -243,20 +243,10 @@ class Committer:
             offsets = self._still_of_use(self.handed_over())
             if offsets:
                 self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
-        failed: BaseException | None = None
-        try:
-            while self._untold:
-                remaining = deadline - self._driver.clock.monotonic()
-                if not self._driver.wait_until(self.has_news, max(remaining, 0.0)):
-                    break
-                try:
-                    self.call_back()
-                except Exception as error:
-                    # Later commits, the last one among them, are waited for all the same.
-                    failed = failed or error
-        except BaseException as error:
-            failed = exception_to_raise(failed, error)
-        self._give_up(failed)
+        cleanup = Cleanup()
+        cleanup.run(self._call_back_until, deadline, cleanup)
+        cleanup.run(self._give_up)
+        cleanup.raise_first()
 
     # ------------------------------------------------------------------ inside
 
@@ -329,12 +319,8 @@ class Committer:
             )
             if one.completion.is_done:
                 error = one.completion.exception(0)
-            try:
-                one.callback(one.offsets, error)
-            except BaseException as raised:
-                failed = exception_to_raise(failed, raised)
-        if failed is not None:
-            raise failed
+            cleanup.run(one.callback, one.offsets, error)
+        cleanup.raise_first()
 
 
 def _on_last_commit(offsets: Offsets, error: BaseException | None) -> None:

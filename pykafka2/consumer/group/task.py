@@ -21,7 +21,7 @@ from pykafka2.consumer.group.owned_partitions import OwnedPartitions
 from pykafka2.consumer.state.group_identity import GroupStanding
 from pykafka2.consumer.state.subscription import Mode, Subscription
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError, RebalanceInProgress
-from pykafka2.run_all import exception_to_raise
+from pykafka2.interrupts import Cleanup, is_interrupt
 
 Told = Callable[[KafkaError | None], None]
 
@@ -214,18 +214,10 @@ class GroupTask:
         cleanup.run(self._give_everything_back, deadline, commit)
         self.protocol.forget()
         self._membership.polls.leave()
-        try:
-            if self._driver.failure is None:
-                self.protocol.leave(reason, told.append, leave)
-                remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
-                is_in_haste = raised is not None and not isinstance(raised, Exception)  # a Ctrl-C
-                self._driver.wait_until(
-                    lambda: bool(told), min(remaining, HASTE) if is_in_haste else remaining
-                )
-        except BaseException as error:
-            raised = exception_to_raise(raised, error)
-        if raised is not None:
-            raise raised
+        if cleanup.is_interrupted:
+            deadline = min(deadline, self._driver.clock.monotonic() + HASTE)
+        cleanup.run(self._leave, reason, deadline, leave)
+        cleanup.raise_first()
 
     def _give_everything_back(self, deadline: float, commit: bool) -> None:
         if self._membership.losses != self._seen_losses or self._driver.failure is not None:
