@@ -7,6 +7,8 @@ program that only produces never loads the consumer.  The errors live in `pykafk
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # type checkers take the name for true; importing typing would cost 5 ms
 
 if TYPE_CHECKING:
@@ -169,8 +171,12 @@ def _unknown(name: str) -> AttributeError | ImportError:
         from pykafka2.other_clients import INSTEAD_OF_CLASSES
 
         if name in INSTEAD_OF_CLASSES:
-            # `from pykafka2 import Producer` would replace an AttributeError by its own words.
-            return ImportError(f"pykafka2 has no {name!r}. Use {INSTEAD_OF_CLASSES[name]}", name="pykafka2")
+            words = f"pykafka2 has no {name!r}. Use {INSTEAD_OF_CLASSES[name]}"
+            # `from pykafka2 import Producer` would replace an AttributeError by its own words, and `hasattr`
+            # takes nothing else.  The frames are __getattr__'s and its caller's.
+            if sys._getframe(2).f_code.co_name == "_handle_fromlist":
+                return ImportError(words, name="pykafka2")
+            return AttributeError(words)
     return AttributeError(f"module 'pykafka2' has no attribute {name!r}")
 
 

@@ -153,6 +153,14 @@ def test_importing_from_kafka_pythons_packages_names_the_import(package: str, na
         exec(f"from pykafka2.{package} import NoSuchName")
 
 
+@pytest.mark.parametrize("name", ["Consumer", "Producer"])
+def test_class_of_another_client_is_no_attribute(name: str) -> None:
+    assert not hasattr(pykafka2, name)
+    assert getattr(pykafka2, name, None) is None
+    with pytest.raises(AttributeError, match=rf"pykafka2 has no '{name}'\. Use Kafka{name}"):
+        getattr(pykafka2, name)
+
+
 def test_what_to_import_instead_exists() -> None:
     for name, instead in INSTEAD_OF_CLASSES.items():
         assert name not in pykafka2.__all__
