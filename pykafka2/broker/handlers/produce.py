@@ -46,6 +46,8 @@ FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_LEADERS = 10
 NO_ACKS, ALL_REPLICAS = 0, -1
 FLAGS_AT = ATTRIBUTES_AT + 1  # the low byte of a batch's attributes
+MOST_RECORDS = 10 * SLICE
+"""The batches of a request with more records than this are checked in slices, as are larger ones."""
 LARGE_BYTES = 1 << 20
 """A batch of more bytes is checked in slices, whatever number of records its header claims."""
 
@@ -122,7 +124,11 @@ def _check_and_append(
 
 
 def _may_take_long(request: ProduceRequest) -> bool:
-    """Return True if a batch is large or compressed: a few compressed bytes can hold millions of headers."""
+    """Return True if a batch is large or compressed, or all have many records.
+
+    A few compressed bytes can hold millions of headers.
+    """
+    total = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
@@ -130,7 +136,9 @@ def _may_take_long(request: ProduceRequest) -> bool:
                 continue
             if records[FLAGS_AT] & CODEC_MASK or len(records) > LARGE_BYTES:
                 return True
-            if COUNT.unpack_from(records, COUNT_AT)[0] > SLICE:
+            count: int = COUNT.unpack_from(records, COUNT_AT)[0]
+            total += max(count, 0)
+            if count > SLICE or total > MOST_RECORDS:
                 return True
     return False
 

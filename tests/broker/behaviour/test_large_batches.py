@@ -232,6 +232,31 @@ def test_compressed_batch_of_one_record_is_checked_in_slices(
     assert len(slices) > 10
 
 
+def test_many_small_batches_of_one_request_are_checked_in_slices(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of 10 MB can have a thousand partitions with two thousand records each."""
+    monkeypatch.setattr("pykafka2.broker.handlers.produce.MOST_RECORDS", 3_000, raising=False)
+    resume_later, slices = Services.resume_later, []
+
+    def resume_and_note(self: Services, context: Any, work: Any) -> None:
+        slices.append(work)
+        resume_later(self, context, work)
+
+    monkeypatch.setattr(Services, "resume_later", resume_and_note)
+    records = large_batch(
+        b"".join(encode_record(0, delta, b"k", None, []) for delta in range(SLICE)), SLICE, "none"
+    )
+    topics = [
+        TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+        for topic in ("compacted", "other")
+    ]
+    with Wire(cluster.bootstrap_servers) as wire:
+        answer = wire.call(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 12)
+    assert [one.partition_responses[0].error_code for one in answer.responses] == [0, 0]
+    assert slices
+
+
 def test_walks_together_decompress_no_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykafka2.broker.log.record_walk.MOST_OPEN_BYTES", 2 << 20)
     record = record_of_headers(400_000)
