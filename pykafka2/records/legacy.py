@@ -188,7 +188,7 @@ def _legacy_in_steps(
         )
         for offset, timestamp, key, value, headers in tuples
     )
-    return (yield from pass_over(records, first_offset, size_bytes)), size_bytes
+    return (yield from pass_over(records, first_offset, size_bytes, STEP_RECORDS)), size_bytes
 
 
 def decode_any_tuples(

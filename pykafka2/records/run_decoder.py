@@ -25,6 +25,8 @@ from pykafka2.types import ConsumerRecord
 MOST_RECORDS = 500
 # So many records are decoded, or passed over, in one step: some 10 ms of work.
 STEP_RECORDS = 1 << 14
+# And no more than about so many bytes: records of many headers take longer.
+STEP_RECORDS_BYTES = 1 << 19
 
 Opened = tuple[Iterator[ConsumerRecord], int]
 """The records of a batch, and how many bytes of it are kept decompressed."""
@@ -57,12 +59,14 @@ def decode_in_steps(
     parts."""
     where = f"{topic}-{partition}"
     body = bytes((yield from open_in_steps(batch, where, check_crcs, max_output_bytes)))
+    step = max(1, min(STEP_RECORDS, STEP_RECORDS_BYTES * batch.count // (len(body) + 1)))
     if not looks_uniform(batch, body):
         records = decode_opened_records(batch, body, topic, partition)
         if first_offset <= batch.base_offset:
             return records, len(body)
-        return (yield from pass_over(records, first_offset, len(body))), len(body)
-    parts = _parts_of(ColumnDecoder(batch, body, Columns(), where, first_offset), batch, topic, partition)
+        return (yield from pass_over(records, first_offset, len(body), step)), len(body)
+    decoder = ColumnDecoder(batch, body, Columns(), where, first_offset)
+    parts = _parts_of(decoder, batch, topic, partition, step)
     for part in parts:
         if part:
             return chain(part, chain.from_iterable(parts)), len(body)
@@ -71,26 +75,26 @@ def decode_in_steps(
 
 
 def pass_over(
-    records: Iterator[ConsumerRecord], first_offset: int, size_bytes: int
+    records: Iterator[ConsumerRecord], first_offset: int, size_bytes: int, step: int = STEP_RECORDS
 ) -> Steps[Iterator[ConsumerRecord]]:
     """The records from `first_offset` on; those before it are passed over in steps, which yield the size."""
     for count, record in enumerate(records, 1):
         if record.offset >= first_offset:
             return chain((record,), records)
-        if not count % STEP_RECORDS:
+        if not count % step:
             yield size_bytes
     return iter(())
 
 
 def _parts_of(
-    decoder: ColumnDecoder, batch: RecordBatch, topic: str, partition: int
+    decoder: ColumnDecoder, batch: RecordBatch, topic: str, partition: int, step: int
 ) -> Iterator[list[ConsumerRecord]]:
     """Records in lists, one of which may be empty; an error is raised behind the records before it."""
     while not decoder.is_done:
         columns, failed = Columns(), None
         decoder.fill(columns)
         try:
-            decoder.run(STEP_RECORDS)
+            decoder.run(step)
         except CorruptData as error:
             failed = error.with_traceback(None)
         for run in columns.runs():

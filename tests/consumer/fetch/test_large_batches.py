@@ -409,3 +409,20 @@ def test_steps_of_any_size_give_the_records_and_the_error_of_the_whole(
     with pytest.MonkeyPatch.context() as patch:
         set_steps(patch, records, size)
         assert all_rows(blob.data(start), start, limit, in_columns, check_crcs) == whole
+
+
+@pytest.mark.parametrize("uniform_records", [0, 40])
+def test_records_of_many_headers_are_passed_over_in_shorter_steps(uniform_records: int) -> None:
+    count, header_count = 20_000, 30
+    headers = [("a name", b"a value")] * header_count
+    builder = BatchBuilder("none", max_bytes=1 << 30)
+    for index in range(count):
+        builder.append(1000, None, b"v", None if index < uniform_records else headers)
+    data = FetchedData(ORDERS_0, 0, 0, memoryview(builder.build()))
+    found: list[ConsumerRecord[Any, Any]] = []
+    steps = 0
+    while not found:
+        data.take(count - 1, 1, found, True)
+        steps += 1
+    assert [record.offset for record in found] == [count - 1]
+    assert steps > count * header_count // 100_000, "a step passes over 100,000 headers, some 50 ms of work"
