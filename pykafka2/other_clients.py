@@ -183,8 +183,14 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "start": "Remove the call: the consumer connects by itself",
         "stop": "close()",
     },
+    "ConsumerRecord": {
+        "error": "Remove the call: the consumer raises errors, and record.value is an attribute, no call",
+        "set_headers": "record.headers = ...",
+        "set_key": "record.key = ...",
+        "set_value": "record.value = ...",
+    },
 }
-"""Calls of confluent-kafka's and aiokafka's clients that have another name here or none."""
+"""Calls of confluent-kafka's and aiokafka's clients and messages that have another name here or none."""
 
 
 INSTEAD_OF_ARGUMENTS: Final[dict[str, dict[str, str]]] = {
@@ -210,6 +216,7 @@ INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
     "Consumer": "KafkaConsumer, which takes the same dict of options",
     "DeserializingConsumer": "KafkaConsumer, with key_deserializer and value_deserializer",
     "KafkaException": "KafkaError, the base of all errors in pykafka2.errors",
+    "KafkaClient": "KafkaProducer, KafkaConsumer or KafkaAdminClient",
     "Message": "ConsumerRecord, whose fields are attributes",
     "OFFSET_BEGINNING": "KafkaConsumer, whose seek_to_beginning(partition) starts there",
     "OFFSET_END": "KafkaConsumer, whose seek_to_end(partition) starts there",
@@ -217,7 +224,7 @@ INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
     "Producer": "KafkaProducer, which takes the same dict of options",
     "SerializingProducer": "KafkaProducer, with key_serializer and value_serializer",
 }
-"""Names of confluent-kafka and aiokafka, and what programs import from pykafka2 instead."""
+"""Names of confluent-kafka, aiokafka and kafka-python, and what programs import from pykafka2 instead."""
 
 
 def no_such_name(package: str, name: str) -> AttributeError | ImportError:
@@ -248,7 +255,7 @@ def instead_of_option(name: str) -> str | None:
 
 
 def no_such_attribute(client: object, name: str) -> AttributeError:
-    """For `__getattr__` of a client: Python's own words, and what to write instead if that is known."""
+    """For `__getattr__` of a client or record: Python's words, and what to write instead if that is known."""
     kind = type(client)
     for one in kind.__mro__:
         instead = INSTEAD_OF_CALLS.get(one.__name__, {}).get(name)

@@ -179,7 +179,9 @@ class ConsumerRecord(Generic[K, V]):
             """Readers leave the headers of a record that has none out: a list for each, that hardly anybody
             looks at, would cost a fifth of reading it, and as much again by the garbage collector."""
             if name != "headers":
-                raise AttributeError(f"a ConsumerRecord has no attribute {name!r}", name=name, obj=self)
+                from pykafka2.other_clients import no_such_attribute
+
+                raise no_such_attribute(self, name)
             self.headers = []
             return self.headers
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import re
 import warnings
+from typing import Any
 
 import pytest
 
 import pykafka2
-from pykafka2 import KafkaConsumer, KafkaProducer
+from pykafka2 import ConsumerRecord, KafkaConsumer, KafkaProducer
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.errors import ConfigurationError, IllegalArgument, UnknownOption
 from pykafka2.options import IgnoredOption
@@ -39,7 +40,11 @@ def test_what_to_write_instead_exists_and_what_was_written_does_not() -> None:
         assert name not in KNOWN
         named = re.findall(r"(?:write|or) ([a-z_]+)", instead)
         assert {one for one in named if "_" in one} <= KNOWN, name
-    clients = {"KafkaProducer": KafkaProducer, "KafkaConsumer": KafkaConsumer}
+    clients = {
+        "KafkaProducer": KafkaProducer,
+        "KafkaConsumer": KafkaConsumer,
+        "ConsumerRecord": ConsumerRecord,
+    }
     for client, calls in INSTEAD_OF_CALLS.items():
         for name, instead in calls.items():
             assert name not in dir(clients[client])
@@ -215,3 +220,16 @@ def test_poll_with_milliseconds_does_not_warn() -> None:
         for timeout in (0, 1, 0.0, 20, 1.2345, 100.0):
             consumer.poll(timeout)
         consumer.close()
+
+
+def test_calls_of_confluent_kafkas_messages_name_the_records_attributes() -> None:
+    record: Any = ConsumerRecord("orders", 0, 5, 0, 0, b"k", b"v", [])
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'error'. Remove the call: the consumer raises errors"
+    ):
+        record.error()
+    with pytest.raises(AttributeError, match=r"no attribute 'set_value'. Use record.value = \.\.\."):
+        record.set_value(b"w")
+    with pytest.raises(AttributeError, match=r"'ConsumerRecord' object has no attribute 'nothing'$"):
+        _ = record.nothing
+    assert not hasattr(record, "__array__")
