@@ -41,6 +41,7 @@ SEQUENCES = {
     "advertised_ports": "[19092, 19093, 19094]",
 }
 LAST_BROKER_ID = 2**31 - 1
+MOST_RACK_BYTES = 2**15 - 1
 
 
 @attrs.define(frozen=True)
@@ -62,6 +63,16 @@ class Topic:
         replicas = {number: tuple(brokers) for number, brokers in enumerate(self.assignment)}
         partitions, factor = (-1, -1) if replicas else (self.partitions, factor)
         return NewTopic(name, partitions, factor, self.configs, replicas)
+
+
+def _is_rack(rack: object) -> bool:
+    """Whether brokers can register with this rack."""
+    if not isinstance(rack, str):
+        return False
+    try:
+        return 0 < len(rack.encode()) <= MOST_RACK_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def topic_of(name: str, topic: int | Topic) -> Topic:
@@ -208,12 +219,17 @@ class ClusterArguments:
         for name, example in MAPPINGS.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
-                shown = "" if name == "users" else f"={value!r}"  # it may be a password
-                raise ConfigurationError(f"{name}{shown} is illegal. Set a dict, such as {example}.")
+                given = "" if name == "users" else f"={value!r}"  # it may be a password
+                raise ConfigurationError(f"{name}{given} is illegal. Set a dict, such as {example}.")
         for name, example in SEQUENCES.items():
             value = getattr(self, name)
             if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
                 raise ConfigurationError(f"{name}={value!r} is illegal. Set a list, such as {example}.")
+        for rack in self.racks or ():
+            if not _is_rack(rack):
+                raise ConfigurationError(
+                    f"rack {shown(repr(rack))} is illegal. Set a name of 1 to {MOST_RACK_BYTES} bytes."
+                )
         for name in ("history_entries", "controller", "first_broker_id"):
             value = getattr(self, name)
             if not isinstance(value, int) and (name, value) != ("controller", None):
