@@ -60,6 +60,16 @@ def test_retriable_errors_are_the_classes_below_retriable_error() -> None:
         assert cls.retriable == (issubclass(cls, errors.RetriableError) and cls not in exceptions)
 
 
+def test_every_error_class_is_found_by_its_name_with_error_behind_it() -> None:
+    classes = {
+        name: one
+        for name, one in vars(errors).items()
+        if isinstance(one, type) and issubclass(one, errors.KafkaError) and not name.endswith("Error")
+    }
+    assert len(classes) > 100
+    assert {name: getattr(errors, f"{name}Error") for name in classes} == classes
+
+
 def test_a_name_that_nobody_has_is_no_error_class() -> None:
     with pytest.raises(AttributeError, match="NoSuchThingError"):
         _ = errors.NoSuchThingError  # type: ignore[attr-defined]

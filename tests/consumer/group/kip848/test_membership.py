@@ -246,6 +246,26 @@ def test_a_static_member_that_has_left_holds_no_place(member: ConsumerMembership
     assert said == [LEAVE_EPOCH, STATIC_LEAVE_EPOCH], "an application that does not poll may be back"
 
 
+def test_the_age_of_a_state_counts_from_the_first_of_two_assignments_and_reports(
+    member: ConsumerMembership, cluster: LogCluster
+) -> None:
+    cluster.on(FindCoordinatorRequest, lambda request, broker: NoAnswer())
+    began = []
+    for step in (
+        lambda: answer(member, 1, 0),
+        lambda: answer(member, 2, 0, 1),
+        lambda: member._on_reconciled(0, HAS, now_of(member)),
+        lambda: member._on_reconciled(0, HAS, now_of(member)),
+    ):
+        cluster.runtime.run_for(1)
+        step()
+        began.append((member.state, member.state_since))
+    assert [state for state, _ in began] == [MemberState.RECONCILING] * 2 + [MemberState.ACKNOWLEDGING] * 2
+    assert began[0] == began[1]
+    assert began[2] == began[3]
+    assert began[2][1] > began[0][1]
+
+
 # ---------------------------------------------------------------------------------------- the caller's side
 
 
@@ -281,6 +301,23 @@ def test_the_same_partition_of_a_topic_made_anew_is_another_one(known: Known) ->
     reconciliation._ids[TopicPartition("orders", 0)] = b"x" * 16  # it was of the topic of before
     assert reconciliation._reconcile(Target(2, {cluster.topics["orders"].topic_id: frozenset({0})}), 0)
     assert consumer._subscription.held(Hold.REVOKING) == [TopicPartition("orders", 0)]
+
+
+def test_a_partition_whose_topic_the_metadata_has_forgotten_stays_while_it_is_assigned(
+    known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, consumer, reconciliation = known
+    orders, bills = (cluster.topics[name].topic_id for name in ("orders", "bills"))
+    consumer.subscribe(["orders", "bills"])
+    assert reconciliation._reconcile(Target(1, {orders: frozenset({0})}), 0)
+    name_of = reconciliation._metadata.topic_name
+    monkeypatch.setattr(
+        reconciliation._metadata, "topic_name", lambda one: None if one == orders else name_of(one)
+    )
+    assert reconciliation._reconcile(Target(2, {orders: frozenset({0}), bills: frozenset({0})}), 0)
+    assert consumer.assignment() == {TopicPartition("orders", 0), TopicPartition("bills", 0)}
+    assert consumer._subscription.held(Hold.REVOKING) == []
+    assert reconciliation.waits_for == 0
 
 
 def test_who_is_out_waits_for_no_names_and_who_was_refused_subscribes_once(known: Known) -> None:
