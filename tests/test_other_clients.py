@@ -123,6 +123,20 @@ def test_calls_of_a_producer() -> None:
             producer.send(b"value", "orders")  # type: ignore[arg-type]
 
 
+def test_calls_of_subclasses_are_told_those_of_the_clients_below_them() -> None:
+    class Producer(KafkaProducer):
+        pass
+
+    class Consumer(KafkaConsumer[bytes, bytes]):
+        pass
+
+    with Producer() as producer, Consumer() as consumer:
+        with pytest.raises(AttributeError, match=r"'Producer' object has no attribute 'produce'\. Use send"):
+            producer.produce("orders", b"x")  # type: ignore[attr-defined]
+        with pytest.raises(AttributeError, match=r"'Consumer' object has no attribute 'consume'\. Use poll"):
+            consumer.consume()  # type: ignore[attr-defined]
+
+
 def test_a_call_without_a_counterpart_says_that_it_can_be_removed() -> None:
     with KafkaProducer() as producer, pytest.raises(AttributeError, match=r"'poll'\. Remove the call: the"):
         producer.poll(0)

@@ -182,6 +182,20 @@ def test_every_topic_is_waited_for_within_one_timeout(
     assert simulation.now - started == pytest.approx(3, abs=0.5)
 
 
+def test_a_missing_topic_behind_a_late_one_is_waited_for_within_one_timeout(
+    simulation: Simulation, cluster: KafkaCluster, admin: KafkaAdminClient
+) -> None:
+    def create() -> None:
+        simulation.sleep(2)
+        cluster.create_topic("late", partitions=1)
+
+    simulation.spawn(create)
+    started = simulation.now
+    with pytest.raises(UnknownTopicOrPartition, match="missing"):
+        admin.wait_for_topics(["late", "missing"], timeout=3)
+    assert simulation.now - started == pytest.approx(3, abs=0.5)
+
+
 @pytest.mark.parametrize(("timeout", "sent_ms"), [(None, 30_000), (7.5, 7_500)])
 def test_the_broker_gets_the_timeout_of_the_call(
     admin: KafkaAdminClient, cluster: KafkaCluster, timeout: float | None, sent_ms: int

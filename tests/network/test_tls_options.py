@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import ssl
 import subprocess
 import sys
@@ -101,6 +102,11 @@ def test_a_change_of_any_of_the_files_is_noticed_once(
     assert [connect(), connect()] == [0, 0]
     files[changed].write_bytes(files[changed].read_bytes() + b"\n")
     assert [connect(), connect()] == [1, 1]
+    before = files[changed].stat()
+    os.utime(files[changed], ns=(before.st_atime_ns, before.st_mtime_ns // 10**9 * 10**9 + 1))
+    assert [connect(), connect()] == [2, 2]
+    os.utime(files[changed], ns=(before.st_atime_ns, before.st_mtime_ns // 10**9 * 10**9 + 2))
+    assert [connect(), connect()] == [3, 3], "of the same size and second"
 
 
 def test_a_server_can_take_clients_with_and_without_a_certificate(
