@@ -41,7 +41,7 @@ SUMMARY = "run a Kafka cluster for tests until Ctrl-C"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    parser.add_argument("--brokers", type=int, default=3, metavar="N", help="how many brokers (3)")
+    parser.add_argument("--brokers", type=int, default=3, metavar="N", help="number of brokers (3)")
     parser.add_argument(
         "--port",
         type=int,
@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pykafka2.testing.cluster import KafkaCluster
 
     if arguments.listener and arguments.port is not None:
-        raise ConfigurationError("--port: say it in --listener, which names the ports of all listeners")
+        raise ConfigurationError("--port cannot be combined with --listener; set the ports in --listener")
     cluster = KafkaCluster(
         brokers=arguments.brokers,
         topics=_topics(arguments.topic),
@@ -215,7 +215,7 @@ def _topic(text: str) -> tuple[str, Topic]:
     name, *numbers = text.split(":")
     if not name or len(numbers) > 2 or not all(number.isdigit() for number in numbers):
         raise ConfigurationError(
-            f"--topic {text}: say name:partitions or name:partitions:replication factor, such as orders:6:3"
+            f"--topic {text}: write name:partitions or name:partitions:replication factor, such as orders:6:3"
         )
     from pykafka2.testing.arguments import Topic
 
@@ -244,7 +244,7 @@ def _config(arguments: argparse.Namespace) -> dict[str, object]:
     for text in arguments.config:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ConfigurationError(f"--config {text}: say name=value, such as num.partitions=6")
+            raise ConfigurationError(f"--config {text}: write name=value, such as num.partitions=6")
         config[name] = value
     return config
 

@@ -1,15 +1,15 @@
-"""See everything work: a cluster, a crash under load, and the proof that nothing is lost.
+"""Crash a broker under load and prove that no record is lost.
 
-Starts a cluster in this process on real sockets, creates a topic, sends records with acks=all and
-idempotence, kills the leader of a partition half-way (its un-replicated tail is dropped), reads everything
-back, and proves it: counts, offsets of each partition, order for each key, checksums.  Exit code 0 if every
-record came back once, in order and unchanged; 1 if not, and the message names the records.
+Starts a cluster in this process on real sockets and sends records with acks=all and idempotence.  Half-way it
+crashes the leader of a partition, which loses its records that are not replicated.  Then it reads all records
+back and checks their number, offsets, order for each key, and checksums.  The exit code is 0 if every record
+arrived once, in order and unchanged, and otherwise 1; the message names the records.
 
 examples:
   pykafka2 demo
   pykafka2 demo --input access.log                        the lines of a file, keyed by their first word
-  pykafka2 demo --sabotage lose                           damage the log, to see that the proof notices
-  pykafka2 demo --bootstrap-servers localhost:9092        on a cluster of yours (no crash there)
+  pykafka2 demo --sabotage lose                           damage the log to show that the check notices
+  pykafka2 demo --bootstrap-servers localhost:9092        use another cluster (without the crash)
 """
 
 from __future__ import annotations
@@ -36,29 +36,32 @@ if TYPE_CHECKING:
     from pykafka2 import KafkaConsumer, KafkaProducer, RecordMetadata
     from pykafka2.testing import KafkaCluster
 
-SUMMARY = "a cluster, a crash under load, and the proof that nothing is lost"
+SUMMARY = "crash a broker under load and prove that no record is lost"
 CHUNK = 1000
 FLUSH_TIMEOUT = 60.0
 READ_TIMEOUT = 60.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--brokers", type=_positive, default=3, help="brokers of the cluster (default 3)")
-    parser.add_argument("--partitions", type=_positive, default=6, help="partitions of the topic (default 6)")
+    parser.add_argument("--brokers", type=_positive, default=3, help="number of brokers (default 3)")
+    parser.add_argument("--partitions", type=_positive, default=6, help="number of partitions (default 6)")
     parser.add_argument(
-        "--records", type=_positive, default=None, help="how many (default 200000, or the whole file)"
+        "--records",
+        type=_positive,
+        default=None,
+        help="number of records (default 200000, or the whole file)",
     )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="send the lines of a file, one record each"
     )
-    parser.add_argument("--seed", type=int, default=7, help="what the order events are made from (default 7)")
+    parser.add_argument("--seed", type=int, default=7, help="seed of the generated records (default 7)")
     parser.add_argument(
         "--bootstrap-servers", metavar="LIST", help="use this cluster instead of starting one"
     )
     parser.add_argument(
-        "--sabotage", choices=sorted(KINDS), help="damage the log below the client; must exit 1"
+        "--sabotage", choices=sorted(KINDS), help="damage the log after the producer; the exit code must be 1"
     )
-    parser.add_argument("--no-progress", action="store_true", help="no progress bars")
+    parser.add_argument("--no-progress", action="store_true", help="hide progress bars")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ def ports_from(option: str, first: int, brokers: int) -> list[int]:
     if first == 0:
         return [0] * max(brokers, 0)
     if not 0 < first <= MAX_PORT - brokers + 1:
-        raise ConfigurationError(f"{option} {first}: say a number from 1 to {MAX_PORT - brokers + 1}, or 0")
+        raise ConfigurationError(f"{option} {first}: use a number from 1 to {MAX_PORT - brokers + 1}, or 0")
     return list(range(first, first + brokers))
 
 
@@ -49,9 +49,7 @@ def parsed_listeners(
         name = found["name"]
         if name not in listeners or found["protocol"]:
             known = ", ".join(listeners) or "none"
-            raise ConfigurationError(
-                f"--advertised-listener {text}: say one of the listeners' names: {known}"
-            )
+            raise ConfigurationError(f"--advertised-listener {text}: use the name of a listener: {known}")
         listeners[name] = attrs.evolve(
             listeners[name],
             advertised_host=found["host"].strip("[]") or None,
@@ -82,7 +80,7 @@ def parsed_users(texts: Sequence[str]) -> dict[str, str] | None:
     for text in texts:
         name, colon, password = text.partition(":")
         if not colon or not name or not password:
-            raise ConfigurationError(f"--user {name}: say name:password, such as ann:secret")
+            raise ConfigurationError(f"--user {name}: write name:password, such as ann:secret")
         users[name] = password
     return users or None
 
@@ -91,6 +89,6 @@ def _matched(option: str, text: str) -> re.Match[str]:
     found = _LISTENER.fullmatch(text)
     if found is None:
         raise ConfigurationError(
-            f"{option} {text}: say name://host:port, such as SASL_SSL://127.0.0.1:9095, or name=protocol://..."
+            f"{option} {text}: write name://host:port, such as SASL_SSL://127.0.0.1:9095, or name=protocol://..."
         )
     return found

@@ -24,7 +24,7 @@ EXIT_INTERRUPTED = 130
 
 EPILOG = """\
 Try first:
-  pykafka2 demo                          a cluster, a crash under load, and the proof that nothing is lost
+  pykafka2 demo                          crash a broker under load and prove that no record is lost
   pykafka2 broker --port 9092            a Kafka cluster for your tests, for any client, until Ctrl-C
   pykafka2 COMMAND --help                what a command does, with examples
 """
@@ -87,7 +87,7 @@ def _parser(words: list[str]) -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     # A command that is named on the line is the only one that is loaded.
     for name in [name for name in COMMANDS if name in words[:1]] or COMMANDS:

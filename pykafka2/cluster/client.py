@@ -372,7 +372,7 @@ class ClusterClient:
         """Returns the error for a topic without usable metadata after `timeout` seconds. Any thread."""
         error = self.metadata.topic_error(topic)
         if error is not None:
-            return type(error)(f"{error} (waited {timeout:g} s)") if error.retriable else error
+            return type(error)(f"{error} (after {timeout:.3g} s)") if error.retriable else error
         return self._no_metadata(
             f"no metadata for topic {topic!r} within {timeout:g} s", timeout, known_before
         )

@@ -32,15 +32,17 @@ class ConsumerInterceptor:
     """Base class for consumer interceptors; deriving from it is optional."""
 
     def on_consume(self, records: Records) -> Records | None:
-        """Records are about to be handed over.  Those to go on with: these, changed or not, or others; None
-        for these.  Positions move past all of them.  After a Ctrl-C it may be given the same ones again."""
+        """Called before records are returned; returns these, changed or not, or others; None means these.
+
+        Positions move past all of them.  After a Ctrl-C it can be called with the same records again.
+        """
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These offsets were committed."""
+        """Called after these offsets were committed."""
 
     def close(self) -> None:
-        """The consumer is closed."""
+        """Called when the consumer is closed."""
 
 
 class Interceptors:

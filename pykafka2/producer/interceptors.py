@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @attrs.define
 class ProducerRecord:
-    """A record as `send` was given it.  An interceptor may change it or return another."""
+    """The arguments of a `send`.  An interceptor can change them or return another record."""
 
     topic: str
     value: Any = None
@@ -35,16 +35,21 @@ class ProducerInterceptor:
     """Base class for producer interceptors; deriving from it is optional."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord | None:
-        """A record is about to be serialized, on the thread that sends it.  The record to go on with: this
-        one, changed or not, or another; None for this one."""
+        """Called before a record is serialized, on the thread that sends it.
+
+        Returns the record to send: this one, changed or not, or another; None means this one.
+        """
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-        """A record was written, or has failed; one of the two is None.  On the IO thread: must not block.
-        For a record that was not taken, by `send` or `send_many`, it comes from the thread that sent it."""
+        """Called when a record was written or has failed; one of the arguments is None.
+
+        It runs on the IO thread and must not block.  For a record that `send` or `send_many` did not append,
+        it runs on the thread that sent it.
+        """
 
     def close(self) -> None:
-        """The producer is closed."""
+        """Called when the producer is closed."""
 
 
 class Interceptors:

@@ -111,7 +111,7 @@ def _described(name: str, given: object, brokers: int) -> Listener:
     if protocol not in PROTOCOLS:
         which = "protocol" if listener.protocol else "listener"
         raise ConfigurationError(
-            f"listeners[{name!r}]: {which} {protocol!r} is no security protocol. Choose one of "
+            f"listeners[{name!r}]: {which} {protocol!r} is not a security protocol. Use one of "
             f"{', '.join(PROTOCOLS)}{nearest(protocol, PROTOCOLS)}"
         )
     listener = attrs.evolve(listener, protocol=protocol)

@@ -283,7 +283,7 @@ def test_an_assignment_is_exactly_what_is_read(cluster: LogCluster) -> None:
         assert consumer.subscription() == set()
         consumer.unsubscribe()
         assert consumer.assignment() == set()
-        with pytest.raises(IllegalState, match="nothing is subscribed to or assigned"):
+        with pytest.raises(IllegalState, match="no topic is subscribed and no partition is assigned"):
             consumer.poll(1000)
 
 
@@ -325,7 +325,7 @@ def test_to_assign_nothing_is_to_unsubscribe_as_in_java(cluster: LogCluster, con
     assert drain(consumer) == {ORDERS_0: [b"0"]}
     consumer.assign([])
     assert (consumer.subscription(), consumer.assignment()) == (set(), set())
-    with pytest.raises(IllegalState, match="nothing is subscribed to or assigned"):
+    with pytest.raises(IllegalState, match="no topic is subscribed and no partition is assigned"):
         consumer.poll(100)
     consumer.assign([ORDERS_0])
     consumer.assign([])

@@ -103,4 +103,4 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
 
 def test_the_command_refuses_an_impossible_advertised_port(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["broker", "--port", "0", "--advertised-port", "70000"]) != 0
-    assert "--advertised-port 70000: say a number from 1 to 65533, or 0" in capsys.readouterr().err
+    assert "--advertised-port 70000: use a number from 1 to 65533, or 0" in capsys.readouterr().err

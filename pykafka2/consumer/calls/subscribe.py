@@ -76,7 +76,7 @@ class SubscriptionCalls(Owned):
         """
         names = _checked_names(topics)
         if pattern is not None and names:
-            raise IllegalState("subscribe() takes topics or a pattern, and not both")
+            raise IllegalState("subscribe() takes either topics or a pattern, not both")
         listeners = listeners_of(listener, on_assigned, on_revoked, on_lost)
         if self._group is None and (listener or on_assigned or on_revoked or on_lost):
             raise ConfigurationError(
@@ -223,11 +223,11 @@ def _checked_names(topics: object) -> list[str]:
     if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         meant = f"write subscribe([{topics!r}])" if isinstance(topics, str) else "such as ['orders']"
         meant = f"write subscribe(pattern={topics!r})" if isinstance(topics, re.Pattern) else meant
-        raise IllegalArgument(f"subscribe(): topics={topics!r}, but it takes a list of names: {meant}")
+        raise IllegalArgument(f"subscribe(): topics={topics!r} must be a list of names: {meant}")
     names = [checked_topic(name) for name in topics]
     for name in names:
         if name.startswith("^"):  # never legal in a name: confluent-kafka's sign of a pattern
             raise IllegalArgument(
-                f"subscribe(): {name!r} is no topic's name; for a pattern write subscribe(pattern={name!r})"
+                f"subscribe(): {name!r} is not a valid name; for a pattern write subscribe(pattern={name!r})"
             )
     return names

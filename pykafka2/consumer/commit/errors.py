@@ -43,7 +43,7 @@ def refusal_in(response: OffsetCommitResponse, asked: Collection[TopicPartition]
     }
     silent = [partition for partition in asked if partition not in told]
     if silent:
-        return CorruptResponse(f"the answer to the commit says nothing of {named(silent)}")
+        return CorruptResponse(f"the response to the commit lacks {named(silent)}")
     codes = [code for partition in asked if (code := told[partition])]
     if not codes:
         return None
@@ -53,7 +53,7 @@ def refusal_in(response: OffsetCommitResponse, asked: Collection[TopicPartition]
 
 
 def words_for_member(error: KafkaError, standing: GroupStanding, identity: GroupIdentity) -> KafkaError:
-    """The error that an application gets when a commit is refused because of who sent it."""
+    """Return the error of a commit that the coordinator rejected because of the membership."""
     group = standing.group_id
     if isinstance(error, FencedInstanceId):
         told: KafkaError = FencedInstanceId(
@@ -62,41 +62,41 @@ def words_for_member(error: KafkaError, standing: GroupStanding, identity: Group
         )
     elif isinstance(error, RebalanceInProgress):
         told = RebalanceInProgress(
-            f"group {group!r} is sharing its partitions anew, so the offsets were not committed; call poll() "
-            "to take part, then commit those of the partitions that stay"
+            f"group {group!r} is rebalancing, so the offsets were not committed; call poll() to rejoin, "
+            "then commit the partitions you still own"
         )
     elif identity.generation_id < 0:
         told = CommitFailed(
-            f"group {group!r} has members, and this consumer, whose partitions are assigned by assign(), is "
-            f"none of them ({error}); give it a group_id of its own"
+            f"group {group!r} has members, and this consumer, which uses assign(), is not one of them "
+            f"({error}); use another group_id for it"
         )
     else:
         because = standing.lost_because or (
-            "it may have been longer between two calls of poll() than max_poll_interval_ms, or without a "
-            f"heartbeat for {'its session' if identity.membership else 'session_timeout_ms'}"
+            "either poll() was not called for max_poll_interval_ms, or no heartbeat was sent for "
+            f" {'its session' if identity.membership else 'session_timeout_ms'}"
         )
         told = CommitFailed(
-            f"group {group!r} has taken this consumer's partitions away ({error}): {because}. The offsets "
-            "were not committed, and other members may read the same records again; call poll() to join again"
+            f"group {group!r} has removed this consumer ({error}): {because}. The offsets were not "
+            "committed, and other members can read the same records again; call poll() to rejoin"
         )
     told.__cause__ = error
     return told
 
 
 def words_for_passing(error: KafkaError) -> RetriableCommitFailed:
-    """The error of a commit that is sent once only, and met what passes."""
+    """Return the error of an asynchronous commit that failed with a retriable error."""
     passing = RetriableCommitFailed(
-        f"the offset commit failed for a reason that passes; commit the latest offsets again: {error}"
+        f"the offset commit failed with a retriable error; commit the latest offsets again: {error}"
     )
     passing.__cause__ = error
     return passing
 
 
 def words_for_gone(topics: Iterable[str]) -> UnknownTopicId:
-    """The error of a commit for topics that were deleted, and made anew, since their records were read."""
+    """The error of a commit for topics that were deleted and created again since their records were read."""
     return UnknownTopicId(
-        f"{named(topics)}: deleted, and made anew under the same name; the offsets of this commit are of "
-        "what is gone and were not committed"
+        f"{named(topics)}: deleted, and created again with the same name; the offsets of this commit "
+        "belong to the old topic and were not committed"
     )
 
 
@@ -108,7 +108,7 @@ def words_for_late(
     reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
     error = KafkaTimeoutError(
         f"the commit of {named(partitions)} to group {group_id!r} was not acknowledged within "
-        f"{timeout:g} s{reason}; it may have been written all the same"
+        f"{timeout:g} s{reason}; it is unknown whether it was written"
     )
     error.__cause__ = last_error
     return error

@@ -191,7 +191,7 @@ class RangeReader:
         if told is None or response.error_code:
             return why
         if isinstance(why, OffsetOutOfRange):  # its own words are for who has a position
-            words = "it is not in the log (any more); beginning_offsets() and end_offsets() say what is"
+            words = "the offset is outside the log; see beginning_offsets() and end_offsets()"
             return error_of(code, f"{self._partition} at offset {position}: {words}")
         return error_of(code, f"{self._partition} at offset {position}: {why}")
 

@@ -19,22 +19,22 @@ Told = Callable[[Sequence[TopicPartition]], object]
 
 
 class ConsumerRebalanceListener:
-    """Inherit what you need of it; any object with these methods serves as well (KIP-429's semantics).
+    """Base class for rebalance listeners; any object with these methods works, too (KIP-429).
 
-    `on_partitions_assigned` follows every rebalance, with what is new for this member: nothing new is told as
-    an empty list.  The other two are told only of something.  Lists are sorted.
+    `on_partitions_assigned` is called after each rebalance with the added partitions, possibly none.  The
+    other two are called only with partitions.  Lists are sorted.
     """
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
-        """These are read from now on; their positions can be changed here, before the first record."""
+        """Called with added partitions, before their first record is returned; `seek` works here."""
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
-        """These will be another member's; until this returns nobody reads them, and commits still count."""
+        """Called before other members get these partitions; commits still succeed until it returns."""
 
     def on_partitions_lost(self, lost: Sequence[TopicPartition]) -> None:
-        """These may be another member's already, so nothing of them can be committed.
+        """Called after the group removed this member; others can own these partitions, so commits fail.
 
-        By default the same as `on_partitions_revoked`.
+        The default calls `on_partitions_revoked`.
         """
         self.on_partitions_revoked(lost)
 

@@ -151,17 +151,17 @@ class PollErrors:
         if isinstance(problem.error, LogTruncated):
             if policy == NONE:
                 raise copy(problem.error)
-            logger.warning("%s; going there", problem.error)
+            logger.warning("%s; seeking to it", problem.error)
             self._subscription.seek(partition, problem.error.offset, problem.error.leader_epoch)
             self._position_control.send_changes()
             return
         if isinstance(problem.error, OffsetOutOfRange):
             if policy == NONE:
                 raise OffsetOutOfRange(
-                    f"{partition}: offset {problem.offset} is not in the log (any more), and "
-                    "auto_offset_reset is 'none'; seek, for example to beginning_offsets()"
+                    f"{partition}: offset {problem.offset} is outside the log and "
+                    "auto_offset_reset is 'none'; call seek() with an offset in the log"
                 )
-            logger.info("%s: offset %d is out of range, going to %s", partition, problem.offset, policy)
+            logger.info("%s: offset %d is out of range, resetting to %s", partition, problem.offset, policy)
             self._position_control.reset([partition], policy)
             return
         # Where it is being reset, to the same place again, which may be one that the application has chosen.

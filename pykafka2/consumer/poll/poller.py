@@ -102,7 +102,7 @@ class Poller:
             )
         if self._subscription.mode is Mode.NONE:
             raise IllegalState(
-                "nothing is subscribed to or assigned, so nothing can come; call subscribe() or assign()"
+                "no topic is subscribed and no partition is assigned; call subscribe() or assign() first"
             )
         try:
             return self._poll_until(self._driver.clock.monotonic() + timeout, collect)
@@ -274,7 +274,7 @@ class Poller:
                 return
         if self._options.auto_offset_reset == NONE:
             raise NoOffsetForPartition(
-                f"{named(partitions)}: no position is known, and auto_offset_reset is 'none'; call seek()"
+                f"{named(partitions)}: the position is unknown and auto_offset_reset is 'none'; call seek()"
             )
         self._position_control.reset(partitions, self._options.auto_offset_reset)
 

@@ -120,13 +120,13 @@ class Subscription:
 
     def _read_topics(self) -> None:
         if self.mode is Mode.PARTITIONS:
-            raise IllegalState("partitions are assigned already; call unsubscribe() before subscribe()")
+            raise IllegalState("partitions are assigned by assign(); call unsubscribe() before subscribe()")
         self.mode = Mode.TOPICS
 
     def assign(self, partitions: Iterable[TopicPartition]) -> Change:
         """Read exactly these.  Raises `IllegalState` after `subscribe`."""
         if self.mode is Mode.TOPICS:
-            raise IllegalState("topics are subscribed to already; call unsubscribe() before assign()")
+            raise IllegalState("topics are subscribed; call unsubscribe() before assign()")
         self.mode = Mode.PARTITIONS
         return self.replace(partitions)
 
@@ -329,7 +329,7 @@ def topic_pattern(pattern: object, *, hides_internal: bool) -> TopicPattern:
         regex = re.compile(pattern)  # type: ignore[call-overload]
     except (TypeError, re.error) as error:
         raise IllegalArgument(
-            f"subscribe(): pattern={pattern!r} is no regular expression: {error}; write one of Python's re"
+            f"subscribe(): pattern={pattern!r} is not a valid regular expression of Python's re: {error}"
         ) from None
     if not isinstance(regex.pattern, str):
         raise IllegalArgument(f"subscribe(): pattern={pattern!r} is of bytes; topics are matched as text")

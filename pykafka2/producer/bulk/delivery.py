@@ -62,7 +62,7 @@ class Share:
 
 
 class BulkDelivery:
-    """The outcome of one `send_many`.  Thread-safe.  `len()` is how many records it stands for."""
+    """The future of one `send_many`.  Thread-safe; can be awaited.  `len()` is the number of its records."""
 
     __slots__ = ("_count", "_shares")
 
@@ -80,12 +80,12 @@ class BulkDelivery:
         )
 
     def done(self) -> bool:
-        """True once every record is written or has failed."""
+        """Return whether all records were written or have failed."""
         return all(share.outcome.is_done for share in self._shares)
 
     @property
     def is_done(self) -> bool:
-        """`done`, under kafka-python's name."""
+        """Whether all records were written or have failed; kafka-python's name for `done`."""
         return self.done()
 
     def result(self, timeout: float | None = None) -> list[BatchMetadata]:
@@ -103,22 +103,22 @@ class BulkDelivery:
         return self.written()
 
     def get(self, timeout: float | None = None) -> list[BatchMetadata]:
-        """`result`, under kafka-python's name."""
+        """Return the result; kafka-python's name for `result`."""
         return self.result(timeout)
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
-        """The first failure; None if all records were written.  Waits as `result` does."""
+        """Return the first error, or None if all records were written; waits like `result`."""
         self._wait(timeout)
         failures = self._failures()
         return failures[0][1] if failures else None
 
     def failures(self, timeout: float | None = None) -> list[tuple[Sequence[int], KafkaError]]:
-        """The row numbers of records that failed, each with their error.  Waits as `result` does."""
+        """Return the row numbers of failed records with their errors; waits like `result`."""
         self._wait(timeout)
         return self._failures()
 
     def written(self) -> list[BatchMetadata]:
-        """The batches that are known to be written by now."""
+        """Return the batches that were written so far."""
         return [
             result
             for share in self._shares

@@ -25,10 +25,10 @@ It runs on the IO thread, must not block (`flush`, `close`, `result` and a block
 
 
 class Delivery:
-    """The outcome of one record.  Thread-safe.
+    """The future of one sent record.  Thread-safe; can be awaited.
 
-    Offers what kafka-python's futures offer (`get`, `add_callback`, `add_errback`, `is_done`, `succeeded`,
-    `failed`), the standard names (`result`, `exception`, `done`, `add_done_callback`), and `await`.
+    It has the methods of kafka-python's futures (`get`, `add_callback`, `add_errback`, `is_done`,
+    `succeeded`, `failed`) and of `concurrent.futures` (`result`, `exception`, `done`, `add_done_callback`).
     """
 
     __slots__ = ("_index", "_outcome")
@@ -40,24 +40,24 @@ class Delivery:
 
     @property
     def place(self) -> tuple[BatchOutcome, int]:
-        """The outcome that it sees, and the record's index there."""
+        """Return the batch's outcome and the record's index in it."""
         return self._outcome, self._index
 
     def done(self) -> bool:
-        """True once the record is written or has failed."""
+        """Return whether the record was written or has failed."""
         return self._outcome.is_done
 
     @property
     def is_done(self) -> bool:
-        """`done`, under kafka-python's name."""
+        """Whether the record was written or has failed; kafka-python's name for `done`."""
         return self._outcome.is_done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Return the metadata of the record; waits at most `timeout` seconds (None: without limit).
 
         Raises:
-            KafkaError: the record failed; the class says why.
-            KafkaTimeoutError: the outcome is still open; the record stays on its way.
+            KafkaError: the record failed; the class is the reason.
+            KafkaTimeoutError: there is no result yet; the record is still being sent.
             IllegalState: called in a callback of the IO thread, before the record was done.
         """
         outcome = self._outcome
@@ -70,11 +70,11 @@ class Delivery:
         return outcome.metadata_of(self._index)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
-        """`result`, under kafka-python's name."""
+        """Return the result; kafka-python's name for `result`."""
         return self.result(timeout)
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
-        """Why the record failed; None if it was written.  Waits as `result` does."""
+        """Return the error of a failed record, None if it was written; waits like `result`."""
         outcome = self._outcome
         if not outcome.wait(timeout):
             raise self._still_open(timeout)
@@ -86,25 +86,25 @@ class Delivery:
     def _still_open(self, timeout: float | None) -> KafkaTimeoutError:
         outcome = self._outcome
         return KafkaTimeoutError(
-            f"the record for {outcome.topic}-{outcome.partition} was neither written nor failed within "
-            f"{timeout:g} s; it stays on its way until delivery_timeout_ms"
+            f"the record for {outcome.topic}-{outcome.partition} has no result after "
+            f"{timeout:g} s; the producer continues to send it until delivery_timeout_ms"
         )
 
     def outcome(self) -> tuple[RecordMetadata | None, KafkaError | None]:
-        """Metadata and error of a record that is done, one of them None; counts as nobody's being told."""
+        """Return metadata and error of a finished record, one of them None, without marking it reported."""
         error = self._outcome.error_of(self._index)
         return (self._outcome.metadata_of(self._index), None) if error is None else (None, error)
 
     def succeeded(self) -> bool:
-        """True once the record is written."""
+        """Return whether the record was written."""
         return self._outcome.is_done and self._outcome.error_of(self._index) is None
 
     def failed(self) -> bool:
-        """True once the record has failed."""
+        """Return whether the record has failed."""
         return self._outcome.is_done and self._outcome.error_of(self._index) is not None
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> Delivery:
-        """Call `callback(self)` when done, on the IO thread; if it is done already, here and now."""
+        """Call `callback(self)` on the IO thread when the record is done; at once if it is done."""
         self._outcome.add_listener(partial(callback, self))
         return self
 
@@ -167,7 +167,7 @@ class Delivery:
     def add_both(self, callback: Callable[..., object], *args: Any, **kwargs: Any) -> Delivery: ...
 
     def add_both(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Delivery:
-        """`add_callback` and `add_errback` with one callable."""
+        """Call one function for both results, like `add_callback` and `add_errback`."""
         return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
@@ -176,8 +176,8 @@ class Delivery:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Delivery cannot be pickled or copied, as it waits for this process's producer: pass on its "
-            "result(), which is plain data"
+            "a Delivery cannot be pickled or copied, because it belongs to this process's producer; pass on "
+            "its result() instead"
         )
 
     def __repr__(self) -> str:

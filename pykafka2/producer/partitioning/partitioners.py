@@ -47,7 +47,7 @@ class Strategy:
 
 
 class ClusterView:
-    """The cluster as a partitioner sees it (kafka-python's names)."""
+    """The metadata that a partitioner can use (kafka-python's names)."""
 
     __slots__ = ("_snapshot",)
 
@@ -55,16 +55,16 @@ class ClusterView:
         self._snapshot = snapshot
 
     def topics(self) -> set[str]:
-        """Those that the producer knows of."""
+        """Return the topics that the producer knows."""
         return {*self._snapshot.topics}
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Numbers of its partitions; none if the topic is not known."""
+        """Return the topic's partition numbers; empty if the topic is unknown."""
         known = self._snapshot.topics.get(topic)
         return {*known.partitions} if known is not None else set()
 
     def available_partitions_for_topic(self, topic: str) -> set[int]:
-        """Partitions whose leader is known and alive."""
+        """Return the partitions that have a leader."""
         known = self._snapshot.topics.get(topic)
         if known is None:
             return set()
@@ -73,7 +73,7 @@ class ClusterView:
 
 
 class Partitioner(Protocol):
-    """The interface of a user's partitioner.  `close()` is optional; the producer calls it."""
+    """Interface of a custom partitioner.  The producer also calls `close()`, if the object has it."""
 
     def partition(
         self,
@@ -85,10 +85,10 @@ class Partitioner(Protocol):
         cluster: ClusterView,
         /,
     ) -> SupportsIndex:
-        """The number of the partition that a record goes to which names none.
+        """Return the partition number for a record that has none.
 
-        On the thread that sends; threads that send at the same time call it at the same time.  What it raises
-        `send` raises, and the record is not appended.
+        It runs on the thread that sends; several threads can call it at the same time.  If it raises, `send`
+        raises its exception and the record is not appended.
         """
         ...
 

@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_leaves_no_listener_open(cluster: KafkaCluster) -> 
         ({"listeners": []}, "Set at least one"),
         ({"listeners": "PLAINTEXT"}, "Set a dict"),
         ({"listeners": ["PLAINTEXT", "PLAINTEXT"]}, "names 'PLAINTEXT' twice"),
-        ({"listeners": ["SASL"]}, "no security protocol"),
+        ({"listeners": ["SASL"]}, "is not a security protocol"),
         ({"listeners": {"a b": None}}, "no name"),
         ({"listeners": {"X": Listener("SSLL")}}, "did you mean 'SSL'"),
         ({"listeners": {"SSL": {"port": [1]}}}, "did you mean 'ports'"),

@@ -45,13 +45,13 @@ READS: dict[str, Call] = {
 def test_who_reads_nothing_is_told_and_waits_for_nothing(cluster: LogCluster, read: str) -> None:
     with cluster.consumer() as consumer:
         with pytest.raises(
-            IllegalState, match=r"nothing is subscribed to or assigned.* subscribe\(\) or assi"
+            IllegalState, match=r"no topic is subscribed and no partition is assigned.* subscribe\(\) or assi"
         ):
             READS[read](consumer)
         consumer.subscribe(["orders"])
         assert next(consumer).value == b"a"
         consumer.unsubscribe()
-        with pytest.raises(IllegalState, match="nothing is subscribed to or assigned"):
+        with pytest.raises(IllegalState, match="no topic is subscribed and no partition is assigned"):
             READS[read](consumer)
 
 

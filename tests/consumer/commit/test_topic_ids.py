@@ -77,7 +77,7 @@ def test_nor_are_those_of_a_commit_that_is_tried_again(
     read(consumer, 6)
     make_anew(simulation, cluster)
     if how == "commit":
-        with pytest.raises(UnknownTopicId, match="orders: deleted, and made anew"):
+        with pytest.raises(UnknownTopicId, match="orders: deleted, and created again"):
             consumer.commit()
     else:
         consumer.close()
@@ -92,7 +92,7 @@ def test_nor_those_of_a_commit_that_is_tried_until_the_topic_is_there_again(
     read(consumer, 6)
     cluster.delete_topic("orders")
     simulation.spawn(lambda: (simulation.sleep(3), cluster.create_topic("orders", 2)))
-    with pytest.raises(UnknownTopicId, match="orders: deleted, and made anew"):
+    with pytest.raises(UnknownTopicId, match="orders: deleted, and created again"):
         consumer.commit()
     with pytest.raises(GroupIdNotFound):
         committed(cluster)
@@ -140,7 +140,7 @@ def test_whoever_names_offsets_of_a_topic_that_is_gone_is_told_so(
     read(consumer, 6)
     make_anew(simulation, cluster)
     simulation.sleep(5)
-    with pytest.raises(UnknownTopicId, match="orders: deleted, and made anew"):
+    with pytest.raises(UnknownTopicId, match="orders: deleted, and created again"):
         consumer.commit({FIRST: OffsetAndMetadata(6)})
     consumer.seek(FIRST, 1)
     consumer.commit()

@@ -122,7 +122,7 @@ def test_a_commit_of_who_was_put_out_fails_clearly(simulation: Simulation, error
     group, member = settled(simulation)
     group.cluster.controls.fail_next(OffsetCommitRequest, error)  # type: ignore[arg-type]
     before = len(beats(group))
-    with pytest.raises(CommitFailed, match=r"has taken this consumer's partitions away.*poll"):
+    with pytest.raises(CommitFailed, match=r"has removed this consumer.*poll"):
         member.consumer.commit({FIRST: 5})
     simulation.run_for(0.05)
     assert len(beats(group)) > before, "a heartbeat shows at once whether that is so"
