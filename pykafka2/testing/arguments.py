@@ -27,6 +27,7 @@ from pykafka2.errors import ConfigurationError
 from pykafka2.network.tls import TlsContext
 from pykafka2.testing.authority import Authority
 from pykafka2.testing.listeners import Listener, Listeners, described_listeners
+from pykafka2.text import shown
 
 MAX_BROKERS = 1000
 TLS_ARGUMENTS = ("_file", "_data", "_password", "ciphers")
