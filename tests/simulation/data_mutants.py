@@ -46,14 +46,14 @@ def truncation_keeps_what_producers_wrote(world: World, patch: pytest.MonkeyPatc
 
 def fetches_of_a_parted_log_count(world: World, patch: pytest.MonkeyPatch) -> None:
     """A follower whose log parted from the leader's counts as far as it asks, whatever it has there."""
-    note_fetch = Replica.note_fetch
+    record_fetch = Replica.record_fetch
 
     def credulous(self: Replica, broker_id: int, asked: FetchItem, *args: Any) -> bool:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(Replica, "divergence", lambda self, epoch, offset: None)
-            return note_fetch(self, broker_id, asked, *args)
+            return record_fetch(self, broker_id, asked, *args)
 
-    patch.setattr(Replica, "note_fetch", credulous)
+    patch.setattr(Replica, "record_fetch", credulous)
 
 
 def purgatory_loses_a_completion(world: World, patch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""Replicas: leaders, followers that fetch, in-sync sets, high watermarks, the links between brokers."""
+"""Replication: leaders, followers that fetch, ISRs, high watermarks, and the links between brokers."""

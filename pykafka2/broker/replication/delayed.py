@@ -1,7 +1,7 @@
-"""The requests that wait for replicas: acks=all produces, long-polling fetches, deletions of records.
+"""Requests that wait for replicas: acks=all produces, long-polling fetches, record deletions.
 
-Each knows how to tell that it is done (Kafka's DelayedProduce, DelayedFetch and DelayedDeleteRecords); the
-purgatory sees to it that it ends exactly once.
+Each checks whether it can complete (Kafka's DelayedProduce, DelayedFetch and DelayedDeleteRecords); the
+purgatory completes it exactly once.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from pykafka2.errors import (
 
 @attrs.define
 class ProduceResult:
-    """What became of one partition's batch; offset and timestamps as in the answer."""
+    """The result of one partition's batch; offsets and timestamps as in the response."""
 
     error: BrokerError | None = None
     base_offset: int = -1
     log_append_time: int = -1
     log_start_offset: int = -1
     required_offset: int = -1
-    """The high watermark that an acks=all waits for."""
+    """The high watermark at which an acks=all produce completes."""
 
 
 class Outcome(Protocol):
-    """What became of one partition of a request."""
+    """The result of one partition of a request."""
 
     error: BrokerError | None
 
@@ -48,9 +48,9 @@ R = TypeVar("R", bound=Outcome)
 
 
 class DelayedByPartition(DelayedOperation, Generic[R]):
-    """Waits for each partition of a request by itself; done when the last one is, or time is up.
+    """Waits for each partition of a request; completes with the last one, or at the deadline.
 
-    A partition that has failed is done, and so is one that this broker leads no more.
+    A partition is done when it fails or this broker is no longer its leader.
     """
 
     __slots__ = ("_hosted", "_on_done", "_pending", "results")
@@ -71,14 +71,14 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
         self._pending = {key: None for key, result in results.items() if result.error is None}
 
     def settle(self, replica: Replica, result: R) -> bool:
-        """Write into the result how this partition ended; False while it has to wait."""
+        """Writes the outcome of a partition into the result. Returns False while it must wait."""
         raise NotImplementedError
 
     def lost(self, key: Key, replica: Replica | None) -> BrokerError:
-        """What a partition that this broker leads no more ends with."""
+        """Returns the error of a partition that this broker no longer leads."""
         if replica is None and self._hosted.image.partition(*key) is None:
-            return UnknownTopicOrPartition(f"{key[0]}-{key[1]} was deleted meanwhile")
-        return NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed meanwhile")
+            return UnknownTopicOrPartition(f"{key[0]}-{key[1]} was deleted")
+        return NotLeaderOrFollower(f"the leader of {key[0]}-{key[1]} has changed")
 
     @property
     def keys(self) -> list[Key]:
@@ -87,12 +87,12 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
     def try_complete(self, key: Hashable | None, now: float) -> bool:
         if key is None:
             for pending in list(self._pending):
-                self._look_at(pending)
+                self._check(pending)
         elif key in self._pending:
-            self._look_at(key)
+            self._check(key)
         return not self._pending and self.force_complete(now)
 
-    def _look_at(self, key: Key) -> None:
+    def _check(self, key: Key) -> None:
         result = self.results[key]
         replica = self._hosted.replicas.get(key)
         if replica is None or not replica.is_leader:
@@ -112,7 +112,7 @@ class DelayedByPartition(DelayedOperation, Generic[R]):
 
 
 class DelayedProduce(DelayedByPartition[ProduceResult]):
-    """Waits until the high watermark has passed what was appended, on each partition."""
+    """Waits on each partition until the high watermark has passed the appended batch."""
 
     __slots__ = ()
 
@@ -127,24 +127,27 @@ class DelayedProduce(DelayedByPartition[ProduceResult]):
 
 
 def follower_key(follower: int) -> Key:
-    """The key under which a follower's waiting fetch hears that this broker leads more partitions of it: it
-    should ask again, with those, instead of waiting on (up to replica.fetch.wait.max.ms, as in Kafka).
+    """Returns the key that completes a follower's waiting fetch when this broker becomes the leader of
+    further partitions.
+
+    The follower then fetches again with these, instead of waiting up to replica.fetch.wait.max.ms as in
+    Kafka.
     """
     return "", follower
 
 
 class Reader(Protocol):
-    """What a waiting fetch asks of the replicas (replica_reader.py)."""
+    """Reads from the replicas for a waiting fetch (replica_reader.py)."""
 
     def readable_bytes(self, plan: FetchPlan, item: FetchItem) -> int | None:
-        """How much could be read of one partition now; None if there is something else to tell."""
+        """Returns the number of readable bytes of a partition; None if the fetch must complete at once."""
         ...
 
     def read(self, plan: FetchPlan) -> list[FetchResult]: ...
 
 
 class DelayedFetch(DelayedOperation):
-    """Waits until enough bytes can be read, or something is worth telling at once."""
+    """Waits until enough bytes can be read, or until the fetch must complete for another reason."""
 
     __slots__ = ("_on_done", "_plan", "_reader")
 
@@ -164,11 +167,11 @@ class DelayedFetch(DelayedOperation):
         return self.is_ready(key) and self.force_complete(now)
 
     def is_ready(self, key: Hashable | None) -> bool:
-        """Whether there is enough to read, or something else to tell."""
+        """Whether enough can be read, or the fetch must complete for another reason."""
         plan = self._plan
         if plan.min_bytes <= 0 or (plan.is_from_follower and key == follower_key(plan.replica_id)):
             return True
-        # Where one byte is enough, only the partition that changed needs a look; a session knows which did.
+        # If one byte is enough, only the changed partition is checked; a session knows which ones changed.
         if key is None or plan.min_bytes > 1 or plan.session is not None:
             items = plan.current_items()
         else:
@@ -189,16 +192,16 @@ class DelayedFetch(DelayedOperation):
 
 @attrs.define
 class DeleteResult:
-    """What became of one partition of a DeleteRecords."""
+    """The result of one partition of a DeleteRecords."""
 
     error: BrokerError | None = None
     required_offset: int = -1
     low_watermark: int = -1
-    """The least start of the live replicas' logs: as it was at first, until the deletion is done."""
+    """The smallest log start of the live replicas; the initial value until the deletion is done."""
 
 
 class DelayedDeleteRecords(DelayedByPartition[DeleteResult]):
-    """Waits until no live replica's log begins before what was deleted."""
+    """Waits until every live replica's log starts at or after the deleted offset."""
 
     __slots__ = ()
 
@@ -207,7 +210,7 @@ class DelayedDeleteRecords(DelayedByPartition[DeleteResult]):
     def lost(self, key: Key, replica: Replica | None) -> BrokerError:
         self.results[key].low_watermark = -1
         if replica is None:
-            return UnknownTopicOrPartition(f"{key[0]}-{key[1]} is not here any more")
+            return UnknownTopicOrPartition(f"{key[0]}-{key[1]} is no longer on this broker")
         return super().lost(key, replica)
 
     def settle(self, replica: Replica, result: DeleteResult) -> bool:

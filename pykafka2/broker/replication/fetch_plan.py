@@ -1,4 +1,4 @@
-"""A whole fetch, as the Fetch handler gives it to the replicas."""
+"""A whole fetch, as the Fetch handler passes it to the replicas."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from pykafka2.broker.replication.reading import FetchItem
 
 CONSUMER = -1
 FUTURE_REPLICA = -3
-"""A log that moves to another directory of its own broker: it is served to the end, by any replica."""
+"""A log that moves to another directory of its broker: any replica serves it up to the log's end."""
 
 
 @attrs.define
 class FetchPlan:
-    """A whole fetch.  `replica_id` is negative for consumers; `may_follow`: a follower may serve it
-    (KIP-392).
+    """A whole fetch. `replica_id` is negative for consumers; `may_follow`: a follower can serve it (KIP-392).
 
-    `replica_epoch` is the follower's broker epoch: what it sent before a restart counts no more.  `rack_id`
-    is the consumer's, None where it cannot be sent elsewhere.  With a `session` the partitions are those
-    of the session that may have something to tell, and `items` is empty.
+    `replica_epoch` is the follower's broker epoch: fetches from before a restart are stale. `rack_id` is the
+    consumer's, None if it cannot be sent to another replica. With a `session` the partitions are the dirty
+    ones of the session, and `items` is empty.
     """
 
     replica_id: int
@@ -33,9 +32,9 @@ class FetchPlan:
     rack_id: str | None = None
     session: FetchSession | None = None
     first_segments: dict[Key, int] = attrs.field(factory=dict)
-    """Where the active segments began when the fetch began to wait."""
+    """The base offsets of the active segments when the fetch began to wait."""
     has_waited: bool = False
-    """Whether it went through the purgatory."""
+    """Whether it was in the purgatory."""
     _by_key: dict[Key, list[FetchItem]] | None = None
 
     @property
@@ -43,7 +42,7 @@ class FetchPlan:
         return self.replica_id >= 0
 
     def current_items(self) -> list[FetchItem]:
-        """What is to be looked at now."""
+        """Returns the partitions to read now."""
         return self.items if self.session is None else self.session.current_items()
 
     def items_of(self, key: Key) -> list[FetchItem]:

@@ -1,7 +1,7 @@
-"""Fetch sessions: what a reader follows is remembered, so that it names only what changed (KIP-227).
+"""Fetch sessions: the broker remembers a reader's partitions, so that fetches name only changes (KIP-227).
 
-All sessions of one broker: made, found, changed by their readers' fetches, evicted.  Slots and eviction as in
-Kafka's FetchSessionCache; what one session knows is in fetch_session.py.  Under the cluster's lock.
+All sessions of one broker: creation, lookup, changes, eviction. Slots and eviction are those of Kafka's
+FetchSessionCache; fetch_session.py holds one session. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EVICTION_AFTER: Final = 120.0
-"""Seconds that a session is safe from more valuable ones, and after which an unused one may go."""
+"""Seconds during which a session cannot be evicted for a more valuable one, and after which an unused one
+can.
+"""
 SESSION_ERROR_CODES: Final = frozenset(
     error.code for error in (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
 )
-"""What an answer says of its session: once, and of no partition."""
+"""Error codes of the session as a whole, not of a partition."""
 
 NameOf = Callable[[bytes], str | None]
 
@@ -57,24 +59,24 @@ class FetchSessions:
     def get(self, session_id: int) -> FetchSession | None:
         return self._sessions.get(session_id)
 
-    # ------------------------------------------------------------------ for the Fetch handler
+    # ------------------------------------------------------------------ used by the Fetch handler
 
     def create(
         self, results: Iterable[FetchResult], *, uses_topic_ids: bool, replica_id: int, now: float
     ) -> FetchSession | None:
-        """A session of what a full fetch asked for; None if there is no room for it."""
-        told = list(results)
+        """Creates a session for the partitions of a full fetch. Returns None if there is no room for it."""
+        fetched = list(results)
         is_from_follower = replica_id >= 0
         if is_from_follower:
-            self._close_former(replica_id)
-        if not self._make_room(is_from_follower, len(told), now):
+            self._close_previous(replica_id)
+        if not self._make_room(is_from_follower, len(fetched), now):
             return None
         session = FetchSession(self._new_id(), uses_topic_ids, replica_id, now, now)
         self._sessions[session.id] = session
-        for result in told:
+        for result in fetched:
             self._add(session, result.item)
         session.fetched(now)
-        session.settle(told)
+        session.settle(fetched)
         return session
 
     def incremental(
@@ -88,9 +90,9 @@ class FetchSessions:
         name_of: NameOf,
         now: float,
     ) -> FetchSession:
-        """Take a fetch's changes into its session.  Raises what the whole request is refused with.
+        """Applies a fetch's changes to its session. Raises the error for the whole request.
 
-        A session that nothing is left of is closed, and is returned empty.
+        A session without partitions is closed and returned empty.
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -121,10 +123,10 @@ class FetchSessions:
             for ident in list(session.partitions):
                 self._forget(session, ident)
 
-    # ------------------------------------------------------------------ for the replica manager
+    # ------------------------------------------------------------------ used by the replica manager
 
     def moved(self, key: Key) -> Iterable[FetchSession]:
-        """Something about a partition changed: the sessions that will look at it."""
+        """Marks a changed partition as dirty in its sessions, and returns these."""
         watching = self._watching.get(key)
         if not watching:
             return ()
@@ -133,11 +135,11 @@ class FetchSessions:
         return list(watching)
 
     def is_watched(self, key: Key) -> bool:
-        """Whether a session has this partition."""
+        """Whether a session contains this partition."""
         return key in self._watching
 
-    def _close_former(self, replica_id: int) -> None:
-        """A follower that begins anew has lost its session with its broker or its link."""
+    def _close_previous(self, replica_id: int) -> None:
+        """Closes the earlier session of a follower, which lost it with a restart or a broken link."""
         for session in list(self._sessions.values()):
             if session.replica_id == replica_id:
                 self.close(session.id)
@@ -146,14 +148,15 @@ class FetchSessions:
 
     def _add(self, session: FetchSession, item: FetchItem) -> None:
         if isinstance(item.error, UnknownTopicOrPartition):
-            # Each fetch finds out anew: the partition may be there by then, and nobody names it again.
+            # Each fetch checks the topic again: it can exist by then, and the session does not name it again.
             item = attrs.evolve(item, error=None)
         ident = session.ident_of(item)
         known = session.partitions.get(ident)
         if known is None:
             session.partitions[ident] = SessionPartition(item, session)
         else:
-            if known.item.key != item.key:  # its topic was deleted or made since, so its id has another name
+            # the topic was deleted or created since, so its id has another name
+            if known.item.key != item.key:
                 self._unwatch(session, ident, known.item.key)
             known.item = item
         session.dirty[ident] = None
@@ -174,7 +177,7 @@ class FetchSessions:
 
     def _unwatch(self, session: FetchSession, ident: Ident, key: Key) -> None:
         watching = self._watching.get(key)
-        # A topic made anew has another id under the same name: then the other one is watched.
+        # A recreated topic has another id under the same name: then the other one is watched.
         if watching is not None and watching.get(session) == ident:
             del watching[session]
             if not watching:
@@ -190,8 +193,10 @@ class FetchSessions:
     def check_access(
         self, session: FetchSession, rights: object, refusal_of: Callable[[str], BrokerError | None]
     ) -> None:
-        """Have a session go by these rights: partitions that its reader may not read any more fail from now
-        on, others are read again.  Costs nothing while the rights are the same object.
+        """Applies rights to a session: partitions that its reader cannot read any more fail from now on,
+        others are read again.
+
+        Costs nothing while the rights are the same object.
         """
         if session.checked_by is rights:
             return
@@ -212,10 +217,10 @@ class FetchSessions:
                 return session_id
 
     def _make_room(self, is_from_follower: bool, size: int, now: float) -> bool:
-        """Whether a session of that size may come in; a less valuable one goes for it.
+        """Makes room for a session of this size, evicting a less valuable one. Returns whether there is room.
 
-        Followers' are worth more than consumers', larger ones more than smaller; nothing younger than two
-        minutes goes but a consumer's for a follower's.
+        Sessions of followers are more valuable than those of consumers, and larger ones more than smaller
+        ones. Sessions younger than two minutes are kept, except those of consumers for followers.
         """
         if self._max_slots <= 0:
             return False
@@ -245,7 +250,7 @@ class FetchSessions:
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of a session's next fetch; 0 and below have a meaning of their own."""
+    """Returns the epoch of a session's next fetch; 0 and below have a special meaning."""
     return 1 if epoch == 0x7FFFFFFF else epoch + 1
 
 

@@ -1,6 +1,6 @@
-"""What a follower copies from one leader, and what the fetch session between the two knows of it (KIP-227).
+"""The partitions that a follower copies from one leader, and their state in the fetch session (KIP-227).
 
-Values of follower_fetcher.py, which sends the fetches.  Under the cluster's lock.
+Values of follower_fetcher.py, which sends the fetches. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pykafka2.broker.replication.replica import Replica
 
 @attrs.define
 class Position:
-    """What a fetch says of a partition, and what the leader's session therefore knows.  Nobody changes it."""
+    """The position of a partition in a fetch, which the leader's session then holds. Treated as immutable."""
 
     offset: int
     leader_epoch: int
@@ -24,13 +24,13 @@ class Position:
 
 @attrs.define(eq=False)
 class PartitionFetchState:
-    """A partition that we copy: which replica, and until when it is left alone after an error."""
+    """A partition that this broker copies: its replica, and its back-off after an error."""
 
     replica: Replica
     leader_epoch: int
     delayed_until: float = 0.0
-    asked: Position | None = None
-    """As the session with the leader knows it; None if it does not."""
+    sent: Position | None = None
+    """The position that the session with the leader holds; None if it holds none."""
 
     @property
     def ident(self) -> Ident:
@@ -47,23 +47,23 @@ Ident = tuple[bytes, int]
 
 @attrs.define(eq=False)
 class Fetcher:
-    """What we copy from one leader, and the fetch session that we have with it.
+    """The partitions copied from one leader, and the fetch session with it.
 
-    Only partitions in `changed` are looked at for the next fetch: what rests costs nothing (KIP-227).
+    Only partitions in `changed` are considered for the next fetch: idle ones cost nothing (KIP-227).
     """
 
     leader: int
     partitions: dict[Key, PartitionFetchState] = attrs.field(factory=dict)
     by_ident: dict[Ident, PartitionFetchState] = attrs.field(factory=dict)
-    """What the session holds."""
+    """The partitions in the session."""
     changed: dict[Key, None] = attrs.field(factory=dict)
     delayed: dict[Key, None] = attrs.field(factory=dict)
     forgotten: dict[Ident, None] = attrs.field(factory=dict)
     session_id: int = NO_SESSION
     next_epoch: int = INITIAL_EPOCH
     in_flight: bool = False
-    is_answer_void: bool = False
-    """Whether the answer to the fetch that is under way is thrown away."""
+    discards_response: bool = False
+    """Whether the response to the fetch in flight is discarded."""
     delayed_until: float = 0.0
 
     def add(self, followed: PartitionFetchState) -> None:
@@ -75,25 +75,25 @@ class Fetcher:
         self.changed.pop(key, None)
         self.delayed.pop(key, None)
         if followed is not None:
-            self.leave_out(followed)
+            self.remove_from_session(followed)
 
-    def leave_out(self, followed: PartitionFetchState) -> None:
-        """Have the session forget a partition, for now or for good."""
-        followed.asked = None
+    def remove_from_session(self, followed: PartitionFetchState) -> None:
+        """Removes a partition from the session, temporarily or permanently."""
+        followed.sent = None
         if self.by_ident.get(followed.ident) is followed:
             del self.by_ident[followed.ident]
             self.forgotten[followed.ident] = None
 
-    def start_anew(self) -> None:
-        """The next fetch is a full one; it ends the session that there was."""
+    def reset_session(self) -> None:
+        """Makes the next fetch a full one, which ends the current session."""
         self.next_epoch = INITIAL_EPOCH
         self.forgotten.clear()
         self.by_ident.clear()
         for key, followed in self.partitions.items():
-            followed.asked = None
+            followed.sent = None
             self.changed[key] = None
 
     def delay(self, followed: PartitionFetchState, until: float) -> None:
         followed.delayed_until = until
         self.delayed[followed.replica.key] = None
-        self.leave_out(followed)
+        self.remove_from_session(followed)

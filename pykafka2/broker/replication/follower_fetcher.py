@@ -1,10 +1,9 @@
-"""A broker's fetchers: they copy the partitions that this broker follows from their leaders, one fetch at a
-time each.
+"""Fetchers of a broker: each copies the partitions of one leader, one fetch at a time.
 
-A fetcher per leader sends Kafka's Fetch with our replica id and broker epoch over a link, in a fetch session
-that names only what changed, appends what comes, takes the high watermark over (so a follower learns it one
-fetch later), and truncates where the leader says that the logs parted (KIP-595).  Under the
-cluster's lock.
+A fetcher sends Kafka's Fetch with this broker's replica id and epoch over a link, in a fetch session that
+names only changes. It appends the records, adopts the high watermark (so a follower learns it one fetch
+later), and truncates where the leader reports that the logs diverge (KIP-595). Access requires the cluster's
+lock.
 """
 
 from __future__ import annotations
@@ -52,15 +51,16 @@ logger = logging.getLogger(__name__)
 FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 10
 OPENS_NEW_SESSION_AFTER = (FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError)
-"""The leader has forgotten the session, so a full fetch follows at once."""
+"""Errors after which the leader has no session any more, so a full fetch follows at once."""
 
 EARLIEST = -2
 
 
 class FollowerFetchers(Part):
-    """All fetchers of one broker, turned by one loop.
+    """All fetchers of one broker, run by one loop.
 
-    `on_moved` is told where our high watermark or log start moved; `metrics` counts what was copied.
+    `on_moved` is called when this broker's high watermark or log start changes; `metrics` counts the copied
+    bytes.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class FollowerFetchers(Part):
         self._partition_max_bytes = config.int("replica.fetch.max.bytes")
         self._stopped = False
 
-    # ------------------------------------------------------------------ whom to follow
+    # ------------------------------------------------------------------ leaders to follow
 
     def follow(self, replica: Replica, is_new: bool) -> None:
-        """Copy this partition from its leader from now on; from nobody while it has none."""
+        """Starts copying this partition from its leader, if it has one."""
         leader = replica.image.leader
         if not is_new and self._leader_of.get(replica.key) == leader:
             return
@@ -111,23 +111,23 @@ class FollowerFetchers(Part):
             self._fetchers[leader].remove(key)
 
     def log_start_moved(self, key: Key) -> None:
-        """Our log begins elsewhere (retention): the leader is told with the next fetch."""
+        """Sends a changed log start (after retention) to the leader with the next fetch."""
         leader = self._leader_of.get(key)
         if leader is not None:
             self._fetchers[leader].changed[key] = None
 
     def stop(self) -> None:
-        """The broker is gone: answers that still come are ignored."""
+        """Stops the fetchers; later responses are ignored."""
         self._stopped = True
         self._fetchers.clear()
         self._leader_of.clear()
 
     def pause(self, keys: Iterable[Key] | None = None) -> None:
-        """Fetch nothing (of these partitions) until `resume`; what is under way is thrown away."""
+        """Stops fetching (these partitions) until `resume`; a response in flight is discarded."""
         if keys is None:
             self.is_paused = True
             for fetcher in self._fetchers.values():
-                fetcher.is_answer_void = fetcher.in_flight
+                fetcher.discards_response = fetcher.in_flight
         else:
             for key in keys:
                 self.paused_keys[key] = None
@@ -136,22 +136,22 @@ class FollowerFetchers(Part):
                     self._fetchers[leader].changed[key] = None
 
     def resume(self, keys: Iterable[Key] | None = None) -> None:
-        """End `pause`, of these partitions or of all."""
+        """Resumes fetching, of these partitions or of all."""
         if keys is None:
             self.is_paused = False
             for fetcher in self._fetchers.values():
-                fetcher.is_answer_void = False
+                fetcher.discards_response = False
         for key in list(self.paused_keys if keys is None else keys):
             leader = self._leader_of.get(key)
             if leader is not None:
-                # Said anew even if the pause was too short for the session to notice.
-                self._fetchers[leader].partitions[key].asked = None
+                # Sent again even if the pause was too short for the session to notice.
+                self._fetchers[leader].partitions[key].sent = None
                 self._fetchers[leader].changed[key] = None
             self.paused_keys.pop(key, None)
         self.retry()
 
     def retry(self) -> None:
-        """Forget all back-off: links were healed, a broker came back."""
+        """Resets all back-offs because links were healed or a broker came back."""
         for fetcher in self._fetchers.values():
             fetcher.delayed_until = 0.0
         self.signal()
@@ -178,34 +178,36 @@ class FollowerFetchers(Part):
             else:
                 del fetcher.delayed[key]
                 fetcher.changed[key] = None
-        asked = self._changes(fetcher)
+        positions = self._changes(fetcher)
         if fetcher.by_ident:
-            self._send(fetcher, asked, now)
+            self._send(fetcher, positions, now)
         return wake_at
 
     def _changes(self, fetcher: Fetcher) -> list[tuple[PartitionFetchState, Position]]:
-        """What the next fetch must name: partitions that the session does not know as they are now."""
-        asked = []
+        """Returns the positions for the next fetch: partitions whose state differs from the session's."""
+        positions = []
         for key in fetcher.changed:
             followed = fetcher.partitions[key]
             if key in self.paused_keys:
-                fetcher.leave_out(followed)
+                fetcher.remove_from_session(followed)
                 continue
             if key in fetcher.delayed:
                 continue
             position = followed.position()
-            if position != followed.asked:
-                followed.asked = position
+            if position != followed.sent:
+                followed.sent = position
                 fetcher.by_ident[followed.ident] = followed
                 fetcher.forgotten.pop(followed.ident, None)
-                asked.append((followed, position))
+                positions.append((followed, position))
         fetcher.changed.clear()
-        return asked
+        return positions
 
-    def _send(self, fetcher: Fetcher, asked: list[tuple[PartitionFetchState, Position]], now: float) -> None:
+    def _send(
+        self, fetcher: Fetcher, positions: list[tuple[PartitionFetchState, Position]], now: float
+    ) -> None:
         fetcher.in_flight = True
         topics: dict[bytes, list[FetchPartition]] = {}
-        for followed, position in asked:
+        for followed, position in positions:
             topic_id, partition = followed.ident
             topics.setdefault(topic_id, []).append(
                 FetchPartition(
@@ -245,36 +247,36 @@ class FollowerFetchers(Part):
         )
 
     def _on_failure(self, fetcher: Fetcher, error: KafkaError, now: float) -> None:
-        fetcher.in_flight = fetcher.is_answer_void = False
+        fetcher.in_flight = fetcher.discards_response = False
         fetcher.delayed_until = now + self._backoff
-        fetcher.start_anew()
+        fetcher.reset_session()
         self.signal()
 
     def _on_response(self, fetcher: Fetcher, response: FetchResponse, now: float) -> None:
         fetcher.in_flight = False
-        is_void, fetcher.is_answer_void = fetcher.is_answer_void, False
+        is_void, fetcher.discards_response = fetcher.discards_response, False
         if self._stopped:
             return
         self.signal()
         if response.error_code:
             if for_code(response.error_code) not in OPENS_NEW_SESSION_AFTER:
                 fetcher.delayed_until = now + self._backoff
-            fetcher.start_anew()
+            fetcher.reset_session()
             return
         for topic in response.responses:
             for data in topic.partitions:
                 followed = fetcher.by_ident.get((topic.topic_id, data.partition_index))
-                # Leader or epoch may have changed since we asked; then the answer says nothing.
+                # The leader or epoch can have changed since the fetch; then the response is stale.
                 if (
                     followed is None
-                    or followed.asked is None
-                    or followed.asked.offset != followed.replica.log.log_end_offset
-                    or followed.asked.leader_epoch != followed.leader_epoch
+                    or followed.sent is None
+                    or followed.sent.offset != followed.replica.log.log_end_offset
+                    or followed.sent.leader_epoch != followed.leader_epoch
                 ):
                     continue
                 fetcher.changed[followed.replica.key] = None
                 if is_void or followed.replica.key in self.paused_keys:
-                    followed.asked = None  # from here once more, later
+                    followed.sent = None  # fetch from here again later
                     continue
                 try:
                     self._take(fetcher, followed, data, now)
@@ -284,22 +286,22 @@ class FollowerFetchers(Part):
                     )
                     fetcher.delay(followed, now + self._backoff)
                 except Exception as error:
-                    # Without the delay the next fetch would bring the same, at once.
+                    # Without the delay the next fetch would return the same at once.
                     where = "{}: {}-{}".format(self.name, *followed.replica.key)
                     self.loop.problems.note(where, error)
                     fetcher.delay(followed, now + self._backoff)
         self._note_session(fetcher, response.session_id)
 
     def _note_session(self, fetcher: Fetcher, session_id: int) -> None:
-        """Go on in the session; without one every fetch is a full one."""
+        """Continues the session; without one every fetch is a full one."""
         fetcher.session_id = session_id
         if session_id == NO_SESSION:
-            fetcher.start_anew()
+            fetcher.reset_session()
         else:
             fetcher.next_epoch = next_epoch(fetcher.next_epoch)
 
     def _take(self, fetcher: Fetcher, followed: PartitionFetchState, data: PartitionData, now: float) -> None:
-        """One partition's part of an answer."""
+        """Handles one partition of a response."""
         replica = followed.replica
         log = replica.log
         if data.error_code:
@@ -318,7 +320,7 @@ class FollowerFetchers(Part):
             self._on_moved(replica.key)
 
     def _truncate(self, replica: Replica, leader_epoch: int, leader_end: int) -> None:
-        """Cut our log where it parted from the leader's."""
+        """Truncates this broker's log where it diverges from the leader's."""
         log = replica.log
         own = log.end_of_epoch(leader_epoch)
         end = min(leader_end, log.log_end_offset)
@@ -327,7 +329,7 @@ class FollowerFetchers(Part):
         log.truncate_to(end)
 
     def _find_log_start(self, fetcher: Fetcher, followed: PartitionFetchState, now: float) -> None:
-        """Our end is not in the leader's log: ask where that begins, and start again there."""
+        """Restarts at the leader's log start, because this log's end is outside the leader's log."""
         replica = followed.replica
         topic, partition = replica.key
 
@@ -338,14 +340,14 @@ class FollowerFetchers(Part):
                 followed.delayed_until = 0.0
                 self.signal()
 
-        asked = ListOffsetsPartition(
+        request = ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=followed.leader_epoch, timestamp=EARLIEST
         )
         self._links.call(
             self.broker_id,
             fetcher.leader,
             ListOffsetsRequest(
-                replica_id=self.broker_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+                replica_id=self.broker_id, topics=[ListOffsetsTopic(name=topic, partitions=[request])]
             ),
             LIST_OFFSETS_VERSION,
             start_again,

@@ -1,4 +1,4 @@
-"""How far a partition is safe: the high watermark, from the leader's and the followers' log ends."""
+"""Computes the high watermark from the log ends of the leader and its followers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 
 def high_watermark(log_ends: Iterable[int]) -> int:
-    """Everything below it is on every replica that counts: the least of their log ends, the leader's among
-    them.
+    """Returns the smallest log end of the replicas that count, including the leader's; all have the records
+    below it.
 
     An unknown log end (-1) holds it back.
     """
@@ -15,5 +15,5 @@ def high_watermark(log_ends: Iterable[int]) -> int:
 
 
 def effective_min_isr(min_insync_replicas: int, replicas: int) -> int:
-    """min.insync.replicas cannot ask for more replicas than there are."""
+    """Returns min.insync.replicas, limited to the number of replicas."""
     return min(min_insync_replicas, replicas)

@@ -1,7 +1,7 @@
-"""The replicas that one broker has, and what it knows of the cluster: all parts of this package look here.
+"""The replicas of one broker and its view of the cluster, shared by all modules of this package.
 
-`ReplicaManager` adds and drops them; the parts below it find theirs here, and note here what has moved.
-Under the cluster's lock.
+`ReplicaManager` adds and drops replicas; the modules below it look them up here, and record here what moved.
+Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pykafka2.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 
 
 class HostedReplicas:
-    """The replicas of one broker by partition, in the roles that `image` gives them."""
+    """The replicas of one broker by partition, in the roles that `image` defines."""
 
     __slots__ = ("broker_id", "image", "moved", "replicas")
 
@@ -25,20 +25,26 @@ class HostedReplicas:
         self.image = image
         self.replicas: dict[Key, Replica] = {}
         self.moved: dict[Key, bool] = {}
-        """Partitions that moved in this turn; whoever waits for them is tried at its end.
+        """Partitions that moved in this turn; operations that wait for them are tried at its end.
 
-        True: more than the log's end moved, so that an acks=all produce may be done.
+        True: more than the log's end moved, so that an acks=all produce can be complete.
         """
 
     def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
-        """Our replica, if it leads in the epoch that the asker believes in; the epoch is looked at first."""
+        """Returns this broker's replica if it is the leader in the requester's epoch; the epoch is checked
+        first.
+        """
         replica = self.replica_of(key)
         replica.check_epoch(current_leader_epoch)
         replica.check_leader()
         return replica
 
     def replica_of(self, key: Key) -> Replica:
-        """Our replica; `NotLeaderOrFollower` if others have one, `UnknownTopicOrPartition` if nobody has."""
+        """Returns this broker's replica.
+
+        Raises `NotLeaderOrFollower` if only other brokers have one, `UnknownTopicOrPartition` if the
+        partition does not exist.
+        """
         replica = self.replicas.get(key)
         if replica is not None:
             return replica
@@ -46,12 +52,12 @@ class HostedReplicas:
         raise NotLeaderOrFollower(f"broker {self.broker_id} has no replica of {key[0]}-{key[1]}")
 
     def check_known(self, key: Key) -> None:
-        """`UnknownTopicOrPartition` if nobody has such a partition."""
+        """Raises `UnknownTopicOrPartition` if the partition does not exist."""
         if key not in self.replicas and self.image.partition(*key) is None:
-            raise UnknownTopicOrPartition(f"there is no partition {key[0]}-{key[1]}")
+            raise UnknownTopicOrPartition(f"partition {key[0]}-{key[1]} does not exist")
 
     def chosen(self, keys: Iterable[Key] | None) -> list[Replica]:
-        """Those of these partitions that are here; None stands for all."""
+        """Returns the hosted replicas among these partitions; None means all."""
         if keys is None:
             return list(self.replicas.values())
         return [self.replicas[key] for key in keys if key in self.replicas]

@@ -1,8 +1,7 @@
-"""Which followers are in sync: what the leader remembers of each, and the two questions it asks.
+"""The leader's state of each follower, and whether a follower is in sync.
 
-A follower leaves the ISR when it has not been at the leader's log end for replica.lag.time.max.ms, and
-joins when it has reached the high watermark and the start of the leader's epoch (Kafka's Partition and
-Replica).
+A follower leaves the ISR if it has not been at the leader's log end for replica.lag.time.max.ms, and joins
+when it has reached the high watermark and the start of the leader's epoch (Kafka's Partition and Replica).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ NEVER = float("-inf")
 
 @attrs.define
 class FollowerState:
-    """A follower in its leader's eyes; times are those of the monotonic clock."""
+    """A leader's state of a follower; times are of the monotonic clock."""
 
     broker_id: int
     last_caught_up: float
@@ -26,9 +25,9 @@ class FollowerState:
     last_fetch_at: float = NEVER
     leader_end_at_last_fetch: int = UNKNOWN_OFFSET
     in_session: SessionPartition | None = None
-    """Its place in the session that it fetches in, which does not name it while nothing changes."""
+    """Its partition in the session it fetches with, which does not name it while nothing changes."""
     broker_epoch: int = -1
-    """Under which registration it fetches (KIP-903)."""
+    """The registration under which it fetches (KIP-903)."""
 
     def fetched(
         self,
@@ -38,30 +37,32 @@ class FollowerState:
         now: float,
         in_session: SessionPartition | None = None,
     ) -> None:
-        """It asked for `offset`: so it has everything before."""
+        """Records a fetch at `offset`: the follower has everything before it."""
         last_fetch_at = self.last_fetch_at
-        # A session that this partition is new in has not fetched it before.
+        # If the partition is new in the session, earlier fetches of the session did not include it.
         if in_session is not None and in_session is self.in_session and in_session.session is not None:
             last_fetch_at = max(last_fetch_at, in_session.session.previous_fetch_at)
         self.in_session = in_session
         if offset >= leader_log_end:
             self.last_caught_up = max(self.last_caught_up, now)
         elif offset >= self.leader_end_at_last_fetch:
-            # It has read all that there was when it asked the last time, so it was caught up then.
+            # It has read everything up to the leader's log end at its last fetch, so it was caught up then.
             self.last_caught_up = max(self.last_caught_up, last_fetch_at)
         self.log_end_offset = offset
         self.log_start_offset = log_start_offset
         self.leader_end_at_last_fetch = max(self.leader_end_at_last_fetch, leader_log_end)
         self.last_fetch_at = now
 
-    def fell_behind(self) -> None:
-        """Count it as one that has never been level, until it fetches at the leader's end again."""
+    def mark_lagging(self) -> None:
+        """Marks the follower as never caught up, until it fetches at the leader's log end again."""
         self.last_caught_up = NEVER
         self.in_session = None
 
     @property
     def caught_up_at(self) -> float:
-        """When it last had all that the leader had; a session's later fetches count where it was at rest."""
+        """The last time the follower had all of the leader's records; later fetches of an idle session
+        count.
+        """
         session = None if self.in_session is None else self.in_session.session
         if session is not None and 0 <= self.leader_end_at_last_fetch <= self.log_end_offset:
             return max(self.last_caught_up, session.last_fetch_at)

@@ -1,9 +1,9 @@
-"""Who is in sync: a leader's broker notes what followers have fetched and asks the controller for changes.
+"""ISR changes: a leader tracks its followers' fetches and requests ISR changes from the controller.
 
-Changes of many partitions go to the controller together, as in Kafka's AlterPartition: a broker that comes
-back joins a thousand of them with one fetch.  One request is under way at a time; until it is answered a
-partition counts with the larger of its two ISRs, so that a high watermark never runs ahead of a follower
-that is joining or not yet out.  Under the cluster's lock.
+Changes of many partitions are sent together, as in Kafka's AlterPartition: a returning broker joins a
+thousand ISRs with one fetch. One request is in flight at a time. Until its response a partition uses the
+larger of its two ISRs, so that a high watermark never runs ahead of a follower that is joining or not yet
+removed. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 
 ALTER_PARTITION_VERSION = 3
 
-_KNOWS_MORE = frozenset(
+_CONTROLLER_IS_AHEAD = frozenset(
     error.code
     for error in (
         UnknownTopicOrPartition,
@@ -49,18 +49,18 @@ _KNOWS_MORE = frozenset(
         NewLeaderElected,
     )
 )
-_ENDS = _KNOWS_MORE | {0, IneligibleReplica.code, OperationNotAttempted.code}
-"""What is not asked for again; Partition.handleAlterPartitionError of Kafka has the same lists."""
+_FINAL = _CONTROLLER_IS_AHEAD | {0, IneligibleReplica.code, OperationNotAttempted.code}
+"""Codes without a retry; Partition.handleAlterPartitionError of Kafka has the same lists."""
 
 PendingChanges = dict[tuple[bytes, int], tuple[Replica, frozenset[int]]]
-"""What a request asks for, by topic id and partition."""
+"""The changes in a request, by topic id and partition."""
 
 Send = Callable[[AlterPartitionRequest, int, Callable[[Any, float], None], float], None]
-"""(request, version, on_answer, now): asks the controller, again and again until it answers."""
+"""Callback: (request, version, on_answer, now); retries until the controller responds."""
 
 
 class IsrManager:
-    """The ISRs and high watermarks of the partitions that one broker leads.  `max_lag` in seconds."""
+    """ISRs and high watermarks of the partitions that one broker leads. `max_lag` in seconds."""
 
     def __init__(self, hosted: HostedReplicas, max_lag: float, send: Send) -> None:
         self._hosted = hosted
@@ -69,15 +69,15 @@ class IsrManager:
         self._moved = hosted.moved
         self._send = send
         self._unsent: dict[Key, Replica] = {}
-        self._is_asking = False
+        self._is_in_flight = False
 
     def is_stale(self, plan: FetchPlan) -> bool:
-        """Whether a follower's fetch was sent before it last registered."""
+        """Whether a follower's fetch was sent before its latest registration."""
         broker = self._hosted.image.brokers.get(plan.replica_id)
         return broker is not None and plan.replica_epoch != -1 and plan.replica_epoch < broker.epoch
 
     def follower_fetched(self, plan: FetchPlan, now: float) -> None:
-        """A follower's fetch says how far it has come: ISRs may grow, high watermarks move."""
+        """Handles a follower's fetch: ISRs can grow, high watermarks can advance."""
         if self.is_stale(plan):
             return
         for item in plan.current_items():
@@ -87,99 +87,107 @@ class IsrManager:
             follower = replica.followers.get(plan.replica_id)
             log_start_before = follower.log_start_offset if follower is not None else -1
             in_session = None if plan.session is None else plan.session.partition_of(item)
-            if not replica.note_fetch(plan.replica_id, item, now, in_session, plan.replica_epoch):
+            if not replica.record_fetch(plan.replica_id, item, now, in_session, plan.replica_epoch):
                 continue
             if item.log_start_offset != log_start_before:
-                self._moved[item.key] = True  # a delete-records may have waited for it
+                self._moved[item.key] = True  # a delete-records can be waiting for it
             if plan.replica_id not in replica.image.isr and replica.pending_isr is None:
-                joining = [one for one in replica.followers_to_add() if self._may_join(replica, one)]
+                joining = [
+                    follower_id
+                    for follower_id in replica.followers_to_add()
+                    if self._may_join(replica, follower_id)
+                ]
                 if joining:
-                    self._want(replica, {*replica.image.isr, *joining})
+                    self._request(replica, {*replica.image.isr, *joining})
             self.advance_high_watermark(replica, now)
-        self._ask(now)
+        self._send_pending(now)
 
     def expand(self, replicas: Iterable[Replica], now: float) -> None:
-        """Let in whoever has caught up and was not allowed to join before: brokers were unfenced, or a change
-        was refused.  Their fetches may not name the partition any more (KIP-227).
+        """Adds caught-up followers that could not join before, because brokers were unfenced or a change was
+        rejected.
+
+        Their fetches do not name the partition any more (KIP-227).
         """
         for replica in replicas:
             if replica.is_leader and replica.pending_isr is None and self._is_incomplete(replica):
                 joining = [
-                    one
-                    for one in replica.followers_to_add()
-                    if self._may_join(replica, one)
-                    and now - replica.followers[one].caught_up_at <= self._max_lag
+                    follower_id
+                    for follower_id in replica.followers_to_add()
+                    if self._may_join(replica, follower_id)
+                    and now - replica.followers[follower_id].caught_up_at <= self._max_lag
                 ]
                 if joining:
-                    self._want(replica, {*replica.image.isr, *joining})
-        self._ask(now)
+                    self._request(replica, {*replica.image.isr, *joining})
+        self._send_pending(now)
 
     def shrink(self, replicas: Iterable[Replica], now: float) -> None:
-        """Drop followers that have lagged for too long."""
+        """Removes followers that have lagged for too long."""
         led = [replica for replica in replicas if replica.is_leader]
         for replica in led:
             lagging = replica.followers_to_drop(now, self._max_lag)
             if lagging and replica.pending_isr is None:
-                self._want(replica, set(replica.image.isr) - set(lagging))
-        self._ask(now)
+                self._request(replica, set(replica.image.isr) - set(lagging))
+        self._send_pending(now)
         for replica in led:
             self.advance_high_watermark(replica, now)
 
     def drop(self, replica: Replica, brokers: Iterable[int], now: float) -> None:
-        """Take these followers out, however well they do, and wait for them no longer."""
+        """Removes these followers from the ISR even if they are caught up, and no longer waits for them."""
         for broker in brokers:
-            replica.followers[broker].fell_behind()
+            replica.followers[broker].mark_lagging()
         left = set(replica.image.isr) - set(brokers)
         if left != set(replica.image.isr):
-            self._want(replica, left)
-            self._ask(now)
+            self._request(replica, left)
+            self._send_pending(now)
 
     def advance_high_watermark(self, replica: Replica, now: float) -> None:
-        if replica.advance_high_watermark(now, self._max_lag, lambda one: self._may_join(replica, one)):
+        if replica.advance_high_watermark(
+            now, self._max_lag, lambda follower_id: self._may_join(replica, follower_id)
+        ):
             self._moved[replica.key] = True
 
-    # ------------------------------------------------------------------ asking the controller
+    # ------------------------------------------------------------------ requests to the controller
 
     def _is_incomplete(self, replica: Replica) -> bool:
         return len(replica.image.isr) < len(replica.image.replicas)
 
     def _may_join(self, replica: Replica, broker_id: int) -> bool:
-        """A follower joins under the registration that its fetches name, if that is the one we know."""
+        """Whether the broker is eligible and the follower's fetches carry its current registration."""
         fetched_with = replica.followers[broker_id].broker_epoch
         return self._hosted.image.is_eligible(broker_id) and fetched_with in (
             -1,
             self._hosted.image.brokers[broker_id].epoch,
         )
 
-    def _want(self, replica: Replica, isr: set[int]) -> None:
+    def _request(self, replica: Replica, isr: set[int]) -> None:
         replica.pending_isr = frozenset(isr)
         self._unsent[replica.key] = replica
 
-    def _ask(self, now: float) -> None:
-        if self._is_asking or not self._unsent:
+    def _send_pending(self, now: float) -> None:
+        if self._is_in_flight or not self._unsent:
             return
-        asked: PendingChanges = {}
+        pending: PendingChanges = {}
         topics: dict[bytes, list[AlterPartitionRequestPartitionData]] = {}
         for replica in self._unsent.values():
             wanted = replica.pending_isr
             if wanted is None or not replica.is_leader:
                 continue
-            asked[replica.log.topic_id, replica.key[1]] = (replica, wanted)
+            pending[replica.log.topic_id, replica.key[1]] = (replica, wanted)
             topics.setdefault(replica.log.topic_id, []).append(
                 AlterPartitionRequestPartitionData(
                     partition_index=replica.key[1],
                     leader_epoch=replica.leader_epoch,
                     new_isr_with_epochs=[
-                        BrokerState(broker_id=one, broker_epoch=self._epoch_of(replica, one))
-                        for one in sorted(wanted)
+                        BrokerState(broker_id=member, broker_epoch=self._epoch_of(replica, member))
+                        for member in sorted(wanted)
                     ],
                     partition_epoch=replica.image.partition_epoch,
                 )
             )
         self._unsent = {}
-        if not asked:
+        if not pending:
             return
-        self._is_asking = True
+        self._is_in_flight = True
         own = self._hosted.image.brokers.get(self._broker_id)
         request = AlterPartitionRequest(
             broker_id=self._broker_id,
@@ -190,7 +198,7 @@ class IsrManager:
             ],
         )
         self._send(
-            request, ALTER_PARTITION_VERSION, lambda answer, at: self._on_answer(asked, answer, at), now
+            request, ALTER_PARTITION_VERSION, lambda answer, at: self._on_answer(pending, answer, at), now
         )
 
     def _epoch_of(self, replica: Replica, broker_id: int) -> int:
@@ -199,39 +207,40 @@ class IsrManager:
         own = self._hosted.image.brokers.get(broker_id)
         return -1 if own is None else own.epoch
 
-    def _on_answer(self, asked: PendingChanges, answer: AlterPartitionResponse, now: float) -> None:
-        """Take over what the controller decided.
+    def _on_answer(self, pending: PendingChanges, answer: AlterPartitionResponse, now: float) -> None:
+        """Applies the controller's decisions.
 
-        What it found ineligible is void.  Where it knows more than this broker (another leader, a later
-        epoch), an earlier attempt may have been carried out, and somebody else may lead by now: what was
-        asked for counts until its image is here, as in Kafka, or this broker would commit records that the
-        next leader does not have.  What it could not answer is asked again with the next look at the ISRs.
+        A rejection as ineligible drops the change. If the controller is ahead of this broker (another leader,
+        a later epoch), an earlier attempt can have succeeded, and another broker can be the leader by now.
+        Then the requested ISR counts until its image arrives, as in Kafka; otherwise this broker would commit
+        records that the next leader does not have. Changes without a final response are sent again with the
+        next ISR check.
         """
-        self._is_asking = False
-        told = {
+        self._is_in_flight = False
+        decisions = {
             (topic.topic_id, partition.partition_index): partition
             for topic in answer.topics
             for partition in topic.partitions
         }
         again: dict[Key, Replica] = {}
-        for key, (replica, wanted) in asked.items():
+        for key, (replica, wanted) in pending.items():
             if replica.pending_isr != wanted:
-                continue  # another leader epoch has begun since
-            decided = told.get(key)
-            if decided is None or decided.error_code not in _ENDS:
+                continue  # another leader epoch has started since
+            decided = decisions.get(key)
+            if decided is None or decided.error_code not in _FINAL:
                 again[replica.key] = replica
-            elif decided.error_code not in _KNOWS_MORE:
+            elif decided.error_code not in _CONTROLLER_IS_AHEAD:
                 replica.pending_isr = None
                 if not decided.error_code:
                     _take_over(replica, decided)
                 self.advance_high_watermark(replica, now)
             self._moved[replica.key] = True
-        self._ask(now)
+        self._send_pending(now)
         self._unsent.update(again)
 
 
 def _take_over(replica: Replica, decided: AlterPartitionResponsePartitionData) -> None:
-    """The answer may be here before the image that says the same."""
+    """Applies a response that can arrive before the image with the same change."""
     image = replica.image
     if decided.leader_epoch == image.leader_epoch and decided.partition_epoch > image.partition_epoch:
         replica.image = attrs.evolve(image, isr=tuple(decided.isr), partition_epoch=decided.partition_epoch)

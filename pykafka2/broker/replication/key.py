@@ -1,4 +1,4 @@
-"""How a partition is named inside a broker."""
+"""The key of a partition inside a broker."""
 
 Key = tuple[str, int]
 """Topic and partition."""

@@ -1,9 +1,7 @@
-"""The links between brokers: frames of Kafka's messages, carried inside the process, that can be cut and
-delayed.
+"""Links between brokers: Kafka's messages as frames inside the process, which tests can cut and delay.
 
-A link goes one way; a request needs the way there and the answer the way back.  What travels a link that is
-cut is lost, and the asker learns at once that its connection broke (`LinkCut`), as by a reset.  Under the
-cluster's lock.
+A link has one direction; a request needs the forward and the reverse link. Frames on a cut link are lost, and
+the sender gets `LinkCut` at once, like a connection reset. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ OnFailure = Callable[[KafkaError, float], None]
 
 @attrs.define(eq=False)
 class Call:
-    """One request on its way, until exactly one of its two ends is called."""
+    """One request in flight, until exactly one of its two callbacks is called."""
 
     request: type[Request[Any]]
     version: int
@@ -45,22 +43,24 @@ class Call:
     on_failure: OnFailure
     is_done: bool = False
     progress: Progress | None = None
-    """How far the request has come where it was sent to; None before it has arrived there."""
+    """The request's progress at the target; None before it has arrived there."""
 
     def end(self) -> None:
-        """None of its ends is called any more.  Whoever still holds the call, such as a request that waits
-        where it was sent to, does not hold the asker by it, who may have been made anew meanwhile.
+        """Ends the call without a callback.
+
+        A component that still holds the call, such as a waiting request at the target, then does not keep the
+        sender alive, which can have been recreated meanwhile.
         """
         self.is_done = True
-        self.on_response = self.on_failure = _nobody_asks
+        self.on_response = self.on_failure = _ignore
 
 
-def _nobody_asks(_answer: object, _now: float) -> None:
-    """The ends of a call that has ended."""
+def _ignore(_answer: object, _now: float) -> None:
+    """Callback of an ended call."""
 
 
 class Links(Part):
-    """All links of a cluster.  Delivers at once, or after a link's delay, in order."""
+    """All links of a cluster. Delivers at once, or after a link's delay, in order."""
 
     def __init__(self, lock: Any) -> None:
         super().__init__("links")
@@ -70,27 +70,27 @@ class Links(Part):
         self._delays: dict[tuple[int, int], float] = {}
         self._rates: dict[tuple[int, int], float] = {}
         self.throttled_frames = 0
-        """How many frames a link's rate made later."""
+        """The number of frames that a link's rate delayed."""
         self._free_at: dict[tuple[int, int], float] = {}
         self._ready: deque[Callable[[float], None]] = deque()
         self._later: list[tuple[float, int, tuple[int, int], Callable[[float], None]]] = []
-        self._freed: dict[tuple[int, int], None] = {}  # whose rate has ended
+        self._freed: dict[tuple[int, int], None] = {}  # links whose rate limit was removed
         self._calls: dict[Call, None] = {}
         self._count = 0
         self._correlation_id = 0
         self._last_due: dict[tuple[int, int], float] = {}
-        self._stashes: dict[int, list[Callable[[float], None]]] = {}  # what paused brokers will get
+        self._stashes: dict[int, list[Callable[[float], None]]] = {}  # pending deliveries to paused brokers
         self.on_frame: Callable[[int, int, memoryview], None] | None = None
-        """Sees every frame as it leaves, with source and target; the simulation's trace listens."""
+        """Called with source, target and every frame when it is sent; used by the simulation's trace."""
 
-    # ------------------------------------------------------------------ who is there
+    # ------------------------------------------------------------------ connected brokers
 
     def connect(self, broker_id: int, inlet: RequestChannel) -> None:
-        """A broker can be asked from now on."""
+        """Makes a broker reachable."""
         self._inlets[broker_id] = inlet
 
     def disconnect(self, broker_id: int, now: float) -> None:
-        """A broker is gone: what was under way from it is forgotten, what was under way to it fails."""
+        """Disconnects a stopped broker: its own calls are dropped, and calls to it fail."""
         self._inlets.pop(broker_id, None)
         self._stashes.pop(broker_id, None)
         for call in list(self._calls):
@@ -98,24 +98,24 @@ class Links(Part):
                 call.end()
                 del self._calls[call]
             elif call.target == broker_id:
-                self._fail(call, f"broker {broker_id} is gone")
+                self._fail(call, f"broker {broker_id} has stopped")
 
-    # ------------------------------------------------------------------ steering
+    # ------------------------------------------------------------------ faults
 
     def cut(self, source: int, target: int) -> None:
-        """Lose everything that goes from `source` to `target`, what is under way included."""
+        """Drops all frames from `source` to `target`, including those in flight."""
         self._cut.add((source, target))
         for call in list(self._calls):
             if (call.source, call.target) in ((source, target), (target, source)):
                 self._fail(call, f"the link from broker {source} to broker {target} was cut")
 
     def delay(self, source: int, target: int, seconds: float) -> None:
-        """Carry frames from `source` to `target` this much later; 0 ends it."""
+        """Delays frames from `source` to `target`; 0 removes the delay."""
         self._delays[source, target] = seconds
 
     def throttle(self, source: int, target: int, bytes_per_second: float | None) -> None:
-        """Carry at most so many bytes a second from `source` to `target`; None ends it, and what
-        waits for its turn arrives at once.
+        """Limits the rate from `source` to `target`; None removes the limit, and delayed frames arrive at
+        once.
         """
         if bytes_per_second is None:
             self._free((source, target))
@@ -123,11 +123,11 @@ class Links(Part):
             self._rates[source, target] = bytes_per_second
 
     def pause(self, broker_id: int) -> None:
-        """Keep everything that comes to a broker until `resume`."""
+        """Holds all deliveries to a broker until `resume`."""
         self._stashes.setdefault(broker_id, [])
 
     def resume(self, broker_id: int) -> None:
-        """Hand over what came meanwhile, in the order of its arrival."""
+        """Delivers what was held, in the order of arrival."""
         self._ready.extend(self._stashes.pop(broker_id, ()))
         self.signal()
 
@@ -137,14 +137,14 @@ class Links(Part):
         self._free((source, target))
 
     def heal(self) -> None:
-        """Every link is as it was at first."""
+        """Restores every link."""
         self._cut.clear()
         self._delays.clear()
         for way in list(self._rates):
             self._free(way)
 
     def _free(self, way: tuple[int, int]) -> None:
-        """A link's rate ends: a frame that was to take minutes must not, and nothing may overtake it."""
+        """Removes a rate limit: delayed frames are delivered early, but still in order."""
         if self._rates.pop(way, None) is not None:
             self._freed[way] = None
             self.signal()
@@ -153,7 +153,7 @@ class Links(Part):
         return (source, target) in self._cut
 
     def is_under_way(self, request: type[Request[Any]], source: int, target: int) -> bool:
-        """Whether a request of this kind was sent that nobody has taken up yet."""
+        """Whether a request of this type was sent that no handler has taken yet."""
         return any(
             call.request is request
             and (call.source, call.target) == (source, target)
@@ -173,11 +173,15 @@ class Links(Part):
         on_failure: OnFailure,
         now: float,
     ) -> None:
-        """Ask another broker.  One of the two is called later, once, unless the asker is gone by then."""
+        """Sends a request to another broker. One callback is called later, once, unless the sender has
+        stopped.
+        """
         call = Call(type(request), version, source, target, on_response, on_failure)
         self._calls[call] = None
         if self.is_cut(source, target) or target not in self._inlets:
-            why = "is cut" if self.is_cut(source, target) else f"leads nowhere: broker {target} does not run"
+            why = (
+                "is cut" if self.is_cut(source, target) else f"has no target: broker {target} is not running"
+            )
             self._fail(call, f"the link from broker {source} to broker {target} {why}")
             return
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -200,7 +204,7 @@ class Links(Part):
         try:
             header, request = decode_request(frame)
         except (CorruptData, UnsupportedVersion) as error:
-            self._fail(call, f"broker {call.target} could not read the request: {error}")
+            self._fail(call, f"broker {call.target} could not decode the request: {error}")
             return
         received = ReceivedRequest(
             request, call.version, header.correlation_id, header.client_id, len(frame), now
@@ -210,14 +214,14 @@ class Links(Part):
         inlet.put(context)
 
     def answer(self, call: Call, response: Response, version: int, correlation_id: int, now: float) -> int:
-        """Carry an answer back; the bytes that set out."""
+        """Sends a response back. Returns the number of bytes sent."""
         if self.is_cut(call.target, call.source):
             self._fail(call, f"the link from broker {call.target} to broker {call.source} is cut")
             return 0
         try:
             frame = memoryview(b"".join(encode_response(response, version, correlation_id)))[LENGTH_BYTES:]
         except KafkaError as error:
-            self._fail(call, f"broker {call.target} could not encode its answer: {error}")
+            self._fail(call, f"broker {call.target} could not encode its response: {error}")
             return 0
         if self.on_frame is not None:
             self.on_frame(call.target, call.source, frame)
@@ -241,7 +245,7 @@ class Links(Part):
         on_response(response, now)
 
     def fail(self, call: Call, why: str) -> None:
-        """End a call without an answer.  From any thread: whoever gives a request up may hold no lock."""
+        """Ends a call without a response. From any thread; the caller must not need to hold the lock."""
         with self._lock:
             self._fail(call, why)
 
@@ -251,16 +255,16 @@ class Links(Part):
         source, on_failure = call.source, call.on_failure
         call.end()
         self._calls.pop(call, None)
-        self._ready.append(lambda now: self._tell_failure(source, on_failure, why, now))
+        self._ready.append(lambda now: self._report_failure(source, on_failure, why, now))
         self.signal()
 
-    def _tell_failure(self, source: int, on_failure: OnFailure, why: str, now: float) -> None:
+    def _report_failure(self, source: int, on_failure: OnFailure, why: str, now: float) -> None:
         if source in self._stashes:
-            self._stashes[source].append(lambda at: self._tell_failure(source, on_failure, why, at))
+            self._stashes[source].append(lambda at: self._report_failure(source, on_failure, why, at))
         else:
             on_failure(LinkCut(why), now)
 
-    # ------------------------------------------------------------------ what is no call
+    # ------------------------------------------------------------------ one-way messages
 
     def post(
         self,
@@ -271,8 +275,8 @@ class Links(Part):
         now: float,
         extra_delay: float = 0.0,
     ) -> None:
-        """Carry something that is not answered: `deliver` runs, at once where nothing slows it down, or
-        `lost` if the way is cut or the target stands still.
+        """Sends a one-way message: calls `deliver`, at once unless the link is delayed, or `lost` if the
+        link is cut or the target is paused.
         """
         way = (source, target)
 
@@ -304,7 +308,7 @@ class Links(Part):
         if due <= now:
             self._ready.append(deliver)
         else:
-            # A shorter delay later on must not let frames overtake one another.
+            # A later, shorter delay must not reorder frames.
             self._last_due[way] = due
             self._count += 1
             heappush(self._later, (due, self._count, way, deliver))
@@ -313,7 +317,7 @@ class Links(Part):
     def run(self, now: float) -> float:
         with self._lock:
             if self._freed:
-                self._hurry()
+                self._release()
             while self._later and self._later[0][0] <= now:
                 self._ready.append(heappop(self._later)[3])
             for _ in range(len(self._ready)):
@@ -321,13 +325,13 @@ class Links(Part):
                 try:
                     deliver(now)
                 except Exception as error:
-                    self.loop.problems.note("what a link between brokers delivered", error)
+                    self.loop.problems.note("a delivery on a link between brokers", error)
             if self._ready:
                 self.signal()
             return self._later[0][0] if self._later else FOREVER
 
-    def _hurry(self) -> None:
-        """Deliver what waits on links whose rate has ended, in its order."""
+    def _release(self) -> None:
+        """Delivers the frames that wait on links whose rate limit was removed, in order."""
         later, self._later = sorted(self._later), []
         for entry in later:
             if entry[2] in self._freed:
@@ -341,7 +345,7 @@ class Links(Part):
 
 
 class LinkOrigin:
-    """`Origin` of requests that another broker sent."""
+    """The `Origin` of requests from another broker."""
 
     __slots__ = ("_call", "_links", "peer")
 
@@ -357,7 +361,7 @@ class LinkOrigin:
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         if response is None:
-            self._links.fail(self._call, "there was no answer")
+            self._links.fail(self._call, "there was no response")
             return
         progress = context.progress
         now = progress.answered_at = self._links.loop.runtime.clock.monotonic()
@@ -368,7 +372,7 @@ class LinkOrigin:
             progress.metrics.record(context, now)
 
     def local_processed(self, context: RequestContext) -> None:
-        """Brokers have one request under way on each link; nothing waits for this one."""
+        """Does nothing: brokers have one request in flight on each link, so none is waiting."""
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
         self._links.fail(self._call, f"broker {self._call.target} closed the connection")

@@ -1,7 +1,7 @@
-"""What shortens the logs of one broker: retention, DeleteRecords; and rolling their segments.
+"""Shortens and rolls the logs of one broker: retention, DeleteRecords, segments.
 
-Retention runs from the broker's timers and on demand, on leaders and followers alike; DeleteRecords on the
-leader, and waits until the replicas that are alive have followed.  Under the cluster's lock.
+Retention runs from the broker's timers and on demand, on leaders and followers. DeleteRecords runs on the
+leader, and waits until the live replicas have followed. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def retention_of(config: TopicConfig) -> RetentionPolicy:
 class LogManager:
     """Shortens and rolls the logs of one broker's replicas.
 
-    `deletes` is where deletions wait; `on_log_start_moved` is told of each log that begins later.
+    `deletes` holds waiting deletions; `on_log_start_moved` is called for each log whose start advances.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class LogManager:
         self._on_log_start_moved = on_log_start_moved
 
     def apply_retention(self, now_ms: int, keys: Iterable[Key] | None = None) -> int:
-        """Delete the segments that may go, of some replicas or all; how many went."""
+        """Deletes expired segments of some replicas or all. Returns their number."""
         deleted = 0
         for replica in self._hosted.chosen(keys):
             before = replica.log.log_start_offset
@@ -49,7 +49,7 @@ class LogManager:
         return deleted
 
     def roll(self, keys: Iterable[Key] | None = None) -> int:
-        """Begin a new segment in some logs or all; those whose active segment is empty stay as they are."""
+        """Rolls some logs or all, except those with an empty active segment. Returns their number."""
         return sum(replica.log.roll() for replica in self._hosted.chosen(keys))
 
     # ------------------------------------------------------------------ DeleteRecords
@@ -61,10 +61,11 @@ class LogManager:
         on_done: Callable[[dict[Key, DeleteResult]], None],
         now: float,
     ) -> DelayedDeleteRecords | None:
-        """Let logs begin at these offsets (-1: their high watermarks); the operation if it must wait.
+        """Advances log starts to these offsets (-1: the high watermark). Returns the operation if it must
+        wait.
 
-        Errors come in the results.  `on_done` is called once the live replicas have followed, or at the
-        deadline (seconds of the monotonic clock).
+        Results contain errors. `on_done` is called once the live replicas have followed, or at the deadline
+        (in seconds of the monotonic clock).
         """
         results = {key: self._delete(key, offset) for key, offset in offsets.items()}
         operation = DelayedDeleteRecords(deadline, self._hosted, results, on_done)

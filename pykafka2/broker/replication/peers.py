@@ -1,6 +1,6 @@
-"""Questions of one broker to another, or to itself, over the links between brokers.
+"""Requests of one broker to another, or to itself, over the links between brokers.
 
-Each has a time limit by the asker's own timing wheel.  Under the cluster's lock.
+Each has a timeout on the sender's timing wheel. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Peers:
-    """The other brokers, as one of them reaches them.  `after` is called once an outcome was handed over."""
+    """Other brokers, as one of them reaches them. `after` is called after each outcome."""
 
     def __init__(self, node: Node, links: Links, after: Callable[[float], object]) -> None:
         self._node = node
@@ -26,7 +26,7 @@ class Peers:
         self._is_closed = False
 
     def close(self) -> None:
-        """We stop: of what was asked nobody hears any more, not even after a restart."""
+        """Stops: no callback of a pending request is called any more, not even after a restart."""
         self._is_closed = True
 
     def ask(
@@ -39,7 +39,7 @@ class Peers:
         timeout: float,
         now: float,
     ) -> None:
-        """Ask a broker, given its id.  One of the two is called once, unless we stop."""
+        """Sends a request to a broker by id. One callback is called once, unless this broker stops."""
         wheel = self._node.wheel
         is_done = False
 
@@ -55,6 +55,6 @@ class Peers:
             return end
 
         fail = once(on_failure)
-        late = KafkaTimeoutError(f"broker {target} did not answer within {timeout:g} seconds")
+        late = KafkaTimeoutError(f"broker {target} did not respond within {timeout:g} seconds")
         timer = wheel.add(now + timeout, lambda at: fail(late, at))
         self._links.call(self._node.id, target, request, version, once(on_response), fail, now)

@@ -1,4 +1,4 @@
-"""What a fetch asks of one partition, and what was read for it."""
+"""One partition of a fetch, and its result."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NO_TOPIC_ID = bytes(16)
 
 @attrs.define
 class FetchItem:
-    """One partition of a fetch.  `topic` is the id in hexadecimal digits where nobody knows that.
+    """One partition of a fetch. `topic` is the hexadecimal id if the name is unknown.
 
-    Nobody changes it; it is not frozen, because that would double what making one costs.
+    Treated as immutable; not frozen, because that would double the cost of creating one.
     """
 
     topic: str
@@ -37,7 +37,7 @@ class FetchItem:
 
 @attrs.define
 class FetchResult:
-    """What one partition gave.  `has_more`: limits kept back what there was."""
+    """The result of one partition. `has_more`: limits held back further records."""
 
     item: FetchItem
     error: BrokerError | None = None
@@ -49,4 +49,4 @@ class FetchResult:
     preferred_read_replica: int = -1
     has_more: bool = False
     aborted: list[AbortedTransaction] | None = None
-    """For read_committed readers: aborted transactions with data in what was read."""
+    """For read_committed readers: aborted transactions with data in the records."""

@@ -1,8 +1,8 @@
-"""One replica of one partition on one broker: its log, its role, and as leader its view of the followers.
+"""One replica of a partition: its log, its role, and as leader the state of its followers.
 
-Roles change only by `lead` and `follow`, told by the controller's image.  The replica decides the high
-watermark and who is in sync; what follows from that (completing requests, telling the controller) is the
-replica manager's. All calls come under the cluster's lock.
+Roles change only by `lead` and `follow`, from the controller's image. The replica decides the high watermark
+and which followers are in sync; the replica manager does what follows (completing requests, notifying the
+controller). Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Replica:
         self.leader_epoch_start = 0
         self.followers: dict[int, FollowerState] = {}
         self.pending_isr: frozenset[int] | None = None
-        """The ISR that we, as leader, have asked the controller for and have no answer about."""
+        """The ISR that this leader requested from the controller without a response yet."""
 
     def __repr__(self) -> str:
         return f"<{self.role.value} of {self.key[0]}-{self.key[1]} on broker {self.broker_id}: {self.log!r}>"
 
     def configure(self, config: TopicConfig) -> None:
-        """Take over the topic's configuration; it acts from the next append on."""
+        """Sets the topic's configuration, which applies to the following appends."""
         self.config = config
         self.batch_rules = BatchRules.of(config)
         self.log.limit_segments(RollLimits(config.get("segment.bytes"), config.get("segment.ms")))
@@ -90,13 +90,13 @@ class Replica:
 
     @property
     def maximal_isr(self) -> Collection[int]:
-        """Who must have a record before it is committed: the ISR as it is and as it may be by now."""
+        """The replicas that must have a record before it is committed: the ISR and any pending one."""
         return self.image.isr if self.pending_isr is None else {*self.image.isr, *self.pending_isr}
 
     # ------------------------------------------------------------------ roles
 
     def lead(self, image: PartitionImage, now: float) -> bool:
-        """Lead from now on (True), or learn of a new ISR."""
+        """Becomes the leader (True), or adopts a new ISR."""
         begins = not self.is_leader or image.leader_epoch != self.image.leader_epoch
         if begins or image.partition_epoch != self.image.partition_epoch:
             self.pending_isr = None
@@ -106,7 +106,7 @@ class Replica:
             self.leader_epoch_start = self.log.log_end_offset
             self.log.epochs.assign(image.leader_epoch, self.leader_epoch_start)
             self.followers = {}
-        # Nothing is known of new followers; those in sync have the full time to show up.
+        # The state of new followers is unknown; those in sync get the full lag time to fetch.
         self.followers = {
             replica: self.followers.get(replica)
             or FollowerState(replica, now if replica in image.isr else NEVER)
@@ -116,7 +116,7 @@ class Replica:
         return begins
 
     def follow(self, image: PartitionImage) -> bool:
-        """Follow from now on; True if the leader or its epoch is a new one."""
+        """Becomes a follower. Returns True if the leader or its epoch is new."""
         changed = self.is_leader or (image.leader, image.leader_epoch) != (
             self.image.leader,
             self.image.leader_epoch,
@@ -127,7 +127,7 @@ class Replica:
         self.pending_isr = None
         return changed
 
-    # ------------------------------------------------------------------ who may ask
+    # ------------------------------------------------------------------ request checks
 
     def check_leader(self) -> None:
         if not self.is_leader:
@@ -137,7 +137,7 @@ class Replica:
             )
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """The asker's leader epoch must be ours (KIP-320); -1 asks for no check."""
+        """Raises unless the requester's leader epoch is the current one (KIP-320); -1 skips the check."""
         if current_leader_epoch == UNKNOWN_EPOCH:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -146,14 +146,14 @@ class Replica:
             raise UnknownLeaderEpoch(f"epoch {current_leader_epoch} is newer than {self.leader_epoch}")
 
     def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
-        """Where the asker's log parted from ours, if it did (KIP-595)."""
+        """Returns where the requester's log diverges from this one, or None (KIP-595)."""
         if last_fetched_epoch == UNKNOWN_EPOCH:
             return None
         end = self.log.end_of_epoch(last_fetched_epoch)
         if end.epoch == UNKNOWN_EPOCH or end.end_offset == UNKNOWN_EPOCH:
-            raise OffsetOutOfRange(f"nothing is known of leader epoch {last_fetched_epoch}")
+            raise OffsetOutOfRange(f"unknown leader epoch {last_fetched_epoch}")
         if fetch_offset < self.log.log_start_offset:
-            # Wherever the logs parted: who is that far behind has to begin anew at our start.
+            # Wherever the logs diverge, a follower before this log's start must restart there.
             raise OffsetOutOfRange(f"offset {fetch_offset} is before {self.log.log_start_offset}")
         if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset:
             return end
@@ -161,34 +161,34 @@ class Replica:
 
     # ------------------------------------------------------------------ as leader
 
-    def note_fetch(
+    def record_fetch(
         self,
         broker_id: int,
-        asked: FetchItem,
+        item: FetchItem,
         now: float,
         in_session: SessionPartition | None = None,
         broker_epoch: int = -1,
     ) -> bool:
-        """A follower asked to read on; False if that says nothing of how far it has come."""
+        """Records a follower's fetch. Returns False if it does not show how far the follower has come."""
         follower = self.followers.get(broker_id)
-        if follower is None or not self.log.log_start_offset <= asked.offset <= self.log.log_end_offset:
+        if follower is None or not self.log.log_start_offset <= item.offset <= self.log.log_end_offset:
             return False
-        if asked.current_leader_epoch not in (UNKNOWN_EPOCH, self.leader_epoch):
+        if item.current_leader_epoch not in (UNKNOWN_EPOCH, self.leader_epoch):
             return False
         try:
-            if self.divergence(asked.last_fetched_epoch, asked.offset) is not None:
+            if self.divergence(item.last_fetched_epoch, item.offset) is not None:
                 return False
         except OffsetOutOfRange:
             return False
         follower.broker_epoch = broker_epoch
-        follower.fetched(asked.offset, asked.log_start_offset, self.log.log_end_offset, now, in_session)
+        follower.fetched(item.offset, item.log_start_offset, self.log.log_end_offset, now, in_session)
         return True
 
     def advance_high_watermark(self, now: float, max_lag: float, may_join: Callable[[int], bool]) -> bool:
-        """Move it as far as the replicas allow; True if it moved.
+        """Advances the high watermark as far as the replicas allow. Returns whether it advanced.
 
-        It stays where it is while fewer replicas are in sync than min.insync.replicas asks for (4.x,
-        KIP-966). Followers that are caught up and may join the ISR hold it back too, so that they can.
+        It does not advance while the ISR is smaller than min.insync.replicas (4.x, KIP-966). Caught-up
+        followers that can join the ISR hold it back too, so that they can join.
         """
         if not self.has_enough_in_sync:
             return False
@@ -207,14 +207,16 @@ class Replica:
         return self.log.advance_high_watermark(high_watermark([log_end, *counting]))
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """The least start of the live replicas' logs; -1 while a live follower has not told its own."""
+        """Returns the smallest log start of the live replicas; -1 while that of a live follower is
+        unknown.
+        """
         starts = [
             follower.log_start_offset for follower in self.followers.values() if is_alive(follower.broker_id)
         ]
         return min([self.log.log_start_offset, *starts])
 
     def followers_to_add(self) -> list[int]:
-        """Followers outside the ISR that have caught up."""
+        """Returns the caught-up followers outside the ISR."""
         isr = self.image.isr
         return [
             follower.broker_id
@@ -224,7 +226,7 @@ class Replica:
         ]
 
     def followers_to_drop(self, now: float, max_lag: float) -> list[int]:
-        """Followers in the ISR that have lagged for too long."""
+        """Returns the followers in the ISR that have lagged for too long."""
         log_end = self.log.log_end_offset
         return [
             follower.broker_id

@@ -1,8 +1,8 @@
-"""All replicas of one broker: appends, reads, and everything that follows when one of them moves.
+"""All replicas of one broker: appends, reads, and the completion of requests when a replica moves.
 
-A move of a high watermark or a log end completes requests that wait in the purgatories.  Those are not
-tried at once but at the end of the handler's turn (`complete_delayed`), so that a request with many
-partitions wakes a follower's fetch once.  All calls come under the cluster's lock.
+A changed high watermark or log end completes requests in the purgatories. These are tried at the end of the
+handler's turn (`complete_delayed`), so that a request with many partitions wakes a follower's fetch once.
+Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ ERRORS_WITHOUT_START = (CorruptMessage, MessageTooLarge, NotLeaderOrFollower, Re
 
 
 class Fetchers(Protocol):
-    """What the broker's fetchers are told (follower_fetcher.py)."""
+    """The broker's fetchers, as the replica manager calls them (follower_fetcher.py)."""
 
     def follow(self, replica: Replica, is_new: bool) -> None:
-        """Copy a partition from its leader; whether that is a new one."""
+        """Copies a partition from its leader; `is_new`: the leader or its epoch has changed."""
         ...
 
     def unfollow(self, key: Key) -> None: ...
@@ -63,8 +63,7 @@ class Fetchers(Protocol):
 class ReplicaManager:
     """The replicas of one broker.
 
-    `ask_controller` sends changes of ISRs; `on_moved` is told of every partition that has moved, at the end
-    of the turn.
+    `ask_controller` sends ISR changes; `on_moved` is called for every moved partition at the end of the turn.
     """
 
     def __init__(
@@ -106,19 +105,19 @@ class ReplicaManager:
 
     @property
     def image(self) -> ClusterImage:
-        """The one that the replicas' roles come from."""
+        """The image that the replicas' roles come from."""
         return self.hosted.image
 
     def configure(self) -> None:
-        """Take over what may change while the broker runs, topics' options apart (`apply` does those)."""
+        """Applies dynamic broker options; `apply` handles topic options."""
         self._verifies = self._config.get("transaction.partition.verification.enable")
         for replica in self.replicas.values():
             replica.log.verifications.required = self._verifies
 
-    # ------------------------------------------------------------------ told by the controller
+    # ------------------------------------------------------------------ called by the controller
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
-        """Lead, follow or drop replicas as the image says."""
+        """Leads, follows or drops replicas according to the image."""
         before = self.image
         brokers_changed = image.brokers != before.brokers
         self.hosted.image = image
@@ -136,7 +135,7 @@ class ReplicaManager:
                 for number, partition in enumerate(topic.partitions):
                     if self.broker_id in partition.replicas:
                         self._host((name, number), topic, partition, config, now)
-        # Who may be in sync depends on the brokers, and a change that was refused may be right by now.
+        # ISR membership depends on the brokers, and a change that was rejected can be valid by now.
         if brokers_changed:
             self.isrs.expand(self.replicas.values(), now)
             return
@@ -152,7 +151,7 @@ class ReplicaManager:
             return
         is_new = replica is None
         if replica is not None and image.partition_epoch < replica.image.partition_epoch:
-            # The controller's answer to AlterPartition came first; a newer image is on the way.
+            # The controller's AlterPartition response arrived first; a newer image is on the way.
             replica.configure(config)
             return
         if replica is None:
@@ -164,7 +163,7 @@ class ReplicaManager:
         if image.leader == self.broker_id:
             self._fetchers.unfollow(key)
             if replica.lead(image, now):
-                # Their fetches that wait do not ask for this partition yet.
+                # The followers' waiting fetches do not include this partition yet.
                 self._moved.update(dict.fromkeys(map(follower_key, replica.followers), True))
             self.isrs.advance_high_watermark(replica, now)
         else:
@@ -173,7 +172,7 @@ class ReplicaManager:
         self._moved[key] = True
 
     def _drop(self, key: Key, now: float) -> None:
-        """The topic is deleted, or lives elsewhere: whoever waits is told, then the log goes."""
+        """Drops a replica of a deleted or moved topic: waiting requests complete, then the log is removed."""
         replica = self.replicas.pop(key)
         self._fetchers.unfollow(key)
         self._logs.remove(replica.log)
@@ -182,9 +181,9 @@ class ReplicaManager:
     # ------------------------------------------------------------------ appending
 
     def start_walk(self, key: Key, records: Buffer, version: int, now_ms: int) -> RecordWalk | None:
-        """Return the walk over the records that `append` will need, to be advanced in slices before it.
+        """Returns the walk over the records that `append` needs, to be advanced in slices before it.
 
-        None where there is none: `append` then finds out by itself why a batch is refused.
+        None if there is none: `append` then finds out why a batch is rejected.
         """
         try:
             self.hosted.check_known(key)
@@ -206,18 +205,18 @@ class ReplicaManager:
         guard: VerificationGuard | None = None,
         walk: RecordWalk | None = None,
     ) -> ProduceResult:
-        """Append one partition's batch as its leader; errors come in the result.
+        """Appends one partition's batch as its leader; the result contains errors.
 
-        `guard` is what a transaction's first batch was verified with, `walk` what `start_walk` returned.
+        `guard` is the verification guard of a transaction's first batch, `walk` the result of `start_walk`.
         """
         replica = None
         try:
             self.hosted.check_known(key)
             batch = single_batch(records, version)
             if acks not in LEGAL_ACKS:
-                raise InvalidRequiredAcks(f"acks {acks} is none of -1, 0, 1")
+                raise InvalidRequiredAcks(f"acks {acks} is not one of -1, 0, 1")
             if self.hosted.is_internal(key[0]) and client_id != ADMIN_CLIENT_ID:
-                raise InvalidTopicException(f"clients may not write to the internal topic {key[0]}")
+                raise InvalidTopicException(f"clients cannot write to the internal topic {key[0]}")
             replica = self.hosted.leader_of(key)
             if acks == ALL_REPLICAS:
                 _check_in_sync(replica)
@@ -225,7 +224,7 @@ class ReplicaManager:
             batch = validate(batch, rules, now_ms, strict=self._strict, walk=walk)
             appended = replica.log.append_as_leader(batch, replica.leader_epoch, guard=guard)
         except BrokerError as error:
-            # Kafka says the log's start once it has looked into the batch, but not for these.
+            # Kafka returns the log start after validating the batch, but not with these errors.
             log_start = -1
             if replica is not None and not isinstance(error, ERRORS_WITHOUT_START):
                 log_start = replica.log.log_start_offset
@@ -233,7 +232,7 @@ class ReplicaManager:
         return self._appended(replica, appended, now)
 
     def append_marker(self, key: Key, marker: EndMarker, now: float, now_ms: int) -> ProduceResult:
-        """End a producer's transaction in one partition as its leader, as with acks=all."""
+        """Ends a producer's transaction in one partition as its leader, as with acks=all."""
         try:
             replica = self.hosted.leader_of(key)
             _check_in_sync(replica)
@@ -243,7 +242,7 @@ class ReplicaManager:
         return self._appended(replica, appended, now)
 
     def _appended(self, replica: Replica, appended: Appended, now: float) -> ProduceResult:
-        """What follows from an append, and the answer to it."""
+        """Records an append and returns the result for it."""
         if not appended.is_duplicate:
             self._moved.setdefault(replica.key, False)
             if len(replica.image.isr) == 1:
@@ -265,16 +264,15 @@ class ReplicaManager:
         needs_in_sync: bool,
         guard: VerificationGuard | None = None,
     ) -> int:
-        """Append a coordinator's batch as the leader of its partition; the offset after it.
+        """Appends a coordinator's batch as the leader of its partition. Returns the offset after it.
 
-        Raises what a coordinator's log can refuse with: `NotLeaderOrFollower`, `MessageTooLarge`, with
-        `needs_in_sync` `NotEnoughReplicas`.
+        Raises `NotLeaderOrFollower`, `MessageTooLarge`, or with `needs_in_sync` `NotEnoughReplicas`.
         """
         replica = self.hosted.leader_of(key)
         if needs_in_sync:
             _check_in_sync(replica)
         if len(batch.buffer) > replica.config.get("max.message.bytes"):
-            raise MessageTooLarge(f"{len(batch.buffer)} bytes are too many for {key[0]}-{key[1]}")
+            raise MessageTooLarge(f"{len(batch.buffer)} bytes exceed max.message.bytes of {key[0]}-{key[1]}")
         appended = replica.log.append_as_leader(batch, replica.leader_epoch, from_client=False, guard=guard)
         self._moved.setdefault(key, False)
         if len(replica.image.isr) == 1:
@@ -288,7 +286,9 @@ class ReplicaManager:
         on_done: Callable[[dict[Key, ProduceResult]], None],
         now: float,
     ) -> DelayedProduce | None:
-        """Call `on_done` once the replicas have what was appended; the operation if it must wait."""
+        """Calls `on_done` once the replicas have the appended batches. Returns the operation if it must
+        wait.
+        """
         operation = DelayedProduce(deadline, self.hosted, results, on_done)
         if self.produces.try_complete_else_watch(operation, operation.keys, now):
             return None
@@ -297,29 +297,35 @@ class ReplicaManager:
     # ------------------------------------------------------------------ finding replicas
 
     def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
-        """Our replica, if it leads in the epoch that the asker believes in; the epoch is looked at first."""
+        """Returns this broker's replica if it is the leader in the requester's epoch; the epoch is checked
+        first.
+        """
         return self.hosted.leader_of(key, current_leader_epoch)
 
     def replica_of(self, key: Key) -> Replica:
-        """Our replica; `NotLeaderOrFollower` if others have one, `UnknownTopicOrPartition` if nobody has."""
+        """Returns this broker's replica.
+
+        Raises `NotLeaderOrFollower` if only other brokers have one, `UnknownTopicOrPartition` if the
+        partition does not exist.
+        """
         return self.hosted.replica_of(key)
 
     def log_of(self, key: Key) -> PartitionLog:
         return self.hosted.replica_of(key).log
 
-    # ------------------------------------------------------------------ what follows
+    # ------------------------------------------------------------------ completion
 
     def moved(self, key: Key) -> None:
-        """Something about this partition changed; whoever waits for it is tried in `complete_delayed`."""
+        """Marks a changed partition; `complete_delayed` tries the operations that wait for it."""
         self._moved[key] = True
 
     def log_start_moved(self, key: Key) -> None:
-        """A log of ours begins later now: readers, deletions that wait, and our leader are told."""
+        """Handles an advanced log start: readers, waiting deletions and the leader are notified."""
         self._moved.setdefault(key, False)
         self._fetchers.log_start_moved(key)
 
     def is_awaited(self, key: Key) -> bool:
-        """Whether a request that waits here may look at this partition."""
+        """Whether a waiting request may depend on this partition."""
         return (
             self.fetches.is_watched(key)
             or self.produces.is_watched(key)
@@ -332,7 +338,7 @@ class ReplicaManager:
         return bool(self._moved)
 
     def complete_delayed(self, now: float) -> None:
-        """Try the requests that wait for what has moved."""
+        """Tries the requests that wait for moved partitions."""
         while self._moved:
             moved = list(self._moved.items())
             sessions = self.notify_sessions()
@@ -347,19 +353,19 @@ class ReplicaManager:
                 self.fetches.check(session, now)
 
     def notify_sessions(self) -> dict[FetchSession, None]:
-        """Which fetch sessions will look at what has moved."""
+        """Returns the fetch sessions that contain moved partitions."""
         return dict.fromkeys(session for key in self._moved for session in self.sessions.moved(key))
 
     def expire_producers(self, before_ms: int) -> int:
-        """Forget producers and verifications that nobody was heard of since then; how many."""
+        """Drops producers and verifications that are inactive since then. Returns their number."""
         logs = [replica.log for replica in self.replicas.values()]
         return sum(log.producers.expire(before_ms) + log.verifications.expire(before_ms) for log in logs)
 
 
 def _check_in_sync(replica: Replica) -> None:
-    """Raise `NotEnoughReplicas` where fewer are in sync than min.insync.replicas asks for."""
+    """Raises `NotEnoughReplicas` if the ISR is smaller than min.insync.replicas."""
     if not replica.has_enough_in_sync:
         raise NotEnoughReplicas(
             f"{replica.key[0]}-{replica.key[1]} has {len(replica.image.isr)} replicas in sync, "
-            f"min.insync.replicas asks for {replica.min_isr}"
+            f"min.insync.replicas is {replica.min_isr}"
         )

@@ -1,7 +1,7 @@
-"""Reading from the replicas of one broker: for consumers up to the high watermark, for followers to the end.
+"""Reads from the replicas of one broker: consumers up to the high watermark, followers up to the log end.
 
-A fetch that finds too little waits in the purgatory (delayed.py); one in a session looks only at partitions
-that may have something to tell (fetch_sessions.py).  Under the cluster's lock.
+A fetch with too little data waits in the purgatory (delayed.py); one in a session reads only its dirty
+partitions (fetch_sessions.py). Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from pykafka2.errors import (
 
 
 class ReplicaReader:
-    """Answers fetches from a broker's replicas.  `selector_class` is replica.selector.class.
+    """Answers fetches from a broker's replicas. `selector_class` is replica.selector.class.
 
-    `fetches` is where they wait; `notify_sessions` has the fetch sessions look at what moved in this turn.
+    `fetches` holds the waiting ones; `notify_sessions` marks this turn's moved partitions in the sessions.
     """
 
     def __init__(
@@ -53,18 +53,19 @@ class ReplicaReader:
     def fetch(
         self, plan: FetchPlan, max_wait: float, on_done: Callable[[list[FetchResult]], None], now: float
     ) -> DelayedFetch | None:
-        """Read, or wait until there is enough to read; the operation if it must wait."""
+        """Reads, or waits until there is enough to read. Returns the operation if it must wait."""
         self._notify_sessions()
         operation = DelayedFetch(now + max_wait, self, plan, on_done)
         is_ready = max_wait <= 0 or not (plan.items or plan.session) or operation.is_ready(None)
-        # What a follower is told was read before its own fetch moved anything: it learns one fetch later.
+        # A follower's response is read before its own fetch moves anything: it learns of the move one fetch
+        # later.
         results = self.read(plan) if is_ready else []
         if plan.is_from_follower:
             self._isrs.follower_fetched(plan, now)
         if is_ready:
             on_done(results)
             return None
-        # A session knows which of its partitions moved, so it alone is watched, not each of them.
+        # A session knows which of its partitions moved, so the session is watched instead of each partition.
         keys: Iterable[Key | FetchSession] = {item.key: None for item in plan.items}
         if plan.session is not None:
             keys = [plan.session]
@@ -76,7 +77,7 @@ class ReplicaReader:
         return operation
 
     def join_session(self, plan: FetchPlan, session: FetchSession) -> None:
-        """A follower goes on in a session, which speaks for partitions that it does not name any more."""
+        """Continues a follower in a session, which stands for partitions that later fetches do not name."""
         if not plan.is_from_follower:
             return
         for item in plan.items:
@@ -86,7 +87,7 @@ class ReplicaReader:
                 follower.in_session = session.partition_of(item)
 
     def read(self, plan: FetchPlan) -> list[FetchResult]:
-        """Read every partition of the plan, as far as its limits reach."""
+        """Reads every partition of the plan within its limits."""
         results: list[FetchResult] = []
         left = plan.max_bytes
         min_one = True
@@ -110,7 +111,7 @@ class ReplicaReader:
             if result.diverging is None:
                 limit = min(max(0, left), item.max_bytes) if plan.max_bytes >= 0 else -1
                 if limit < 0 and item.offset < upper:
-                    raise UnknownServerError(f"a read of at most {limit} bytes")  # as Kafka answers it
+                    raise UnknownServerError(f"a read of at most {limit} bytes")  # as in Kafka
                 found = log.read(item.offset, upper, limit, min_one=min_one)
                 result.records = found.joined()
                 result.has_more = item.offset < upper
@@ -122,7 +123,7 @@ class ReplicaReader:
         return result
 
     def readable_bytes(self, plan: FetchPlan, item: FetchItem) -> int | None:
-        """How much a fetch could read of one partition now; None if there is something else to tell."""
+        """Returns the number of readable bytes of a partition; None if the fetch must complete at once."""
         try:
             replica, upper = self._readable(plan, item)
             if self.preferred_replica(plan, item, replica) >= 0:
@@ -131,12 +132,12 @@ class ReplicaReader:
                 return None
             if replica.log.log_start_offset <= item.offset and item.offset >= upper:
                 note_segment(plan, item, replica.log)
-                # Above what it may read there is nothing to wait for, as in Kafka.
+                # Above the readable end there is nothing to wait for, as in Kafka.
                 return 0 if item.offset == upper else None
             if plan.min_bytes > 1 and note_segment(plan, item, replica.log) < replica.log.segments.base_of(
                 upper
             ):
-                return None  # the log was rolled under the reader: what is there will not grow
+                return None  # the log was rolled after the fetch: the old segment does not grow
             if plan.min_bytes <= 1 and replica.log.log_start_offset <= item.offset:
                 return 1
             return replica.log.read(item.offset, upper, item.max_bytes, min_one=True).size_bytes
@@ -144,9 +145,10 @@ class ReplicaReader:
             return None
 
     def _readable(self, plan: FetchPlan, item: FetchItem) -> tuple[Replica, int]:
-        """The replica that serves a partition of a fetch, and up to where."""
+        """Returns the replica that serves a partition of a fetch, and the end of what it can read."""
         if item.error is not None:
-            raise item.error.with_traceback(None)  # it is kept by a session, and would grow with each fetch
+            # a session keeps the error, and its traceback would grow with each fetch
+            raise item.error.with_traceback(None)
         replica = (
             self._replica_by_id(item) if item.topic_id != NO_TOPIC_ID else self._hosted.replica_of(item.key)
         )
@@ -157,7 +159,9 @@ class ReplicaReader:
             if plan.replica_id not in replica.followers:
                 _refuse_follower(plan.replica_id, item)
             if self._isrs.is_stale(plan):
-                raise NotLeaderOrFollower(f"broker {plan.replica_id} has registered anew since it asked")
+                raise NotLeaderOrFollower(
+                    f"broker {plan.replica_id} has registered again since it sent the fetch"
+                )
             return replica, replica.log.log_end_offset
         if plan.replica_id == FUTURE_REPLICA:
             return replica, replica.log.log_end_offset
@@ -166,25 +170,27 @@ class ReplicaReader:
         return replica, replica.log.high_watermark
 
     def _replica_by_id(self, item: FetchItem) -> Replica:
-        """The replica of a topic that was asked for by id, and had that id when it was."""
+        """Returns the replica of a topic requested by id. Raises if it has another id."""
         replica = self._hosted.replica_of(item.key)
         if replica.log.topic_id != item.topic_id:
-            raise InconsistentTopicId(f"{item.topic} has another id here than the one asked for")
+            raise InconsistentTopicId(f"{item.topic} has another id than the requested one")
         return replica
 
     def preferred_replica(self, plan: FetchPlan, item: FetchItem, replica: Replica) -> int:
-        """Which replica the consumer should read from instead, -1 for this one (KIP-392)."""
+        """Returns the replica that the consumer should read from, -1 for this one (KIP-392)."""
         if self._select is None or plan.rack_id is None or not replica.is_leader:
             return -1
         return self._select(replica, item.offset, plan.rack_id, self._hosted.image)
 
 
 def _refuse_follower(replica_id: int, item: FetchItem) -> NoReturn:
-    """Who names our leader epoch and is no replica may become one soon, and is to ask again."""
+    """Rejects a broker that is not a replica; if it sends a leader epoch, it can become one soon and
+    retries.
+    """
     error = NotLeaderOrFollower if item.current_leader_epoch == UNKNOWN_EPOCH else UnknownLeaderEpoch
-    raise error(f"broker {replica_id} is no replica of {item.topic}-{item.partition}")
+    raise error(f"broker {replica_id} is not a replica of {item.topic}-{item.partition}")
 
 
 def note_segment(plan: FetchPlan, item: FetchItem, log: PartitionLog) -> int:
-    """Where the segment begins that a fetch's offset was in when the fetch came."""
+    """Returns the base offset of the segment that contained the fetch's offset when it arrived."""
     return plan.first_segments.setdefault(item.key, log.segments.base_of(item.offset))

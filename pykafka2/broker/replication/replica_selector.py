@@ -1,6 +1,6 @@
-"""Which replica a consumer should read from: `replica.selector.class` (KIP-392).
+"""Selects the replica that a consumer should read from: `replica.selector.class` (KIP-392).
 
-Pure functions, asked by the leader for each partition that a consumer with a rack fetches.
+Pure functions, called by the leader for each partition fetched by a consumer with a rack.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from pykafka2.broker.replication.replica import Replica
 from pykafka2.errors import ConfigurationError
 
 Select = Callable[[Replica, int, str, ClusterImage], int]
-"""(the leader's replica, offset asked for, the consumer's rack, brokers) -> broker id, -1: the leader."""
+"""Arguments: the leader's replica, the requested offset, the consumer's rack, the image. Returns a broker
+id, -1 for the leader.
+"""
 
 PACKAGE: Final = "org.apache.kafka.common.replica."
 LEADER: Final = -1
 
 
 def rack_aware(replica: Replica, offset: int, rack: str, image: ClusterImage) -> int:
-    """A replica in sync in the consumer's rack that has the offset: the one that is furthest."""
+    """Returns the most advanced in-sync replica in the consumer's rack that has the offset."""
     if not rack:
         return LEADER
 
@@ -39,7 +41,9 @@ def rack_aware(replica: Replica, offset: int, rack: str, image: ClusterImage) ->
     ]
     if not near:
         return LEADER
-    return max(near, key=lambda one: (one.log_end_offset, one.caught_up_at, -one.broker_id)).broker_id
+    return max(
+        near, key=lambda follower: (follower.log_end_offset, follower.caught_up_at, -follower.broker_id)
+    ).broker_id
 
 
 SELECTORS: Final[dict[str, Select | None]] = {
@@ -50,7 +54,7 @@ SELECTORS: Final[dict[str, Select | None]] = {
 
 
 def selector(class_name: str) -> Select | None:
-    """The selector of that name, None where consumers always read from the leader."""
+    """Returns the selector for a class name; None if consumers always read from the leader."""
     try:
         return SELECTORS[class_name]
     except KeyError:

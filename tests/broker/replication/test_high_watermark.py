@@ -49,7 +49,7 @@ class Leader:
             self.replica.log.append_as_leader(parse_batch(batch()), 0)
 
     def fetched(self, follower: int, offset: int, now: float = 1.0) -> None:
-        assert self.replica.note_fetch(follower, FetchItem("t", bytes(16), 0, offset, 1), now)
+        assert self.replica.record_fetch(follower, FetchItem("t", bytes(16), 0, offset, 1), now)
 
     def high_watermark(self, now: float = 1.0, dead: tuple[int, ...] = ()) -> int:
         self.replica.advance_high_watermark(now, MAX_LAG, lambda broker: broker not in dead)
@@ -101,10 +101,10 @@ def test_below_min_isr_the_high_watermark_stands_still() -> None:
 def test_a_fetch_outside_of_the_log_says_nothing_of_a_follower(offset: int) -> None:
     leader = Leader(0, 1, 2)
     asked = FetchItem("t", bytes(16), 0, offset, 1)
-    assert not leader.replica.note_fetch(1, asked, 1.0)
+    assert not leader.replica.record_fetch(1, asked, 1.0)
     leader.replica.log.advance_high_watermark(8)
     leader.replica.log.advance_log_start(5)
-    assert not leader.replica.note_fetch(1, FetchItem("t", bytes(16), 0, 4, 1), 1.0)
+    assert not leader.replica.record_fetch(1, FetchItem("t", bytes(16), 0, 4, 1), 1.0)
     assert leader.replica.followers[1].log_end_offset == -1
 
 
@@ -180,7 +180,7 @@ def answer_to_a_wish(leader: Leader, error: int) -> IsrManager:
     leader.fetched(2, 10)
     manager.expand([leader.replica], 1.0)
     leader.replica.followers[2].log_end_offset = 4  # records have come since, and it has not fetched them
-    leader.replica.followers[2].fell_behind()
+    leader.replica.followers[2].mark_lagging()
     ((request, on_answer),) = asked
     (topic,) = request.topics
     told = AlterPartitionResponsePartitionData(
