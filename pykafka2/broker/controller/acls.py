@@ -1,6 +1,6 @@
-"""Which access rules the controller takes, and which it removes (CreateAcls, DeleteAcls).
+"""Creation and deletion of ACLs by the controller (CreateAcls, DeleteAcls).
 
-What a rule must be is checked here as Kafka's AclControlManager does, in its order and words.
+ACLs are validated like in Kafka's AclControlManager, in the same order and with the same messages.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 
 def create_acls(controller: Controller, wanted: Iterable[Acl]) -> list[BrokerError | None]:
-    """Add rules, in one write; for each why it was refused, or None.  One that is there already stays.
+    """Adds ACLs in one write. Returns for each why it was rejected, or None; existing ones stay.
 
-    For a rule that is written as a filter ("any topic") all are refused: `UnknownServerError`, as Kafka fails
-    over it.
+    An ACL that is a filter ("any topic") fails the whole request with `UnknownServerError`, as in Kafka.
     """
     wanted = list(wanted)
     if any(map(_is_filter, wanted)):
@@ -44,19 +43,19 @@ def create_acls(controller: Controller, wanted: Iterable[Acl]) -> list[BrokerErr
 
 
 def delete_acls(controller: Controller, filters: Iterable[AclFilter]) -> list[list[Acl] | BrokerError]:
-    """Remove rules, in one write; for each filter what it removed, or why it was refused.
+    """Removes ACLs in one write. Returns for each filter the removed ACLs, or why it was rejected.
 
-    A rule that several filters mean goes once, and each of them names it.
+    An ACL matched by several filters is removed once and reported for each of them.
     """
     removed: dict[Acl, None] = {}
     answers: list[list[Acl] | BrokerError] = []
-    for one in filters:
+    for acl_filter in filters:
         try:
-            check_filter(one)
+            check_filter(acl_filter)
         except BrokerError as error:
             answers.append(error)
             continue
-        found = [acl for acl in controller.image.acls if one.matches(acl)]
+        found = [acl for acl in controller.image.acls if acl_filter.matches(acl)]
         removed.update(dict.fromkeys(found))
         answers.append(found)
     controller.write([AclRemoved(acl) for acl in removed])
@@ -64,7 +63,7 @@ def delete_acls(controller: Controller, filters: Iterable[AclFilter]) -> list[li
 
 
 def _is_filter(acl: Acl) -> bool:
-    """Whether a rule has words of filters."""
+    """Whether an ACL has values that only filters can have."""
     return (
         acl.resource_type == ResourceType.ANY
         or acl.pattern_type in (PatternType.ANY, PatternType.MATCH)
@@ -74,7 +73,7 @@ def _is_filter(acl: Acl) -> bool:
 
 
 def check(acl: Acl) -> None:
-    """Raise `InvalidRequest` for a rule that cannot be."""
+    """Raises `InvalidRequest` for an invalid ACL."""
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise InvalidRequest(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.resource_name:
@@ -91,11 +90,13 @@ def check(acl: Acl) -> None:
         )
 
 
-def check_filter(one: AclFilter) -> None:
-    """Raise `InvalidRequest` for a filter in numbers that nobody knows."""
-    if _is_unknown(ResourceType, one.resource_type) or _is_unknown(PatternType, one.pattern_type):
+def check_filter(acl_filter: AclFilter) -> None:
+    """Raises `InvalidRequest` for a filter with unknown numbers."""
+    if _is_unknown(ResourceType, acl_filter.resource_type) or _is_unknown(
+        PatternType, acl_filter.pattern_type
+    ):
         raise InvalidRequest("Unknown patternFilter.")
-    if _is_unknown(Operation, one.operation) or _is_unknown(Permission, one.permission):
+    if _is_unknown(Operation, acl_filter.operation) or _is_unknown(Permission, acl_filter.permission):
         raise InvalidRequest("Unknown entryFilter.")
 
 

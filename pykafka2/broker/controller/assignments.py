@@ -1,4 +1,4 @@
-"""Which brokers may hold a partition: checks of manual assignments, with Kafka's messages.
+"""Validation of manual partition assignments, with Kafka's messages.
 
 Pure functions over the registered brokers.
 """
@@ -14,9 +14,9 @@ from pykafka2.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 
 def check_assignment(replicas: Sequence[int], brokers: Container[int], factor: int | None = None) -> None:
-    """Raise `InvalidReplicaAssignment` unless a partition may live on these brokers.
+    """Raises `InvalidReplicaAssignment` unless a partition can have these replicas.
 
-    `factor` is how many replicas the topic's other partitions have.
+    `factor` is the number of replicas of the topic's other partitions.
     """
     if not replicas:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
@@ -39,7 +39,7 @@ def check_assignment(replicas: Sequence[int], brokers: Container[int], factor: i
 
 
 def new_partition(state: State, replicas: tuple[int, ...]) -> PartitionImage:
-    """A partition on these replicas, led by the first that may; one of them must be alive."""
+    """Returns a partition with these replicas, led by the first eligible one. Raises if none is eligible."""
     isr = tuple(replica for replica in replicas if state.image.is_eligible(replica))
     if not isr:
         raise InvalidReplicaAssignment(
@@ -50,7 +50,7 @@ def new_partition(state: State, replicas: tuple[int, ...]) -> PartitionImage:
 
 
 def placed(state: State, partitions: int, factor: int) -> list[tuple[int, ...]]:
-    """Find room for new partitions; live brokers lead, in the round that earlier topics have begun."""
+    """Places new partitions on brokers; live brokers lead, continuing the round-robin of earlier topics."""
     hosts = [
         Host(broker.id, broker.rack, state.image.is_eligible(broker.id)) for broker in state.brokers.values()
     ]

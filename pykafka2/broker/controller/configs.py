@@ -1,7 +1,8 @@
-"""Changes of configurations: what IncrementalAlterConfigs and AlterConfigs ask for, checked as in Kafka.
+"""Configuration changes by IncrementalAlterConfigs and AlterConfigs, validated as in Kafka.
 
-Functions over a `Controller`; `configured` gives the record of a change without writing it, so that a request
-is carried out, or only validated, as a whole.  Under the cluster's lock, on the controller's queue.
+Functions over a `Controller`. `configured` returns the record of a change without writing it, so that a
+request is applied, or only validated, as a whole. Access requires the cluster's lock, on the controller's
+queue.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from pykafka2.errors import (
     UnknownTopicOrPartition,
 )
 
-# Kafka takes these for a single broker only, or not at all but with a listener's prefix.
+# Kafka accepts these only for a single broker, or only with a listener's prefix.
 PER_BROKER = ("listeners", "listener.security.protocol.map", "principal.builder.class", "sasl.", "ssl.")
 PER_LISTENER = ("ssl.keystore.", "ssl.truststore.", "ssl.key.password")
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs may do to one setting (KIP-339)."""
+    """Operations of IncrementalAlterConfigs (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -48,7 +49,7 @@ class Operation(IntEnum):
 
 @attrs.define(frozen=True)
 class ConfigChange:
-    """One setting of a resource: a number of `Operation` as it came, and its value."""
+    """A change of one option: the number of an `Operation` as received, and the value."""
 
     name: str
     operation: int
@@ -58,7 +59,9 @@ class ConfigChange:
 def configured(
     controller: Controller, resource_type: int, name: str, changes: Iterable[ConfigChange]
 ) -> Record:
-    """The record that changes single settings (IncrementalAlterConfigs); raises why it cannot be."""
+    """Returns the record that changes single options (IncrementalAlterConfigs). Raises if they are
+    invalid.
+    """
     current = _current(controller, resource_type, name)
     configs = dict(current)
     for change in changes:
@@ -67,12 +70,12 @@ def configured(
 
 
 def replaced(controller: Controller, resource_type: int, name: str, configs: Mapping[str, str]) -> Record:
-    """The record that sets these and nothing else (AlterConfigs)."""
+    """Returns the record that replaces all options (AlterConfigs)."""
     return _checked(controller, resource_type, name, configs, _current(controller, resource_type, name))
 
 
 def _current(controller: Controller, resource_type: int, name: str) -> Mapping[str, str]:
-    """What is set now; raises for a resource that cannot be."""
+    """Returns the current options. Raises for an invalid resource."""
     if resource_type == TOPIC_RESOURCE:
         if not name:
             raise InvalidRequest("Default topic resources are not allowed.")
@@ -104,11 +107,11 @@ def _change(
             raise InvalidConfig(f"Can't {verb} to key {change.name} because its type is not LIST.")
         text = configs.get(change.name)
         known = _split(_default(controller, resource_type, key) if text is None else text)
-        asked = _split(change.value or "")
+        values = _split(change.value or "")
         if change.operation == Operation.APPEND:
-            result = [*known, *(one for one in asked if one not in known)]
+            result = [*known, *(value for value in values if value not in known)]
         else:
-            result = [one for one in known if one not in asked]
+            result = [value for value in known if value not in values]
         configs[change.name] = ",".join(result)
     else:
         raise UnknownServerError
@@ -123,7 +126,7 @@ def _key_of(resource_type: int, name: str) -> Key | None:
 
 
 def _default(controller: Controller, resource_type: int, key: Key) -> str:
-    """What a list is before it is set."""
+    """Returns the default of a list option."""
     if resource_type == BROKER_RESOURCE:
         return controller.config.text(key.name) or ""
     return (controller.config.text(key.synonym) if key.synonym else key.default) or ""
@@ -156,30 +159,30 @@ def _checked(
 
 
 def _check_broker(name: str, configs: Mapping[str, str], current: Mapping[str, str]) -> None:
-    new = {one: text for one, text in configs.items() if current.get(one) != text}
-    fixed = sorted(one for one in new if one in BROKER_KEYS and not BROKER_KEYS[one].is_dynamic)
+    new = {option: text for option, text in configs.items() if current.get(option) != text}
+    fixed = sorted(option for option in new if option in BROKER_KEYS and not BROKER_KEYS[option].is_dynamic)
     if fixed:
         raise InvalidRequest(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
-    listeners = sorted(one for one in new if one.startswith(PER_LISTENER))
+    listeners = sorted(option for option in new if option.startswith(PER_LISTENER))
     if listeners:
         raise InvalidRequest(
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
             f"[{', '.join(listeners)}]"
         )
-    single = sorted(one for one in new if one.startswith(PER_BROKER))
+    single = sorted(option for option in new if option.startswith(PER_BROKER))
     if single and not name:
         raise InvalidRequest(
             "Cannot update these configs at default cluster level, broker id must be specified: "
             f"[{', '.join(single)}]"
         )
-    for one, text in new.items():
-        # Names that Kafka does not know are kept, as it keeps them for plugins.
-        key = BROKER_KEYS.get(one) or DYNAMIC_ONLY_KEYS.get(one)
+    for option, text in new.items():
+        # Kafka keeps unknown names for plugins.
+        key = BROKER_KEYS.get(option) or DYNAMIC_ONLY_KEYS.get(option)
         if key is None:
             continue
         try:
             value = key.parse(text)
         except ValueError as error:
             raise InvalidRequest(key.invalid(text, error)) from None
-        if one == "log.roll.ms" and value < 1:
+        if option == "log.roll.ms" and value < 1:
             raise InvalidRequest("requirement failed: log.roll.ms must be greater than or equal to 1")

@@ -1,7 +1,7 @@
 """The active controller: decides, writes to the metadata log, publishes.
 
-Belongs to one controller epoch; when that has ended, every change raises `NotController` and changes
-nothing.  All calls come under the cluster's lock, one after another.
+Belongs to one controller epoch; once that has ended, every change raises `NotController` and changes nothing.
+Access requires the cluster's lock; calls are serialized.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from pykafka2.errors import (
 PRODUCER_ID_BLOCK: Final = 1000
 
 Publish = Callable[[ClusterImage, Changes], None]
-"""Told the new image and the topics that changed (None: deleted)."""
+"""Callback: (new image, changed topics); None for a deleted topic."""
 
 
 @attrs.define(frozen=True)
 class IsrChange:
-    """What a leader wants a partition's ISR to be, as of its leader epoch and a partition epoch.
+    """An ISR that a leader requests for a partition, with its leader epoch and partition epoch.
 
-    `isr` has the broker epoch of each replica as the leader knows it (KIP-903), -1 where it knows none.
+    `isr` maps replicas to broker epochs as the leader knows them (KIP-903), -1 if unknown.
     """
 
     topic_id: bytes
@@ -64,7 +64,7 @@ class IsrChange:
 
 
 class Controller:
-    """Decides and publishes, in one controller epoch."""
+    """Decides and publishes in one controller epoch."""
 
     def __init__(
         self, controller_id: int, log: MetadataLog, config: BrokerConfig, entropy: Entropy, publish: Publish
@@ -85,15 +85,15 @@ class Controller:
         return self.state.image
 
     def check(self) -> None:
-        """Raise `NotController` if our epoch has ended."""
+        """Raises `NotController` if this controller's epoch has ended."""
         self.log.check(self.epoch)
 
     def publish_all(self) -> None:
-        """Tell every broker the whole state, as a new controller does."""
+        """Publishes the whole state to every broker, as a new controller does."""
         self._publish(self.state.image, dict(self.state.topics))
 
     def write(self, records: Sequence[Record]) -> None:
-        """Make a change: all of these records or, if our epoch has ended, none (`NotController`)."""
+        """Writes all of these records or, if this controller's epoch has ended, none (`NotController`)."""
         if not records:
             return
         offset = self.log.end_offset
@@ -106,27 +106,27 @@ class Controller:
     # ------------------------------------------------------------------ brokers
 
     def register_broker(self, broker_id: int, host: str, port: int, rack: str | None) -> int:
-        """A broker has started; its broker epoch.  Partitions that waited for it get a leader."""
+        """Registers a broker that has started. Returns its epoch; partitions without a leader can get one."""
         epoch = self.log.end_offset
         broker = BrokerImage(broker_id, host, port, rack, epoch, is_fenced=False)
         self.set_broker(broker)
         return epoch
 
     def fence_broker(self, broker_id: int) -> None:
-        """A broker's session has ended: it is fenced, its leaderships move."""
+        """Fences a broker whose session has expired; its leaderships move."""
         broker = self.state.brokers.get(broker_id)
         if broker is not None and not broker.is_fenced:
             self.set_broker(attrs.evolve(broker, is_fenced=True))
 
     def unregister_broker(self, broker_id: int) -> None:
-        """Forget a broker (UnregisterBroker); its leaderships move.  It may register again."""
+        """Removes a broker's registration (UnregisterBroker); its leaderships move. It can register again."""
         if broker_id not in self.state.brokers:
             raise BrokerIdNotRegistered(f"Broker ID {broker_id} is not currently registered")
         self.fence_broker(broker_id)
         self.write([BrokerRemoved(broker_id)])
 
     def set_broker(self, broker: BrokerImage) -> None:
-        """Change a registration, and the partitions that depend on it, in one step."""
+        """Changes a registration and the partitions that depend on it in one write."""
         may_lead = not broker.is_fenced and not broker.is_shutting_down
 
         def is_eligible(replica: int) -> bool:
@@ -140,13 +140,13 @@ class Controller:
         self.write([BrokerSet(broker), *self._elections(is_affected, is_eligible)])
 
     def elect_leaderless(self) -> None:
-        """Look again for leaders where there are none: unclean elections may be allowed by now."""
+        """Retries elections of partitions without a leader: unclean election can be enabled by now."""
         self.write(self._elections(lambda partition: partition.leader == NO_LEADER, self.image.is_eligible))
 
     def _elections(
         self, is_affected: Callable[[PartitionImage], bool], is_eligible: IsEligible
     ) -> list[Record]:
-        """Look at these partitions again: who may be in sync, who may lead."""
+        """Returns the records that update ISR and leader of the affected partitions."""
         records: list[Record] = []
         for topic in self.state.topics.values():
             unclean = bool(topic.config.get("unclean.leader.election.enable"))
@@ -160,7 +160,7 @@ class Controller:
     # ------------------------------------------------------------------ topics
 
     def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Create a topic, or raise why not."""
+        """Creates a topic. Raises if it is invalid."""
         topic = new_topic(self.state, self.config, new, self.new_id())
         if not validate_only:
             self.write(
@@ -178,13 +178,13 @@ class Controller:
         if not self.config.get("delete.topic.enable"):
             raise TopicDeletionDisabled
         if name not in self.state.topics:
-            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+            raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
         self.write([TopicDeleted(name)])
 
     # ------------------------------------------------------------------ partitions
 
     def alter_partitions(self, leader: int, changes: Iterable[IsrChange]) -> list[BrokerError | None]:
-        """A leader changes ISRs (AlterPartition); for each change why it was refused, or None."""
+        """Applies ISR changes of a leader (AlterPartition). Returns for each why it was rejected, or None."""
         refusals: list[BrokerError | None] = []
         records: list[Record] = []
         for change in changes:
@@ -207,7 +207,9 @@ class Controller:
         image = self.partition(topic.name, change.partition)
         where = f"{topic.name}-{change.partition}"
         if change.leader_epoch > image.leader_epoch or change.partition_epoch > image.partition_epoch:
-            raise NotController(f"{where} is at leader epoch {image.leader_epoch} here: who asks knows more")
+            raise NotController(
+                f"{where} is at leader epoch {image.leader_epoch} here, older than the requester's"
+            )
         if change.leader_epoch < image.leader_epoch:
             raise FencedLeaderEpoch(f"{where} is at leader epoch {image.leader_epoch}")
         if image.leader != leader:
@@ -218,8 +220,8 @@ class Controller:
             raise InvalidRequest(f"{sorted(change.isr)} cannot be in sync in {where}")
         for replica, epoch in sorted(change.isr.items()):
             if not self._may_be_in_sync(replica, epoch):
-                raise IneligibleReplica(f"broker {replica} is fenced, shutting down or was registered anew")
-        # In the order in which the leader names them, as Kafka's controller keeps it: tools print it.
+                raise IneligibleReplica(f"broker {replica} is fenced, shutting down or has another epoch")
+        # In the leader's order, as in Kafka's controller: tools print it.
         altered = attrs.evolve(image, isr=tuple(change.isr), partition_epoch=image.partition_epoch + 1)
         return completed(altered, self.image.is_eligible)
 
@@ -228,11 +230,13 @@ class Controller:
         return broker is not None and self.image.is_eligible(replica) and epoch in (-1, broker.epoch)
 
     def move_leader(self, topic: str, partition: int, to: int, *, unclean: bool = True) -> PartitionImage:
-        """Let another replica lead; one that is not in sync becomes the whole ISR, or is refused."""
+        """Makes another replica the leader. If it is not in sync, it becomes the whole ISR, or is
+        rejected.
+        """
         image = self.partition(topic, partition)
         if to not in image.replicas:
             raise InvalidReplicaAssignment(
-                f"broker {to} has no replica of {topic}-{partition}; those are on {list(image.replicas)}"
+                f"broker {to} is not a replica of {topic}-{partition}, which has {list(image.replicas)}"
             )
         if not self.image.is_eligible(to):
             raise IneligibleReplica(f"broker {to} is not running")
@@ -245,17 +249,17 @@ class Controller:
     def partition(self, topic: str, partition: int) -> PartitionImage:
         image = self.image.partition(topic, partition)
         if image is None:
-            raise UnknownTopicOrPartition(f"there is no partition {topic}-{partition}")
+            raise UnknownTopicOrPartition(f"partition {topic}-{partition} does not exist")
         return image
 
-    # ------------------------------------------------------------------ the rest
+    # ------------------------------------------------------------------ ids
 
     def new_id(self) -> bytes:
-        """Of a topic, or of an access rule."""
+        """Returns an id for a topic or an ACL."""
         return self._entropy.token_bytes(16)
 
     def allocate_producer_ids(self) -> range:
-        """A block of producer ids, never given out again (AllocateProducerIds)."""
+        """Returns a block of producer ids that is never allocated again (AllocateProducerIds)."""
         first = self.state.next_producer_id
         self.write([ProducerIdsAllocated(first + PRODUCER_ID_BLOCK)])
         return range(first, first + PRODUCER_ID_BLOCK)

@@ -1,7 +1,7 @@
-"""All that the brokers of a cluster share about their controller: log, election, way of the images.
+"""Shared state of a cluster's controllers: metadata log, election, publishing of images.
 
-`cluster.controller` is this: `id` and `epoch` of the active one, the newest image, and changes made by the
-test's own hand, which take their turn in the active controller's queue like all others.
+`cluster.controller` is this object: `id` and `epoch` of the active controller, the latest image, and changes
+by a test, which go through the active controller's queue like all others.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pykafka2.errors import KafkaTimeoutError, NotController
 
 T = TypeVar("T")
 
-# How long a change by the test's hand waits for a controller, in seconds.
+# Seconds that a test's change waits for a controller.
 CHANGE_TIMEOUT = 30.0
 
 
 class Controllers:
-    """The controller of a cluster, whoever it is at the moment.
+    """The controller of a cluster, whichever broker it is.
 
-    What is not said to take the lock itself is called with the cluster's lock held.
+    Unless documented as taking the lock, methods are called with the cluster's lock held.
     """
 
     def __init__(
@@ -71,25 +71,25 @@ class Controllers:
         return f"<controller {self.id} in epoch {self.epoch}>"
 
     def new_node(self, node: Node) -> ControllerNode:
-        """The controller node of a broker, made anew with each of its starts."""
+        """Returns the controller node of a broker, recreated with each of its starts."""
         made = self._nodes[node.id] = ControllerNode(node, self._common)
         return made
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ state
 
     @property
     def id(self) -> int:
-        """The broker that is the controller, -1 while there is none; one that died unnoticed counts."""
+        """The broker that is the controller, -1 if there is none; one that died undetected still counts."""
         return self.election.holder
 
     @property
     def epoch(self) -> int:
-        """Grows by one with each election."""
+        """The controller epoch; each election increments it."""
         return self.log.epoch
 
     @property
     def image(self) -> ClusterImage:
-        """The newest that was published."""
+        """The latest published image."""
         return self.publisher.latest
 
     def partition(self, topic: str, partition: int) -> PartitionImage:
@@ -108,19 +108,19 @@ class Controllers:
         return node if node.is_active else None
 
     def reaches(self, broker_id: int) -> bool:
-        """Whether there is an active controller, and a broker has a way to it."""
+        """Whether there is an active controller that the broker can reach."""
         node = self.active_node
         return node is not None and self.election.reaches(broker_id, node.broker_id)
 
     def change_now(self, broker_id: int, name: str, change: Callable[[Controller], object]) -> None:
-        """A broker has the controller change something and sees what comes of it, without a message.
+        """Has the controller make a change on behalf of a broker and returns its outcome, without a message.
 
-        Raises what the change raises; `NotController` if no controller is in reach, or it is busy: then the
-        change comes later.
+        Raises the change's exception, or `NotController` if no controller is reachable or it is busy; then
+        the change is made later.
         """
         node = self.active_node
         if node is None or not self.reaches(broker_id):
-            raise NotController(f"broker {broker_id} reaches no active controller")
+            raise NotController(f"broker {broker_id} cannot reach an active controller")
         attempt = self._attempt(name, change)
         attempt.begin(self._runtime.clock.monotonic())
         if attempt.outcome is None:
@@ -131,13 +131,13 @@ class Controllers:
         return Attempt(name, change, lambda: self.active_node, self.log, self._runtime.notify)
 
     def catch_up(self, broker_id: int, now: float) -> None:
-        """As the controller: see that a broker that was heard gets what it lacks of the metadata."""
+        """Sends the missing metadata to a broker from which the controller received a heartbeat."""
         self.publisher.catch_up(broker_id, now)
 
     # ------------------------------------------------------------------ elections
 
     def elect(self, broker_id: int, now: float) -> None:
-        """Make a broker the controller, whatever anybody says."""
+        """Makes a broker the controller unconditionally."""
         old, new = self.active_node, self._nodes[broker_id]
         self.election.elected(broker_id, now)
         new.activate(self.known_gone(), now)
@@ -149,28 +149,30 @@ class Controllers:
         self._runtime.notify()
 
     def stand_for_election(self, broker_id: int, now: float) -> bool:
-        """A broker misses the controller and stands for election; whether it was elected."""
+        """Handles a broker's candidacy after it lost contact to the controller. Returns whether it was
+        elected.
+        """
         if not self.election.may_win(broker_id, now):
             return False
         self.elect(broker_id, now)
         return True
 
     def elect_at_once(self, now: float) -> None:
-        """The controller is known to be gone: the next broker in the ring that can win takes over."""
+        """Elects the next possible broker in the ring, because the controller is known to be down."""
         gone = self.log.controller_id
-        for broker_id in sorted(self._members(), key=lambda one: (one <= gone, one)):
+        for broker_id in sorted(self._members(), key=lambda member_id: (member_id <= gone, member_id)):
             if self.election.holder != NO_CONTROLLER:
                 return
             self.stand_for_election(broker_id, now)
 
     def give_up(self, broker_id: int, now: float) -> None:
-        """A controller gives up by itself."""
+        """Resigns a controller on its own initiative."""
         self._nodes[broker_id].resign()
         self.election.give_up(broker_id)
         self.elect_at_once(now)
 
     def broker_stopped(self, broker_id: int, now: float) -> None:
-        """A broker has died or stopped, and everybody knows."""
+        """Handles a broker that has crashed or stopped in a way that all others detect."""
         self._known_gone[broker_id] = None
         if self.election.holder == broker_id:
             self.election.give_up(broker_id)
@@ -181,22 +183,22 @@ class Controllers:
                 node.end_session(broker_id, now)
 
     def broker_started(self, broker_id: int, now: float) -> None:
-        """A broker's process runs again."""
+        """Handles a broker that has started again."""
         self._known_gone.pop(broker_id, None)
         if self.election.holder == NO_CONTROLLER:
             self.elect_at_once(now)
 
     def known_gone(self) -> list[int]:
-        """Brokers that are down, and of which everybody knows it."""
+        """Returns brokers that are known to be down."""
         return list(self._known_gone)
 
-    # ------------------------------------------------------------------ by the test's hand
+    # ------------------------------------------------------------------ changes by a test
 
     def run(self, name: str, change: Callable[[Controller], T], *, timeout: float = CHANGE_TIMEOUT) -> T:
-        """Have the active controller make a change, in its turn.  Takes the lock; any thread but the
-        cluster's own.
+        """Has the active controller make a change, in queue order.
 
-        Raises what the change raises, `KafkaTimeoutError` if no controller has made it in time.
+        Takes the lock; any thread except the cluster's own. Raises the change's exception, or
+        `KafkaTimeoutError` if no controller made the change in time.
         """
         deadline = self._runtime.clock.monotonic() + timeout
         while True:
@@ -208,16 +210,16 @@ class Controllers:
             if not self._runtime.wait_until(attempt.is_over, left):
                 attempt.is_cancelled = True
                 raise KafkaTimeoutError(
-                    f"{name}: no active controller did it within {timeout:g} seconds; {self!r}"
+                    f"{name}: no active controller made the change within {timeout:g} seconds; {self!r}"
                 )
             if attempt.outcome is not None:
-                with self._lock:  # then its event is over, and told in the timeline
+                with self._lock:  # then its event is over and in the timeline
                     outcome: Callable[[], T] = attempt.outcome
                 return outcome()
 
 
 class Attempt:
-    """A change that a test's thread wants and waits for; void as soon as another epoch begins."""
+    """A change that a test's thread waits for; stale once another epoch starts."""
 
     def __init__(
         self,
@@ -262,7 +264,7 @@ class Attempt:
         node.change(self._name, work, now)
 
     def is_over(self) -> bool:
-        """Whether it was done, or is to be tried again."""
+        """Whether it is done, or must be retried."""
         if self.outcome is not None:
             return True
         if self._epoch is None:

@@ -1,6 +1,6 @@
-"""Delegation tokens: how the controller makes, renews and ends them (Kafka's DelegationTokenControlManager).
+"""Delegation tokens: creation, renewal and expiry by the controller (Kafka's DelegationTokenControlManager).
 
-Functions over the active controller, each one change of its metadata.  They raise what the client is told.
+Functions over the active controller, each one metadata change. They raise the error for the client.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pykafka2.errors import (
 
 @attrs.define(frozen=True)
 class TokenRequest:
-    """A token to make.  A lifetime of 0 or less is the longest that there is."""
+    """A request for a token. A lifetime of 0 or less means the maximum."""
 
     owner: Principal
     requester: Principal
@@ -37,7 +37,7 @@ class TokenRequest:
 
 
 def secret_key(config: BrokerConfig) -> str:
-    """delegation.token.secret.key.  Raises `DelegationTokenAuthDisabled` where there is none."""
+    """Returns delegation.token.secret.key. Raises `DelegationTokenAuthDisabled` if it is unset."""
     key = config.text("delegation.token.secret.key")
     if not key:
         raise DelegationTokenAuthDisabled
@@ -47,8 +47,10 @@ def secret_key(config: BrokerConfig) -> str:
 def create_token(
     controller: Controller, config: BrokerConfig, entropy: Entropy, wanted: TokenRequest, now_ms: int
 ) -> DelegationToken:
-    """Make a token.  Those that have been over for delegation.token.expiry.check.interval.ms go then: Kafka
-    looks for them so often.
+    """Creates a token.
+
+    Also removes tokens that expired more than delegation.token.expiry.check.interval.ms ago, which is how
+    often Kafka checks for them.
     """
     key = secret_key(config)
     lifetime = config.int("delegation.token.max.lifetime.ms")
@@ -69,7 +71,7 @@ def create_token(
         TokenCredentials(made, salts),
     )
     gone_ms = now_ms - config.int("delegation.token.expiry.check.interval.ms")
-    over = [one.id for one in controller.state.tokens.values() if one.is_over(gone_ms)]
+    over = [known.id for known in controller.state.tokens.values() if known.is_over(gone_ms)]
     controller.write([*map(DelegationTokenRemoved, over), DelegationTokenSet(token)])
     return token
 
@@ -78,12 +80,12 @@ def renew_token(
     controller: Controller,
     config: BrokerConfig,
     token_hmac: bytes,
-    who: Principal,
+    requester: Principal,
     period_ms: int,
     now_ms: int,
 ) -> int:
-    """Let a token live longer; when it expires then."""
-    token = _known(controller, config, token_hmac, who, now_ms)
+    """Extends a token's lifetime. Returns the new expiry time."""
+    token = _known(controller, config, token_hmac, requester, now_ms)
     period = config.int("delegation.token.expiry.time.ms")
     if period_ms > 0:
         period = min(period, period_ms)
@@ -94,12 +96,15 @@ def expire_token(
     controller: Controller,
     config: BrokerConfig,
     token_hmac: bytes,
-    who: Principal,
+    requester: Principal,
     period_ms: int,
     now_ms: int,
 ) -> int:
-    """Let a token expire after a while, with a negative number now; when it expires then, or that number."""
-    token = _known(controller, config, token_hmac, who, now_ms)
+    """Lets a token expire after a period, or removes it if that is negative.
+
+    Returns the new expiry time, or the negative number.
+    """
+    token = _known(controller, config, token_hmac, requester, now_ms)
     if period_ms < 0:
         controller.write([DelegationTokenRemoved(token.id)])
         return period_ms
@@ -107,9 +112,9 @@ def expire_token(
 
 
 def _known(
-    controller: Controller, config: BrokerConfig, token_hmac: bytes, who: Principal, now_ms: int
+    controller: Controller, config: BrokerConfig, token_hmac: bytes, requester: Principal, now_ms: int
 ) -> DelegationToken:
-    """The token with this HMAC, which who asks may change."""
+    """Returns the token with this HMAC. Raises unless the requester can change it."""
     secret_key(config)
     for token in controller.state.tokens.values():
         if hmac.compare_digest(token.hmac, token_hmac):
@@ -118,7 +123,7 @@ def _known(
         raise DelegationTokenNotFound
     if token.is_over(now_ms):
         raise DelegationTokenExpired
-    if not token.belongs_to(who):
+    if not token.belongs_to(requester):
         raise DelegationTokenOwnerMismatch
     return token
 

@@ -1,8 +1,8 @@
-"""Who leads a partition: pure functions from a partition's image to the next one.
+"""Partition leader elections: pure functions from a partition's image to the next one.
 
-A leader comes from the ISR, in the order of the replicas; from outside only where unclean elections are
-allowed, which loses what it lacks.  The last member of an ISR stays in it, however dead: it is the one that
-has everything.  Eligible leader replicas (KIP-966) are not built, see docs/fidelity.md.
+A leader comes from the ISR, in replica order; with unclean election enabled it can be outside the ISR, and
+records are lost. The last member of an ISR stays in it even if it is down, because it has all records.
+Eligible leader replicas (KIP-966) are not implemented, see docs/fidelity.md.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from pykafka2.errors import (
 )
 
 IsEligible = Callable[[int], bool]
-"""Whether a broker may lead and be in sync: registered, not fenced, not shutting down."""
+"""Whether a broker can lead and be in sync: registered, not fenced, not shutting down."""
 
 
 def elect(partition: PartitionImage, is_eligible: IsEligible, *, unclean: bool) -> PartitionImage:
-    """Drop replicas that may not be in sync and find a leader; the same object if nothing changes."""
+    """Drops ineligible replicas from the ISR and elects a leader. Returns the same object if nothing
+    changes.
+    """
     alive = tuple(replica for replica in partition.isr if is_eligible(replica))
     isr = alive or partition.isr
     if partition.leader in alive:
@@ -41,17 +43,17 @@ def elect(partition: PartitionImage, is_eligible: IsEligible, *, unclean: bool) 
 
 
 def elect_preferred(partition: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
-    """Let the first replica lead if it may; the same object if it does or may not."""
+    """Makes the preferred replica the leader if possible. Returns the same object if nothing changes."""
     preferred = partition.replicas[0]
     if partition.leader == preferred or preferred not in partition.isr or not is_eligible(preferred):
         return partition
     return moved(partition, preferred, partition.isr)
 
 
-def asked_election(
+def requested_election(
     topic: TopicImage | None, name: str, number: int, is_eligible: IsEligible, *, unclean: bool
 ) -> PartitionImage:
-    """What ElectLeaders asks for, or raises why there is no election."""
+    """Returns the result of ElectLeaders for one partition. Raises why there is no election."""
     if topic is None:
         raise UnknownTopicOrPartition(f"No such topic as {name}")
     if not 0 <= number < len(topic.partitions):
@@ -73,7 +75,7 @@ def asked_election(
 
 
 def moved(partition: PartitionImage, leader: int, isr: tuple[int, ...]) -> PartitionImage:
-    """A change of leader begins a new leader epoch; a change of the ISR alone does not."""
+    """Returns the image with a new leader or ISR; only a new leader starts a new leader epoch."""
     bump = leader != partition.leader
     return attrs.evolve(
         partition,

@@ -1,7 +1,7 @@
-"""The controller's one queue: changes are made one after another, in the order in which they came.
+"""The controller's queue: changes are made one by one, in the order of arrival.
 
-An event runs at once where nothing is before it; so an idle controller adds no delay.  A slow event (only a
-control makes one) holds up those behind it and nothing else: brokers go on serving data.  Under the
+An event runs at once if the queue is empty, so an idle controller adds no delay. A slow event (only a control
+creates one) delays those behind it and nothing else: brokers continue to serve data. Access requires the
 cluster's lock; never waits.
 """
 
@@ -16,7 +16,7 @@ from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.clock import FOREVER
 
 Work = Callable[[float], "Exception | None"]
-"""(now) -> why it was refused, or None if it was done."""
+"""Callback: (now) -> why it was rejected, or None if it was done."""
 
 
 @attrs.define(eq=False)
@@ -31,7 +31,7 @@ class _Event:
 
 
 class EventQueue:
-    """The events of one broker's controller.  `wake` asks for `run` to be called soon."""
+    """The events of one broker's controller. `wake` schedules a call of `run`."""
 
     def __init__(self, broker_id: int, log: EventLog, wake: Callable[[], None]) -> None:
         self._broker_id = broker_id
@@ -47,7 +47,7 @@ class EventQueue:
         return len(self._waiting)
 
     def slow_down(self, seconds: float, times: int) -> None:
-        """Let each of the next events take that long."""
+        """Makes each of the next events take this long."""
         self._slowness, self._slow_times = seconds, times
 
     def submit(
@@ -60,15 +60,15 @@ class EventQueue:
         deadline: float = FOREVER,
         expire: Work | None = None,
     ) -> None:
-        """Have `work(now)` run after all that came before; `expire(now)` instead if that is after
-        `deadline`.
+        """Runs `work(now)` after all earlier events, or `expire(now)` instead if `deadline` has passed by
+        then.
         """
         self._waiting.append(_Event(name, epoch, work, deadline, expire or work, now))
         if not self._is_running and self.run(now) < FOREVER:
             self._wake()
 
     def run(self, now: float) -> float:
-        """Run what can run; when to be called again."""
+        """Runs the events that can run. Returns when it must be called again."""
         if self._is_running:
             return FOREVER
         self._is_running = True
@@ -89,7 +89,7 @@ class EventQueue:
         return FOREVER
 
     def drop(self) -> None:
-        """Forget what waits: its broker is gone."""
+        """Drops all events because the broker has stopped."""
         self._waiting.clear()
         self._busy_until = 0.0
 
@@ -113,7 +113,7 @@ class EventQueue:
         event.expire(now)
 
     def _expire_others(self, now: float) -> float:
-        """Those behind a slow event may run out of time meanwhile; when the next one does."""
+        """Expires events behind a slow one. Returns the next deadline."""
         behind = list(self._waiting)[1:]
         for event in behind:
             if now >= event.deadline:

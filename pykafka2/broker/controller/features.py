@@ -1,4 +1,4 @@
-"""Changes of finalised features (KIP-584), with the checks and words of Kafka's FeatureControlManager."""
+"""Changes of finalized features (KIP-584), with the checks and messages of Kafka's FeatureControlManager."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from pykafka2.errors import InvalidUpdateVersion
 
 UPGRADE: Final = 1
 DOWNGRADES: Final = (2, 3)
-"""Safe and unsafe."""
+"""Safe and unsafe downgrades."""
 
 
 def feature_update(controller: Controller, name: str, level: int, upgrade_type: int) -> Record | None:
-    """The record that finalises a feature at `level`; None if it is there, or raises why it cannot be."""
+    """Returns the record that finalizes a feature at `level`, or None if it is unchanged.
+
+    Raises `InvalidUpdateVersion` if the change is invalid.
+    """
     known = controller.image.features.get(name, 0)
     problem = _problem(controller.id, name, level, known, upgrade_type)
     if problem is not None:

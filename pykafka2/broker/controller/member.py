@@ -1,4 +1,4 @@
-"""What the controller has to know of a broker, and what it tells it."""
+"""The interface between the controller and a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pykafka2.broker.base.image import ClusterImage, TopicImage
 
 
 class Member(Protocol):
-    """A broker in the eyes of elections and of the metadata's publisher."""
+    """A broker, as elections and the metadata publisher see it."""
 
     @property
     def id(self) -> int: ...
@@ -22,22 +22,22 @@ class Member(Protocol):
 
     @property
     def image(self) -> ClusterImage:
-        """The newest that it was handed."""
+        """The latest image that it received."""
         ...
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
-        """Take over a newer image, with the topics that changed."""
+        """Applies a newer image, with the topics that changed."""
         ...
 
     def controller_changed(self, now: float) -> None:
-        """There is a new controller: whatever the old one has not answered is asked again."""
+        """Handles a new controller: unanswered requests to the old one are sent again."""
         ...
 
 
 Members = Callable[[], Mapping[int, Member]]
-"""All brokers of the cluster by id, those that are down included."""
+"""Callback: all brokers of the cluster by id, including stopped ones."""
 
 
 def can_act(member: Member) -> bool:
-    """Whether a broker's process runs and is not paused."""
+    """Whether a broker's process is running and not paused."""
     return member.is_running and not member.is_paused

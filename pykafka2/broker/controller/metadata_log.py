@@ -1,9 +1,8 @@
-"""The metadata log: every change of the cluster's metadata, in order, under the epoch of its controller.
+"""The metadata log: all changes of the cluster's metadata, in order, with the epochs of their controllers.
 
-It stands where Kafka has the log of the KRaft quorum.  Here it is one list in memory that all brokers share:
-what is appended is committed.  What the quorum's protocol promises is kept by one rule: the log takes
-records of its newest epoch only, so a controller that was replaced cannot change anything, however late it
-wakes up.  Under the cluster's lock.
+Replaces the log of the KRaft quorum by one list in memory that all brokers share: appended records are
+committed. One rule gives the quorum's guarantee: the log accepts records of its latest epoch only, so a
+replaced controller cannot change anything, however late it resumes. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from pykafka2.errors import NotController
 
 NO_CONTROLLER = -1
 
-# Beyond this many records the log begins with a snapshot of the state, as Kafka's does.
+# Beyond this many records the log is replaced by a snapshot of the state, as in Kafka.
 SNAPSHOT_AFTER = 10_000
 
 
 class MetadataLog:
-    """Records since the last snapshot, and that snapshot."""
+    """The latest snapshot and the records since then."""
 
     def __init__(self, snapshot: State) -> None:
         self._snapshot = snapshot
@@ -36,14 +35,14 @@ class MetadataLog:
         return self._first_offset + len(self._records)
 
     def begin_epoch(self, controller_id: int) -> int:
-        """A broker becomes the controller: the epoch before ends here.  The new epoch."""
+        """Starts the epoch of a new controller, which ends the previous one. Returns the new epoch."""
         self.epoch += 1
         self.controller_id = controller_id
         self._records.append(ControllerElected(controller_id, self.epoch))
         return self.epoch
 
     def check(self, epoch: int) -> None:
-        """Raise `NotController` if this epoch is not the newest."""
+        """Raises `NotController` if this epoch is not the latest."""
         if epoch != self.epoch:
             raise NotController(
                 f"controller epoch {epoch} has ended: broker {self.controller_id} is the controller "
@@ -51,24 +50,24 @@ class MetadataLog:
             )
 
     def append(self, records: Sequence[Record], epoch: int) -> int:
-        """Add records together; the log's end after them.  `NotController` for an epoch that has ended."""
+        """Appends records together. Returns the log's new end. Raises `NotController` for an old epoch."""
         self.check(epoch)
         self._records.extend(records)
         return self.end_offset
 
     def replay(self) -> State:
-        """The state that the whole log describes, made anew."""
+        """Returns the state that results from replaying the whole log."""
         state = self._snapshot.copy()
         state.replay(self._records, self._first_offset)
         return state
 
     def replace_with_snapshot(self, state: State) -> None:
-        """Begin with this state, which has replayed the whole log, and forget the records."""
+        """Replaces the records by this state, which has replayed the whole log."""
         self._snapshot = state.copy()
         self._first_offset = self.end_offset
         self._records.clear()
 
     @property
     def length(self) -> int:
-        """How many records there are since the snapshot."""
+        """The number of records since the snapshot."""
         return len(self._records)

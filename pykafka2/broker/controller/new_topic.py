@@ -1,4 +1,4 @@
-"""A topic that is asked for: a value between whoever wants it and the controller (topics.py checks it)."""
+"""A request for a topic, passed to the controller (topics.py validates it)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT: Final = -1
 
 @attrs.define(frozen=True)
 class NewTopic:
-    """What is asked for: -1 takes the brokers' default; `assignment` replaces both numbers."""
+    """A request for a topic: -1 uses the brokers' default; `assignment` replaces both numbers."""
 
     name: str
     partitions: int = DEFAULT

@@ -1,8 +1,8 @@
 """A broker's controller node: idle, or with the active controller, its queue and its timers.
 
-Every broker has one; the election (election.py) says whose is active.  While it is, requests for the
-controller become events here, broker sessions are watched, and leadership goes back to preferred replicas
-from time to time.  A part of its own (server/threads.py), so that the controller is never in the way of data.
+Every broker has one; the election (election.py) determines the active one. The active node turns controller
+requests into events, checks broker sessions, and returns leadership to preferred replicas periodically. It is
+its own part (server/threads.py), so that the controller does not block data requests.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from pykafka2.errors import NotController
 
 logger = logging.getLogger(__name__)
 
-# Kafka's unclean.leader.election.interval.ms, which is none of its public options.
+# Kafka's unclean.leader.election.interval.ms, which is an internal option.
 UNCLEAN_ELECTION_INTERVAL = 300.0
 
 
 @attrs.define(frozen=True)
 class CommonParts:
-    """What the controller nodes of all brokers stand on; made once for a cluster.
+    """Shared components of all controller nodes, created once for a cluster.
 
-    `config` is the cluster's configuration, as a controller reads it; a node has its broker's besides.
+    `config` is the cluster's configuration for the controller; a node also has its broker's.
     """
 
     log: MetadataLog
@@ -49,7 +49,7 @@ class CommonParts:
     entropy: Entropy
     events: EventLog
     give_up: Callable[[int, float], None]
-    """(broker, now): an active controller that has lost its majority resigns, and another one is elected."""
+    """Callback: (broker, now); resigns a controller that lost its majority and starts an election."""
 
 
 class ControllerNode(Part):
@@ -58,7 +58,7 @@ class ControllerNode(Part):
     def __init__(self, node: Node, common: CommonParts) -> None:
         super().__init__(f"controller-{node.id}")
         self.active: Controller | None = None
-        """Set while this broker believes that it is the controller; the log knows better."""
+        """Set while this broker considers itself the controller; the metadata log has the final word."""
         self.events = EventQueue(node.id, common.events, self.signal)
         self.sessions = BrokerSessions(node.config.seconds("broker.session.timeout.ms"))
         self.broker_id = node.id
@@ -74,15 +74,15 @@ class ControllerNode(Part):
         return self.active is not None
 
     def require(self) -> Controller:
-        """The active controller; `NotController` if it is not here."""
+        """Returns the active controller. Raises `NotController` if it is not on this broker."""
         if self.active is None:
             raise NotController(f"broker {self.broker_id} is not the controller")
         return self.active
 
-    # ------------------------------------------------------------------ being the controller
+    # ------------------------------------------------------------------ active controller
 
     def activate(self, gone: Iterable[int], now: float) -> None:
-        """Become the controller: begin an epoch, replay the log, tell everybody everything.
+        """Becomes the controller: starts an epoch, replays the log and publishes the whole state.
 
         `gone` are the brokers that are known to be down.
         """
@@ -98,33 +98,33 @@ class ControllerNode(Part):
         word = f"broker {broker_id} is the controller in epoch {controller.epoch}"
         common.events.note(now, "controller", word, broker=broker_id, epoch=controller.epoch)
         registered = controller.state.brokers.values()
-        self.sessions.restart([one.id for one in registered if not one.is_fenced], now)
+        self.sessions.restart([broker.id for broker in registered if not broker.is_fenced], now)
         self._rebalance_at = now + self._rebalance_every if self._rebalances else FOREVER
         self._unclean_at = now + UNCLEAN_ELECTION_INTERVAL
         self.change("the full state is published", controller.publish_all, now)
-        for one in gone:
-            self.end_session(one, now)
+        for stopped in gone:
+            self.end_session(stopped, now)
         self.signal()
 
     def resign(self) -> None:
-        """Be the controller no more: another one is, or this broker stops."""
+        """Stops being the controller: another one is active, or this broker stops."""
         self.active = None
         self._rebalance_at = self._unclean_at = FOREVER
         self.sessions.restart([], 0.0)
 
     def resign_if_replaced(self) -> None:
-        """This broker was handed an image: if another controller made it, our epoch has ended."""
+        """Resigns if the received image comes from another controller, so that this one's epoch has ended."""
         if self.active is not None and self.active.epoch != self._common.log.epoch:
             self.resign()
 
     def restart_sessions(self, now: float) -> None:
-        """This broker stood still: what others said meanwhile is not heard yet, so nobody's session ends for
-        it.
+        """Restarts all sessions after a pause of this broker: heartbeats sent meanwhile are not processed
+        yet.
         """
         controller = self.active
         if controller is not None:
             brokers = controller.state.brokers.values()
-            self.sessions.restart([one.id for one in brokers if not one.is_fenced], now)
+            self.sessions.restart([broker.id for broker in brokers if not broker.is_fenced], now)
 
     # ------------------------------------------------------------------ events
 
@@ -138,10 +138,10 @@ class ControllerNode(Part):
         refused: Callable[[NotController, float], None] | None = None,
         expire: Work | None = None,
     ) -> None:
-        """Have the active controller do something, after all that came before; `work` returns what it was
-        refused with, for the timeline.
+        """Has the active controller make a change after all earlier ones.
 
-        `refused` is told if our epoch has ended by then.
+        `work` returns why it was rejected, for the timeline. `refused` is called if the epoch has ended by
+        then.
         """
         controller = self.active
         if controller is None:
@@ -162,7 +162,7 @@ class ControllerNode(Part):
         self.events.submit(name, controller.epoch, run, now, deadline=deadline, expire=expire)
 
     def end_session(self, broker_id: int, now: float) -> None:
-        """A broker is gone, or has not been heard for too long."""
+        """Fences a broker that has stopped, or whose session has expired."""
         controller = self.active
         if controller is not None:
             self.sessions.forget(broker_id)
@@ -170,7 +170,7 @@ class ControllerNode(Part):
                 f"session of broker {broker_id} ended", lambda: controller.fence_broker(broker_id), now
             )
 
-    # ------------------------------------------------------------------ the part
+    # ------------------------------------------------------------------ run by the loop
 
     def run(self, now: float) -> float:
         with self._node.lock:
@@ -194,7 +194,7 @@ class ControllerNode(Part):
             return min(due, self.sessions.next_end(), self._rebalance_at, self._unclean_at)
 
     def _rebalance(self) -> None:
-        """Let preferred replicas lead where they may (auto.leader.rebalance.enable)."""
+        """Makes preferred replicas leaders if possible (auto.leader.rebalance.enable)."""
         controller = self.active
         if controller is None:
             return

@@ -1,9 +1,9 @@
-"""Where replicas go: striped over racks, then brokers, so that leaders and followers are balanced.
+"""Replica placement: striped over racks, then brokers, so that leaders and followers are balanced.
 
-Pure functions.  As in Kafka's StripedReplicaPlacer, the leaders of successive partitions go round the live
-brokers, and the followers of each round are shifted by one more, so that the load of a lost broker spreads
-over all others.  A partition's replicas are in as many racks as there are; within a rack live brokers come
-first, so fenced ones get replicas only where there are not enough others.
+Pure functions. As in Kafka's StripedReplicaPlacer, successive partitions get leaders round-robin over the
+live brokers, and each round shifts the followers by one more, so that the load of a lost broker spreads over
+all others. A partition's replicas use as many racks as possible. Within a rack live brokers come first;
+fenced ones get replicas only if there are too few others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import attrs
 
 @attrs.define(frozen=True)
 class Host:
-    """A broker that may hold replicas."""
+    """A broker that can host replicas."""
 
     id: int
     rack: str | None = None
@@ -24,16 +24,17 @@ class Host:
 
 
 def first_host(seed: int | str) -> int:
-    """Where a cluster of that seed begins."""
+    """Returns the host at which a cluster with that seed starts."""
     return seed if isinstance(seed, int) else crc32(seed.encode())
 
 
 def place(
     hosts: Sequence[Host], partitions: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """The replicas of each partition, the preferred leader first; `start` is where the round begins.
+    """Returns the replicas of each partition, the preferred leader first; `start` is the first leader's
+    position.
 
-    At least one host must be live, and there must be as many hosts as replicas.
+    Requires at least one live host, and as many hosts as replicas.
     """
     live = _striped([host for host in hosts if host.is_live])
     others = _striped([host for host in hosts if not host.is_live])
@@ -42,7 +43,7 @@ def place(
     placed: list[tuple[int, ...]] = []
     for partition in range(partitions):
         leader = (start + partition) % count
-        # How often the round has been completed: it shifts the followers.
+        # The number of completed rounds shifts the followers.
         shift = (partition // count) % max(count - 1, 1)
         followers = [live[(leader + 1 + (shift + n) % (count - 1)) % count] for n in range(count - 1)]
         followers += others
@@ -54,7 +55,7 @@ def place(
 
 
 def _striped(hosts: Sequence[Host]) -> list[Host]:
-    """One host of each rack in turn, racks by name and hosts by id."""
+    """Returns one host of each rack in turn; racks are sorted by name, hosts by id."""
     racks: dict[str, list[Host]] = {}
     for host in sorted(hosts, key=lambda host: (host.rack or "", host.id)):
         racks.setdefault(host.rack or "", []).append(host)
@@ -63,7 +64,7 @@ def _striped(hosts: Sequence[Host]) -> list[Host]:
 
 
 def _spread(leader: Host, candidates: Sequence[Host], count: int) -> list[Host]:
-    """`count` of the candidates, each from a rack that has the fewest of those chosen so far."""
+    """Returns `count` candidates, each from one of the racks used least so far."""
     used: dict[str | None, int] = {leader.rack: 1}
     left = list(candidates)
     chosen: list[Host] = []

@@ -1,8 +1,8 @@
-"""Moving partitions to other brokers: begin, finish, cancel (KIP-455).
+"""Partition reassignment: start, completion, cancellation (KIP-455).
 
-While a partition moves its replicas are those to come and those to go together; the new ones copy the data as
-any follower does and join the ISR when they have caught up.  With the ISR change that brings the last of them
-the old ones are dropped.  Pure functions over the controller's state.
+During a reassignment a partition's replicas are the added and the removed ones together. The added ones copy
+the data like other followers and join the ISR once they have caught up. The ISR change that completes them
+drops the removed ones. Pure functions over the controller's state.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def reassigned(
     *,
     allow_factor_change: bool = True,
 ) -> Record | None:
-    """The record that begins a move to `target`, or with None takes one back; None if nothing changes.
+    """Returns the record that starts a move to `target`, or cancels one (None); None if nothing changes.
 
-    Raises why it cannot be.
+    Raises if the reassignment is invalid.
     """
     known = state.topics.get(topic)
     if known is None:
@@ -60,8 +60,9 @@ def reassigned(
 
 
 def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligible) -> PartitionImage:
-    """A partition on its way to `target`; there already where nothing has to be copied."""
-    # As in Kafka, what was on its way before counts as there: it goes like others, or stays on its way.
+    """Returns the image of a partition that moves to `target`; already complete if no data must be copied."""
+    # As in Kafka, replicas that were being added count as existing: they are removed like others, or stay in
+    # `adding`.
     adding = tuple(sorted(set(target) - set(image.replicas))) or image.adding
     removing = tuple(sorted(set(image.replicas) - set(target)))
     replicas = (*target, *removing)
@@ -80,8 +81,10 @@ def begun(image: PartitionImage, target: tuple[int, ...], is_eligible: IsEligibl
 
 
 def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
-    """A move ends when all that were to come are in sync, and all that stay where more go than come; the same
-    object if there is none, or not yet.
+    """Completes a reassignment once all added replicas are in sync.
+
+    If more replicas are removed than added, all remaining ones must be in sync as well. Returns the same
+    object if there is no reassignment, or it is not complete.
     """
     staying = tuple(replica for replica in image.isr if replica not in image.removing)
     replicas = tuple(replica for replica in image.replicas if replica not in image.removing)
@@ -100,7 +103,9 @@ def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
 
 
 def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unclean: bool) -> PartitionImage:
-    """A move taken back: the replicas that were there before stay, without those that were to come."""
+    """Returns the image with the reassignment cancelled: the original replicas stay, without the added
+    ones.
+    """
     if not image.is_reassigned:
         raise NoReassignmentInProgress
     staying = tuple(replica for replica in image.isr if replica not in image.adding)
@@ -122,14 +127,14 @@ def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unc
 
 
 def _bumped(changed: PartitionImage, image: PartitionImage, dropped: tuple[int, ...]) -> PartitionImage:
-    """A leader that stays begins a new epoch where replicas were taken from it, as in Kafka."""
+    """Starts a new leader epoch if replicas were removed while the leader stays, as in Kafka."""
     if dropped and changed.leader_epoch == image.leader_epoch:
         return attrs.evolve(changed, leader_epoch=image.leader_epoch + 1)
     return changed
 
 
 def _with_leader(image: PartitionImage, is_eligible: IsEligible, *, unclean: bool) -> PartitionImage:
-    """Its leader goes on if it is still among the ISR; else another one does, in the same step."""
+    """Keeps the leader if it is still in the ISR; otherwise elects another one in the same step."""
     if image.leader in image.isr:
         return image
     elected = elect(image, is_eligible, unclean=unclean)
@@ -137,7 +142,7 @@ def _with_leader(image: PartitionImage, is_eligible: IsEligible, *, unclean: boo
 
 
 def ongoing(state: State, topics: Iterable[tuple[str, Sequence[int] | None]]) -> list[tuple[str, int]]:
-    """The partitions among these that are being moved; None stands for all of a topic's."""
+    """Returns those of these partitions that are being reassigned; None means all of a topic's."""
     found: list[tuple[str, int]] = []
     for name, numbers in topics:
         topic = state.topics.get(name)

@@ -1,8 +1,7 @@
-"""What the metadata log holds: each record is a fact; replayed in order they give the cluster's state.
+"""Records of the metadata log: replayed in order, they produce the cluster's state.
 
-They carry what Kafka's metadata records carry (RegisterBrokerRecord, TopicRecord, PartitionRecord ...), as
-plain values: nobody outside this process reads them.  To add a kind: a class here, and how it is replayed
-in state.py.
+They correspond to Kafka's metadata records (RegisterBrokerRecord, TopicRecord, PartitionRecord ...), as plain
+values, because they never leave the process. To add a type: a class here, and its replay in state.py.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
 
 
 class Record:
-    """Base of all records."""
+    """Base class of all records."""
 
     __slots__ = ()
 
 
 @attrs.define(frozen=True)
 class ControllerElected(Record):
-    """From here on the log takes records of this epoch only."""
+    """Starts an epoch: from here on the log accepts records of this epoch only."""
 
     controller_id: int
     epoch: int
@@ -33,21 +32,21 @@ class ControllerElected(Record):
 
 @attrs.define(frozen=True)
 class BrokerSet(Record):
-    """A broker was registered, or something about its registration changed."""
+    """A broker was registered, or its registration changed."""
 
     broker: BrokerImage
 
 
 @attrs.define(frozen=True)
 class BrokerRemoved(Record):
-    """A broker's registration is gone."""
+    """A broker's registration was removed."""
 
     broker_id: int
 
 
 @attrs.define(frozen=True)
 class TopicCreated(Record):
-    """A topic; its partitions follow as `PartitionSet`, from 0."""
+    """A topic was created; its partitions follow as `PartitionSet`, from 0."""
 
     name: str
     topic_id: bytes
@@ -57,14 +56,14 @@ class TopicCreated(Record):
 
 @attrs.define(frozen=True)
 class TopicDeleted(Record):
-    """A topic and its partitions are gone."""
+    """A topic and its partitions were deleted."""
 
     name: str
 
 
 @attrs.define(frozen=True)
 class TopicConfigured(Record):
-    """All that is set on a topic from now on, by Kafka's names."""
+    """All options of a topic from now on, by Kafka's names."""
 
     name: str
     configs: Mapping[str, str]
@@ -72,7 +71,7 @@ class TopicConfigured(Record):
 
 @attrs.define(frozen=True)
 class ConfigsSet(Record):
-    """All that is set on a resource other than a topic: a broker, all brokers (""), a group."""
+    """All options of another resource from now on: a broker, all brokers (""), a group."""
 
     resource_type: int
     name: str
@@ -81,7 +80,7 @@ class ConfigsSet(Record):
 
 @attrs.define(frozen=True)
 class PartitionSet(Record):
-    """A partition is new (its number is the next one) or changed."""
+    """A partition was created (its number is the next one) or changed."""
 
     topic: str
     partition: int
@@ -90,7 +89,7 @@ class PartitionSet(Record):
 
 @attrs.define(frozen=True)
 class FeatureSet(Record):
-    """A feature is finalised at this level; 0 takes it back."""
+    """A feature is finalized at this level; 0 disables it."""
 
     name: str
     level: int
@@ -98,14 +97,14 @@ class FeatureSet(Record):
 
 @attrs.define(frozen=True)
 class ProducerIdsAllocated(Record):
-    """All producer ids below this one have been given out."""
+    """All producer ids below this one are allocated."""
 
     next_id: int
 
 
 @attrs.define(frozen=True)
 class AclCreated(Record):
-    """An access rule, under an id of its own."""
+    """An ACL with its own id."""
 
     id: bytes
     acl: Acl
@@ -113,28 +112,28 @@ class AclCreated(Record):
 
 @attrs.define(frozen=True)
 class AclRemoved(Record):
-    """An access rule is gone."""
+    """An ACL was removed."""
 
     acl: Acl
 
 
 @attrs.define(frozen=True)
 class DelegationTokenSet(Record):
-    """A delegation token is new, or expires at another time."""
+    """A delegation token was created, or its expiry changed."""
 
     token: DelegationToken
 
 
 @attrs.define(frozen=True)
 class DelegationTokenRemoved(Record):
-    """A delegation token is gone."""
+    """A delegation token was removed."""
 
     token_id: str
 
 
 @attrs.define(frozen=True)
 class ScramUserSet(Record):
-    """All that is kept of a user's passwords from now on; nothing: the user has no SCRAM credentials."""
+    """All SCRAM credentials of a user from now on; empty if it has none any more."""
 
     user: str
     credentials: Mapping[ScramMechanism, ScramCredential]

@@ -1,4 +1,4 @@
-"""Brokers come, live and go: what the controller makes of registrations and heartbeats.
+"""Broker registrations and heartbeats, as the controller handles them.
 
 Functions over the active controller, each one event of its queue (Kafka's ClusterControlManager and
 BrokerHeartbeatManager).
@@ -16,18 +16,18 @@ from pykafka2.errors import BrokerIdNotRegistered, StaleBrokerEpoch
 
 @attrs.define(frozen=True)
 class Registration:
-    """What a broker says of itself."""
+    """A broker's registration request."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
-    """Of its listeners, at least one."""
+    """The endpoints of its listeners, at least one."""
     rack: str | None
     incarnation_id: bytes
 
 
 @attrs.define(frozen=True)
 class HeartbeatReply:
-    """What a broker is told in answer to its heartbeat."""
+    """The response to a broker's heartbeat."""
 
     is_caught_up: bool
     is_fenced: bool
@@ -35,11 +35,11 @@ class HeartbeatReply:
 
 
 def register(controller: Controller, new: Registration) -> int:
-    """Register a broker, fenced until its first heartbeat; its broker epoch.
+    """Registers a broker, fenced until its first heartbeat. Returns its broker epoch.
 
-    The same incarnation registers again with what it had.  Another one while the old registration still
-    lives takes its place: its leaderships move, its epoch ends, and it comes back as a follower (Kafka
-    answers DUPLICATE_BROKER_REGISTRATION until the old session has ended, see docs/fidelity.md).
+    The same incarnation keeps its registration. Another incarnation replaces a live registration: its
+    leaderships move, its epoch ends, and it returns as a follower (Kafka responds
+    DUPLICATE_BROKER_REGISTRATION until the old session has expired, see docs/fidelity.md).
     """
     old = controller.state.brokers.get(new.broker_id)
     if old is not None and old.incarnation_id == new.incarnation_id:
@@ -61,7 +61,7 @@ def register(controller: Controller, new: Registration) -> int:
 
 
 def check_epoch(controller: Controller, broker_id: int, epoch: int) -> BrokerImage:
-    """The registration under this epoch; `BrokerIdNotRegistered`, `StaleBrokerEpoch` if it is not the one."""
+    """Returns the registration with this epoch. Raises `BrokerIdNotRegistered` or `StaleBrokerEpoch`."""
     broker = controller.state.brokers.get(broker_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
@@ -79,7 +79,7 @@ def process_heartbeat(
     want_fence: bool,
     want_shut_down: bool,
 ) -> HeartbeatReply:
-    """A heartbeat that changes something: unfence a broker that has the metadata, fence it, or let it go."""
+    """Applies a heartbeat: unfences a broker that has the metadata, fences it, or lets it shut down."""
     broker = check_epoch(controller, broker_id, epoch)
     is_caught_up = metadata_offset > epoch
     if want_shut_down:
@@ -94,11 +94,11 @@ def process_heartbeat(
 
 
 def _shut_down(controller: Controller, broker: BrokerImage, is_caught_up: bool) -> HeartbeatReply:
-    """Move the leaderships of a broker that wants to stop; it may when it leads nothing any more."""
+    """Moves the leaderships of a broker that shuts down; it can stop once it leads nothing."""
     if not broker.is_fenced and not broker.is_shutting_down:
         broker = attrs.evolve(broker, is_shutting_down=True)
         controller.set_broker(broker)
-    # What nobody else can lead has no leader by now, so nothing holds the broker back.
+    # Partitions that no other broker can lead have no leader now, so nothing keeps the broker.
     if not broker.is_fenced:
         controller.set_broker(attrs.evolve(broker, is_fenced=True))
     return HeartbeatReply(is_caught_up, is_fenced=True, should_shut_down=True)

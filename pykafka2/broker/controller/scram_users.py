@@ -1,7 +1,7 @@
-"""SCRAM credentials of users: what the controller makes of AlterUserScramCredentials.
+"""SCRAM credentials of users: the controller's part of AlterUserScramCredentials.
 
-A function over the active controller, one event of its queue (Kafka's ScramControlManager): all that is good
-of a request is written in one go.
+A function over the active controller, one event of its queue (Kafka's ScramControlManager): all valid changes
+of a request are written at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pykafka2.errors import (
 
 @attrs.define(frozen=True)
 class Upsertion:
-    """A credential to be kept; the password was salted and hashed by the client."""
+    """A credential to be stored; the client has salted and hashed the password."""
 
     user: str
     mechanism: int
@@ -41,9 +41,9 @@ class Upsertion:
 def alter_scram_users(
     controller: Controller, deletions: Iterable[tuple[str, int]], upsertions: Iterable[Upsertion]
 ) -> dict[str, BrokerError | None]:
-    """Take away and set credentials; what came of it for each user, None where it was done.
+    """Deletes and sets credentials. Returns the error of each user, None if it succeeded.
 
-    A user may be named once.  `deletions` are names and mechanisms.
+    A user can be named once. `deletions` are names and mechanisms.
     """
     known = controller.state.scram_users
     outcome: dict[str, BrokerError | None] = {}
@@ -76,7 +76,7 @@ def _note(
     user: str,
     error: BrokerError | None,
 ) -> None:
-    """An earlier error of a user stands; a second mention takes back what the first one was to do."""
+    """Keeps a user's first error; a second entry for a user cancels the change of the first."""
     if error is not None:
         changed.pop(user, None)
     if outcome.get(user) is None:

@@ -1,7 +1,7 @@
-"""Which brokers the controller has heard of lately (Kafka's BrokerHeartbeatTracker).
+"""Broker sessions: the last heartbeat of each broker (Kafka's BrokerHeartbeatTracker).
 
-A broker whose last heartbeat is older than broker.session.timeout.ms has lost its session.  Under the
-cluster's lock.
+A broker whose last heartbeat is older than broker.session.timeout.ms has lost its session. Access requires
+the cluster's lock.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class BrokerSessions:
         self._contacts: dict[int, float] = {}
 
     def touch(self, broker_id: int, now: float) -> None:
-        """A broker was heard."""
+        """Records a heartbeat of a broker."""
         self._contacts[broker_id] = now
 
     def forget(self, broker_id: int) -> None:
         self._contacts.pop(broker_id, None)
 
     def restart(self, brokers: list[int], now: float) -> None:
-        """These brokers, and no others, have sessions that begin now."""
+        """Starts sessions of exactly these brokers now."""
         self._contacts = dict.fromkeys(brokers, now)
 
     def is_valid(self, broker_id: int, now: float) -> bool:
@@ -32,12 +32,12 @@ class BrokerSessions:
         return contact is not None and now - contact < self.timeout
 
     def end_overdue(self, now: float) -> list[int]:
-        """End the sessions of brokers that were not heard in time; whose they were."""
+        """Ends the sessions of brokers without a recent heartbeat. Returns these brokers."""
         ended = [broker for broker, contact in self._contacts.items() if now - contact >= self.timeout]
         for broker in ended:
             del self._contacts[broker]
         return ended
 
     def next_end(self) -> float:
-        """When the next session ends if nothing more is heard."""
+        """Returns when the next session expires without further heartbeats."""
         return min(self._contacts.values(), default=FOREVER) + self.timeout

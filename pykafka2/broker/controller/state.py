@@ -1,7 +1,7 @@
-"""The cluster's metadata as the records say: changed by replaying them, and by nothing else.
+"""The cluster's metadata, changed only by replaying records.
 
-After each replay `image` is what brokers are told, an immutable value that shares all that did not change
-with the image before.
+After each replay `image` is the value for brokers; it is immutable and shares all unchanged parts with the
+previous image.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Changes = Mapping[str, "TopicImage | None"]
 
 
 class State:
-    """What has been replayed so far."""
+    """The state after the records replayed so far."""
 
     def __init__(self, cluster_id: str, config: BrokerConfig, features: Mapping[str, int] = LATEST) -> None:
         self._config = config
@@ -62,12 +62,12 @@ class State:
         self.tokens: Mapping[str, DelegationToken] = {}
         self.next_producer_id = 0
         self.first_host = 0
-        """Where placement begins, as the cluster's seed says."""
+        """The host at which placement starts, from the cluster's seed."""
         self.image = ClusterImage(0, cluster_id, {}, {}, {}, features)
         self._partition_count = 0  # of all topics
         self._changed: dict[str, TopicImage | None] = {}
-        self._partitions: dict[str, list[PartitionImage]] = {}  # of topics that this replay touches
-        self._acls: dict[Acl, bytes] | None = None  # if this replay touches them
+        self._partitions: dict[str, list[PartitionImage]] = {}  # topics changed by this replay
+        self._acls: dict[Acl, bytes] | None = None  # if this replay changes them
         self._replayers: dict[type[Record], Callable[[Any], None]] = {
             ControllerElected: self._controller_elected,
             BrokerSet: self._broker_set,
@@ -88,11 +88,11 @@ class State:
 
     @property
     def next_host(self) -> int:
-        """Where the next placement begins: leaders go round the brokers over all topics."""
+        """The host at which the next placement starts: leaders are assigned round-robin over all topics."""
         return self.first_host + self._partition_count
 
     def copy(self) -> State:
-        """Another one that says the same and shares the immutable parts."""
+        """Returns a copy that shares the immutable parts."""
         other = State(self.image.cluster_id, self._config, self.features)
         other.brokers = dict(self.brokers)
         other.topics = dict(self.topics)
@@ -108,7 +108,7 @@ class State:
         return other
 
     def replay(self, records: Iterable[Record], offset: int) -> Changes:
-        """Take records over, the first of which is at `offset`; the topics that they changed."""
+        """Replays records, the first of which is at `offset`. Returns the topics that changed."""
         self._changed = {}
         count = 0
         for record in records:
@@ -133,7 +133,7 @@ class State:
         )
         return self._changed
 
-    # ------------------------------------------------------------------ one kind each
+    # ------------------------------------------------------------------ replay by type
 
     def _controller_elected(self, record: ControllerElected) -> None:
         pass
@@ -162,12 +162,12 @@ class State:
 
     def _configs_set(self, record: ConfigsSet) -> None:
         resource = (record.resource_type, record.name)
-        configs = {one: known for one, known in self.configs.items() if one != resource}
+        configs = {other: known for other, known in self.configs.items() if other != resource}
         if record.configs:
             configs[resource] = dict(record.configs)
         self.configs = configs
         if resource == ALL_BROKERS:
-            # Topics take their defaults from here.
+            # These are the defaults of topics.
             self._config.set_dynamic({}, record.configs)
             for topic in self.topics.values():
                 self._set_topic(attrs.evolve(topic, config=topic.config.over(self._config)))

@@ -1,4 +1,4 @@
-"""New topics and new partitions: what may be asked for, with Kafka's messages, and what it comes to.
+"""New topics and partitions: validation with Kafka's messages, and the resulting records.
 
 Pure functions over the controller's state.
 """
@@ -30,7 +30,7 @@ MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
 
 def new_topic(state: State, config: BrokerConfig, new: NewTopic, topic_id: bytes) -> TopicImage:
-    """The topic as it would be, or raises why it cannot be."""
+    """Returns the topic as it would be created. Raises if the request is invalid."""
     check_topic_name(new.name)
     if new.name == METADATA_TOPIC:
         raise InvalidRequest(f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
@@ -62,10 +62,10 @@ def _placed(state: State, config: BrokerConfig, new: NewTopic) -> list[tuple[int
 
 
 def _assigned(state: State, new: NewTopic) -> list[tuple[int, ...]]:
-    for what, number in (("replication factor", new.replication_factor), ("numPartitions", new.partitions)):
+    for field, number in (("replication factor", new.replication_factor), ("numPartitions", new.partitions)):
         if number != DEFAULT:
             raise InvalidRequest(
-                f"A manual partition assignment was specified, but {what} was not set to -1."
+                f"A manual partition assignment was specified, but {field} was not set to -1."
             )
     replicas = [tuple(assigned) for _, assigned in sorted(new.assignment.items())]
     factor = None
@@ -78,7 +78,7 @@ def _assigned(state: State, new: NewTopic) -> list[tuple[int, ...]]:
 
 
 def check_size(count: int) -> None:
-    """A request may not ask for more partitions than this."""
+    """Raises `PolicyViolation` if a request adds too many partitions."""
     if count > MAX_PARTITIONS_PER_REQUEST:
         raise PolicyViolation("Excessively large number of partitions per request.")
 
@@ -86,7 +86,7 @@ def check_size(count: int) -> None:
 def added_partitions(
     state: State, name: str, count: int, assignments: Sequence[Sequence[int]] | None
 ) -> list[Record]:
-    """The records that give a topic more partitions (CreatePartitions); raises why it cannot be."""
+    """Returns the records that add partitions to a topic (CreatePartitions). Raises if that is invalid."""
     topic = state.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.controller.elections import asked_election
+from pykafka2.broker.controller.elections import requested_election
 from pykafka2.broker.controller.records import PartitionSet, Record
 from pykafka2.errors import BrokerError, ElectionNotNeeded, InvalidRequest, error_of
 from pykafka2.protocol.messages.reassignments import (
@@ -41,7 +41,7 @@ def handle(
         result = ReplicaElectionResult(topic=name, partition_result=[])
         for number in numbers:
             try:
-                elected = asked_election(
+                elected = requested_election(
                     topics.get(name), name, number, controller.image.is_eligible, unclean=kind == UNCLEAN
                 )
             except BrokerError as error:

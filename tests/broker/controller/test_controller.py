@@ -162,7 +162,7 @@ def test_a_leader_is_moved_among_live_replicas(published: Published) -> None:
     controller = published.controller
     moved = controller.move_leader("t", 0, 2)
     assert (moved.leader, moved.leader_epoch, moved.isr) == (2, 1, (0, 1, 2))
-    with pytest.raises(InvalidReplicaAssignment, match="no replica"):
+    with pytest.raises(InvalidReplicaAssignment, match="not a replica"):
         controller.move_leader("t", 0, 7)
     controller.fence_broker(0)
     with pytest.raises(IneligibleReplica):
