@@ -175,7 +175,7 @@ def test_never_and_order_say_what_was_seen_instead(kafka_cluster: KafkaCluster, 
         history.order("Fetch")
     with pytest.raises(ConfigurationError, match="did you mean 'Fetch'"):
         history.never("Fetsch")
-    with pytest.raises(ConfigurationError, match="knows no 'clinet_id'; did you mean 'client_id'"):
+    with pytest.raises(ConfigurationError, match="has no filter 'clinet_id'; did you mean 'client_id'"):
         history.count("Produce", clinet_id="wire")  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="kind 'leadr'; did you mean 'leader'"):
         kafka_cluster.events.events("leadr")
@@ -507,7 +507,7 @@ def test_who_was_refused_is_an_event(kafka_cluster: KafkaCluster, connect: Conne
     refused = kafka_cluster.events.events("refused")
     assert [event.text for event in refused] == [
         "broker 0 closed a connection of ancient: Produce v0 is not served, v3 to v13 are",
-        "broker 0 closed a connection of a nameless client: a request of 1195725856 bytes; "
+        "broker 0 closed a connection of a client without a client_id: a request of 1195725856 bytes; "
         "socket.request.max.bytes is 104857600",
     ]
     assert "Produce v0 is not served" in kafka_cluster.timeline().text()

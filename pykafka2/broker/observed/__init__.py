@@ -1,1 +1,1 @@
-"""What was seen of the brokers: the history of requests and the log of events."""
+"""Observations of the brokers: the request history and the event log."""

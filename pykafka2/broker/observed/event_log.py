@@ -1,8 +1,8 @@
-"""What happened in a cluster besides requests: leaders that moved, ISRs that changed, brokers that came and
-went, faults that fired, clients that were refused.
+"""Events of a cluster besides requests: leader and ISR changes, broker registrations, faults, rejected
+clients.
 
-Bounded: the oldest go first.  Written under the cluster's lock, read from any thread; timeline.py shows it
-together with the history of requests.
+Bounded: the oldest events are dropped first. Written under the cluster's lock, read from any thread;
+timeline.py shows it together with the request history.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pykafka2.errors import ConfigurationError
 from pykafka2.text import printable, shown
 
 MAX_EVENTS = 10_000
-# How many different ones are noted, of connections that were closed and of rights that were missing.
+# Limits of distinct entries for closed connections and for denied access.
 MAX_REFUSALS = 100
 MAX_DENIALS = 1_000
 KINDS = (
@@ -38,8 +38,8 @@ KINDS = (
 
 @attrs.define(frozen=True)
 class ClusterEvent:
-    """One thing that happened: `kind` is one of `KINDS`, `facts` say it in data.  `at` is a time of the
-    brokers' monotonic clock.
+    """One event: `kind` is one of `KINDS`, `facts` describe it as data. `at` is a time of the brokers'
+    monotonic clock.
     """
 
     at: float
@@ -49,9 +49,9 @@ class ClusterEvent:
 
 
 def check_kind(kind: str | None) -> None:
-    """Raise for a kind that there is not, naming the nearest."""
+    """Raises `ConfigurationError` with the nearest kind for an unknown one."""
     if kind is not None and kind not in KINDS:
-        raise ConfigurationError(f"no events are of the kind {kind!r}{nearest(kind, KINDS)}")
+        raise ConfigurationError(f"unknown event kind {kind!r}{nearest(kind, KINDS)}")
 
 
 class EventLog:
@@ -64,18 +64,18 @@ class EventLog:
         self._denials: set[tuple[int, str, str]] = set()
 
     def note(self, at: float, kind: str, text: str, **facts: object) -> None:
-        """Something happened."""
+        """Records an event."""
         self._events.append(ClusterEvent(at, kind, printable(text), facts))
 
     def events(self, kind: str | None = None) -> list[ClusterEvent]:
-        """Oldest first, of one kind (see `KINDS`; a misspelt one raises) or all."""
+        """Returns the events of one kind (see `KINDS`; an unknown one raises) or all, oldest first."""
         check_kind(kind)
         return [event for event in list(self._events) if kind in (None, event.kind)]
 
     def client_refused(self, now: float, broker: int, client: str, reason: str, host: str = "") -> None:
-        """A broker closed a client's connection because of what it sent; `host` where that is worth saying.
+        """Records that a broker closed a client's connection because of its request; `host` if it matters.
 
-        Noted once for each client and reason, as clients try again and again.
+        Recorded once for each client and reason, because clients retry.
         """
         client, reason = f"{shown(client)} at {host}" if host else shown(client), shown(reason)
         refusal = (broker, client, reason)
@@ -95,10 +95,10 @@ class EventLog:
         resource_type: str,
         resource: str,
     ) -> None:
-        """A request was refused by access rules, wholly or in part.
+        """Records that authorization rejected a request, wholly or in part.
 
-        Noted once for each principal, API and resource, as clients ask again and again; the first thousand
-        of these are, as clients may also ask for one name after the other.
+        Recorded once for each principal, API and resource, because clients retry. Limited to a thousand,
+        because clients can also try many names.
         """
         principal, resource = shown(principal), shown(resource)
         denial = (broker, principal, f"{api} {operation} {resource_type} {resource}")
@@ -121,10 +121,10 @@ class EventLog:
         self._refusals.clear()
         self._denials.clear()
 
-    # ------------------------------------------------------------------ told by the controller
+    # ------------------------------------------------------------------ called by the controller
 
     def image_changed(self, new: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
-        """The controller has a new image; `changed` are the topics that differ (None: deleted)."""
+        """Records the differences of a new image; `changed` are the topics that differ (None: deleted)."""
         old, self._image = self._image, new
         if old is None:
             return
@@ -157,8 +157,8 @@ class EventLog:
 
     def _partition_changed(self, name: str, old: PartitionImage, new: PartitionImage, now: float) -> None:
         if (old.leader, old.leader_epoch) != (new.leader, new.leader_epoch):
-            who = "nobody" if new.leader == NO_LEADER else f"broker {new.leader}"
-            text = f"{name} is led by {who}, epoch {new.leader_epoch} (before: {old.leader})"
+            leader = "no broker" if new.leader == NO_LEADER else f"broker {new.leader}"
+            text = f"{name} is led by {leader}, epoch {new.leader_epoch} (before: {old.leader})"
             self.note(now, "leader", text, partition=name, leader=new.leader, epoch=new.leader_epoch)
         if old.isr != new.isr:
             text = f"{name} has ISR {list(new.isr)} (before: {list(old.isr)})"

@@ -1,10 +1,9 @@
-"""What the brokers were asked and what they answered: decoded, bounded, countable, and open to assertions.
+"""Requests to the brokers and their responses: decoded, bounded, with assertions.
 
-`cluster.history.requests("Produce")` gives the requests themselves; `in_flight_max("Produce")` the largest
-number that one connection had unanswered at a time; `exactly`, `never` and `order` raise AssertionError with
-what was seen instead.  Kept in memory up to a number of entries and of bytes; the oldest go first, their
-large answers before them.
-Requests between brokers are not part of it.
+`cluster.history.requests("Produce")` returns the requests; `in_flight_max("Produce")` the largest number of
+unanswered requests of one connection; `exactly`, `never` and `order` raise AssertionError with what was seen
+instead. Bounded by a number of entries and of bytes: the oldest entries are dropped first, and large
+responses before them. Requests between brokers are not included.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 10_000
 MAX_BYTES = 32 << 20
-# Decoded an answer takes about ten times its bytes, and thousands of objects that the collector looks at:
-# Metadata of a thousand topics, which clients ask for again and again, are 2 MB.
+# A decoded response takes about ten times its bytes, and thousands of objects for the garbage collector:
+# Metadata of a thousand topics, which clients request repeatedly, takes 2 MB.
 LARGE_ANSWER_BYTES = 4096
 MAX_LARGE_ANSWERS_BYTES = 4 << 20
-# Of how many clients and APIs `in_flight_max` is known; those that asked last are.
+# `in_flight_max` covers this many clients and APIs: those with the latest requests.
 MAX_CLIENTS = 1000
-# How much of the history an assertion that fails shows.
+# Entries shown by a failed assertion.
 SHOWN_ENTRIES = 20
 
 Where = Callable[[Any], bool]
@@ -45,10 +44,11 @@ R = TypeVar("R", bound=Request[Any])
 
 @attrs.define(eq=False)
 class Entry:
-    """One request, and its answer once there is one; times are those of the brokers' monotonic clock.
+    """One request, and its response once there is one; times are of the brokers' monotonic clock.
 
     `request` and `response` are the decoded messages (`ProduceRequest` ...): their fields are Kafka's names
-    with underscores.  The answers of fetches are not kept, of those of 4 KiB and more only the newest 4 MiB.
+    with underscores. Responses of fetches are not kept; of responses of 4 KiB and more only the newest 4 MiB
+    are.
     """
 
     broker: int
@@ -63,16 +63,16 @@ class Entry:
     answered_at: float | None = None
     response: Any = None
     path: tuple[str, ...] = ()
-    """Whose hands it went through: acceptor, processor, handler and, once the answer leaves, the part that
-    hands it to the socket.
+    """The components that processed it: acceptor, processor, handler and, once the response is sent, the
+    part that passes it to the socket.
     """
 
-    def leaves_by(self, part: str) -> None:
-        """The answer leaves, by this part's hands."""
+    def sent_by(self, part: str) -> None:
+        """Records the part that passes the response to the socket."""
         self.path = (*self.path, part)
 
-    def give_up_response(self) -> None:
-        """Let go of the answer; newer large ones need its place."""
+    def drop_response(self) -> None:
+        """Drops the response to make room for newer large ones."""
         self.response = None
 
     @property
@@ -81,13 +81,13 @@ class Entry:
         return None if self.answered_at is None else self.answered_at - self.received_at
 
     def __str__(self) -> str:
-        who = f"{shown(self.client_id or 'nobody')} ({self.peer})"
-        return f"{self.received_at:.6f} broker {self.broker} <- {who}: {self.api} v{self.version}"
+        client = f"{shown(self.client_id or 'no client_id')} ({self.peer})"
+        return f"{self.received_at:.6f} broker {self.broker} <- {client}: {self.api} v{self.version}"
 
 
 class Criteria(TypedDict, total=False):
-    """Which entries are meant.  `peer` names a connection; `where` is a function of the decoded request;
-    `since` a time, or the entry after which to look.
+    """Filters of entries. `peer` is a connection; `where` is a predicate on the decoded request; `since`
+    is a time, or the entry after which to start.
     """
 
     client_id: str | None
@@ -98,7 +98,7 @@ class Criteria(TypedDict, total=False):
 
 
 class History:
-    """Entries in the order of receipt.  Fed under the cluster's lock; may be read from any thread."""
+    """Entries in the order of receipt. Written under the cluster's lock; can be read from any thread."""
 
     def __init__(self, *, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
         self.is_on = max_entries > 0
@@ -107,12 +107,13 @@ class History:
         self._entries: deque[Entry] = deque()
         self._open: dict[int, Entry] = {}
         self._bytes = 0
-        self._large: deque[tuple[HistoryEntry, int]] = deque()  # with how many bytes the answer had
+        self._large: deque[tuple[HistoryEntry, int]] = deque()  # with the size of the response
         self._large_bytes = 0
         self._max_large_bytes = MAX_LARGE_ANSWERS_BYTES
         self._in_flight: Counter[tuple[str, str]] = Counter()
         self._in_flight_max: dict[str, int] = {}
-        self._in_flight_max_of: dict[tuple[str, str | None], int] = {}  # the client that asked last is last
+        # the client with the latest request is last
+        self._in_flight_max_of: dict[tuple[str, str | None], int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -120,11 +121,12 @@ class History:
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries))
 
-    # ------------------------------------------------------------------ questions
+    # ------------------------------------------------------------------ queries
 
     def entries(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> list[Entry]:
-        """Requests with their answers, oldest first, of one API (name, key or request class) or all; a
-        misspelt one raises.
+        """Returns requests with their responses, oldest first.
+
+        `api` is a name, key or request class, or None for all; an unknown one raises.
         """
         name = None if api is None else api_name(api)
         check_criteria(criteria)
@@ -139,17 +141,17 @@ class History:
     def requests(self, api: str | int | None = None, **criteria: Unpack[Criteria]) -> list[Any]: ...
 
     def requests(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> list[Any]:
-        """The decoded requests, oldest first; typed where `api` is a request class."""
+        """Returns the decoded requests, oldest first; typed if `api` is a request class."""
         return [entry.request for entry in self.entries(api, **criteria)]
 
     def count(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> int:
-        """How many there were."""
+        """Returns the number of requests."""
         return len(self.entries(api, **criteria))
 
     def in_flight_max(self, api: ApiName, *, client_id: str | None = None) -> int:
-        """The most requests of this API that one connection (of this client) had unanswered at a time.
+        """Returns the maximum number of unanswered requests of this API on one connection (of this client).
 
-        Known of the thousand clients that asked last; 0 for others.
+        Available for the thousand clients with the latest requests; 0 for others.
         """
         name = api_name(api)
         if client_id is None:
@@ -159,25 +161,27 @@ class History:
     # ------------------------------------------------------------------ assertions
 
     def exactly(self, number: int, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> None:
-        """Raise AssertionError, with what there was, unless there were so many requests."""
+        """Raises AssertionError, with the requests found, unless there were exactly this many."""
         found = self.entries(api, **criteria)
         if len(found) != number:
             what = "requests" if api is None else api_name(api)
             raise AssertionError(f"{len(found)} {what} instead of {number}{_shown(found)}")
 
     def never(self, api: ApiName | None = None, **criteria: Unpack[Criteria]) -> None:
-        """Raise AssertionError if there was such a request."""
+        """Raises AssertionError if there was such a request."""
         found = self.entries(api, **criteria)
         if found:
             raise AssertionError(f"{len(found)} times, first: {found[0]}; {found[0].request!r}")
 
     def order(self, *steps: ApiName | tuple[ApiName, Where], **criteria: Unpack[Criteria]) -> None:
-        """Raise AssertionError unless these were asked one after the other; others may lie between.
+        """Raises AssertionError unless these requests were received in this order; others may be between
+        them.
 
-        A step is an API, or an API and a function of the decoded request.
+        A step is an API, or an API and a predicate on the decoded request.
         """
         wanted = [
-            (api_name(one[0]), one[1]) if isinstance(one, tuple) else (api_name(one), None) for one in steps
+            (api_name(step[0]), step[1]) if isinstance(step, tuple) else (api_name(step), None)
+            for step in steps
         ]
         entries = self.entries(**criteria)
         position = 0
@@ -192,7 +196,7 @@ class History:
             position += 1
 
     def clear(self) -> None:
-        """Forget all that was seen; requests under way still count as in flight."""
+        """Drops all entries; requests in progress still count as in flight."""
         self._entries.clear()
         self._bytes = 0
         self._large.clear()
@@ -200,29 +204,29 @@ class History:
         self._in_flight_max.clear()
         self._in_flight_max_of.clear()
 
-    # ------------------------------------------------------------------ fed by the brokers
+    # ------------------------------------------------------------------ written by the brokers
 
     def received(self, broker: int, context: RequestContext) -> None:
-        """A broker took a request in."""
+        """Records a request that a broker received."""
         if not self.is_on:
             return
         api = API_KEYS[context.api_key].name
-        came = context.received
+        received = context.received
         entry = Entry(
             broker,
             context.peer,
             context.client_id,
             api,
             context.version,
-            came.correlation_id,
-            came.request,
-            came.size_bytes,
-            came.received_at,
+            received.correlation_id,
+            received.request,
+            received.size_bytes,
+            received.received_at,
         )
         self._entries.append(entry)
         self._open[id(context)] = context.history_entry = entry
         self._bytes += entry.size_bytes
-        # The newest stays, however large it is.
+        # The newest entry stays, however large it is.
         while len(self._entries) > 1 and (
             len(self._entries) > self._max_entries or self._bytes > self._max_bytes
         ):
@@ -233,13 +237,13 @@ class History:
         if count > self._in_flight_max.get(api, 0):
             self._in_flight_max[api] = count
         known = self._in_flight_max_of
-        who = (api, context.client_id)
-        known[who] = max(known.pop(who, 0), count)
+        client_key = (api, context.client_id)
+        known[client_key] = max(known.pop(client_key, 0), count)
         if len(known) > MAX_CLIENTS:
             del known[next(iter(known))]
 
     def ended(self, context: RequestContext, response: Response | None, now: float) -> None:
-        """A request was answered (None: without bytes), or its connection is gone."""
+        """Records that a request was answered (None: without bytes), or that its connection closed."""
         entry = self._open.pop(id(context), None)
         if entry is None:
             return
@@ -254,7 +258,7 @@ class History:
             entry.response = response
 
     def left(self, context: RequestContext) -> None:
-        """An answer has left, and its size is known: the oldest large ones are given up for it."""
+        """Records the size of a sent response; the oldest large responses are dropped for it."""
         size = context.delivery.reply_bytes
         if size < LARGE_ANSWER_BYTES or context.history_entry is None:
             return
@@ -262,20 +266,20 @@ class History:
         self._large_bytes += size
         while len(self._large) > 1 and self._large_bytes > self._max_large_bytes:
             oldest, size = self._large.popleft()
-            oldest.give_up_response()
+            oldest.drop_response()
             self._large_bytes -= size
 
 
 def check_criteria(criteria: Criteria) -> None:
-    """Raise for what is no criterion, naming the nearest: unnoticed, it would match everything."""
+    """Raises for an unknown filter, which would otherwise match everything; names the nearest one."""
     for name in criteria:
         if name not in Criteria.__annotations__:
             close = nearest(name, Criteria.__annotations__)
-            raise ConfigurationError(f"the history knows no {name!r}{close}")
+            raise ConfigurationError(f"the history has no filter {name!r}{close}")
 
 
 def matches(entry: Entry, api: str | None, criteria: Criteria) -> bool:
-    """Whether an entry is one of those asked for; `since` an entry is the caller's to look at."""
+    """Whether an entry matches the filters; the caller handles a `since` that is an entry."""
     since, where = criteria.get("since"), criteria.get("where")
     return (
         (api is None or entry.api == api)
@@ -288,7 +292,7 @@ def matches(entry: Entry, api: str | None, criteria: Criteria) -> bool:
 
 
 def _shown(entries: list[Entry]) -> str:
-    """The end of what there was, for a message."""
+    """Returns the last entries, for a message."""
     if not entries:
         return "; there were none"
     seen = "\n  ".join(map(str, entries[-SHOWN_ENTRIES:]))
