@@ -176,7 +176,7 @@ def test_what_cannot_be_planted_is_refused(kafka_cluster: KafkaCluster) -> None:
     with pytest.raises(ConfigurationError, match="say what happens"):
         controls.rule(api="Produce")
     for seconds in (-1.0, float("nan"), float("inf"), 3e6):
-        with pytest.raises(ConfigurationError, match="say a number from 0"):
+        with pytest.raises(ConfigurationError, match="use a number from 0"):
             controls.throttle("wire", "Produce", seconds)
     with pytest.raises(ConfigurationError, match="Unknown broker 3"):
         controls.crash_broker(3)

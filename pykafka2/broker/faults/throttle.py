@@ -42,9 +42,11 @@ class Throttles:
         self, client_id: str | None, request: type[Request[Any]] | None, seconds: float, times: int
     ) -> ThrottleRule:
         if not 0 <= seconds <= LONGEST:
-            raise ConfigurationError(f"throttle by seconds={seconds}: say a number from 0 to {LONGEST:g}")
+            raise ConfigurationError(f"throttle by seconds={seconds}: use a number from 0 to {LONGEST:g}")
         if times != FOR_EVER and times < 1:
-            raise ConfigurationError(f"throttle times={times}: say how often, from 1, or {FOR_EVER} for ever")
+            raise ConfigurationError(
+                f"throttle times={times}: use a number of at least 1, or {FOR_EVER} for no limit"
+            )
         key = None if request is None else request.API_KEY
         return self.rules.add(ThrottleRule(client_id, key, seconds, times))
 

@@ -34,7 +34,7 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
 
     def on_done(done: dict[Key, DeleteResult]) -> None:
         if not context.is_answered:
-            services.go_on_with(context, lambda: _answer(done))
+            services.respond_with(context, lambda: _answer(done))
 
     deadline = now + request.timeout_ms / 1000.0
     operation = services.replicas.log_manager.delete_records(offsets, deadline, on_done, now)

@@ -75,7 +75,7 @@ def handle(
     def on_done(results: list[FetchResult]) -> None:
         if not context.is_answered:
             done_at = services.clock.monotonic()
-            services.go_on_with(
+            services.respond_with(
                 context, lambda: _in_session(services, context, request, plan, results, done_at)
             )
 

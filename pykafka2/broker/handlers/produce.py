@@ -68,7 +68,7 @@ def handle(
     from pykafka2.broker.handlers.produce_transactional import verify
 
     def go_on(verdicts: Verdicts, at: float) -> None:
-        services.go_on_with(
+        services.respond_with(
             context, lambda: _check_and_append(services, context, request, verdicts, repeats, at)
         )
 
@@ -169,7 +169,7 @@ def _append_and_answer(
         if repeats is not None:
             done = _settled(context, repeats, done)
         if not context.is_answered:
-            services.go_on_with(context, lambda: _answer(services, context, request, done))
+            services.respond_with(context, lambda: _answer(services, context, request, done))
 
     operation = services.replicas.await_replicas(results, now + request.timeout_ms / 1000.0, on_done, now)
     if operation is not None:

@@ -128,10 +128,10 @@ def respond(services: Services, api: Api, context: RequestContext, now: float) -
 
     gate = services.gate
     if gate is None or gate.lets_pass(context, services.image):
-        services.go_on_with(context, handle)
+        services.respond_with(context, handle)
         return
     image = services.controller.image if api.by_controller else services.image
-    services.go_on_with(
+    services.respond_with(
         context, lambda: gate.handle(services, context, image, handle, by_controller=api.by_controller)
     )
 

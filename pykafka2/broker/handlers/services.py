@@ -1,7 +1,7 @@
 """What a handler may call: the parts of its broker that requests are about.
 
 A handler gets the services of the broker that runs it.  They name no connection and no thread; whatever a
-handler has to wait for it hands on (`go_on_with`).  Under the cluster's lock.
+handler has to wait for it hands on (`respond_with`).  Under the cluster's lock.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Services:
         self.controller_node = controller_node
         self.answers = answers
         self.known_metadata = known_metadata
-        self.go_on_with = answers.go_on_with
+        self.respond_with = answers.respond_with
         self.gate = gate
         """None where no authorizer is configured: everybody may do everything."""
         self.next_producer_id = next_producer_id
@@ -132,7 +132,7 @@ class Services:
 
         `work` returns the response, or None if it comes later.
         """
-        context.resume = lambda now: self.go_on_with(context, lambda: work(now))
+        context.resume = lambda now: self.respond_with(context, lambda: work(now))
         self._queue(context)
 
     def any_live_broker(self) -> int:

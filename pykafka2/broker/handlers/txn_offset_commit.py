@@ -68,7 +68,7 @@ def commit(services: Services, context: RequestContext, request: TxnOffsetCommit
         if code:
             refuse(for_offsets(code))
         else:
-            services.go_on_with(context, lambda: go_on(found[key], at))
+            services.respond_with(context, lambda: go_on(found[key], at))
 
     if guards:
         services.verifier.ask(asked, guards, on_codes, now)

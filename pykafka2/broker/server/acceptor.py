@@ -1,6 +1,6 @@
-"""Takes connections from one of a broker's listening sockets and deals them out to its processors, in turn.
+"""Accepts connections of one listener and assigns them to processors in turn.
 
-What the broker's quotas do not let in yet stays in the listener's backlog (connection_quotas.py).
+Connections above the broker's quotas wait in the listener's backlog (connection_quotas.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Acceptor(Part):
-    """Belongs to its loop's thread."""
+    """Accepts connections of one listener. Runs on its loop's thread."""
 
     def __init__(
         self,
@@ -37,16 +37,16 @@ class Acceptor(Part):
         self._is_open = False
         self._opens_soon = False
         self._quotas = quotas
-        self._room_at: float | None = None  # while connections have to wait: until when
+        self._room_at: float | None = None  # set while connections must wait
         quotas.call_when_room(self.signal)
 
     def open(self) -> None:
-        """Begin to accept; in the loop's thread, once the acceptor is part of it."""
+        """Starts accepting; on the loop's thread, once the acceptor is part of it."""
         self.loop.selector.register(self._listener, READABLE, self)
         self._is_open = True
 
     def open_soon(self) -> None:
-        """Begin to accept with the next turn; from any thread."""
+        """Starts accepting with the next turn; from any thread."""
         self._opens_soon = True
         self.signal()
 
@@ -61,11 +61,11 @@ class Acceptor(Part):
         return FOREVER if self._room_at is None else self._room_at
 
     def on_ready(self, bits: int, now: float) -> None:
-        """The selector reported the listener."""
+        """Handles an event of the listener."""
         while self._is_open:
             room_at = self._quotas.room_at(now)
             if room_at > now:
-                # `run` looks again then, and whenever a connection has ended.
+                # `run` checks again at that time, and whenever a connection closes.
                 self._room_at = self.wake_at = room_at
                 self.loop.selector.modify(self._listener, 0, self)
                 return
@@ -85,16 +85,16 @@ class Acceptor(Part):
             self._processors[self._next].adopt(transport, self._entrance)
 
     def on_failure(self, error: Exception, now: float) -> None:
-        """Something of ours raised in `on_ready`."""
+        """Handles an unexpected exception in `on_ready`."""
         self._rest(now)
 
     def _rest(self, now: float) -> None:
-        """Leave the listener alone for a while, or it would be reported again at once."""
+        """Ignores the listener for a while; otherwise it would be reported again at once."""
         self._room_at = self.wake_at = now + REST
         self.loop.selector.modify(self._listener, 0, self)
 
     def close(self) -> None:
-        """Stop listening.  Safe to repeat."""
+        """Stops listening. Can be called repeatedly."""
         if self._is_open:
             self._is_open = False
             self.loop.selector.unregister(self._listener)

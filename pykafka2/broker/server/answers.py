@@ -1,7 +1,7 @@
-"""How a request gets its answer, whatever goes wrong on the way.
+"""Responses to requests, including errors.
 
-A failure costs the request alone: it is answered with an error, or its connection is closed where there can
-be no answer.  A mistake of ours is noted in the cluster's problems as well.  Under the cluster's lock.
+A failure affects only its request: it gets an error response, or its connection closes if no response is
+possible. A bug is also recorded in the cluster's problems. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Refusing(Protocol):
-    """An API, as far as its refusals go."""
+    """An API that can build error responses."""
 
     @property
     def name(self) -> str: ...
@@ -29,21 +29,23 @@ class Refusing(Protocol):
     def can_refuse(self) -> bool: ...
 
     def refusal(self, request: Request[Any], version: int, code: int) -> Response | None:
-        """The answer with an error in every place; None if there is none."""
+        """Returns a response with the error in every field for it; None if there is none."""
         ...
 
 
 class Answers:
-    """Answers and refusals of one broker."""
+    """Responses and error responses of one broker."""
 
     def __init__(self, broker_id: int, apis: Mapping[int, Refusing], problems: Problems) -> None:
         self._broker_id = broker_id
         self._apis = apis
         self._problems = problems
 
-    def go_on_with(self, context: RequestContext, work: Callable[[], Response | None]) -> None:
-        """Answer with what `work` gives (None: the answer comes later), also after a wait for another broker
-        or for replicas; what goes wrong costs this request, or its connection.
+    def respond_with(self, context: RequestContext, work: Callable[[], Response | None]) -> None:
+        """Sends the response that `work` returns; None if it is sent later.
+
+        Also used after a wait for another broker or for replicas. An exception affects only this request or
+        its connection.
         """
         response: Response | None
         try:
@@ -55,11 +57,11 @@ class Answers:
         try:
             context.reply(response)
         except Exception as error:
-            self._problems.note(f"broker {self._broker_id} at its answer to {context.request!r}", error)
+            self._problems.note(f"broker {self._broker_id} responding to {context.request!r}", error)
             context.close()
 
     def _failed(self, context: RequestContext, error: Exception) -> Response | None:
-        """What a request hears whose handling raised this; all but a broker's errors are mistakes of ours."""
+        """Returns the response after an exception; everything but broker errors is a bug."""
         code = UnknownServerError.code
         if isinstance(error, BrokerError):
             code = error.code or code
@@ -67,26 +69,28 @@ class Answers:
             name = self._apis[context.api_key].name
             logger.warning("broker %d refused %s: %s", self._broker_id, name, printable(str(error)))
         else:
-            self._problems.note(f"broker {self._broker_id} at {context.request!r}", error)
+            self._problems.note(f"broker {self._broker_id} handling {context.request!r}", error)
         if context.is_answered:
-            return None  # its connection is gone
+            return None  # its connection is closed
         return self.refused(context, code)
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """The answer with an error everywhere; where there can be none the connection is closed."""
+        """Returns a response with the error in every field, or closes the connection if there is none."""
         api = self._apis[context.api_key]
-        # Nobody waits for the answer to a produce with acks=0.
+        # A produce with acks=0 gets no response.
         if not api.can_refuse or context.is_answered or getattr(context.request, "acks", None) == 0:
             context.close()
             return None
         return api.refusal(context.request, context.version, code if code is not None else -1)
 
     def refusal_of(self, context: RequestContext, request: Request[Any], code: int) -> Response | None:
-        """The answer with an error everywhere to a part of a request; None if there can be none."""
+        """Returns the response with an error in every field for a part of a request; None if there is
+        none.
+        """
         return self._apis[context.api_key].refusal(request, context.version, code)
 
     def refuse(self, context: RequestContext, code: int) -> None:
-        """Answer with one error everywhere, if nobody has answered yet."""
+        """Responds with an error in every field, unless a response was sent."""
         if not context.is_answered:
             response = self.refused(context, code)
             if response is not None:

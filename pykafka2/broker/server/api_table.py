@@ -1,4 +1,4 @@
-"""What a processor asks about the APIs of its broker, whoever serves them."""
+"""The APIs of a broker, as a processor sees them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Protocol
 
 
 class ApiTable(Protocol):
-    """The APIs that clients may ask, and at which versions."""
+    """The APIs and versions that clients can request."""
 
     def is_served(self, api_key: int, version: int) -> bool:
-        """Whether clients may ask this."""
+        """Whether clients can send this request."""
         ...
 
     def why_not_served(self, api_key: int, version: int) -> str:
-        """What to tell the people whose client asked it."""
+        """Returns the reason for the log if a request is not served."""
         ...

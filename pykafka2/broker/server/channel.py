@@ -1,12 +1,11 @@
-"""Which requests of one connection are where, whether its socket is read, and in which order replies leave.
+"""Request states of one connection: whether its socket is read, and the order of responses.
 
-Two modes.  `serial` is Apache's: from the receipt of a request until its reply has left, the socket is not
-read. `pipelined` lets the next request in as soon as the one before has been processed locally (an acks=all
-produce appended on the leader, say); replies are cached and still leave in the order of their requests, and
-requests are still processed one at a time and in order.  The pipelined table is drawn in
-docs/architecture.md.
+There are two modes. `serial` is Apache's: the socket is not read from the receipt of a request until its
+response is sent. `pipelined` accepts the next request once the previous one is processed locally, for example
+once an acks=all produce is appended on the leader. Responses are cached and still sent in request order, and
+requests are still processed one at a time and in order. docs/architecture.md shows the pipelined state table.
 
-Pure state: belongs to its processor's thread, knows neither sockets nor clocks.
+Pure state without sockets and clocks; belongs to its processor's thread.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pykafka2.network.transport import Buffer
 
 
 class ChannelState(Enum):
-    """What the channel waits for; `muted` ones do not read their socket."""
+    """The state of a channel; a muted channel does not read its socket."""
 
     NOT_MUTED = "not muted"
     MUTED = "muted"
@@ -34,11 +33,11 @@ class ChannelState(Enum):
     MUTED_AND_THROTTLED_AND_REQCACHED = "muted, throttled, requests cached"
     MUTED_AND_THROTTLED_AND_REQPROCESSING = "muted, throttled, request processing, requests cached"
 
-    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+    __hash__ = object.__hash__  # members are singletons; Enum's own __hash__ is a Python call
 
 
 class ChannelEvent(Enum):
-    """What moves a channel.  A response is the last one if no other request is cached."""
+    """Events of a channel. A response is the last one if no other request is cached."""
 
     REQUEST_RECEIVED = "request received"
     REQUEST_LOCAL_PROCESSED = "request processed locally"
@@ -48,7 +47,7 @@ class ChannelEvent(Enum):
     THROTTLE_ENDED = "throttle ended"
     UNMUTED = "unmuted"
 
-    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+    __hash__ = object.__hash__  # members are singletons; Enum's own __hash__ is a Python call
 
 
 _S = ChannelState
@@ -98,8 +97,10 @@ READABLE_STATES = frozenset({_S.NOT_MUTED, _CACHED})
 
 @attrs.define(eq=False)
 class Slot:
-    """The place of one request in the order of replies.  `payload` None with `is_complete`: no bytes
-    (acks=0).  `is_last`: the connection ends with this reply.
+    """One request in the order of responses.
+
+    `payload` None with `is_complete`: no bytes (acks=0). `is_last`: the connection closes after this
+    response.
     """
 
     size_bytes: int
@@ -109,10 +110,10 @@ class Slot:
 
 
 class Channel:
-    """The requests and replies of one connection.
+    """The requests and responses of one connection.
 
-    `receive` a request, perhaps `local_processed`, `complete` it with its reply; `take_ready` gives the
-    replies whose turn has come, `sent` says that the oldest of those has left.
+    `receive` a request, possibly `local_processed`, `complete` it with its response. `take_ready` returns the
+    responses that can be sent, and `sent` records that the oldest of these was sent.
     """
 
     __slots__ = (
@@ -133,8 +134,8 @@ class Channel:
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._processing: Slot | None = None
-        self._waiting: deque[Slot] = deque()  # not yet taken for writing, oldest first
-        self._writing: deque[Slot] = deque()  # taken, on their way out
+        self._waiting: deque[Slot] = deque()  # not written yet, oldest first
+        self._writing: deque[Slot] = deque()  # being written
 
     @property
     def is_pipelined(self) -> bool:
@@ -142,7 +143,7 @@ class Channel:
 
     @property
     def is_readable(self) -> bool:
-        """Whether the next request may come in."""
+        """Whether the next request can be read."""
         return (
             self.state in READABLE_STATES
             and self.in_flight < self._max_requests
@@ -151,7 +152,7 @@ class Channel:
 
     @property
     def in_flight(self) -> int:
-        """Requests received whose replies have not left."""
+        """The number of requests whose responses were not sent yet."""
         return len(self._waiting) + len(self._writing)
 
     @property
@@ -159,14 +160,14 @@ class Channel:
         return self._processing
 
     def move(self, event: ChannelEvent) -> None:
-        """Move by the table; any other pair raises `IllegalTransition` and changes nothing."""
+        """Changes the state by the table. Any other event raises `IllegalTransition` and changes nothing."""
         after = self._moves.get((self.state, event))
         if after is None:
             raise IllegalTransition(self.state, event)
         self.state = after
 
     def receive(self, size_bytes: int) -> Slot:
-        """A request came in and is processed from now on."""
+        """Adds a request, which is now being processed."""
         self.move(ChannelEvent.REQUEST_RECEIVED)
         slot = Slot(size_bytes)
         self.bytes += size_bytes
@@ -175,25 +176,25 @@ class Channel:
         return slot
 
     def local_processed(self, slot: Slot) -> None:
-        """Nothing is left to do for it here but to wait: the next may come in.  No effect in serial mode."""
+        """Allows the next request once this one is processed locally. No effect in serial mode."""
         if slot is self._processing and self.is_pipelined and not slot.is_complete:
             self.move(ChannelEvent.REQUEST_LOCAL_PROCESSED)
             self._processing = None
 
     def complete(self, slot: Slot, payload: Sequence[Buffer] | None) -> None:
-        """The reply is there (None: there is nothing to send); it leaves when its turn comes."""
+        """Sets the response (None: nothing to send); it is sent after those of earlier requests."""
         if slot.is_complete:
-            raise IllegalState("a request has one reply")
+            raise IllegalState("a request has one response")
         slot.is_complete = True
         slot.payload = payload
         if slot is self._processing:
-            # With others before it the reply must wait its turn; alone, it leaves at once, as in serial mode.
+            # A response behind others must wait; a single one is sent at once, as in serial mode.
             if self.in_flight > 1:
                 self.move(ChannelEvent.REQUEST_LOCAL_PROCESSED)
             self._processing = None
 
     def take_ready(self) -> list[Slot]:
-        """The replies whose turn has come; each is followed by a call of `sent`."""
+        """Returns the responses that can be sent; the caller calls `sent` for each."""
         taken: list[Slot] = []
         while self._waiting and self._waiting[0].is_complete:
             slot = self._waiting.popleft()
@@ -202,7 +203,7 @@ class Channel:
         return taken
 
     def sent(self) -> Slot:
-        """The oldest reply taken has left; unmutes the channel if it was the last one."""
+        """Records that the oldest of these responses was sent; unmutes the channel if it was the last one."""
         slot = self._writing.popleft()
         self.bytes -= slot.size_bytes
         cached = self.in_flight - (self._processing is not None)
@@ -212,7 +213,7 @@ class Channel:
         return slot
 
     def throttle(self) -> None:
-        """Stop reading, whatever leaves, until `end_throttle`."""
+        """Stops reading until `end_throttle`; responses are still sent."""
         self.move(ChannelEvent.THROTTLE_STARTED)
 
     def end_throttle(self) -> None:

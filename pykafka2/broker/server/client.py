@@ -1,6 +1,6 @@
-"""Who is at the other end of a connection: where requests' replies go, and which of them wait.
+"""The client of a connection: the destination of responses, and the pending requests.
 
-A `ClientOrigin` may be told, and a `Client` read, from any thread; all else is the processor's.
+`ClientOrigin` can be called, and `Client` read, from any thread; the rest belongs to the processor's thread.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from pykafka2.protocol.struct import Response
 
 
 class ConnectionsProcessor(Protocol):
-    """What the origin of a request asks of the processor that took it in.  From any thread."""
+    """The processor of a connection, as the origin of a request uses it. Any thread."""
 
     name: str
 
     def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
-        """Have the reply leave when its turn comes."""
+        """Queues the response, which is sent in request order."""
         ...
 
-    def let_next_in(self, connection: Connection, context: RequestContext) -> None: ...
+    def accept_next(self, connection: Connection, context: RequestContext) -> None: ...
 
     def drop_soon(self, connection: Connection, *, reset: bool) -> None: ...
 
 
 @attrs.define(eq=False)
 class Client:
-    """The client of one connection; `pending` are its requests whose replies have not left."""
+    """The client of one connection; `pending` are its requests whose responses were not sent yet."""
 
     origin: ClientOrigin
     pending: dict[Slot, RequestContext] = attrs.field(factory=dict)
 
     def unanswered(self) -> list[RequestContext]:
-        """Requests whose reply has not been given, the oldest first.  From any thread."""
+        """Returns the requests without a response, oldest first. From any thread."""
         return [context for slot, context in list(self.pending.items()) if not slot.is_complete]
 
 
 class ClientOrigin:
-    """`Origin` of requests that came over a client's connection."""
+    """The `Origin` of requests from a client's connection."""
 
     __slots__ = ("_caller", "_connection", "_processor", "authentication", "entrance", "parts", "peer")
 
@@ -59,16 +59,18 @@ class ClientOrigin:
         self.entrance = entrance
         host = address_of(connection.peer)
         self.authentication = entrance.authentication(host)
-        self._caller = entrance.stranger(host)
+        self._caller = entrance.anonymous(host)
         self.parts: tuple[str, ...] = (entrance.acceptor, processor.name)
 
     @property
     def caller(self) -> Caller:
-        """Who is known to be at the other end."""
+        """The authenticated sender, or an anonymous one."""
         return self._caller if self.authentication is None else self.authentication.caller
 
     def established(self, transport: Transport) -> None:
-        """TLS is agreed on: a certificate may say who is there.  Raises `TlsError` if it is nobody."""
+        """Completes the TLS handshake: a certificate can name the principal. Raises `TlsError` if no
+        mapping rule matches.
+        """
         if self.entrance.mapping is not None:
             self._caller = self.entrance.caller(transport, self._caller.host)
 
@@ -76,7 +78,7 @@ class ClientOrigin:
         self._processor.finish(self._connection, context, response)
 
     def local_processed(self, context: RequestContext) -> None:
-        self._processor.let_next_in(self._connection, context)
+        self._processor.accept_next(self._connection, context)
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
         self._processor.drop_soon(self._connection, reset=reset)

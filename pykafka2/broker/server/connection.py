@@ -1,7 +1,7 @@
-"""One client's connection: bytes in, frames out of them, replies in order, bytes out.
+"""One client's connection: reads frames and writes responses in order.
 
-Owned by its processor's thread; the channel (channel.py) says when the socket may be read.  A frame's
-length is checked before anything is kept for it, and a frame that is no request costs this one connection.
+Belongs to its processor's thread; the channel (channel.py) decides when the socket is read. A frame's length
+is checked before memory is used for it, and an invalid frame closes this connection only.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Tra
 
 LENGTH_BYTES = 4
 MAX_GATHERED_BUFFERS = 512
-# What was read is moved to the front of the buffer once this much of it has been used up.
+# Consumed bytes are removed from the buffer once there are this many.
 COMPACT_BYTES = 1 << 20
-# So much is read at once, and more only for a frame that needs it: what has been read is kept, whole requests
-# included, until its turn comes.
+# Bytes read at once, unless a frame needs more: data that was read is kept, whole requests included, until it
+# is processed.
 READ_BYTES = 64 << 10
-# Nor for any where longer frames than this are refused, as of clients that have not authenticated.
+# Larger reads are not used if frames are limited to this size, as before authentication.
 SMALL_FRAMES_BYTES = 1 << 20
 
 
 class FrameBuffer:
-    """Bytes as they come, frames as they are whole and wanted.
+    """Buffers received bytes and returns complete frames on request.
 
-    Not network/frames.py's FrameReader, which hands all frames over that one read completes and keeps a
-    buffer of 64 KiB or more for each connection: here a muted connection's frames stay until their turn comes
-    (channel.py), and hundreds of idle connections of a test share the processor's one buffer.
+    Unlike FrameReader in network/frames.py, which returns all frames of a read and keeps a buffer of 64 KiB
+    or more for each connection. Here the frames of a muted connection stay until they are processed
+    (channel.py), and hundreds of idle connections in a test share the processor's buffer.
     """
 
     __slots__ = ("_buffer", "_max_bytes", "_option", "_start")
@@ -42,7 +42,7 @@ class FrameBuffer:
         self.limit(max_bytes, "socket.request.max.bytes")
 
     def limit(self, max_bytes: int, option: str) -> None:
-        """The longest frame that is taken from now on, and which option says so."""
+        """Sets the maximum frame size and the option that determines it."""
         self._max_bytes = max_bytes
         self._option = option
 
@@ -51,7 +51,7 @@ class FrameBuffer:
 
     @property
     def wanted_bytes(self) -> int:
-        """How much to read next.  Never more than the limit: a length beyond it is refused before."""
+        """The number of bytes to read next. Larger lengths than the limit are rejected before."""
         buffer, start = self._buffer, self._start
         held = len(buffer) - start
         if held < LENGTH_BYTES or self._max_bytes <= SMALL_FRAMES_BYTES:
@@ -60,9 +60,10 @@ class FrameBuffer:
         return max(READ_BYTES, LENGTH_BYTES + size - held)
 
     def next_frame(self) -> bytes | None:
-        """The next whole frame without its length, or None.
+        """Returns the next complete frame without its length, or None.
 
-        Raises `CorruptData` for a length below 0 or above the limit, as soon as its four bytes are there.
+        Raises `CorruptData` for a negative length or one above the limit, as soon as its four bytes have
+        arrived.
         """
         buffer, start = self._buffer, self._start
         if len(buffer) - start < LENGTH_BYTES:
@@ -73,7 +74,7 @@ class FrameBuffer:
         end = start + LENGTH_BYTES + size
         if len(buffer) < end:
             return None
-        # Both views end here: PyPy would keep the slice, and with it the buffer's size, until it collects.
+        # Release both views here: on PyPy the slice would pin the buffer's size until a collection.
         with memoryview(buffer) as view, view[start + LENGTH_BYTES : end] as part:
             frame = bytes(part)
         if end == len(buffer):
@@ -88,40 +89,40 @@ class FrameBuffer:
 
 
 class ConnectionOwner(Protocol):
-    """Whoever a connection belongs to, and tells what has happened on it; on one thread with it."""
+    """The owner of a connection, which is called on the connection's thread."""
 
     @property
     def scratch(self) -> memoryview:
-        """Where sockets are read to; what was read is taken in before the next read."""
+        """The buffer for socket reads; its data is consumed before the next read."""
         ...
 
     def take_frames(self, connection: Connection, now: float, *, are_fresh: bool = False) -> None:
-        """More bytes may be taken in: some have come (`are_fresh`), or replies have left."""
+        """Called if requests can be decoded: bytes have arrived (`are_fresh`), or responses were sent."""
         ...
 
     def established(self, connection: Connection, transport: Transport) -> None:
-        """Bytes may flow, and TLS is agreed on; once, before the first read.  May raise what ends it."""
+        """Called once before the first read, after the TLS handshake. An exception closes the connection."""
         ...
 
     def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
-        """These replies are about to be handed to the transport."""
+        """Called before these responses are passed to the transport."""
         ...
 
     def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
-        """These replies are with the transport, to their last byte."""
+        """Called when these responses were passed to the transport completely."""
         ...
 
     def drop(self, connection: Connection, error: KafkaError) -> None:
-        """It cannot go on: close it."""
+        """Closes a connection after an error."""
         ...
 
     def closed(self, connection: Connection) -> None:
-        """It has been closed, once."""
+        """Called once when the connection is closed."""
         ...
 
 
 class Connection:
-    """One accepted transport with its channel.  States: establishing, open, closed."""
+    """One accepted transport with its channel. States: establishing, open, closed."""
 
     __slots__ = (
         "_all_unsent",
@@ -160,37 +161,37 @@ class Connection:
         self.frames = FrameBuffer(max_bytes)
         self.peer = transport.peer
         self.client_id: str | None = None  # of its last request
-        self.software = ""  # what its ApiVersions said, such as "librdkafka 2.10"
+        self.software = ""  # from ApiVersions, such as "librdkafka 2.10"
         self.is_closed = False
         self.is_established = False
-        self.is_ending = False  # a reply is on its way out with which the connection ends
+        self.is_ending = False  # a response is being sent after which the connection closes
         self.wants_room = False
-        self.idle_since = now  # when it last sent or accepted a byte
-        self.unsent_bytes = 0  # of replies, whether or not their turn has come
+        self.idle_since = now  # last time a byte was sent or received
+        self.unsent_bytes = 0  # of responses, including those that must wait
         self._all_unsent = all_unsent
         self._transport = transport
         self._owner = owner
         self._selector = selector
         self._unsent: deque[memoryview] = deque()
-        self._reply_ends: deque[int] = deque()  # where in the bytes written each reply on its way out ends
+        self._reply_ends: deque[int] = deque()  # end position of each response that is being written
         self._written_bytes = 0
         self._sent_bytes = 0
         self._interest = transport.interest()
         self._selector.register(transport, self._interest, self)
 
     def on_ready(self, bits: int, now: float) -> None:
-        """The selector reported the socket."""
+        """Handles a socket event."""
         if self.is_closed:
             return
         try:
             if not self.is_established:
                 if self.establish():
-                    # With TLS the first request may have come with the end of the handshake.
+                    # With TLS the first request can arrive with the end of the handshake.
                     self._read(now)
             else:
                 if bits & WRITABLE:
                     self.flush(now)
-                    # Requests that were read already may have waited for room, and no byte may follow them.
+                    # Buffered requests can have waited for room without any further byte arriving.
                     self._owner.take_frames(self, now)
                 if bits & READABLE:
                     self._read(now)
@@ -198,14 +199,14 @@ class Connection:
             self._owner.drop(self, error)
 
     def on_failure(self, error: Exception, now: float) -> None:
-        """Something of ours raised in `on_ready`: it costs this connection."""
-        self._owner.drop(self, Disconnected(f"the broker failed over the connection of {self.peer}"))
+        """Closes the connection after an unexpected exception in `on_ready`."""
+        self._owner.drop(self, Disconnected(f"internal broker error on the connection of {self.peer}"))
 
     def __repr__(self) -> str:
         return f"the connection of {self.peer}"
 
     def establish(self) -> bool:
-        """Go on with agreeing on TLS; True once bytes may flow."""
+        """Continues the TLS handshake. Returns True once it is complete."""
         self.is_established = self._transport.establish()
         if self.is_established:
             self._owner.established(self, self._transport)
@@ -216,7 +217,9 @@ class Connection:
         if self.is_closed:
             return
         if not self.may_read:
-            self.update_interest()  # others have more unsent since: it would be reported again and again
+            # other connections have more unsent bytes now; without this the socket would be reported
+            # repeatedly
+            self.update_interest()
             return
         scratch = self._owner.scratch[: self.frames.wanted_bytes]
         count = self._transport.read_into(scratch)
@@ -230,7 +233,9 @@ class Connection:
 
     @property
     def takes_requests(self) -> bool:
-        """Whether its next request may be taken in: those before it allow it, and its replies leave."""
+        """Whether the next request can be decoded: earlier requests allow it, and responses are being
+        sent.
+        """
         if self.is_ending:
             return False
         return self.channel.is_readable and not self._all_unsent.is_too_much(self.unsent_bytes)
@@ -240,7 +245,7 @@ class Connection:
         return self.takes_requests and not self.wants_room
 
     def complete(self, slot: Slot, payload: Sequence[Buffer] | None) -> None:
-        """The reply to a request is there (None: there is nothing to send); `write_ready` sends it."""
+        """Sets the response of a request (None: nothing to send); `write_ready` sends it."""
         self.channel.complete(slot, payload)
         if payload:
             self._count_unsent(sum(map(len, payload)))
@@ -250,7 +255,7 @@ class Connection:
         self._all_unsent.bytes += more
 
     def write_ready(self, now: float) -> None:
-        """Queue the replies whose turn has come and hand them to the transport."""
+        """Passes the responses that can be sent to the transport."""
         ready = [] if self.is_ending else self.channel.take_ready()
         if not ready:
             return
@@ -268,7 +273,7 @@ class Connection:
         self.flush(now)
 
     def flush(self, now: float) -> None:
-        """Write as far as the transport takes it; replies that left entirely move the channel."""
+        """Writes as much as the transport accepts; completely sent responses change the channel's state."""
         unsent = self._unsent
         while unsent:
             gathered: Sequence[memoryview] = (
@@ -302,7 +307,7 @@ class Connection:
                 return
 
     def update_interest(self) -> None:
-        """Tell the selector what is waited for now."""
+        """Registers the current interest with the selector."""
         if self.is_closed:
             return
         if not self.is_established:
@@ -316,7 +321,7 @@ class Connection:
             self._selector.modify(self._transport, interest, self)
 
     def close(self, *, reset: bool = False) -> None:
-        """End it; what was not sent is dropped.  Safe to repeat."""
+        """Closes the connection and drops unsent bytes. Can be called repeatedly."""
         if self.is_closed:
             return
         self.is_closed = True

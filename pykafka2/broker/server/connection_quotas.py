@@ -1,8 +1,8 @@
-"""How many connections a broker takes: in all, from one address, and how many a second.
+"""Connection limits of a broker: total, per address, and per second.
 
-As Kafka's ConnectionQuotas: while max.connections are open, or more than max.connection.creation.rate came
-within the last second, new ones wait in the listener's backlog; one above max.connections.per.ip is accepted
-and closed at once.  Called by the acceptor and the processors, each on its own thread, hence the lock.
+Like Kafka's ConnectionQuotas: above max.connections or max.connection.creation.rate new connections wait in
+the listener's backlog; above max.connections.per.ip a connection is accepted and closed at once. The acceptor
+and the processors call it on their own threads, hence the lock.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ IPV4_MAPPED = "::ffff:"
 
 
 def address_of(peer: str) -> str:
-    """The address in "address:port", brackets of IPv6 taken off.  That of IPv4 over a socket of IPv6 counts
-    as what it is, as in Java: quotas and access rules name it so.
+    """Returns the address in "address:port" without brackets.
+
+    An IPv4 address on an IPv6 socket is returned as IPv4, as in Java: quotas and ACLs use that form.
     """
     address = peer.rpartition(":")[0].strip("[]")
     return address.removeprefix(IPV4_MAPPED) if "." in address else address
 
 
 class ConnectionQuotas:
-    """The connections of one broker, by all its listeners.  Any thread."""
+    """The connections of one broker on all its listeners. Any thread."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._waiting: list[Callable[[], object]] = []
@@ -35,32 +36,34 @@ class ConnectionQuotas:
         self._lock = threading.Lock()
         self._open: Counter[str] = Counter()
         self._count = 0
-        self._recent: deque[float] = deque()  # when those of the last second came
+        self._recent: deque[float] = deque()  # times of the connections of the last second
         self.configure()
 
     def configure(self) -> None:
-        """Take over the limits as they are now; connections that are open stay."""
+        """Reads the current limits; open connections stay."""
         config = self._config
         self._max = config.int("max.connections")
         self._max_per_ip = config.int("max.connections.per.ip")
         self._overrides: dict[str, int] = config.get("max.connections.per.ip.overrides")
         self._max_rate = config.int("max.connection.creation.rate")
-        self._tell()
+        self._notify()
 
     def call_when_room(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called whenever a connection has ended, or the limits have changed."""
+        """Adds a callback for closed connections and changed limits."""
         self._waiting.append(callback)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for callback in self._waiting:
             callback()
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Returns the number of open connections."""
         return self._count
 
     def room_at(self, now: float) -> float:
-        """When the next connection may be taken: now, later (the rate), or FOREVER: once one has ended."""
+        """Returns when the next connection can be accepted: now, later (the rate), or FOREVER: once one
+        closes.
+        """
         with self._lock:
             if self._count >= self._max:
                 return FOREVER
@@ -72,10 +75,10 @@ class ConnectionQuotas:
             return recent[0] + RATE_WINDOW if recent else FOREVER
 
     def take(self, peer: str, now: float) -> bool:
-        """Count a connection; False if there are too many from its address, then it is not counted."""
+        """Counts a connection. Returns False, without counting it, if its address has too many."""
         address = address_of(peer)
         with self._lock:
-            # The rate counts attempts; without a limit nothing needs to be remembered.
+            # The rate counts attempts; without a limit nothing is stored.
             if self._max_rate < 1 << 20:
                 self._recent.append(now)
             if self._open[address] >= self._overrides.get(address, self._max_per_ip):
@@ -85,11 +88,11 @@ class ConnectionQuotas:
             return True
 
     def release(self, peer: str) -> None:
-        """A connection that was taken has ended."""
+        """Removes a closed connection from the count."""
         address = address_of(peer)
         with self._lock:
             self._open[address] -= 1
             if not self._open[address]:
                 del self._open[address]
             self._count -= 1
-        self._tell()
+        self._notify()

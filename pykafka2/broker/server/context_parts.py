@@ -1,8 +1,7 @@
-"""The parts of a request on its way through a broker, one for each of those who write to it.
+"""Parts of a request's context, one for each component that writes to it.
 
-What came over the wire is made by whoever takes the request in and never changed.  How far it has come is
-noted by the handler and the broker, the delivery of its reply by the processor and what decides about
-replies, the marks of faults by the fault rules alone.  Put together in request_context.py; all plain data.
+The received request is immutable. The handler and the broker record the progress, the processor the delivery
+of the response, and only fault rules write the fault marks. request_context.py combines them. Plain data.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pykafka2.protocol.struct import Request, Response
 
 
 class ReceivedRequest:
-    """A request as it came: decoded, with its header, its size and when it was read."""
+    """A decoded request with its header, its size and the time of receipt."""
 
     __slots__ = (
         "client_id",
@@ -49,12 +48,12 @@ class ReceivedRequest:
         self.size_bytes: Final = size_bytes
         self.received_at: Final = received_at
         self.is_unsupported: Final = is_unsupported
-        """ApiVersions of a version that we do not know; its body was not read."""
+        """An ApiVersions request of an unknown version, whose body was not decoded."""
         self.is_raw_token: Final = is_raw_token
-        """A token of SASL without a request around it (SaslHandshake version 0); so is its answer."""
+        """A bare SASL token (after SaslHandshake version 0); its response is a bare token too."""
 
     def again(self, received_at: float) -> ReceivedRequest:
-        """The same request, received at another time."""
+        """Returns the same request with another time of receipt."""
         return ReceivedRequest(
             self.request,
             self.version,
@@ -68,7 +67,7 @@ class ReceivedRequest:
 
 
 class MeasuredRequest(Protocol):
-    """What metrics read of a request whose reply has left."""
+    """A request whose response was sent, as metrics read it."""
 
     @property
     def received(self) -> ReceivedRequest: ...
@@ -87,41 +86,41 @@ class MeasuredRequest(Protocol):
 
 
 class Recorder(Protocol):
-    """Counts requests whose reply has left, such as a broker's metrics."""
+    """Counts requests whose responses were sent, such as a broker's metrics."""
 
     def record(self, context: MeasuredRequest, left_at: float) -> None: ...
 
 
 class HistoryEntry(Protocol):
-    """What a history keeps of a request."""
+    """The history's entry for a request."""
 
-    def leaves_by(self, part: str) -> None:
-        """Note who hands the answer to the socket.  From any thread."""
+    def sent_by(self, part: str) -> None:
+        """Records the component that passes the response to the socket. From any thread."""
         ...
 
-    def give_up_response(self) -> None:
-        """Let go of the answer; it takes too much memory."""
+    def drop_response(self) -> None:
+        """Drops the response to free its memory."""
         ...
 
 
 @attrs.define(eq=False)
 class Progress:
-    """How far a request has come, and when, by the monotonic clock; 0 where it has not."""
+    """Progress of a request, with times of the monotonic clock; 0 if not reached."""
 
     handled_by: str = ""
     """The handler's name."""
     taken_at: float = 0.0
-    """Its API's function, or the controller, was asked."""
+    """When the API's function or the controller was called."""
     handled_at: float = 0.0
-    """The function has returned; the answer may come later."""
+    """When the function returned; the response can come later."""
     answered_at: float = 0.0
     metrics: Recorder | None = None
-    """Of the broker that handles it; requests between brokers are counted by their links."""
+    """The metrics of the broker that handles the request; links count requests between brokers."""
 
 
 @attrs.define(frozen=True)
 class ClosingReply:
-    """The connection ends with the reply to a request, of which perhaps only the first half leaves."""
+    """The connection closes after the response, of which possibly only the first half is sent."""
 
     resets: bool
     sends_half: bool = False
@@ -129,33 +128,33 @@ class ClosingReply:
 
 @attrs.define(eq=False)
 class ReplyDelivery:
-    """How a reply leaves."""
+    """Delivery of a response."""
 
     slot: Slot | None = None
-    """Its place in the order of the connection's replies; None between brokers."""
+    """The request's slot in the connection's response order; None between brokers."""
     reply_bytes: int = 0
     throttle: float = 0.0
-    """For how long the connection is muted once the reply has been given."""
+    """How long the connection is muted after the response."""
     closing: ClosingReply | None = None
     known_body: bytes | None = None
-    """The reply's bytes, without header and length, where its handler knows them: of a request that no fault
-    rule has met, and if it is not throttled in the end.
+    """Encoded body of the response without header and length, if its handler has it. Used only if no fault
+    rule matched the request and it is not throttled.
     """
 
 
 @attrs.define(eq=False)
 class FaultMarks:
-    """What fault rules and the client's link want of one request; there are none on most.
+    """Effects of fault rules and of the client's link on one request; most requests have none.
 
-    `reshape` changes the answer before it leaves, and closes the connection where it gives None.
+    `reshape` changes the response before it is sent; if it returns None, the connection closes.
     """
 
     rule_id: int | None = None
-    """The rule that fired on it; a request meets no second one."""
+    """The rule that fired on the request; no second one can fire."""
     is_carried: bool = False
-    """Over the client's link, where that is not as it should be."""
+    """Whether the request passes through a client link with a fault."""
     reshape: Callable[[Response], Response | None] | None = None
     loses_reply: bool = False
     resets: bool = False
-    """Whether the connection is reset where the reply is lost."""
+    """Whether the connection is reset if the response is lost."""
     closing: ClosingReply | None = None

@@ -1,6 +1,6 @@
-"""A listener of one broker, as its processors see it: what a connection that came by it has to prove.
+"""One listener of a broker, as its processors see it: the authentication of its connections.
 
-Immutable; made with each start (parts.py).
+Immutable; created with each start (parts.py).
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from pykafka2.network.transport import Transport
 
 @attrs.define(frozen=True)
 class Entrance:
-    """One listener.  Without `sasl` every client is let in at once."""
+    """One listener. Without `sasl` connections need no SASL authentication."""
 
     listener: str = "PLAINTEXT"
     acceptor: str = ""
-    """By name."""
+    """The acceptor's name."""
     sasl: SaslListener | None = None
     mapping: PrincipalMapping | None = None
-    """What names the principal of a client that showed a certificate; None where none is asked for."""
+    """Maps a client certificate to a principal; None if no certificate is requested."""
     protocol: str = "PLAINTEXT"
 
-    def stranger(self, host: str) -> Caller:
-        """Somebody from this address of whom nothing else is known."""
+    def anonymous(self, host: str) -> Caller:
+        """Returns an unauthenticated caller with this address."""
         return Caller(host=host, listener=self.listener, protocol=self.protocol)
 
     def authentication(self, host: str) -> Authentication | None:
-        """The SASL side of a new connection from this address; None on a listener without SASL."""
+        """Returns the SASL state of a new connection from this address; None on a listener without SASL."""
         if self.sasl is None:
             return None
-        return Authentication(self.sasl, self.stranger(host), self.sasl.wall_ms)
+        return Authentication(self.sasl, self.anonymous(host), self.sasl.wall_ms)
 
     def caller(self, transport: Transport, host: str) -> Caller:
-        """Who is at the other end once TLS, if there is any, is agreed on.
+        """Returns the caller after the TLS handshake, if there is one.
 
-        Raises `TlsError` for a certificate that no rule of ssl.principal.mapping.rules fits.
+        Raises `TlsError` for a certificate that no rule of ssl.principal.mapping.rules matches.
         """
         principal = ANONYMOUS
         subject = transport.peer_subject() if isinstance(transport, TlsTransport) else None
@@ -49,7 +49,7 @@ class Entrance:
             name = self.mapping.name_of(subject)
             if name is None:
                 raise TlsError(
-                    f"{transport.peer}: no rule of ssl.principal.mapping.rules fits its certificate"
+                    f"{transport.peer}: no rule of ssl.principal.mapping.rules matches its certificate"
                 )
             principal = Principal(USER, name)
-        return attrs.evolve(self.stranger(host), principal=principal)
+        return attrs.evolve(self.anonymous(host), principal=principal)

@@ -1,7 +1,7 @@
-"""Handlers: take requests from the request channel and have them handled, one at a time, never waiting.
+"""Handlers take requests from the request channel one at a time and never wait.
 
-What cannot be answered yet goes to the purgatory, so a handler is free again at once.  A mistake of ours
-costs the request's connection.
+A request that cannot be answered yet goes to the purgatory, so the handler is free at once. A bug closes the
+request's connection.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
 
-# Then the other parts have their turn, and the sockets if it is time.
+# After this many requests the other parts run, and the sockets if it is time.
 MAX_REQUESTS_PER_TURN = 64
 
 
 class Handler(Part):
-    """One of num.io.threads.  `handle(context, now)` takes the cluster's lock; `after(now)` ends a turn."""
+    """One of num.io.threads. `handle(context, now)` takes the cluster's lock; `after(now)` ends a turn."""
 
     def __init__(
         self,
@@ -35,22 +35,23 @@ class Handler(Part):
     def run(self, now: float) -> float:
         requests, loop = self._requests, self.loop
         if loop.is_shared and requests.stopped_in_pass == loop.passes:
-            self.signal()  # another handler has stopped for replies, which leave first
+            self.signal()  # another handler stopped so that responses are sent first
             return FOREVER
         had_fresh = requests.has_fresh
         for _ in range(MAX_REQUESTS_PER_TURN):
-            context = None if self.stands_still else requests.take()
+            context = None if self.is_suspended else requests.take()
             if context is None:
                 break
             context.progress.handled_by = self.name
             try:
                 self._handle(context, now)
             except Exception as error:
-                # What the API itself raises has its answer; this is a mistake around it, so nobody would.
+                # Exceptions of the API itself are answered; this is a bug around it, which would leave no
+                # response.
                 self.loop.problems.note(f"{self.name}: {type(context.request).__name__}", error)
                 context.close()
-            # Replies to those that have just come leave before anything else is done.  On a thread of its own
-            # a handler holds up nobody.
+            # Responses to requests that have just arrived are sent before anything else. A handler on its own
+            # thread delays no other part.
             if loop.is_shared and (loop.is_turn_over or (had_fresh and not requests.has_fresh)):
                 requests.stopped_in_pass = loop.passes
                 self.signal()

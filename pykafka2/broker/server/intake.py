@@ -1,7 +1,7 @@
-"""Frames to requests: what a processor does with the bytes that a connection has brought whole.
+"""Decodes frames into requests.
 
-What may be read at all, its connection's SASL side says (security/authentication.py): of who has not
-authenticated, no more than the header of what is out of place.  Called on the processor's thread.
+The connection's SASL state decides which requests are allowed (security/authentication.py): before
+authentication, only the header of a disallowed request is decoded. Called on the processor's thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pykafka2.protocol.struct import Request
 
 
 class Intake:
-    """Reads the requests of all connections of a processor."""
+    """Decodes the requests of all connections of a processor."""
 
     def __init__(self, apis: ApiTable, max_frame_bytes: int) -> None:
         self._apis = apis
@@ -29,7 +29,7 @@ class Intake:
         """socket.request.max.bytes"""
 
     def limit_frames(self, connection: Connection, authentication: Authentication | None) -> None:
-        """Those who have not authenticated may not have much memory kept for them."""
+        """Sets the frame limit, which is lower before authentication."""
         limit = None if authentication is None else authentication.max_frame_bytes
         if limit is None:
             connection.frames.limit(self.max_frame_bytes, "socket.request.max.bytes")
@@ -39,9 +39,9 @@ class Intake:
     def request_in(
         self, frame: bytes, connection: Connection, authentication: Authentication | None, now: float
     ) -> ReceivedRequest:
-        """The request in a frame.
+        """Returns the request in a frame.
 
-        Raises `NotAdmitted`, `UnsupportedVersion` or `CorruptData`: the connection is to be closed.
+        Raises `NotAdmitted`, `UnsupportedVersion` or `CorruptData`; the connection must then be closed.
         """
         if authentication is not None and authentication.takes_raw_token:
             return _raw_token(frame, connection.client_id, now)
@@ -57,7 +57,7 @@ class Intake:
             # three of them (confluentinc/librdkafka#5049).
             request, _ = request_class(key).decode_from(frame, offset, version)
         elif key == ApiKey.API_VERSIONS:
-            # Its body may be of a version that we cannot read, and need not be read.
+            # The body can have an unknown version, and is not needed.
             request, is_unsupported = ApiVersionsRequest(), True
         else:
             raise UnsupportedVersion(self._apis.why_not_served(key, version))
@@ -75,6 +75,6 @@ class Intake:
 
 
 def _raw_token(token: bytes, client_id: str | None, now: float) -> ReceivedRequest:
-    """A token that came alone, as after SaslHandshake version 0, as the request that it stands for."""
+    """Returns a bare token, as after SaslHandshake version 0, as a SaslAuthenticate request."""
     request = SaslAuthenticateRequest(auth_bytes=token)
     return ReceivedRequest(request, 0, 0, client_id, len(token), now, is_raw_token=True)

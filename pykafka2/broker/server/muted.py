@@ -1,6 +1,6 @@
-"""Connections of a processor that are read no more for a while, since a reply said how long (KIP-219).
+"""Connections of a processor that are muted because their clients are throttled (KIP-219).
 
-Their replies go on leaving.  Belongs to the processor's thread.
+Their responses are still sent. Belongs to the processor's thread.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pykafka2.clock import FOREVER
 
 
 class MutedConnections:
-    """Who is muted, and until when.  Times are those of the monotonic clock."""
+    """Muted connections and when they are unmuted, by the monotonic clock."""
 
     def __init__(self) -> None:
         self._until: dict[Connection, float] = {}
@@ -19,14 +19,16 @@ class MutedConnections:
         return bool(self._until)
 
     def add(self, connection: Connection, until: float) -> None:
-        """Read nothing more from a connection until then; of two such times the later counts."""
+        """Stops reading a connection until then; the latest of several times applies."""
         before = self._until.get(connection)
         if before is None:
             connection.channel.throttle()
         self._until[connection] = until if before is None else max(before, until)
 
     def due(self, now: float) -> list[Connection]:
-        """Those whose time is up, in the order in which they were muted; they may be read again."""
+        """Unmutes and returns the connections whose time has passed, in the order in which they were
+        muted.
+        """
         due = [connection for connection, until in self._until.items() if until <= now]
         for connection in due:
             del self._until[connection]
@@ -35,11 +37,11 @@ class MutedConnections:
 
     @property
     def next_at(self) -> float:
-        """When the next one's time is up."""
+        """The time when the next connection is unmuted."""
         return min(self._until.values(), default=FOREVER)
 
     def forget(self, connection: Connection) -> None:
-        """It is closed."""
+        """Removes a closed connection."""
         self._until.pop(connection, None)
 
     def clear(self) -> None:

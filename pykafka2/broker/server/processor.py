@@ -1,9 +1,9 @@
-"""A processor: some of a broker's connections, their requests in, their replies out.
+"""A processor: reads requests and writes responses of some of a broker's connections.
 
-Each turn it takes in connections from the acceptor, frames from its sockets (decoded into the request
-channel) and replies from the handlers (its own response queue).  A mistake of ours in any of it costs one
-connection (`failed`).  Belongs to its loop's thread; `adopt`, and what the origin of a request is told, only
-append to a deque and may come from any thread.
+Each turn it takes connections from the acceptor, frames from its sockets (decoded into the request channel)
+and responses from the handlers (its own response queue). A bug in any of it closes one connection (`failed`).
+Belongs to its loop's thread; `adopt` and the methods for a request's origin only append to a deque and can be
+called from any thread.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ logger = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 1 << 20
 
-ANYBODY = Entrance()
-"""A listener that asks nobody who they are."""
+OPEN_LISTENER = Entrance()
+"""A listener without authentication."""
 
 Command = Callable[..., None]
-"""(now, what it was queued with)"""
+"""Callback: (now, queued arguments)."""
 
 
 class Processor(Part):
     """Some connections of one broker.
 
-    Its four callbacks: a request came in; its connection is gone before its reply was given; replies have
-    left; a client (by name) sent what cannot be answered (the reason), and its connection is closed.
+    The four callbacks: a request arrived; a connection closed before its request was answered; responses were
+    sent; a connection was closed because a client (by name) sent an invalid request (the reason).
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Processor(Part):
     ) -> None:
         super().__init__(name)
         self.connections: dict[Connection, Client] = {}
-        """With whom each is, the oldest first; views read a copy of it from other threads."""
+        """Clients by connection, oldest first; views read a copy from other threads."""
         self._quotas = quotas
         self._requests = requests
         self._intake = Intake(apis, config.int("socket.request.max.bytes"))
@@ -84,8 +84,9 @@ class Processor(Part):
         self._all_unsent = AllUnsent()
         self._muted = MutedConnections()
         self._commands: deque[tuple[Command, tuple[Any, ...]]] = deque()
-        # Connections with replies to write or requests to take, each looked at once after all commands: many
-        # produces complete with one fetch of a follower, and their replies leave in one gathered write.
+        # Connections with responses to write or requests to take, each processed once after all commands:
+        # many produces complete with one fetch of a follower, and their responses are sent in one gathered
+        # write.
         self._touched: dict[Connection, None] = {}
         self._waiting = WaitingForRoom(self, requests)
         self._arriving: deque[Transport] = deque()
@@ -93,20 +94,20 @@ class Processor(Part):
 
     @property
     def scratch(self) -> memoryview:
-        """Where sockets are read to; one for all connections, since each read is taken in at once."""
+        """The buffer for socket reads; shared by all connections, since each read is consumed at once."""
         if self._scratch is None:
             self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         return self._scratch
 
     # ------------------------------------------------------------------ any thread
 
-    def adopt(self, transport: Transport, entrance: Entrance = ANYBODY) -> None:
-        """Take over a connection that came in by this listener."""
+    def adopt(self, transport: Transport, entrance: Entrance = OPEN_LISTENER) -> None:
+        """Takes over a connection of this listener."""
         self._arriving.append(transport)
         self._queue(self._adopt_next, entrance)
 
-    def _queue(self, command: Command, *with_what: object) -> None:
-        self._commands.append((command, with_what))
+    def _queue(self, command: Command, *arguments: object) -> None:
+        self._commands.append((command, arguments))
         self.signal()
 
     # ------------------------------------------------------------------ the loop's thread
@@ -114,11 +115,11 @@ class Processor(Part):
     def run(self, now: float) -> float:
         commands = self._commands
         for _ in range(len(commands)):
-            command, with_what = commands.popleft()
+            command, arguments = commands.popleft()
             try:
-                command(now, *with_what)
+                command(now, *arguments)
             except Exception as error:
-                self.failed(with_what[0] if with_what else None, error)
+                self.failed(arguments[0] if arguments else None, error)
         if commands:
             self.signal()
         if self._touched:
@@ -129,15 +130,15 @@ class Processor(Part):
                 except Exception as error:
                     self.failed(connection, error)
         if self._waiting.is_in_line:
-            self._let_in_who_waits(now)
+            self._admit_waiting(now)
         if now >= self._idle_check_at:
             self._close_idle(now)
         if self._muted:
             return min(self._idle_check_at, self._end_throttles(now))
         return self._idle_check_at
 
-    def _let_in_who_waits(self, now: float) -> None:
-        """Those that have found no room in the request queue, if there is some and it is their turn."""
+    def _admit_waiting(self, now: float) -> None:
+        """Takes requests of connections that waited for room in the request queue, if it is their turn."""
         for connection in self._waiting.turns():
             try:
                 self.take_frames(connection, now, has_turn=True)
@@ -147,13 +148,13 @@ class Processor(Part):
     def take_frames(
         self, connection: Connection, now: float, *, are_fresh: bool = False, has_turn: bool = False
     ) -> None:
-        """Turn what was read (`are_fresh`: just now) into requests, as far as the channel lets them in.
+        """Decodes the buffered requests (`are_fresh`: just read) that the channel accepts.
 
-        `has_turn`: it has waited for room in the queue.
+        `has_turn`: the connection has waited for room in the queue.
         """
         client = self.connections.get(connection)
         if client is None:
-            return  # it was closed just now
+            return  # closed just now
         authentication = client.origin.authentication
         try:
             while connection.takes_requests and not connection.is_closed:
@@ -169,7 +170,7 @@ class Processor(Part):
                 self._pass_on(client, connection, received, is_fresh=are_fresh)
         except (CorruptData, NotAdmitted, UnsupportedVersion) as error:
             logger.info("%s: closing the connection: %s", connection.peer, error)
-            self._on_refused(connection.client_id or "a nameless client", str(error), now)
+            self._on_refused(connection.client_id or "a client without a client_id", str(error), now)
             self.drop(connection, error)
             return
         connection.update_interest()
@@ -184,15 +185,18 @@ class Processor(Part):
         self._requests.put(context, is_fresh=is_fresh)
 
     def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
-        """Have the reply leave when its turn comes.  From any thread; encodes on the caller's."""
+        """Queues the response, which is sent in request order. From any thread; encodes on the caller's
+        thread.
+        """
         payload = None
         if response is not None:
             try:
                 payload = encoded(context, response)
             except Exception as error:
-                # A bug of a handler; it costs this one connection, whoever completed the request.
+                # A handler's bug; it closes this one connection, regardless of which request completed this
+                # one.
                 what = f"{type(context.request).__name__} v{context.version}"
-                self.loop.problems.note(f"the answer to {what} from {connection.peer}", error)
+                self.loop.problems.note(f"the response to {what} from {connection.peer}", error)
                 self.drop_soon(connection, reset=False)
                 return
         self._queue(self._complete, connection, context, payload)
@@ -214,7 +218,7 @@ class Processor(Part):
         self._touched[connection] = None
 
     def _go_on(self, connection: Connection, now: float) -> None:
-        """Write what is ready, then take in what may come."""
+        """Writes the responses that can be sent, then takes further requests."""
         if connection.is_closed:
             return
         try:
@@ -225,35 +229,37 @@ class Processor(Part):
         self.take_frames(connection, now)
 
     def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
-        """These replies are about to be handed to the transport; who does it ends their requests' paths."""
+        """Records the part that passes these responses to the transport as the end of their requests'
+        paths.
+        """
         sent_by = self.loop.at_work() or self.name
         pending = self.connections[connection].pending
         for slot in slots:
             entry = pending[slot].history_entry
             if entry is not None:
-                entry.leaves_by(sent_by)
+                entry.sent_by(sent_by)
 
     def replies_left(self, connection: Connection, slots: Sequence[Slot]) -> None:
-        """These replies are with the transport, to their last byte."""
+        """Handles responses that were passed to the transport completely."""
         pending = self.connections[connection].pending
         contexts = [pending.pop(slot) for slot in slots]
         self._on_left(contexts, self.loop.runtime.clock.monotonic())
         closing = contexts[-1].delivery.closing
         if closing is not None:
-            error = Disconnected(f"the connection to {connection.peer} ends with this answer")
+            error = Disconnected(f"the connection to {connection.peer} closes after this response")
             self.drop(connection, error, reset=closing.resets)
 
-    def let_next_in(self, connection: Connection, context: RequestContext) -> None:
-        self._queue(self._let_next_in, connection, context)
+    def accept_next(self, connection: Connection, context: RequestContext) -> None:
+        self._queue(self._accept_next, connection, context)
 
-    def _let_next_in(self, now: float, connection: Connection, context: RequestContext) -> None:
+    def _accept_next(self, now: float, connection: Connection, context: RequestContext) -> None:
         slot = context.delivery.slot
         if not connection.is_closed and slot is not None:
             connection.channel.local_processed(slot)
             self.take_frames(connection, now)
 
     def _end_throttles(self, now: float) -> float:
-        """Let those read on whose time is up; when the next one's is."""
+        """Unmutes the connections whose time has passed. Returns when the next one is unmuted."""
         for connection in self._muted.due(now):
             try:
                 self.take_frames(connection, now)
@@ -262,28 +268,30 @@ class Processor(Part):
         return self._muted.next_at
 
     def failed(self, connection: object, error: Exception) -> None:
-        """Something of ours raised over a connection (or over none): note it, and end that connection."""
+        """Records an unexpected exception, and closes the connection it happened on, if any."""
         if not isinstance(connection, Connection):
             self.loop.problems.note(self.name, error)
             return
         self.loop.problems.note(f"{self.name}: the connection of {connection.peer}", error)
         try:
-            self.drop(connection, Disconnected(f"the broker failed over the connection of {connection.peer}"))
+            self.drop(
+                connection, Disconnected(f"internal broker error on the connection of {connection.peer}")
+            )
         except Exception as another:
-            self.loop.problems.note(f"{self.name}: the end of the connection of {connection.peer}", another)
+            self.loop.problems.note(f"{self.name}: closing the connection of {connection.peer}", another)
 
     def drop_soon(self, connection: Connection, *, reset: bool) -> None:
         error = Disconnected(f"the broker closed the connection to {connection.peer}")
         self._queue(lambda now: self.drop(connection, error, reset=reset))
 
     def drop_client(self, client_id: str) -> None:
-        """Reset every connection over which this client has asked something."""
-        for connection in [one for one in self.connections if one.client_id == client_id]:
-            error = Disconnected(f"{connection.peer} ({client_id}) was cut off")
+        """Resets every connection on which this client has sent a request."""
+        for connection in [known for known in self.connections if known.client_id == client_id]:
+            error = Disconnected(f"{connection.peer} ({client_id}) was disconnected")
             self.drop(connection, error, reset=True)
 
     def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
-        """Close one connection; its requests that still wait are given up.  Safe to repeat."""
+        """Closes one connection and drops its pending requests. Can be called repeatedly."""
         self._muted.forget(connection)
         self._waiting.drop(connection)
         self._close(connection, reset=reset)
@@ -295,22 +303,22 @@ class Processor(Part):
             self._on_gone(context, self.loop.runtime.clock.monotonic())
 
     def established(self, connection: Connection, transport: Transport) -> None:
-        """Its TLS, if any, is agreed on.  Raises `TlsError` for a certificate of nobody."""
+        """Completes a connection's TLS handshake. Raises `TlsError` if no rule matches the certificate."""
         self.connections[connection].origin.established(transport)
 
     def closed(self, connection: Connection) -> None:
-        """A connection's socket is closed: another may come in its place."""
+        """Releases the quota of a closed connection."""
         self._quotas.release(connection.peer)
 
     def close_all(self, *, reset: bool) -> None:
-        """Close every connection; the broker stops or has crashed."""
+        """Closes every connection because the broker stops or has crashed."""
         for connection in list(self.connections):
             self._close(connection, reset=reset)
         self._commands.clear()
         self._touched.clear()
         self._waiting.clear()
         self._muted.clear()
-        # Accepted, but not taken over yet: nobody else would close them.
+        # Accepted, but not adopted yet: nothing else would close these.
         while self._arriving:
             transport = self._arriving.popleft()
             transport.close(reset=reset)
@@ -333,8 +341,8 @@ class Processor(Part):
             self.drop(connection, error)
 
     def _close_idle(self, now: float) -> None:
-        """Close what has been idle for connections.max.idle.ms: neither read nor written, whether or not a
-        request waits for its answer.
+        """Closes connections that neither sent nor received for connections.max.idle.ms, even with pending
+        requests.
         """
         oldest = FOREVER
         for connection in list(self.connections):

@@ -1,6 +1,6 @@
-"""Replies as bytes; the tokens of SASL among them that travel without a response around them.
+"""Encoding of responses, including bare SASL tokens.
 
-Called by processors, on the thread that answers.
+Called by processors, on the thread that sends the response.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pykafka2.protocol.struct import Response, Struct
 
 LENGTH_BYTES = 4
 WORDED = ("error_message", "batch_index_error_message")
-# A character has four bytes at most, and Kafka's longest string 32,767.
+# A character has at most four bytes, and Kafka's longest string 32,767.
 MAX_WORDS = 8_000
 
 
 def encoded(context: RequestContext, response: Response) -> list[Buffer]:
-    """The bytes of a reply; only the first half of them, if its connection is to end so."""
+    """Encodes a response; only its first half if the connection is to close that way."""
     received, delivery = context.received, context.delivery
     if received.is_raw_token and isinstance(response, SaslAuthenticateResponse):
         payload = _raw_answer(response)
@@ -38,9 +38,9 @@ def encoded(context: RequestContext, response: Response) -> list[Buffer]:
 def answer_bytes(
     response: Response, version: int, correlation_id: int, body: bytes | None = None
 ) -> list[Buffer]:
-    """An answer's bytes with their length; `body` if they are known already.
+    """Encodes a response with its length; uses `body` if it is already encoded.
 
-    Words that no message could carry are cut: errors quote what clients call things, which may have 32 KiB.
+    Error messages that do not fit are cut: they quote names from clients, which can have 32 KiB.
     """
     try:
         return encode_response(response, version, correlation_id, body)
@@ -51,21 +51,21 @@ def answer_bytes(
 
 
 def _cut_words(struct: Struct) -> bool:
-    """Shorten an answer's words for people; whether there were long ones."""
+    """Shortens long error messages of a response. Returns whether there were any."""
     has_cut = False
-    for one in resolved_fields(type(struct)):
-        value = getattr(struct, one.name)
-        if one.name in WORDED and value is not None and len(value) > MAX_WORDS:
-            setattr(struct, one.name, f"{value[:MAX_WORDS]}...")
+    for field in resolved_fields(type(struct)):
+        value = getattr(struct, field.name)
+        if field.name in WORDED and value is not None and len(value) > MAX_WORDS:
+            setattr(struct, field.name, f"{value[:MAX_WORDS]}...")
             has_cut = True
-        elif one.struct is not None and value is not None:
-            for inner in value if one.array else (value,):
+        elif field.struct is not None and value is not None:
+            for inner in value if field.array else (value,):
                 has_cut |= _cut_words(inner)
     return has_cut
 
 
 def _raw_answer(response: SaslAuthenticateResponse) -> list[Buffer]:
-    """The broker's token with its length; an error is told by the end of the connection alone."""
+    """Returns the broker's token with its length; an error only closes the connection."""
     if response.error_code:
         return []
     token = bytes(response.auth_bytes)

@@ -1,15 +1,15 @@
 """The bounded queue of requests between a broker's processors and its handlers.
 
 queued.max.requests and queued.max.request.bytes bound it: processors stop reading while it is full, so that
-TCP holds the clients back.
+TCP slows the clients down.
 
-Requests that have just come stand in a line of their own, from which every other one is taken: who asks one
-thing at a time does not wait behind all those whose next request was read long ago, and these have at least
-every other turn.
+Requests that have just arrived have their own queue, from which every other request is taken. So a client
+with one request at a time does not wait behind pipelined requests that were read earlier, and those get at
+least every other turn.
 
-Processors that find no room stand in line for it.  The first lets in a request of each connection that waits
-with it (waiting_for_room.py), then it is the next one's turn; so room is shared between connections,
-whichever processor is turned first.
+Processors without room wait in line for it. The first one enqueues one request of each of its waiting
+connections (waiting_for_room.py), then it is the next one's turn. So connections share the room fairly,
+whichever processor runs first.
 """
 
 from __future__ import annotations
@@ -22,46 +22,47 @@ from pykafka2.broker.server.threads import Part
 
 
 class RequestChannel:
-    """The queue between the processors and the handlers of one broker.  Any thread."""
+    """The queue between the processors and the handlers of one broker. Any thread."""
 
     def __init__(self, max_requests: int, max_bytes: int = -1) -> None:
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._requests: deque[RequestContext] = deque()
         self._fresh: deque[RequestContext] = deque()
-        self._took_fresh = False  # the last time
+        self._took_fresh = False  # on the last take
         self._handlers: tuple[Part, ...] = ()
-        self._line: deque[Part] = deque()  # processors that wait for room; whose turn it is first
+        self._line: deque[Part] = deque()  # processors waiting for room; the first one has the turn
         self._line_guard = Lock()
         self._next = 0
         self.stopped_in_pass = -1
-        """In which pass of their loop a handler has stopped for replies; no other goes on in it."""
+        """The loop pass in which a handler stopped for responses; no other handler runs in it."""
 
     def connect(self, handlers: tuple[Part, ...]) -> None:
-        """Name those who take requests out."""
+        """Sets the handlers that take requests."""
         self._handlers = handlers
 
     @property
     def is_full(self) -> bool:
         if (
             self._max_bytes > 0
-            and sum(one.received.size_bytes for one in [*self._fresh, *self._requests]) >= self._max_bytes
+            and sum(context.received.size_bytes for context in [*self._fresh, *self._requests])
+            >= self._max_bytes
         ):
             return True
         return len(self) >= self._max_requests
 
     @property
     def has_fresh(self) -> bool:
-        """Whether a request waits that had just come."""
+        """Whether a request is waiting that has just arrived."""
         return bool(self._fresh)
 
     def __len__(self) -> int:
         return len(self._requests) + len(self._fresh)
 
     def put(self, context: RequestContext, *, is_fresh: bool = False) -> None:
-        """Queue a request and wake a handler.  A producer looks at `is_full` first.
+        """Queues a request and wakes a handler. The caller checks `is_full` first.
 
-        `is_fresh`: it has just come, and nothing of its connection waited before it.
+        `is_fresh`: it has just arrived, and no earlier request of its connection was waiting.
         """
         (self._fresh if is_fresh else self._requests).append(context)
         handlers = self._handlers
@@ -70,28 +71,32 @@ class RequestChannel:
             handlers[self._next].signal()
 
     def put_back(self, context: RequestContext) -> None:
-        """Make a request that was taken the next one again."""
+        """Returns a request to the front of the queue."""
         self._requests.appendleft(context)
 
     def take(self) -> RequestContext | None:
-        """The oldest request of the line whose turn it is, or of the other; None if there is none."""
+        """Returns the oldest request of the queue whose turn it is, or of the other one; None if both are
+        empty.
+        """
         context = None
         lines = (self._requests, self._fresh) if self._took_fresh else (self._fresh, self._requests)
         for line in lines:
-            try:  # another handler may be faster
+            try:  # another handler can be faster
                 context = line.popleft()
             except IndexError:
                 continue
             self._took_fresh = line is self._fresh
             break
         if self._line and context is not None:
-            self._tell_first()
+            self._signal_first()
         return context
 
     # ------------------------------------------------------------------ the line of processors
 
     def has_room_for(self, processor: Part) -> bool:
-        """Whether it may put a request now: there is room, and nobody else stands before it."""
+        """Whether the processor can enqueue a request now: there is room, and no other processor is before
+        it.
+        """
         line = self._line
         if line:
             with self._line_guard:
@@ -99,19 +104,19 @@ class RequestChannel:
                     return False
         return not self.is_full
 
-    def stand_in_line(self, processor: Part) -> None:
-        """Signal `processor`, which stands in no line yet, once there is room and it is its turn."""
+    def join_line(self, processor: Part) -> None:
+        """Adds a processor to the line; it is signalled once there is room and it is its turn."""
         with self._line_guard:
             self._line.append(processor)
-        self._tell_first()  # a handler may have been faster
+        self._signal_first()  # a handler can have been faster
 
     def leave_line(self, processor: Part) -> None:
-        """Its turn is over."""
+        """Removes a processor from the line after its turn."""
         with self._line_guard:
             self._line.remove(processor)
-        self._tell_first()
+        self._signal_first()
 
-    def _tell_first(self) -> None:
+    def _signal_first(self) -> None:
         if not self._line or self.is_full:
             return
         with self._line_guard:

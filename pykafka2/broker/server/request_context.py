@@ -1,7 +1,7 @@
-"""One request on its way through a broker, from its receipt to its reply.
+"""One request in a broker, from its receipt to its response.
 
-Its handler answers it once: `reply`, `no_reply` or `close`; `local_processed` in between lets the
-connection's next request in.  What is known of it is kept in parts by who writes them (context_parts.py).
+Its handler responds once: `reply`, `no_reply` or `close`; `local_processed` in between allows the
+connection's next request. Its data is split into parts by the component that writes them (context_parts.py).
 """
 
 from __future__ import annotations
@@ -23,39 +23,42 @@ from pykafka2.protocol.struct import Request, Response
 
 
 class Origin(Protocol):
-    """Where a request came from and its reply goes: a client's connection, or another broker's link."""
+    """The source of a request and the destination of its response: a client's connection, or another
+    broker's link.
+    """
 
     peer: str
     is_broker: bool
 
     @property
     def authentication(self) -> Authentication | None:
-        """The SASL side of the connection; None where there is none."""
+        """The SASL state of the connection; None without SASL."""
         ...
 
     @property
     def caller(self) -> Caller:
-        """Who asks; of a connection that has not authenticated yet, nobody known."""
+        """The sender; anonymous before authentication."""
         ...
 
     parts: tuple[str, ...]
-    """Who took the request in: acceptor and processor by name, or the link."""
+    """The components that received the request: acceptor and processor by name, or the link."""
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
-        """Send the reply (None: there is none) when its turn comes.  From any thread."""
+        """Sends the response (None: there is none) in request order. From any thread."""
         ...
 
     def local_processed(self, context: RequestContext) -> None: ...
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
-        """Close the connection without a reply.  From any thread."""
+        """Closes the connection without a response. From any thread."""
         ...
 
 
 class RequestContext:
-    """One request and its answer.
+    """One request and its response.
 
-    `request` is what is to be handled: what came, unless a fault rule has refused some partitions of it.
+    `request` is what the handler processes: the received one, unless a fault rule rejected some of its
+    partitions.
     """
 
     __slots__ = (
@@ -80,7 +83,7 @@ class RequestContext:
     def __init__(self, origin: Origin, received: ReceivedRequest) -> None:
         self.origin = origin
         self.received = received
-        # What every handler asks for, at hand.
+        # Copies of what every handler needs.
         self.request: Request[Any] = received.request
         self.api_key: int = received.request.API_KEY
         self.version = received.version
@@ -88,26 +91,30 @@ class RequestContext:
         self.progress = Progress()
         self.delivery = ReplyDelivery()
         self.faults: FaultMarks | None = None
-        self.history_entry: HistoryEntry | None = None  # by the history, if it is on
+        self.history_entry: HistoryEntry | None = None  # set by the history, if it is on
         self.is_answered = False
         self.abandon: Callable[[float], object] | None = None
-        """Forgets what waits for this request; called if its connection is gone before the answer."""
+        """Drops what waits for this request; called if its connection closes before the response."""
         self.amend: Callable[[Response], object] | None = None
-        """Adds to the answer what authorization has refused, or takes away what is not for who asks."""
+        """Adds authorization errors to the response, or removes what the caller must not see."""
         self.closes_unanswered = False
-        """Whether the connection ends where there is no answer, since a part of the request was refused."""
+        """Whether the connection closes if there is no response, because a part of the request was
+        rejected.
+        """
         self.resume: Callable[[float], None] | None = None
         """Continues a request that was queued again so that others could be handled in between."""
         self.on_reply: Callable[[RequestContext, Response | None], bool] | None = None
-        """Sees the reply before it leaves (history, faults); False: it took the reply over."""
+        """Called with the response before it is sent (history, faults); returns False if it takes over the
+        response.
+        """
 
     def copy_from(self, origin: Origin) -> RequestContext:
-        """The same request once more, as if it came from elsewhere."""
+        """Returns the same request with another origin."""
         return RequestContext(origin, self.received)
 
     @property
     def peer(self) -> str:
-        """Who asks: the address of a client's socket, or a broker's name."""
+        """The address of a client's socket, or a broker's name."""
         return self.origin.peer
 
     @property
@@ -116,17 +123,17 @@ class RequestContext:
 
     @property
     def caller(self) -> Caller:
-        """Who asks, from where, by which listener."""
+        """The sender, with address and listener."""
         return self.origin.caller
 
     @property
     def principal(self) -> Principal:
-        """Whom the request is from."""
+        """The principal of the sender."""
         return self.origin.caller.principal
 
     @property
     def authentication(self) -> Authentication | None:
-        """The SASL side of the connection it came over; None where there is none."""
+        """The SASL state of the connection; None without SASL."""
         return self.origin.authentication
 
     @property
@@ -136,11 +143,11 @@ class RequestContext:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Whose hands it went through until it was answered: acceptor, processor, handler."""
+        """The components that processed the request: acceptor, processor, handler."""
         return (*self.origin.parts, self.progress.handled_by)
 
     def reply(self, response: Response | None) -> None:
-        """Answer; once."""
+        """Sends the response; can be called once."""
         if self.is_answered:
             raise IllegalState(f"{type(self.request).__name__} was answered twice")
         self.is_answered = True
@@ -151,17 +158,17 @@ class RequestContext:
             self.origin.deliver(self, response)
 
     def no_reply(self) -> None:
-        """End without bytes: acks=0."""
+        """Ends the request without a response: acks=0."""
         if self.closes_unanswered:
             self.close()
         else:
             self.reply(None)
 
     def local_processed(self) -> None:
-        """All that can be done now is done; the connection's next request may be processed."""
+        """Marks the request as processed locally, so that the connection's next request can be processed."""
         self.origin.local_processed(self)
 
     def close(self, *, reset: bool = False) -> None:
-        """Close the connection instead of answering."""
+        """Closes the connection instead of responding."""
         self.is_answered = True
         self.origin.disconnect(self, reset=reset)

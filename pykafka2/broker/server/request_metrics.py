@@ -1,12 +1,12 @@
-"""Where the time of a broker's requests goes, and how many bytes they carry: histograms by API.
+"""Time spans and sizes of a broker's requests: histograms by API.
 
-The five spans are Kafka's (RequestChannel.Metrics): waiting in the request queue, local work in the handler,
-remote waiting in the purgatory, the response queue (in pipelined mode the wait for its turn is there), and
-the total, which ends when the last byte was handed to the socket.  It begins when the request was read: what
-a client's bytes wait in the socket's buffer is not counted, neither here nor in Kafka, which is why a serial
-connection can look fast on the broker and slow to its client.
+The five spans are Kafka's (RequestChannel.Metrics): the request queue, local work in the handler, remote
+waiting in the purgatory, the response queue (including the wait for earlier responses in pipelined mode), and
+the total, which ends when the last byte was passed to the socket. The total starts when the request was read.
+As in Kafka, the time that bytes wait in the socket's buffer is not counted, so a serial connection can look
+fast on the broker and slow on its client.
 
-Fed under the cluster's lock, a request at a time, when its reply has left; may be read from any thread.
+Updated under the cluster's lock, once for each sent response; can be read from any thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPANS: Final = ("request_queue", "local", "remote", "response_queue", "total")
 
 # A bucket is an eighth of a power of two wide, so a percentile is at most 12.5 % too high.
 PARTS: Final = 8
-FIRST_EXPONENT: Final = -20  # 2**-20 s: what is shorter than a microsecond counts as that
+FIRST_EXPONENT: Final = -20  # 2**-20 s: shorter durations count as one microsecond
 LAST_EXPONENT: Final = 13  # 2**13 s: more than two hours
 BUCKETS: Final = (LAST_EXPONENT - FIRST_EXPONENT) * PARTS
 
@@ -34,7 +34,7 @@ TOTALS: Final = ("bytes_in", "bytes_out", "replication_bytes_in", "replication_b
 
 
 class Histogram:
-    """Durations in seconds, counted in logarithmic buckets: adding costs the same however many there are."""
+    """Durations in seconds in logarithmic buckets: adding takes constant time."""
 
     __slots__ = ("_counts", "count", "max", "sum")
 
@@ -45,7 +45,7 @@ class Histogram:
         self._counts = [0] * BUCKETS
 
     def add(self, seconds: float) -> None:
-        """Count one duration."""
+        """Counts one duration."""
         self.count += 1
         self.sum += seconds
         if seconds > self.max:
@@ -55,21 +55,23 @@ class Histogram:
         self._counts[0 if index < 0 or not fraction else min(index, BUCKETS - 1)] += 1
 
     def merge(self, other: Histogram) -> None:
-        """Count what another has counted, too."""
+        """Adds the counts of another histogram."""
         self.count += other.count
         self.sum += other.sum
         self.max = max(self.max, other.max)
-        self._counts = [one + more for one, more in zip(self._counts, other._counts, strict=True)]
+        self._counts = [
+            count + other_count for count, other_count in zip(self._counts, other._counts, strict=True)
+        ]
 
     @property
     def mean(self) -> float:
-        """The mean in seconds, exactly; 0 without any."""
+        """The exact mean in seconds; 0 if empty."""
         return self.sum / self.count if self.count else 0.0
 
     def percentile(self, percent: float) -> float:
-        """The duration that `percent` % of all did not exceed, at most 12.5 % too high; 0 without any."""
+        """Returns the duration that `percent` % did not exceed, at most 12.5 % too high; 0 if empty."""
         if not 0 <= percent <= 100:
-            raise ConfigurationError(f"percentile({percent}): say a number from 0 to 100")
+            raise ConfigurationError(f"percentile({percent}): use a number from 0 to 100")
         wanted = self.count * percent / 100
         seen = 0
         for index, count in enumerate(self._counts):
@@ -80,27 +82,27 @@ class Histogram:
 
     @property
     def p50(self) -> float:
-        """The median in seconds; as exact as `percentile`."""
+        """The median in seconds, as exact as `percentile`."""
         return self.percentile(50)
 
     @property
     def p99(self) -> float:
-        """What 99 % did not exceed, in seconds; as exact as `percentile`."""
+        """The duration that 99 % did not exceed, in seconds, as exact as `percentile`."""
         return self.percentile(99)
 
     @property
     def p999(self) -> float:
-        """What 99.9 % did not exceed, in seconds; as exact as `percentile`."""
+        """The duration that 99.9 % did not exceed, in seconds, as exact as `percentile`."""
         return self.percentile(99.9)
 
     def state(self) -> dict[str, Any]:
-        """Everything that it knows, as plain data; `from_state` makes it again."""
+        """Returns the whole state as plain data; `from_state` restores it."""
         used = {str(index): count for index, count in enumerate(self._counts) if count}
         return {"count": self.count, "sum": self.sum, "max": self.max, "counts": used}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Histogram:
-        """The histogram that `state` was taken of."""
+        """Returns the histogram for a `state`."""
         made = cls()
         made.count, made.sum, made.max = state["count"], state["sum"], state["max"]
         for index, count in state["counts"].items():
@@ -108,11 +110,11 @@ class Histogram:
         return made
 
     def buckets(self) -> list[tuple[float, int]]:
-        """Upper bound in seconds and count of every bucket in use, the shortest first."""
+        """Returns upper bound in seconds and count of every non-empty bucket, the shortest first."""
         return [(_upper_bound(index), count) for index, count in enumerate(self._counts) if count]
 
     def as_dict(self) -> dict[str, float]:
-        """Count, and mean, p50, p99, p99.9 and max in seconds."""
+        """Returns count, and mean, p50, p99, p99.9 and max in seconds."""
         return {
             "count": self.count,
             "mean": self.mean,
@@ -130,7 +132,7 @@ def _upper_bound(index: int) -> float:
 
 
 class ApiMetrics:
-    """What one API cost one broker: five histograms, and bytes of whole frames in and out."""
+    """The requests of one API on one broker: five histograms, and bytes of whole frames in and out."""
 
     __slots__ = ("bytes_in", "bytes_out", "local", "remote", "request_queue", "response_queue", "total")
 
@@ -144,7 +146,7 @@ class ApiMetrics:
         self.total = Histogram()
 
     def add(self, other: ApiMetrics) -> None:
-        """Count another broker's requests, too."""
+        """Adds another broker's requests."""
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
         for span in SPANS:
@@ -152,11 +154,11 @@ class ApiMetrics:
 
     @property
     def count(self) -> int:
-        """Requests whose reply has left (an acks=0 produce: whose turn has passed)."""
+        """The number of requests whose response was sent (with acks=0: whose turn has passed)."""
         return self.total.count
 
     def as_dict(self) -> dict[str, object]:
-        """Bytes, and each span's histogram by name; for JSON."""
+        """Returns bytes, and each span's histogram by name; for JSON."""
         return {
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
@@ -165,21 +167,24 @@ class ApiMetrics:
 
 
 class RequestMetrics:
-    """One broker's requests by API.  Other brokers' fetches are kept apart as "FetchFollower", as in Kafka.
+    """One broker's requests by API. Other brokers' fetches are counted as "FetchFollower", as in Kafka.
 
-    `replication_bytes_in` is what this broker copied as a follower (records), `..._out` what it gave to
-    followers (whole replies).
+    `replication_bytes_in` counts the records this broker copied as a follower, `..._out` the responses it
+    sent to followers.
     """
 
     def __init__(self) -> None:
-        self.bytes_in = 0  # of all clients' requests
+        self.bytes_in = 0  # all clients' requests
         self.bytes_out = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self._apis: dict[str, ApiMetrics] = {}
 
     def api(self, name: str) -> ApiMetrics:
-        """By Kafka's name, such as "Produce"; empty if there was none yet, raises for a misspelt one."""
+        """Returns the metrics of an API by Kafka's name, such as "Produce".
+
+        Empty if there was no request yet; raises for an unknown name.
+        """
         found = self._apis.get(name)
         if found is None:
             names = [*(info.name for info in API_KEYS.values()), FOLLOWERS_FETCH]
@@ -190,15 +195,15 @@ class RequestMetrics:
 
     @property
     def names(self) -> list[str]:
-        """The APIs that were answered so far."""
+        """The APIs with at least one response."""
         return sorted(self._apis)
 
     def copy(self) -> RequestMetrics:
-        """As of now, and not changing any more."""
+        """Returns a copy that does not change any more."""
         return deepcopy(self)
 
     def state(self) -> dict[str, Any]:
-        """Everything that it knows, as plain data; `from_state` makes it again."""
+        """Returns the whole state as plain data; `from_state` restores it."""
         apis = {
             name: {
                 "bytes_in": api.bytes_in,
@@ -211,7 +216,7 @@ class RequestMetrics:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RequestMetrics:
-        """The metrics that `state` was taken of."""
+        """Returns the metrics for a `state`."""
         made = cls()
         for name in TOTALS:
             setattr(made, name, state[name])
@@ -223,13 +228,13 @@ class RequestMetrics:
         return made
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Resets all metrics."""
         self._apis.clear()
         self.bytes_in = self.bytes_out = 0
         self.replication_bytes_in = self.replication_bytes_out = 0
 
     def as_dict(self) -> dict[str, object]:
-        """Everything, for JSON and the admin port."""
+        """Returns everything as a dict, for JSON and the admin port."""
         return {
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
@@ -239,7 +244,9 @@ class RequestMetrics:
         }
 
     def record(self, context: MeasuredRequest, left_at: float) -> None:
-        """A request's reply has left.  About 3 us; the broker's cheapest request takes 60."""
+        """Records a request whose response was sent. Takes about 3 us; the broker's cheapest request takes
+        60.
+        """
         name = API_KEYS[context.api_key].name
         size_bytes, reply_bytes = context.received.size_bytes, context.delivery.reply_bytes
         if not context.is_from_broker:
@@ -253,10 +260,10 @@ class RequestMetrics:
             api = self._apis[name] = ApiMetrics()
         progress, received = context.progress, context.received.received_at
         handled = progress.handled_at
-        # A fault may have held the request before its handler saw it, or answered in the handler's place.
+        # A fault can have held the request before its handler ran, or responded instead of the handler.
         taken = max(progress.taken_at, received)
         answered = max(progress.answered_at, taken)
-        # 0: the handler has not even returned yet, so it was the handler that answered.
+        # 0: the handler has not returned yet, so it sent the response itself.
         handled = min(max(handled, taken), answered) if handled else answered
         api.bytes_in += size_bytes
         api.bytes_out += reply_bytes

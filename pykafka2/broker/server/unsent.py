@@ -1,8 +1,8 @@
-"""How many bytes of replies wait until their clients read them, and how many may.
+"""Limits of response bytes that wait for clients to read them.
 
-A connection above its bound is not read until some of its replies have left; so is one with any unsent
-reply while all connections of its processor together are above theirs.  What a connection has to send is
-never refused: a single reply may be larger than both.
+A connection above its limit is not read until some of its responses are sent. If all connections of a
+processor together are above theirs, connections with unsent responses are not read. A response itself is
+never rejected: a single one can be larger than both limits.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import attrs
 
 MAX_UNSENT_BYTES = 1 << 20
-"""Of one connection."""
+"""Limit of one connection."""
 
 MAX_ALL_UNSENT_BYTES = 64 << 20
-"""Of all connections of a processor."""
+"""Limit of all connections of a processor."""
 
 
 @attrs.define
@@ -23,7 +23,7 @@ class AllUnsent:
     bytes: int = 0
 
     def is_too_much(self, of_connection: int) -> bool:
-        """Whether a connection with so many unsent bytes has to get rid of some before it is read."""
+        """Whether a connection with this many unsent bytes must send some before it is read."""
         if of_connection >= MAX_UNSENT_BYTES:
             return True
         return of_connection > 0 and self.bytes >= MAX_ALL_UNSENT_BYTES

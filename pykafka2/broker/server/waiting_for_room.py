@@ -1,8 +1,8 @@
-"""Connections of one processor that have found no room in the request queue, and their turns.
+"""Connections of one processor that wait for room in the request queue.
 
-A processor stands in the queue's line while it has such connections (request_channel.py).  When it is the
-first and there is room, it lets in a request of each that was waiting by then: one round.  Those that come
-later, and those that have been let in, wait for its next one.  Belongs to the processor's thread.
+The processor is in the queue's line while it has such connections (request_channel.py). When it is first and
+there is room, it enqueues one request of each connection waiting by then: one round. Later connections, and
+those that had their turn, wait for its next round. Belongs to the processor's thread.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from pykafka2.broker.server.threads import Part
 
 
 class WaitingForRoom:
-    """Who waits, in order.  A connection that waits is marked by `wants_room`, and not read meanwhile."""
+    """Waiting connections, in order. They are marked by `wants_room`, and not read meanwhile."""
 
     def __init__(self, processor: Part, requests: RequestChannel) -> None:
         self._processor = processor
         self._requests = requests
         self._next_round: dict[Connection, None] = {}
-        self._round: dict[Connection, None] = {}  # those that are let in before it is another's turn
+        self._round: dict[Connection, None] = {}  # connections served before another processor's turn
         self.is_in_line = False
 
     def must_wait(self, *, has_turn: bool) -> bool:
-        """Whether a connection may not put its request now; `has_turn`: `turns` has just named it."""
+        """Whether a connection must wait with its request; `has_turn`: `turns` has just returned it."""
         if self.is_in_line and not has_turn:
             return True
         return not self._requests.has_room_for(self._processor)
 
     def add(self, connection: Connection) -> None:
-        """Have it wait; it keeps its place if it waits already."""
+        """Adds a connection, which keeps its place if it is waiting already."""
         connection.wants_room = True
         if connection not in self._round:
             self._next_round[connection] = None
         if not self.is_in_line:
             self.is_in_line = True
-            self._requests.stand_in_line(self._processor)
+            self._requests.join_line(self._processor)
 
     def drop(self, connection: Connection) -> None:
-        """It waits no more.  The processor stays in line until its turn: somebody else may wait by then."""
+        """Removes a connection. The processor stays in line until its turn, for connections added by then."""
         self._round.pop(connection, None)
         self._next_round.pop(connection, None)
 
     def turns(self) -> Iterator[Connection]:
-        """The connections that may let a request in now; none while it is another processor's turn.
+        """Iterates over the connections that can enqueue a request now; none during another processor's turn.
 
-        Each ends its wait.  Without room the round goes on with the next call.
+        Each is no longer waiting. Without room the round continues with the next call.
         """
         requests, processor = self._requests, self._processor
         if not requests.has_room_for(processor):
@@ -63,10 +63,10 @@ class WaitingForRoom:
             requests.leave_line(processor)
             self.is_in_line = bool(self._next_round)
             if self.is_in_line:
-                requests.stand_in_line(processor)
+                requests.join_line(processor)
 
     def clear(self) -> None:
-        """Nobody waits any more."""
+        """Removes all connections."""
         self._round.clear()
         self._next_round.clear()
         if self.is_in_line:

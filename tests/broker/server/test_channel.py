@@ -147,7 +147,7 @@ def test_a_request_has_one_reply() -> None:
     channel = Channel(pipelined=True)
     slot = channel.receive(1)
     channel.complete(slot, [b"x"])
-    with pytest.raises(IllegalState, match="one reply"):
+    with pytest.raises(IllegalState, match="one response"):
         channel.complete(slot, [b"y"])
 
 

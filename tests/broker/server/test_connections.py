@@ -155,7 +155,7 @@ def test_an_answer_that_cannot_be_encoded_costs_its_one_connection(
     assert wire.is_closed_by_broker()
     leader("t", 0).call(METADATA, 12)
     assert [one.where.split(" from ")[0] for one in kafka_cluster.problems.take()] == [
-        "the answer to ProduceRequest v12"
+        "the response to ProduceRequest v12"
     ]
 
 
@@ -593,9 +593,9 @@ def test_acks_0_is_throttled_without_a_reply(
 
 @pytest.mark.kafka(brokers=1)
 def test_a_throttle_that_cannot_be_is_refused(kafka_cluster: KafkaCluster) -> None:
-    with pytest.raises(ConfigurationError, match="say a number from 0"):
+    with pytest.raises(ConfigurationError, match="use a number from 0"):
         kafka_cluster.controls.throttle(None, None, -1.0)
-    with pytest.raises(ConfigurationError, match="say how often"):
+    with pytest.raises(ConfigurationError, match="use a number of at least 1"):
         kafka_cluster.controls.throttle(None, None, 1.0, times=0)
 
 

@@ -32,7 +32,7 @@ def test_a_processor_that_waits_for_room_is_told_of_it(is_fresh: bool) -> None:
     channel.put(REQUEST, is_fresh=is_fresh)
     assert not channel.has_room_for(processor)
     processor.is_signalled = False
-    channel.stand_in_line(processor)
+    channel.join_line(processor)
     assert not processor.is_signalled
     assert channel.take() is REQUEST
     assert processor.is_signalled
@@ -42,7 +42,7 @@ def test_a_processor_that_waits_for_room_is_told_of_it(is_fresh: bool) -> None:
 def test_room_that_is_there_already_is_told_at_once() -> None:
     channel, processor = RequestChannel(1), Part("processor")
     processor.is_signalled = False
-    channel.stand_in_line(processor)
+    channel.join_line(processor)
     assert processor.is_signalled
 
 
@@ -52,7 +52,7 @@ def test_processors_have_room_one_after_another(takes_the_room: bool) -> None:
     channel.put(REQUEST)
     for one in (first, second):
         one.is_signalled = False
-        channel.stand_in_line(one)
+        channel.join_line(one)
     channel.take()
     assert (first.is_signalled, second.is_signalled) == (True, False)
     assert channel.has_room_for(first)
