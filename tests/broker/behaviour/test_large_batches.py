@@ -305,3 +305,30 @@ def test_time_is_looked_up_in_a_large_batch_in_slices(
         answer = wire.call(ListOffsetsRequest(replica_id=-1, topics=topics), 8).topics[0].partitions[0]
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, COUNT - 1, NOW_MS + COUNT - 1)
     assert len(slices) > 50
+
+
+def test_lost_connection_or_failing_check_does_not_hold_up_the_next_large_batch(
+    cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advance, begun = RecordWalk.advance, threading.Event()
+
+    def advance_or_fail(self: RecordWalk, limit: int) -> bool:
+        if self._next > COUNT // 2 and not begun.is_set():
+            begun.set()
+            raise RuntimeError("a bug of the broker")
+        return advance(self, limit)
+
+    monkeypatch.setattr(RecordWalk, "advance", advance_or_fail)
+    data = [PartitionProduceData(index=0, records=valid)]
+    request = ProduceRequest(
+        acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="compacted", partition_data=data)]
+    )
+    with Wire(cluster.bootstrap_servers) as leaving, Wire(cluster.bootstrap_servers) as other:
+        leaving.send(request, 12)
+        other.send(request, 12)
+        leaving.close()
+        assert begun.wait(60)
+        with Wire(cluster.bootstrap_servers) as wire:
+            wire.socket.settimeout(60)
+            assert ask(wire, Case("next", "compacted", valid)).error_code == 0
+    assert len(cluster.problems.take()) == 1
