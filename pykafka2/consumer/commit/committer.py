@@ -326,7 +326,7 @@ class Committer:
 def _on_last_commit(offsets: Offsets, error: BaseException | None) -> None:
     if error is not None:
         logger.warning(
-            "the last commit of %s failed, so whoever reads there next may get some records again: %s",
+            "the last commit of %s failed; some records may be redelivered: %s",
             in_words(offsets),
             error,
         )

@@ -586,7 +586,7 @@ def test_what_was_to_be_given_up_is_forgotten_with_the_membership(simulation: Si
     group.turn(1)
     group.cluster.controls.hold(OffsetCommitRequest)
     group.member("b")
-    group.turn_until(lambda: "given back" in first.consumer.explain(), 5)
+    group.turn_until(lambda: "revoked as soon as" in first.consumer.explain(), 5)
     first.is_stalled = True
     group.turn(8)
     group.cluster.controls.release(OffsetCommitRequest)
