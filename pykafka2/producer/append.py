@@ -1,4 +1,4 @@
-"""One record on its way from the arguments of `KafkaProducer.send` to the open batch of a partition.
+"""Appends one record: from the arguments of `KafkaProducer.send` to the open batch of a partition.
 
 Used on callers' threads. The steps are: interceptors, serializers, checks, partition, append. `send` itself
 tries two shortcuts first. The IO thread (sending/sender.py) does the rest.

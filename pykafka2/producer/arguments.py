@@ -1,6 +1,6 @@
 """Checks the arguments of `send` besides key and value, before memory is reserved.
 
-Callers' threads; pure.  Only arguments that are given, and are not of the plain kind, cost anything here.
+Used on callers' threads; pure. Called only for optional arguments, and for unusual types.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def checked_timestamp(topic: object, timestamp_ms: Any) -> int:
 def checked_timeout(timeout: Any) -> float | None:
     """Return the number of seconds, or None. Raises IllegalArgument for other values."""
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if timeout is None or (is_number and timeout == timeout):  # not a number is unlike itself
+    if timeout is None or (is_number and timeout == timeout):  # nan is unequal to itself
         return timeout  # type: ignore[no-any-return]
     raise IllegalArgument(f"timeout={timeout!r}: must be a number of seconds, or None for no limit")
 

@@ -43,56 +43,55 @@ LAST_EPOCH = 2**15 - 2
 
 
 class Verdict(Enum):
-    """The fate of a batch and of the identity it was sent under."""
+    """The result of a failed attempt, for the batch and for its identity."""
 
-    WRITTEN = "an earlier attempt is in the log"
-    RETRY = "it is sent again as it is"
-    RENUMBER = "it and what is unfinished behind it are sent again, numbered anew under the next identity"
-    FAIL = "it has failed; its numbers are a hole for what follows"
-    FATAL = "it has failed, and so has the producer"
+    WRITTEN = "an earlier attempt wrote it"
+    RETRY = "it is resent unchanged"
+    RENUMBER = "it and the unfinished batches behind it are renumbered under the next identity and resent"
+    FAIL = "it has failed; its sequence numbers are a gap for later batches"
+    FATAL = "the batch and the producer have failed"
 
 
 class IdentityPolicy:
-    """The policy of a producer without idempotence, and what the others have in common.
+    """The policy of a producer without idempotence, and the base class of the others.
 
-    `TABLE` says what errors mean for a batch in its turn, and for one that is not: behind an unfinished one
-    of its partition, or sent under numbers that are gone by now.  Errors that it lacks say it themselves.
+    `TABLE` has two verdicts for each error: for the first unfinished batch of its partition, and for a batch
+    behind it or with outdated numbers. Other errors are retried if they are retriable.
     """
 
     TABLE: ClassVar[Mapping[type[KafkaError], tuple[Verdict, Verdict]]] = {}
     is_transactional: ClassVar[bool] = False
 
     def verdict(self, error: KafkaError, *, is_in_turn: bool) -> Verdict:
-        """Return the meaning of a failed attempt."""
+        """Return the verdict on a failed attempt."""
         row = self.TABLE.get(type(error))
         if row is not None:
             in_turn, otherwise = row
             return in_turn if is_in_turn else otherwise
-        # An answer that cannot be read does not say that the batch was refused.
+        # An unreadable response does not mean that the batch was rejected.
         return Verdict.RETRY if error.retriable or isinstance(error, CorruptData) else Verdict.FAIL
 
     def next_identity(self, identity: Identity) -> Identity:
-        """Return the producer's identity after a gap in its numbers; the same one if only the coordinator can
-        change it.
+        """Return the producer's identity after a gap in its numbers.
 
-        `NO_IDENTITY`: a broker has to be asked for a new id.
+        It is the same one if only the coordinator can change it, and `NO_IDENTITY` if a broker must assign a
+        new producer id.
         """
         return identity
 
 
 class IdempotentPolicy(IdentityPolicy):
-    """Idempotence without transactions: a hole is left behind by raising the epoch (KIP-360)."""
+    """Idempotence without transactions: the producer raises its epoch after a gap (KIP-360)."""
 
     TABLE = {  # noqa: RUF012
-        # It was written longer ago than the broker remembers offsets for.
+        # It was written, and the broker no longer knows its offset.
         DuplicateSequenceNumber: (Verdict.WRITTEN, Verdict.WRITTEN),
-        # The broker does not have what came before: it lost it, or it was given up.  Behind an unfinished
-        # batch that is what must happen.
+        # The broker lacks earlier batches: it lost them, or they failed. Expected behind an unfinished batch.
         OutOfOrderSequenceNumber: (Verdict.RENUMBER, Verdict.RETRY),
         UnknownProducerId: (Verdict.RENUMBER, Verdict.RETRY),
-        # The broker knows a later epoch: ours, raised for another partition, unless it is a fence.
+        # The broker knows a later epoch: usually ours, raised for another partition.
         InvalidProducerEpoch: (Verdict.RENUMBER, Verdict.RETRY),
-        # Somebody else took the id over.
+        # Another producer took over the id.
         ProducerFenced: (Verdict.FATAL, Verdict.FATAL),
         InvalidProducerIdMapping: (Verdict.FATAL, Verdict.FATAL),
     }
@@ -103,20 +102,20 @@ class IdempotentPolicy(IdentityPolicy):
 
 
 class TransactionalPolicy(IdentityPolicy):
-    """Transactions: the coordinator alone gives ids and epochs, so a hole ends the transaction.
+    """Transactions: only the coordinator assigns ids and epochs, so a gap ends the transaction.
 
-    Nothing is numbered anew inside one: what was refused for its number may be in the log, or its
-    predecessors may be missing there, and the commit must not hide that.  The next epoch comes when the
-    transaction was aborted (transactions/manager.py).
+    Batches are never renumbered within a transaction. A batch that was rejected for its number can be in the
+    log, or its predecessors can be missing, and the commit must not hide that. The abort raises the epoch
+    (transactions/manager.py).
     """
 
     is_transactional = True
     TABLE = {  # noqa: RUF012
         DuplicateSequenceNumber: (Verdict.WRITTEN, Verdict.WRITTEN),
-        # Behind an unfinished batch that is what must happen; in its turn, the broker lost what came before.
+        # Expected behind an unfinished batch; otherwise the broker lost earlier batches.
         OutOfOrderSequenceNumber: (Verdict.FAIL, Verdict.RETRY),
         UnknownProducerId: (Verdict.FAIL, Verdict.RETRY),
-        # The coordinator gave up this transaction, and may let the producer go on with the next.
+        # The coordinator aborted this transaction; the producer can start the next one.
         InvalidProducerEpoch: (Verdict.FAIL, Verdict.FAIL),
         InvalidProducerIdMapping: (Verdict.FAIL, Verdict.FAIL),
         ProducerFenced: (Verdict.FATAL, Verdict.FATAL),
@@ -135,17 +134,17 @@ def next_sequence(sequence: int, records: int) -> int:
 
 @attrs.define
 class _Run:
-    """One partition's numbering: under which identity, how far, and what was numbered and is not yet done."""
+    """The sequence of one partition: its identity, its next number and its numbered batches."""
 
     identity: Identity = NO_IDENTITY
     next_sequence: int = 0
     unfinished: list[ProducerBatch] = attrs.field(factory=list)
     window: list[ProducerBatch] = attrs.field(factory=list)
-    """What was numbered from the oldest unfinished batch on, finished or not."""
+    """Numbered batches from the oldest unfinished one on, including finished ones."""
     has_gap: bool = False
-    """A numbered batch failed: nothing new may follow under this identity."""
+    """A numbered batch failed, so no new batch can follow under this identity."""
     gap_may_close: bool = False
-    """What failed may be on its way to the log yet, and let in what is on its way behind it."""
+    """A failed batch can still be written, and so can late copies of the batches behind it."""
     must_renumber: bool = False
     is_known_to_broker: bool = False
     """A batch was written under this identity."""
@@ -167,14 +166,14 @@ class Sequences:
 
     @property
     def is_known(self) -> bool:
-        """False until the broker gave a producer id, and again when its epochs are used up."""
+        """False until a broker assigned a producer id, and when its epochs are used up."""
         return self.identity != NO_IDENTITY
 
     def on_identity(self, producer_id: int, producer_epoch: int) -> None:
         self.identity = (producer_id, producer_epoch)
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        """Whether the batch may be drained now without endangering the order of its partition."""
+        """Return whether the batch can be sent now without breaking the order of its partition."""
         if self.identity == NO_IDENTITY:
             return False
         run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
@@ -183,17 +182,17 @@ class Sequences:
         if run.must_renumber:
             self._renumber(run)
         if batch.base_sequence != NO_SEQUENCE:
-            # What is sent again goes one by one: a later batch would only be refused before its turn.
+            # Batches are resent one by one: a later one would be rejected as out of order.
             return run.unfinished[0] is batch
-        # A broker that knows nothing of a producer takes any number from it as the first, so a second batch
-        # could be written before the first one's retry.  Java sends it all the same.
+        # A broker without state of a producer accepts any number as the first, so a second batch could be
+        # written before the first one's retry. Java sends it nevertheless.
         may_follow = run.is_known_to_broker and not run.has_gap and run.identity == self.identity
-        # A broker knows a producer's last five batches again, no more.  When a leader has moved, the new one
-        # may finish later batches first; they count as long as an earlier one may have to be sent again.
+        # A broker recognizes a producer's last five batches. After a leader change, later batches can finish
+        # first; they count while an earlier one is unfinished.
         return may_follow and len(run.window) < MAX_IN_FLIGHT_IDEMPOTENT
 
     def assign(self, batch: ProducerBatch) -> None:
-        """Number a batch that `may_send`; one that has its number keeps it, and with it its bytes."""
+        """Number a batch that `may_send`; a numbered batch keeps its number and its bytes."""
         if batch.base_sequence == NO_SEQUENCE:
             run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
             batch.is_transactional = self._policy.is_transactional
@@ -206,13 +205,13 @@ class Sequences:
     def on_written(self, batch: ProducerBatch) -> None:
         run = self._runs.get((batch.topic, batch.partition)) or self._run(batch)
         run.is_known_to_broker = batch.identity == run.identity
-        if run.window == [batch]:  # what each batch is to who waits for each
+        if run.window == [batch]:  # the usual case of a caller that waits for each record
             run.unfinished, run.window = [], []
         else:
             self._finish(run, batch)
 
     def on_failed(self, batch: ProducerBatch, *, may_be_written: bool) -> None:
-        """It was given up, written or not: its numbers are a hole for those that follow."""
+        """Record a failed batch, whose numbers are a gap for later batches."""
         run = self._run(batch)
         if self._finish(run, batch):
             run.has_gap = True
@@ -221,32 +220,32 @@ class Sequences:
     def cut_off(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """Return the batches numbered after the gap of this batch, whose epoch no broker may know yet.
 
-        The broker would take the next number as the epoch's first and never see the hole, so these must be
-        numbered anew, or fail.
+        The broker would accept the next number as the epoch's first and miss the gap, so these must be
+        renumbered, or fail.
         """
         run = self._run(batch)
         is_unseen = run.has_gap and not run.is_known_to_broker and not run.must_renumber
         return list(run.unfinished) if is_unseen and not self._policy.is_transactional else []
 
     def may_come_late(self, batch: ProducerBatch) -> bool:
-        """Whether a copy of the batch that is on its way could be let in by one of what failed before it."""
+        """Return whether a late copy of the batch could be written after a failed one before it."""
         run = self._run(batch)
         return run.gap_may_close and batch in run.unfinished
 
     def is_in_turn(self, batch: ProducerBatch, sent_as: Identity) -> bool:
-        """Whether it is the first unfinished one of its partition, under the numbers it was sent with."""
+        """Return whether the batch is the first unfinished one of its partition, with current numbers."""
         run = self._run(batch)
         is_current = sent_as == run.identity and not run.must_renumber
         return is_current and bool(run.unfinished) and run.unfinished[0] is batch
 
     def renumber(self, batch: ProducerBatch) -> None:
-        """Everything unfinished of its partition gets new numbers, under the next identity."""
-        if self.is_known:  # else it will be another one anyway
+        """Renumber the unfinished batches of the partition under the next identity."""
+        if self.is_known:  # otherwise a new one comes anyway
             self.identity = self._policy.next_identity(self.identity)
         self._run(batch).must_renumber = True
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """The broker has refused a numbered batch, which was split: its parts share its numbers."""
+        """Share the numbers of a batch that was split, as the broker rejected it, among its parts."""
         run = self._run(batch)
         if batch not in run.unfinished:
             return
@@ -259,7 +258,7 @@ class Sequences:
             numbered[place : place + 1] = parts
 
     def on_refusal(self) -> None:
-        """The identity is over, for good."""
+        """Drop the identity; the producer has failed."""
         self.identity = NO_IDENTITY
 
     # ------------------------------------------------------------------ inside
@@ -294,49 +293,49 @@ class Sequences:
 
 
 def policy_of(options: ProducerOptions) -> IdentityPolicy:
-    """The policy for the life of a producer with these options."""
+    """Return the policy of a producer with these options."""
     if options.transactional_id is not None:
         return TransactionalPolicy()
     return IdempotentPolicy() if options.enable_idempotence else IdentityPolicy()
 
 
 def error_of_identity(answer: InitProducerIdResponse) -> KafkaError | None:
-    """Why the answer gives no producer id; None if it does."""
+    """Return the error of the response; None if it has a producer id."""
     if answer.error_code:
         return error_of(answer.error_code)
     if answer.producer_id < 0 or answer.producer_epoch < 0:
-        told = f"producer id {answer.producer_id}, epoch {answer.producer_epoch}"
-        return CorruptData(f"InitProducerId answered {told} and no error")
+        identity = f"producer id {answer.producer_id}, epoch {answer.producer_epoch}"
+        return CorruptData(f"The InitProducerId response has {identity} and no error")
     return None
 
 
 class ProducerIdentity:
-    """One InitProducerId at a time, repeated with back-off until it succeeds or is refused for good.
+    """Requests a producer id, and repeats the request with backoff until it succeeds or is rejected.
 
-    That of a transactional producer asks for nothing: transactions/manager.py tells it who it is.
+    A transactional producer sends no request here: transactions/manager.py sets its identity.
     """
 
     def __init__(self, options: ProducerOptions, random: random.Random, policy: IdentityPolicy) -> None:
         self.sequences = Sequences(policy)
         self.refusal: KafkaError | None = None
-        """Why no broker will ever give an id, or take records of the one that this producer had."""
+        """The error if no broker assigns an id, or accepts records under this producer's id."""
         self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
-        self._is_told = options.transactional_id is not None
-        self._is_asking = False
+        self._is_transactional = options.transactional_id is not None
+        self._is_requested = False
         self._not_before = 0.0
 
     def poll(self, now: float) -> PollResult:
-        if self._is_asking or self._is_told or self.refusal is not None:
+        if self._is_requested or self._is_transactional or self.refusal is not None:
             return PollResult.idle()
         if now < self._not_before:
             return PollResult.idle_until(self._not_before)
-        self._is_asking = True
-        # Without a transactional id any broker may hand out ids, and the timeout has no meaning.
+        self._is_requested = True
+        # Without a transactional id any broker assigns ids, and the timeout has no meaning.
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         return PollResult.send(request, on_response=self._on_response, on_failure=self._on_failure)
 
     def refuse(self, error: KafkaError, because: str) -> None:
-        """The producer cannot go on: what waits fails with this, and what is sent from now on."""
+        """Fail the producer: waiting records and later calls fail with this error."""
         self.refusal = type(error)(because)
         self.sequences.on_refusal()
 
@@ -345,12 +344,12 @@ class ProducerIdentity:
         if error is not None:
             self._on_failure(error, now)
             return
-        self._is_asking = False
+        self._is_requested = False
         self._backoff.reset()
         self.sequences.on_identity(response.producer_id, response.producer_epoch)
 
     def _on_failure(self, error: KafkaError, now: float) -> None:
-        self._is_asking = False
+        self._is_requested = False
         if error.retriable or not isinstance(error, BrokerError):
             self._not_before = now + self._backoff.next()
             return
@@ -358,5 +357,5 @@ class ProducerIdentity:
         if isinstance(error, UnsupportedVersion):
             hint = "set enable_idempotence=False"
         elif isinstance(error, ClusterAuthorizationFailed):
-            hint = "it takes WRITE on a topic, or IDEMPOTENT_WRITE on the cluster; then make a new producer"
+            hint = "grant WRITE on a topic, or IDEMPOTENT_WRITE on the cluster; then create a new producer"
         self.refuse(error, f"no producer id for an idempotent producer: {error}; {hint}")

@@ -21,7 +21,7 @@ from pykafka2.producer.transactions.state import NEXT_STEP, TransactionState, Tr
 
 
 class Inspection:
-    """Looks at the parts of one producer."""
+    """Reads the parts of one producer."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ RATES = {
     "record-retry-rate": (("record-retry-total", 1), "records per second in retried batches"),
     "record-send-rate": (("record-send-total", 1), "records per second that were written"),
 }
-"""Of the last half minute to minute: the total, what it is divided by, and what it says."""
+"""Rates over the last 30 to 60 seconds: the total, its divisor, and the description."""
 
 AVG, MAX = "avg", "max"
 

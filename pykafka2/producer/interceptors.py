@@ -1,7 +1,8 @@
-"""Interceptors: the user's own code around every record, for tracing and the like.
+"""Interceptors: user code around every record, for example for tracing.
 
-`on_send` runs on the caller's thread in the order given, before serializers; `on_acknowledgement` on the IO
-thread, before the record's own callback.  What an interceptor raises is logged and never breaks the send.
+`on_send` runs on the caller's thread in the order of the option, before serializers; `on_acknowledgement` on
+the IO thread, before the record's own callback. Exceptions of an interceptor are logged and never break the
+send.
 """
 
 from __future__ import annotations
@@ -64,29 +65,29 @@ class Interceptors:
                 try:
                     returned = interceptor.on_send(record)
                 except Exception:
-                    logger.exception("on_send of %r failed; the record goes on as it was", interceptor)
+                    logger.exception("on_send of %r failed; the record is sent unchanged", interceptor)
                     continue
                 if isinstance(returned, ProducerRecord):
                     record = returned
-                elif returned is not None:  # who only looks at it, or changes it in place, may forget it
+                elif returned is not None:  # None is allowed after a change in place
                     logger.error(
-                        "on_send of %r returned %r, no ProducerRecord; the record goes on as it was",
+                        "on_send of %r returned %r instead of a ProducerRecord; the record is sent unchanged",
                         interceptor,
                         returned,
                     )
         return record
 
     def on_refused(self, error: Exception, records: int = 1) -> None:
-        """Tell all of them that so many records were not taken, and why."""
-        told = error
-        if not isinstance(told, KafkaError):
-            told = KafkaError(f"the record was not taken, because of {brief(error)}")
-            told.__cause__ = error
+        """Call `on_acknowledgement` with the error of records that were not appended."""
+        reason = error
+        if not isinstance(reason, KafkaError):
+            reason = KafkaError(f"the record was not appended, because of {brief(error)}")
+            reason.__cause__ = error
         for _ in range(records):
-            self.on_acknowledgement(None, told)
+            self.on_acknowledgement(None, reason)
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaError | None) -> None:
-        """Tell all of them.  What is no `Exception`, as from `sys.exit()`, is raised at the end."""
+        """Call all interceptors. The first BaseException (such as SystemExit) is raised at the end."""
         exit_request: BaseException | None = None
         for interceptor in self._chain:
             if hasattr(interceptor, "on_acknowledgement"):
@@ -100,17 +101,17 @@ class Interceptors:
             raise exit_request
 
     def around(self, on_delivery: OnDelivery | None) -> OnDelivery | None:
-        """The record's own callback with the interceptors told before it; None if it has none."""
+        """Return a callback that calls the interceptors, then on_delivery; None without on_delivery."""
         if on_delivery is None:
             return None
 
-        def told(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
+        def call_both(metadata: RecordMetadata | None, error: KafkaError | None) -> None:
             try:
                 self.on_acknowledgement(metadata, error)
             finally:
                 on_delivery(metadata, error)
 
-        return told
+        return call_both
 
     def close(self) -> None:
         for interceptor in self._chain:

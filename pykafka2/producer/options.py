@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 MAX_IN_FLIGHT_IDEMPOTENT = 5
-"""The broker remembers this many batches per producer and partition; more could not be told apart."""
+"""A broker recognizes the last five batches of a producer per partition."""
 
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, -1: ACKS_ALL, "0": 0, 0: 0, "1": 1, 1: 1}
 _TWO_PHASE_COMMIT = "transactions that are prepared for an outside coordinator are not implemented"
@@ -92,7 +92,7 @@ def _read_interceptors(value: Any) -> tuple[Any, ...]:
 
 @attrs.define(kw_only=True, frozen=True)
 class ProducerOptions(ClientOptions):
-    """A producer's options.  Durations are in seconds; the table has the public names and units."""
+    """A producer's options. Durations are in seconds; the table has the public names and units."""
 
     client_id: str = text(
         "client_id",
@@ -239,27 +239,27 @@ class ProducerOptions(ClientOptions):
         return levels.get(self.compression_type)
 
     @classmethod
-    def from_given(cls, given: Mapping[str, Any]) -> Self:
-        values = dict(given)
+    def from_given(cls, settings: Mapping[str, Any]) -> Self:
+        values = dict(settings)
         values.setdefault("default_api_timeout", values.get("max_block", 60.0))
         options = super().from_given(values)
         if options.compression_gzip_level == 0:
             raise ConfigurationError(
                 "compression_gzip_level=0 is not valid; use 1 to 9, or -1 for gzip's own default"
             )
-        options = _with_delivery_timeout(options, given)
-        return _with_idempotence(options, given)
+        options = _with_delivery_timeout(options, settings)
+        return _with_idempotence(options, settings)
 
 
 P = TypeVar("P", bound=ProducerOptions)
 
 
-def _with_delivery_timeout(options: P, given: Mapping[str, Any]) -> P:
-    """A delivery must have time for lingering and one request; a default gives way, a given one raises."""
+def _with_delivery_timeout(options: P, settings: Mapping[str, Any]) -> P:
+    """Return options whose delivery timeout covers linger and one request; raise if the user set less."""
     needed = options.linger + options.request_timeout
     if options.delivery_timeout >= needed:
         return options
-    if "delivery_timeout" in given:
+    if "delivery_timeout" in settings:
         raise ConfigurationError(
             f"delivery_timeout_ms={options.delivery_timeout * 1000:g} is less than linger_ms + "
             f"request_timeout_ms = {needed * 1000:g}; raise it, or lower one of the two"
@@ -268,11 +268,11 @@ def _with_delivery_timeout(options: P, given: Mapping[str, Any]) -> P:
     return attrs.evolve(options, delivery_timeout=needed)
 
 
-def _with_idempotence(options: P, given: Mapping[str, Any]) -> P:
-    """Idempotence needs acks=all, a retry and at most five in flight (KIP-679; as in Java 4.x).
+def _with_idempotence(options: P, settings: Mapping[str, Any]) -> P:
+    """Return options whose acks, retries and max_in_flight fit idempotence (KIP-679; as in Java 4.x).
 
-    When enable_idempotence was not given, acks or retries switch it off with one log line; too many in
-    flight raise all the same, because order would silently be lost.
+    If enable_idempotence was not set, acks and retries disable it with a log line. Too many requests in
+    flight raise nevertheless, because order would be lost silently.
     """
     if not options.enable_idempotence:
         if options.transactional_id is not None:
@@ -280,8 +280,8 @@ def _with_idempotence(options: P, given: Mapping[str, Any]) -> P:
                 "enable_idempotence=False contradicts transactional_id, which needs it; drop one of them"
             )
         return options
-    asked = "enable_idempotence" in given or options.transactional_id is not None
-    because = "enable_idempotence=True" if "enable_idempotence" in given else "transactional_id"
+    is_required = "enable_idempotence" in settings or options.transactional_id is not None
+    because = "enable_idempotence=True" if "enable_idempotence" in settings else "transactional_id"
     if options.max_in_flight > MAX_IN_FLIGHT_IDEMPOTENT:
         raise ConfigurationError(
             f"max_in_flight_requests_per_connection={options.max_in_flight} contradicts enable_idempotence: "
@@ -294,12 +294,12 @@ def _with_idempotence(options: P, given: Mapping[str, Any]) -> P:
         conflict = "retries=0"
     if not conflict:
         return options
-    if asked:
+    if is_required:
         raise ConfigurationError(
             f"{conflict} contradicts {because}, which needs acks='all' and retries of at least 1; "
             "drop one of them"
         )
-    logger.info("enable_idempotence is switched off because of %s", conflict)
+    logger.info("enable_idempotence is disabled because of %s", conflict)
     return attrs.evolve(options, enable_idempotence=False)
 
 

@@ -71,9 +71,9 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
     """
 
     if TYPE_CHECKING:
-        # For pyright, which infers K and V here: mypy infers them from `__init__`.  Both check the options
-        # there, so that a wrong one is one short error.  The last overload leaves everything else to
-        # `__init__`, including that of a subclass with arguments of its own.
+        # For pyright, which infers K and V here; mypy infers them from `__init__`. Both check the options
+        # there, so a wrong one is one short error. The last overload leaves everything else to `__init__`,
+        # including that of a subclass with its own arguments.
 
         @overload
         def __new__(cls, config: Mapping[str, object], /, **options: Any) -> Self: ...

@@ -26,17 +26,17 @@ from pykafka2.producer.transactions.transactions import TransactionRunner
 logger = logging.getLogger(__name__)
 
 END_TIMEOUT = 5.0
-"""Seconds that the IO thread gets to fail what is left and to end, where close has no timeout of its own."""
+"""Seconds in which the IO thread fails remaining records and ends, if close has no timeout."""
 
 GRACE = 0.5
-"""The same where its timeout is over: enough for a thread that is not stuck in somebody's callback."""
+"""The same if the timeout of close is over: enough unless a callback blocks the IO thread."""
 
 DROP_TIMEOUT = 1.0
-"""For a producer that was garbage, to send and then to end: whoever collects it waits so long for each."""
+"""Seconds to send and then to end a dropped producer, while the garbage collector waits."""
 
 
 class Shutdown:
-    """The ways in which a producer's records come to an end."""
+    """Implements flush, purge and close, and the end of a producer that was dropped."""
 
     def __init__(
         self,
@@ -57,23 +57,23 @@ class Shutdown:
         self._close_partitioner = close_partitioner
         self._lock = threading.Lock()
         self._leader: int | None = None
-        """The thread that closes; others that call close meanwhile wait for it."""
+        """The thread that closes the producer; other callers of close wait for it."""
         self._failure: KafkaError | None = None
-        """What close raised, for those that waited for it."""
+        """The error of close, for the callers that waited for it."""
         self.is_closed = False
 
     def flush(self, timeout: float | None) -> None:
-        """See `KafkaProducer.flush`; also for a producer that takes no more records."""
+        """See `KafkaProducer.flush`; also used by a producer that accepts no more records."""
         self._flush(timeout, timeout)
 
-    def _flush(self, timeout: float | None, given: float | None) -> None:
-        """`given` is the timeout of the whole call, for the words of its error."""
+    def _flush(self, timeout: float | None, whole_timeout: float | None) -> None:
+        """Flush; `whole_timeout` is the timeout of the whole call, for its error message."""
         driver = self._client.driver
         deadline = driver.clock.monotonic() + (float("inf") if timeout is None else timeout)
         who = object()
         try:
             batches = self._accumulator.begin_flush(who)
-            # The newest first: when that is done, most of the others are, so there is little waking.
+            # The newest first: when it is done, most others are, so the thread wakes rarely.
             while batches:
                 left = max(0.0, deadline - driver.clock.monotonic())
                 if not driver.wait_until(partial(_is_finished, batches[-1]), left, batches[-1].waiters):
@@ -84,7 +84,7 @@ class Shutdown:
         if batches:
             left_over = sum(batch.size for batch in batches if not batch.is_finished)
             raise KafkaTimeoutError(
-                f"{left_over} records remain after {given:g} s. {self._inspection.explain()}"
+                f"{left_over} records remain after {whole_timeout:g} s. {self._inspection.explain()}"
             )
         failed = self._accumulator.take_failed()
         if failed:
@@ -106,8 +106,8 @@ class Shutdown:
     def close(self, timeout: float | None) -> None:
         """See `KafkaProducer.close`; the accumulator is closed already.
 
-        One thread leads, all others wait for it and raise what it raises.  Where the leader is interrupted
-        (Ctrl-C), nothing is given up, and the next call goes on.
+        One thread closes; all others wait for it and raise its error. After a Ctrl-C in that thread no record
+        is dropped, and the next call continues.
         """
         monotonic = self._client.driver.clock.monotonic
         deadline = monotonic() + (float("inf") if timeout is None else timeout)
@@ -116,7 +116,7 @@ class Shutdown:
             if not self._client.runtime.wait_until(lambda: self.is_closed or self._leader is None, left):
                 remaining = self._accumulator.unsent_records()
                 raise KafkaTimeoutError(
-                    f"close: {remaining} records remain after {timeout:g} s; another thread goes on closing"
+                    f"close: {remaining} records remain after {timeout:g} s; another thread is still closing"
                 )
             if self.is_closed:
                 if self._failure is not None:
@@ -131,7 +131,7 @@ class Shutdown:
     def _takes_lead(self) -> bool:
         me = threading.get_ident()
         with self._lock:
-            # Oneself: an earlier call of this thread was interrupted before it could let go.
+            # This thread leads already if a Ctrl-C interrupted its earlier call.
             if self._leader in (None, me):
                 self._leader = me
             return self._leader == me
@@ -140,16 +140,16 @@ class Shutdown:
         if self.is_closed:
             return
         monotonic = self._client.driver.clock.monotonic
-        given = timeout
+        whole_timeout = timeout
         try:
             if self._transactions is not None:
-                # Every step of it ends by itself only if a coordinator answers.
+                # Its steps end only if a coordinator responds, so they need a timeout.
                 bound = self._transactions.max_block if timeout is None else timeout
                 self._transactions.end_for_close(bound)
                 timeout = None if timeout is None else max(0.0, deadline - monotonic())
-            self._flush(timeout, given)
+            self._flush(timeout, whole_timeout)
         except KafkaTimeoutError as error:
-            self._failure = KafkaTimeoutError(f"close: {error}; they were given up")
+            self._failure = KafkaTimeoutError(f"close: {error}; they were dropped")
         except KafkaError as error:
             self._failure = error
         now = monotonic()
@@ -167,7 +167,7 @@ class Shutdown:
             raise self._failure
 
     def _abort(self, timeout: float) -> None:
-        """Fail what remains, so that nobody waits for it for ever."""
+        """Fail the remaining records, so that no thread waits for them forever."""
         if not self._accumulator.unsent_records():
             return
         error = ClientClosed(
@@ -175,7 +175,7 @@ class Shutdown:
         )
         driver = self._client.driver
         if driver.failure is not None:
-            self._sender.abort(error)  # its thread is gone, so nobody else touches these
+            self._sender.abort(error)  # the IO thread has ended, so this thread can use its state
         elif not driver.is_closed:
             driver.call_soon(lambda now: self._sender.abort(error))
             self._client.runtime.wait_until(
@@ -204,21 +204,21 @@ class Shutdown:
         return remaining
 
     def drop(self) -> None:
-        """The producer was garbage: send what it held, for a moment, fail the rest, and end its thread.
+        """End a producer that was dropped without close: send its records briefly, fail the rest.
 
-        Garbage is collected anywhere, also where a thread holds a lock, is half done with something, or is
-        the one that others wait for, a broker in this process: in a loop nothing is waited for.
+        The garbage collector runs on any thread, also on one that holds a lock, and on the loop of a broker
+        in this process. In a loop nothing blocks.
         """
         driver = self._client.driver
         is_alive = driver.failure is None and not driver.is_closed
         if is_alive and self._client.runtime.is_in_a_loop():
-            with suppress(KafkaError):  # just now
-                driver.call_soon(self._begin_farewell)
+            with suppress(KafkaError):  # it was closed meanwhile
+                driver.call_soon(self._begin_end)
             return
         try:
             if is_alive:
                 self._send_dropped()
-        finally:  # whatever a callback of the user's has raised: nobody else ends its thread
+        finally:  # also after an exception of a callback, as nothing else ends the thread
             self._abort_dropped()
             self._client.close(DROP_TIMEOUT)
 
@@ -229,17 +229,17 @@ class Shutdown:
         while not is_over:
             is_over = True
             try:
-                with suppress(KafkaError):  # what failed is logged
+                with suppress(KafkaError):  # failed records are logged
                     self._flush(max(0.0, deadline - monotonic()), DROP_TIMEOUT)
-            except SystemExit:  # of a callback, which is logged; the rest is to be sent all the same
+            except SystemExit:  # of a callback, which is logged; send the rest
                 is_over = False
 
-    def _begin_farewell(self, now: float) -> None:
+    def _begin_end(self, now: float) -> None:
         self._accumulator.begin_flush(self)
-        end = partial(self._client.driver.call_soon, self._end_farewell)  # in a turn of its own
-        self._client.add(_Farewell(now + DROP_TIMEOUT, self._accumulator, end))
+        end = partial(self._client.driver.call_soon, self._end_dropped)  # in a turn of its own
+        self._client.add(_DroppedProducer(now + DROP_TIMEOUT, self._accumulator, end))
 
-    def _end_farewell(self, now: float) -> None:
+    def _end_dropped(self, now: float) -> None:
         self._abort_dropped()
         self._client.close(DROP_TIMEOUT)
 
@@ -257,8 +257,8 @@ class Shutdown:
             driver.call_soon(lambda now: self._sender.abort(error))
 
 
-class _Farewell:
-    """Ends a dropped producer on its own thread, when all is told or its time is over (a `Pollable`)."""
+class _DroppedProducer:
+    """Ends a dropped producer on its own thread, when all batches are finished or after a timeout."""
 
     def __init__(self, until: float, accumulator: Accumulator, end: Callable[[], None]) -> None:
         self._until = until

@@ -57,6 +57,7 @@ WORDS_DONE: tuple[str, ...] = (
     "pykafka2/driver",
     "pykafka2/network",
     "pykafka2/interrupts.py",
+    "pykafka2/producer",
     "pykafka2/testing",
     "spark_connector",
 )
@@ -77,6 +78,7 @@ NAMES_DONE: tuple[str, ...] = (
     "pykafka2/compression",
     "pykafka2/driver",
     "pykafka2/network",
+    "pykafka2/producer",
     "pykafka2/protocol",
     "pykafka2/records",
     "pykafka2/testing/fixtures",
@@ -93,6 +95,7 @@ BANNED_IN_NAMES = frozenset(
     {"told", "untold", "given", "asked", "asking", "looked", "heard", "spoken", "goodbye"}
 )
 ALLOWED: dict[tuple[str, str], str] = {
+    ("pykafka2/producer/options.py", "from_given"): "overrides `ClientOptions.from_given`",
     ("spark_connector/sink/exactly_once/runner.py", "of_given_up"): "the marker of a failed job",
     ("spark_connector/sink/exactly_once/runner.py", "_find_given_up"): "the marker of a failed job",
     ("spark_connector/sink/exactly_once/transactional_ids.py", "of_given_up"): "the marker of a failed job",

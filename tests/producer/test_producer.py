@@ -769,7 +769,7 @@ class TestTelling:
         producer.send("orders", b"v").result(10)
         producer.send_many("orders", [b"w"]).result(10)
         assert log(cluster) == [b"v!", b"w!"]
-        assert f"returned {wrong!r}, no ProducerRecord" in caplog.text
+        assert f"returned {wrong!r} instead of a ProducerRecord" in caplog.text
 
     def test_an_interceptor_or_partitioner_that_fails_to_close_keeps_nothing_from_being_closed(
         self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture

@@ -102,8 +102,8 @@ def callbacks_are_forgotten(world: World, patch: pytest.MonkeyPatch) -> None:
 
         return forget
 
-    patch.setattr(batch_module, "tell_written", forgetful(batch_module.tell_written))
-    patch.setattr(batch_module, "tell_failed", forgetful(batch_module.tell_failed))
+    patch.setattr(batch_module, "call_written", forgetful(batch_module.call_written))
+    patch.setattr(batch_module, "call_failed", forgetful(batch_module.call_failed))
 
 
 def consumer_skips_a_record(world: World, patch: pytest.MonkeyPatch) -> None:

@@ -189,7 +189,7 @@ def order_of_retries_is_not_kept(world: World, patch: pytest.MonkeyPatch) -> Non
 
 def outcomes_are_told_twice(world: World, patch: pytest.MonkeyPatch) -> None:
     """The callbacks of one batch in twenty are called two times."""
-    tell = batch_module.tell_written
+    tell = batch_module.call_written
     counted = [0]
 
     def repeat(*outcome: Any) -> None:
@@ -197,7 +197,7 @@ def outcomes_are_told_twice(world: World, patch: pytest.MonkeyPatch) -> None:
         for _ in range(1 if counted[0] % 20 else 2):
             tell(*outcome)
 
-    patch.setattr(batch_module, "tell_written", repeat)
+    patch.setattr(batch_module, "call_written", repeat)
 
 
 def nothing_expires(world: World, patch: pytest.MonkeyPatch) -> None:

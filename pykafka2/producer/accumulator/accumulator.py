@@ -1,9 +1,8 @@
 """The accumulator of records: a queue of batches per partition.
 
-One of the three objects that callers' threads and the IO thread share.  Each queue (partition_queue.py) has
-a lock of its own; permission for bytes comes from the pool outside it.  `PartitionQueue.try_append` is the
-non-blocking heart: it appends, or answers None for "bring permission for a new batch".  Decides nothing about
-nodes or sequences: that is the sender's part.
+Shared by callers' threads and the IO thread. Each queue (partition_queue.py) has its own lock; the buffer
+pool grants memory outside it. `PartitionQueue.try_append` never blocks: it returns None if the record needs
+a new batch. The sender (sending/sender.py) decides about nodes and sequences.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ from pykafka2.types import TopicPartition
 
 BATCHES = attrgetter("batches")
 FEW_QUEUES = 8
-"""So many may be looked at in vain in every turn; a queue that is in use is empty every other time."""
+"""Empty queues that a turn of the IO thread can visit; a queue in use is empty every other time."""
 
 ORDER_STEP = 1 << 32
-"""Between the places of two batches: room for those that one is split into, as many as it has records."""
+"""Distance between the places of two batches; a batch can be split into as many as it has records."""
 
 
 def admit_always() -> None:
-    """For a producer without transactions."""
+    """Allow every batch, for a producer without transactions."""
 
 
 class Accumulator:
     """All queues of a producer and the memory they share.
 
-    `admit` raises where no batch may be started now; it is asked under the queue's lock, so that after a
-    change of its mind and `close_tails` no record joins any more.
+    `admit` raises if no batch can be started now. It is called under the queue's lock, so no record joins
+    after its result has changed and `close_tails` has returned.
     """
 
     def __init__(
@@ -87,12 +86,12 @@ class Accumulator:
             find_codec(options.compression_type), options.compression_level, self._batch_bytes
         )
         self._closing = WaitQueue()
-        """Of the threads that wait for memory, should that become needless."""
+        """Wakes the threads that wait for memory when the producer is closed."""
         self.pool = BufferPool(options.buffer_memory, locked_steps=self.locked_steps)
         self._hooks = BatchHooks(self._wait_until, interrupt, self.pool.charge)
         self.incomplete: dict[ProducerBatch, None] = {}
-        """Batches that are not told yet, in order of creation.  Each operation on it is one step in C, and so
-        is a snapshot: of an exact dict `[*it]` is atomic without CPython's global lock, too."""
+        """Unfinished batches in order of creation. Each operation on it is one step in C, and so is a
+        snapshot: `[*it]` of an exact dict is atomic without CPython's global lock, too."""
         # Failures that the next flush raises; bounded, as a program may never flush.
         self._failed: deque[ProducerBatch] = deque(maxlen=10_000)
         self.is_closed = False
@@ -100,7 +99,7 @@ class Accumulator:
     # ------------------------------------------------------------------ callers' threads
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
-        """The partition's queue, made at first use."""
+        """Return the partition's queue; create it at first use."""
         key = TopicPartition(topic, partition)
         queue = self._queues.get(key)
         if queue is None:
@@ -117,21 +116,20 @@ class Accumulator:
             return queue
 
     def check_not_interrupted(self) -> None:
-        """Raises IllegalState in a signal handler or finalizer that must not wait (see
-        partition_queue.py)."""
+        """Raises IllegalState in a signal handler or finalizer that must not wait (locked_steps.py)."""
         if self.locked_steps.running:
             self.locked_steps.check()
 
     def append_waiting(self, queue: PartitionQueue, row: Row, size_bytes: int, timeout: float) -> Delivery:
-        """Append, with a new batch if it takes one; waits at most `timeout` seconds for memory.
+        """Append a record, to a new batch if necessary. Waits at most `timeout` seconds for memory.
 
         Raises:
-            RecordTooLarge: no request or buffer could ever hold the record.
+            RecordTooLarge: the record does not fit into a request or the buffer.
             BufferExhausted: the memory stayed full.
             ClientClosed: the producer was closed.
-            KafkaError: what `admit` raises.
-            IllegalState: it would have to wait, on the IO thread; or in the middle of another send of the
-                same thread, which a signal handler interrupted.
+            KafkaError: raised by `admit`.
+            IllegalState: the call would block the IO thread, or a signal handler interrupted another send of
+                the same thread.
         """
         self.check_not_interrupted()
         needed_bytes = HEADER_BYTES + size_bytes + LONGER_OVERHEAD_BYTES
@@ -162,10 +160,10 @@ class Accumulator:
         timeout: float,
         on_joined: Callable[[BatchOutcome], object],
     ) -> None:
-        """Append records as a batch of their own, behind what the queue holds; `on_joined` is told at once.
+        """Append records as a batch of their own; `on_joined` is called with its outcome at once.
 
-        Waits at most `timeout` seconds for memory.  Raises as `append_waiting`, but for RecordTooLarge: the
-        caller has looked.
+        Waits at most `timeout` seconds for memory. Raises as `append_waiting` does, but never RecordTooLarge:
+        the caller has checked the sizes.
         """
         self.check_not_interrupted()
         permit = Permit(HEADER_BYTES + len(records.body), BATCH_OVERHEAD_BYTES)
@@ -190,7 +188,7 @@ class Accumulator:
             raise
 
     def begin_flush(self, who: object) -> list[ProducerBatch]:
-        """Make every batch ready, until `end_flush` of the same; those to wait for."""
+        """Make every batch ready until `end_flush(who)`. Returns the batches to wait for."""
         self.check_not_interrupted()
         self._flushing[id(who)] = None
         self._wake()
@@ -200,7 +198,7 @@ class Accumulator:
         self._flushing.pop(id(who), None)
 
     def close_tails(self) -> None:
-        """Nothing joins the batches that are open now; the next record starts another, if it may."""
+        """Seal all open batches; the next record starts another one if `admit` allows it."""
         for queue in self._all_queues():
             queue.end_tail()
 
@@ -210,7 +208,7 @@ class Accumulator:
             return [*self._queues.values()]
 
     def close(self) -> None:
-        """Take no more records.  What was appended before is in a batch, what comes later raises."""
+        """Accept no more records. Earlier records are in a batch; later calls raise ClientClosed."""
         self.check_not_interrupted()
         for queue in self._close_to_new_queues():
             queue.close()
@@ -219,13 +217,13 @@ class Accumulator:
 
     @locked_step
     def _close_to_new_queues(self) -> list[PartitionQueue]:
-        """From now on queues are made closed; those that were made before."""
+        """Create closed queues from now on. Returns the queues created before."""
         with self._lock:
             self.is_closed = True
             return [*self._queues.values()]
 
     def take_failed(self) -> list[ProducerBatch]:
-        """Batches with records whose failure nobody was told, since this was called last."""
+        """Return the batches with unreported failures since the last call."""
         taken = []
         for _ in range(len(self._failed)):
             try:
@@ -239,26 +237,26 @@ class Accumulator:
         return taken
 
     def unsent_records(self) -> int:
-        """Records appended whose outcome is open."""
+        """Return the number of appended records whose outcome is open."""
         return sum(batch.size for batch in self.open_batches() if not batch.is_done)
 
     def open_batches(self) -> list[ProducerBatch]:
-        """A snapshot of the batches that are not told yet, in order of creation.  Any thread."""
+        """Return a snapshot of the unfinished batches, in order of creation. Any thread."""
         return [*self.incomplete]
 
     def waiting_queues(self) -> list[PartitionQueue]:
-        """Queues that hold batches now.  Only asks, from any thread."""
+        """Return the queues that hold batches now. Changes nothing; any thread."""
         return [queue for queue in [*self._active] if queue.batches]
 
     # ------------------------------------------------------------------ the IO thread
 
     @property
     def is_flushing(self) -> bool:
-        """Batches are to go out without lingering: somebody flushes or closes, or memory is short."""
+        """True if batches must not linger: a flush or close is running, or memory is short."""
         return bool(self._flushing) or self.is_closed or self.pool.waiting > 0
 
     def active_queues(self) -> list[PartitionQueue]:
-        """Queues that hold batches."""
+        """Return the queues that hold batches, and forget those that are empty."""
         active = [*self._active]  # other threads add to it
         full = [*filter(BATCHES, active)]
         if len(active) > 2 * len(full) + FEW_QUEUES:
@@ -273,7 +271,7 @@ class Accumulator:
                 self._active.pop(queue, None)
 
     def ready_at(self, queue: PartitionQueue, now: float, is_flushing: bool) -> float:
-        """When the queue's first batch may be sent, as far as time decides it."""
+        """Return the time at which linger and backoff allow the queue's first batch to be sent."""
         first = queue.batches[0]
         if first.attempts:
             return first.retry_at
@@ -283,22 +281,22 @@ class Accumulator:
         return first.created_at + self._options.linger
 
     def learn(self, batch: ProducerBatch) -> None:
-        """Its bytes have been made for the first time: they tell how well the topic's records compress."""
+        """Update the topic's compression ratio with a batch that was encoded for the first time."""
         if self._options.compression_type != "none":
             encoded_bytes = len(batch.bytes()) - HEADER_BYTES
             self._ratios.observe(batch.topic, batch.sealed.raw_bytes, encoded_bytes)
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """To be sent again."""
+        """Return a batch to its queue to be resent."""
         queue = self.queue(batch.topic, batch.partition)
         queue.put_back(batch)
         self._active[queue] = None
 
     def split(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Halve a batch that came back; the halves stand in its place.
+        """Replace a batch that came back by two halves.
 
-        It stays among the incomplete ones until both are done, as a flush may wait for it, and as they expire
-        when it would have.
+        It stays in `incomplete` until both are done: a flush can be waiting for it, and they expire when it
+        would have.
         """
         queue = self.queue(batch.topic, batch.partition)
         parts = batch.split(self.pool.divide(batch.permit))
@@ -308,7 +306,7 @@ class Accumulator:
         return parts
 
     def oldest(self) -> ProducerBatch | None:
-        """The batch, of those whose outcome is open, that was created first."""
+        """Return the oldest batch whose outcome is open."""
         while True:
             batches = iter(self.incomplete)
             try:
@@ -317,7 +315,7 @@ class Accumulator:
                 continue
 
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        """Written."""
+        """Complete a batch that was written."""
         try:
             batch.complete(base_offset, log_append_time)
         finally:
@@ -326,9 +324,9 @@ class Accumulator:
     def fail(
         self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
     ) -> None:
-        """Failed for good, wherever it is."""
+        """Fail a batch, wherever it is."""
         self.take_out(batch)
-        # Noted before its waiters learn of it, so that a flush they wake from sees it.
+        # Before its waiters wake, so that their flush sees it.
         self._failed.append(batch)
         try:
             batch.fail(error, record_errors)
@@ -341,17 +339,17 @@ class Accumulator:
                 pass
 
     def take_out(self, batch: ProducerBatch) -> bool:
-        """Remove it from its queue, closed, wherever it stands; False if it is not there."""
+        """Remove a batch, sealed, from any place in its queue; False if it is not there."""
         return self.queue(batch.topic, batch.partition).remove(batch)
 
     def release(self, batch: ProducerBatch) -> None:
-        """Its bytes are needed no longer.  Safe to repeat."""
+        """Return the memory of a batch to the pool. Safe to repeat."""
         self.pool.give_back(batch.permit)
 
     # ------------------------------------------------------------------ inside
 
     def _ended(self, batch: ProducerBatch) -> None:
-        """It was told; so was, perhaps, all of the batch that it is a part of."""
+        """Remove a finished batch, and the batches that it was the last part of."""
         self.incomplete.pop(batch, None)
         whole = batch.whole
         while whole is not None and all(part.is_finished for part in whole.parts):
@@ -383,7 +381,8 @@ class Accumulator:
             beside = f" (with {self.pool.overhead_bytes} bytes of overhead)"
             raise BufferExhausted(
                 f"no room for a record for {queue} within {timeout:g} s: buffer_memory of "
-                f"{self.pool.total_bytes} bytes is full{beside}; the brokers take less than is sent"
+                f"{self.pool.total_bytes} bytes is full{beside}, as the brokers accept less than is sent. "
+                "Send slower, or raise buffer_memory"
             )
         if self.is_closed:
             raise _closed(queue)
@@ -407,7 +406,7 @@ class Accumulator:
     def _append_with(
         self, queue: PartitionQueue, batch: ProducerBatch, row: Row, size_bytes: int
     ) -> tuple[Delivery, bool]:
-        """Append to the tail if it has room by now, else to the new batch, which then joins the queue."""
+        """Append to the tail if it has room by now; else to the new batch, which joins the queue."""
         with queue.lock:
             if queue.is_closed:
                 raise _closed(queue)
@@ -428,7 +427,7 @@ class Accumulator:
     def _add_columns(
         self, queue: PartitionQueue, batch: ProducerBatch, on_joined: Callable[[BatchOutcome], object]
     ) -> None:
-        """A batch of columns joins the queue, and nothing joins that."""
+        """Add a sealed batch of columns to the queue."""
         with queue.lock:
             if queue.is_closed:
                 raise _closed(queue)
@@ -440,7 +439,7 @@ class Accumulator:
                 on_joined(batch.outcome)
 
     def _join(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Put a new batch behind all others.  The queue's lock is held."""
+        """Append a new batch to the queue. The queue's lock is held."""
         batch.order = queue.next_order
         queue.next_order += ORDER_STEP
         self.incomplete[batch] = None
@@ -448,7 +447,7 @@ class Accumulator:
         queue.batches.append(batch)
 
     def _give_back(self, queue: PartitionQueue, batch: ProducerBatch | None, permit: Permit) -> None:
-        """After an error or a Ctrl-C on the way: no memory may be lost, nor given back twice."""
+        """Return the memory after an error or a Ctrl-C, unless the batch has joined the queue."""
         if batch is not None:
             if self._has_joined(queue, batch):
                 self._wake()
@@ -478,4 +477,6 @@ def _outside_steps(locked_steps: LockedSteps, wait_until: WaitUntil) -> WaitUnti
 
 
 def _closed(queue: PartitionQueue) -> ClientClosed:
-    return ClientClosed(f"the producer was closed; the record for {queue} was not taken. Make a new one")
+    return ClientClosed(
+        f"the producer was closed; the record for {queue} was not appended. Create a new producer"
+    )

@@ -28,7 +28,7 @@ from pykafka2.producer.accumulator.batch_sizes import LARGEST_RECORD_OVERHEAD_BY
 from pykafka2.producer.accumulator.buffer_pool import Permit
 from pykafka2.producer.accumulator.open_batch import Charge, OpenBatch
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome, Part, WaitUntil
-from pykafka2.producer.delivery.callbacks import Interrupt, tell_failed, tell_written
+from pykafka2.producer.delivery.callbacks import Interrupt, call_failed, call_written
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.records.rows import Fields
 
@@ -203,7 +203,7 @@ class ProducerBatch:
 
     @property
     def unreported(self) -> int:
-        """Number of failed records whose error was not reported to anyone."""
+        """Number of failed records whose error was not reported."""
         if self.error is None or self.outcome is None:
             return 0
         return self.outcome.unreported(self._first, self.count)
@@ -227,12 +227,11 @@ class ProducerBatch:
         if tail is None:
             self.move_to(BatchState.QUEUED)
             return
-        tail.shut()
-        bound_bytes, outcome = tail.bound_bytes, self.outcome
+        bound_bytes, outcome = tail.shut(), self.outcome
         taken_bytes = bound_bytes + tail.count * LARGEST_RECORD_OVERHEAD_BYTES
         # Unless the granted bytes cover all of it.
         if taken_bytes > self.permit.size_bytes or outcome is None or outcome.callbacks is not None:
-            tail.charge_memory()
+            tail.charge_memory(bound_bytes)
         self.records = RowRecords(tail.fields, bound_bytes)
         self.move_to(BatchState.QUEUED)
         tail.fields, tail.outcome = [], None  # as a producer keeps the last open batch of each topic
@@ -303,11 +302,11 @@ class ProducerBatch:
             outcome.settle(part, fields)
         self.is_done = True
         try:
-            tell_written(
+            call_written(
                 self.topic, self.partition, fields, base_offset, log_append_time, self._hooks.interrupt
             )
             if outcome is not None:
-                outcome.tell()
+                outcome.run_callbacks()
         finally:
             self.is_finished = True
             self.waiters.wake()
@@ -327,14 +326,14 @@ class ProducerBatch:
             outcome.settle(Part(self._first, error=error, record_errors=record_errors), fields)
         self.is_done = True
         try:
-            self._tell_failed(fields, error, record_errors or {})
+            self._call_failed(fields, error, record_errors or {})
             if outcome is not None:
-                outcome.tell()
+                outcome.run_callbacks()
         finally:
             self.is_finished = True
             self.waiters.wake()
 
-    def _tell_failed(
+    def _call_failed(
         self, fields: Fields, error: KafkaError, record_errors: Mapping[int, KafkaError]
     ) -> None:
         def mark_reported(index: int) -> None:
@@ -342,7 +341,7 @@ class ProducerBatch:
                 self.outcome.mark_reported(self._first + index)
 
         interrupt = self._hooks.interrupt
-        tell_failed(self.topic, self.partition, fields, error, record_errors, mark_reported, interrupt)
+        call_failed(self.topic, self.partition, fields, error, record_errors, mark_reported, interrupt)
 
     def split(self, permits: tuple[Permit, Permit]) -> list[ProducerBatch]:
         """Return two batches of about half its size each, for a batch that is too large for the broker.

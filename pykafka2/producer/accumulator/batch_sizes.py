@@ -22,23 +22,23 @@ from pykafka2.records.rows import FIELDS, Fields
 
 SMALLEST_RECORD_BYTES = SHORT_RECORD_OVERHEAD + len(NO_HEADERS)
 LONGER_OVERHEAD_BYTES = MAX_RECORD_OVERHEAD - SHORT_RECORD_OVERHEAD
-"""What a record may take beyond its short size where some of its numbers are long ones."""
+"""Bytes that a record can take beyond its short size if some of its numbers are long."""
 
 STEP_RECORDS = 128
-"""About so many records like those before may join until their overhead is charged, ..."""
+"""Records like those before that can be appended until their overhead is charged, approximately."""
 LARGEST_STEP_BYTES = SHORT - 1
-"""... and so many bytes at most, which keeps all lengths in a record short."""
+"""Bytes of a step at most, so that all lengths in a record are short."""
 
 MANY_RECORDS = 1_000_000
-"""From here on each is looked at, as its offset may take four bytes."""
+"""From this count on every append takes the lock, as the offset can take four bytes."""
 
-# What CPython takes beside the bytes.  A record: its places in a list, its time; value, key, headers
-# each the head of an object and rounding; a batch: its objects, empty.
+# Memory of CPython's objects. A record: its places in a list, its timestamp; value, key and headers: the head
+# of an object and rounding; a batch: its objects, empty.
 ROW_BYTES = 80
 OBJECT_BYTES = 41
 BATCH_OVERHEAD_BYTES = 1200
 CALLBACK_BYTES = 330
-"""A function that was made for its record alone, with a variable that it holds."""
+"""A function that exists for one record, with one variable."""
 LARGEST_RECORD_OVERHEAD_BYTES = ROW_BYTES + 3 * OBJECT_BYTES + CALLBACK_BYTES
 
 
@@ -48,7 +48,7 @@ class BatchPlan(NamedTuple):
     codec: Codec
     level: int | None
     max_bytes: int
-    """Of a whole batch, as far as can be told beforehand; a first record is taken whatever its size."""
+    """Largest size of a batch, as estimated; a first record is accepted whatever its size."""
     ratio: float = 1.0
     """Compressed over raw bytes, as seen in earlier batches."""
 
@@ -60,15 +60,15 @@ class BatchPlan(NamedTuple):
 
 
 def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
-    """How many bytes of further records may join without being looked at, after `count` of `used_bytes`.
+    """Return the bytes that can be appended without the lock, after `count` records of `used_bytes`.
 
-    And how many of these bytes are to be kept for numbers that get longer on the way.
+    Also returns how many of these bytes are reserved for numbers that get longer.
     """
     # Without the global lock every record is looked at (partition_queue.py).
     may_join = HAS_GIL and count < MANY_RECORDS
     step_bytes = min(left_bytes, used_bytes // count * STEP_RECORDS, LARGEST_STEP_BYTES)
     step_bytes = max(0, step_bytes) if may_join else 0
-    # So many may join at most; from SHORT on each takes a byte more for its offset.
+    # The largest number of records; from SHORT on each takes one more byte for its offset.
     records = step_bytes // SMALLEST_RECORD_BYTES
     return step_bytes, records if count + records > SHORT else 0
 
@@ -77,7 +77,7 @@ def overhead_of(fields: Fields) -> int:
     """Return a batch's memory besides the bytes of its records and its callbacks."""
     if not fields:
         return BATCH_OVERHEAD_BYTES
-    # Records of one partition are of one kind, as a rule.
+    # Records of one partition are usually alike.
     value, key, _, headers, on_delivery = fields[-FIELDS:]
     objects = (value is not None) + (key is not None) + (headers is not NO_HEADERS)
     record_bytes = ROW_BYTES + objects * OBJECT_BYTES
@@ -92,7 +92,7 @@ DETERIORATING_STEP = 0.05
 
 
 class CompressionRatios:
-    """Compressed over raw bytes, by topic; as in Java, slow to believe in better and quick in worse."""
+    """Compressed over raw bytes by topic; as in Java, it improves slowly and deteriorates fast."""
 
     __slots__ = ("_by_topic",)
 
@@ -104,10 +104,10 @@ class CompressionRatios:
         return self._by_topic.get(topic, START)
 
     def observe(self, topic: str, raw_bytes: int, compressed_bytes: int) -> None:
-        """A batch of so many bytes of records became so many on the wire, without its header."""
+        """Record the size of a batch before and after compression, without its header."""
         if raw_bytes <= 0:
             return
-        # The frame around a few small records is larger than they are, and says nothing about a full batch.
+        # The codec's frame around a few small records is larger than they are, unlike that of a full batch.
         before, seen = self.ratio(topic), min(START, compressed_bytes / raw_bytes)
         if seen > before:
             self._by_topic[topic] = min(START, max(before + DETERIORATING_STEP, seen))

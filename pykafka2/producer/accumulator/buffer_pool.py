@@ -1,11 +1,11 @@
 """Permission for bytes: keeps what waits and what is in flight within buffer_memory.
 
-Any thread; has a lock of its own, never held while waiting.  What is handed out is permission, not buffers:
-a request's bytes are one immutable object until its reply or the connection's end.
-Waiters are served first come first served, and a newcomer never overtakes one.
+Used on any thread; its lock is never held while waiting. It grants permits, not buffers: a request's bytes
+are one immutable object until its response or the connection's end. Waiters are served in order, and a
+newcomer never overtakes one.
 
-What Python's objects take beside the bytes they hold is charged here, too (`charge`).  It has an allowance of
-its own; what is beyond that lessens what buffer_memory holds.
+The memory of Python's objects besides the bytes they hold is charged here, too (`charge`). It has an
+allowance of its own; the rest reduces buffer_memory.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pykafka2.producer.accumulator.locked_steps import LockedSteps, locked_step
 
 MIN_ALLOWANCE_BYTES = 1 << 20
 MAX_ALLOWANCE_BYTES = 32 << 20
-"""How much overhead costs no buffer_memory: as much again, within these two."""
+"""Overhead that costs no buffer_memory: as much as buffer_memory, within these limits."""
 
 
 class Permit:
-    """For `size_bytes`: asked for, in the queue, or granted; `is_granted` says which.
+    """A permit for `size_bytes`: new, waiting in the queue, or granted (`is_granted`).
 
-    `overhead_bytes` is what was charged beside them so far; what it is made with is charged at the grant.
+    `overhead_bytes` is the overhead charged so far; the initial value is charged at the grant.
     """
 
     __slots__ = ("is_granted", "overhead_bytes", "size_bytes", "waiters")
@@ -35,13 +35,13 @@ class Permit:
         self.overhead_bytes = overhead_bytes
         self.is_granted = False
         self.waiters: WaitQueue | None = None
-        """Of the thread that waits for the grant, if it has to."""
+        """The thread that waits for the grant, if any."""
 
 
 class BufferPool:
-    """Accounts for `total_bytes`.  Every permit that was requested must come back by `give_back`.
+    """Accounts for `total_bytes`. Every permit that was requested must be returned by `give_back`.
 
-    `available_bytes` and `overhead_bytes` are what is left, and what was charged beside, as of now.
+    `available_bytes` are left now; `overhead_bytes` are charged now.
     """
 
     __slots__ = (
@@ -72,20 +72,20 @@ class BufferPool:
 
     @property
     def waiting(self) -> int:
-        """How many callers wait; while any does, every batch is ready to be sent."""
+        """The number of callers that wait; while any does, every batch is ready to be sent."""
         return len(self._waiters)
 
     @locked_step
     def request(self, permit: Permit) -> None:
-        """Grant a new permit, or give it a place in the queue.
+        """Grant a new permit, or append it to the queue.
 
-        The caller makes the permit, and so can give it back wherever a Ctrl-C strikes.
+        The caller creates the permit, so it can be returned wherever a Ctrl-C interrupts the request.
         """
         if permit.size_bytes > self.total_bytes:
-            raise IllegalState(f"{permit.size_bytes} bytes are asked of a pool of {self.total_bytes}")
+            raise IllegalState(f"{permit.size_bytes} bytes were requested from a pool of {self.total_bytes}")
         with self._lock:
             if not self._waiters and permit.size_bytes <= self._grantable_bytes():
-                # Python looks for signals at calls and jumps, so not between these lines.
+                # Python handles signals at calls and jumps, so not between these lines.
                 self.available_bytes -= permit.size_bytes
                 self.overhead_bytes += permit.overhead_bytes
                 permit.is_granted = True
@@ -94,8 +94,8 @@ class BufferPool:
                 self._waiters.append(permit)
 
     def charge(self, permit: Permit, overhead_bytes: int) -> bool:
-        """Overhead of a granted permit, all in all; False if there is more of it by now than has room."""
-        with self._lock:  # without a call, at which a finalizer that sends would find it held
+        """Set the overhead of a granted permit; False if all overhead exceeds the memory that is left."""
+        with self._lock:  # no call within, or a finalizer that sends could find it held
             if permit.is_granted:
                 self.overhead_bytes += overhead_bytes - permit.overhead_bytes
                 permit.overhead_bytes = overhead_bytes
@@ -103,7 +103,7 @@ class BufferPool:
             return self.available_bytes >= (beyond_bytes if beyond_bytes > 0 else 0)
 
     def divide(self, permit: Permit) -> tuple[Permit, Permit]:
-        """Two permits for the bytes of one, which is given back by that; what was charged goes with one."""
+        """Replace a permit by two for its bytes; its overhead moves to the first."""
         half = permit.size_bytes // 2
         one, other = Permit(permit.size_bytes - half), Permit(half)
         with self._lock:
@@ -114,7 +114,7 @@ class BufferPool:
 
     @locked_step
     def give_back(self, permit: Permit) -> None:
-        """Return the bytes, or leave the queue, and wake those who are granted theirs by it.
+        """Return the bytes, or leave the queue, and grant waiting permits.
 
         Safe to repeat.
         """
@@ -133,7 +133,7 @@ class BufferPool:
 
     def _grant(self) -> None:
         waiters = self._waiters
-        # One that is granted and in the queue still: a Ctrl-C came between the two.
+        # A granted permit is still in the queue if a Ctrl-C came before `popleft`.
         while waiters and (waiters[0].is_granted or waiters[0].size_bytes <= self._grantable_bytes()):
             permit = waiters[0]
             if not permit.is_granted:

@@ -97,19 +97,18 @@ class OpenBatch:
 
         `size_bytes` is the size of the record if all its numbers are short. The queue's lock is held.
         """
-        self.shut()
-        count = self.count
+        used_bytes, count = self.shut(), self.count
         delta = row[2] - self.base_timestamp
         if count:
             if not 0 <= delta < SHORT or count >= SHORT or size_bytes > LARGEST_STEP_BYTES:
                 size_bytes += LONGER_OVERHEAD_BYTES
-            if self.bound_bytes + size_bytes > self._limit_bytes or not self.charge_memory():
+            if used_bytes + size_bytes > self._limit_bytes or not self.charge_memory(used_bytes):
                 return None
         else:
             size_bytes += LONGER_OVERHEAD_BYTES if size_bytes > LARGEST_STEP_BYTES else 0
             self.base_timestamp = row[2]
         # A Ctrl-C before the record has joined leaves sizes that are too high, which is harmless.
-        room_bytes = self._begin_step(self.bound_bytes + size_bytes, count + 1)
+        room_bytes = self._begin_step(used_bytes + size_bytes, count + 1)
         self.fields += row; self.count = count + 1  # fmt: skip # noqa: E702 (both or none, as below)
         # From here on other threads can append as well.
         self._granted_bytes += room_bytes - SHUT; self.room_bytes = room_bytes  # fmt: skip # noqa: E702
@@ -119,16 +118,19 @@ class OpenBatch:
         delivery._outcome, delivery._index = self.outcome, count
         return delivery
 
-    def shut(self) -> None:
-        """Stop `append_unlocked`. The queue's lock is held."""
+    def shut(self) -> int:
+        """Stop `append_unlocked`. Returns `bound_bytes`. The queue's lock is held."""
         room_bytes, self.room_bytes = self.room_bytes, SHUT
         if self._granted_bytes:
             self._granted_bytes -= room_bytes - SHUT
+        return self._granted_bytes
 
-    def charge_memory(self) -> bool:
+    def charge_memory(self, bound_bytes: int) -> bool:
         """Charge the current memory of the records; False if the pool has no memory for more of it."""
         permit, outcome = self._permit, self.outcome
-        overhead_bytes = overhead_of(self.fields) + max(0, self.bound_bytes - permit.size_bytes)
+        overhead_bytes, beyond_bytes = overhead_of(self.fields), bound_bytes - permit.size_bytes
+        if beyond_bytes > 0:
+            overhead_bytes += beyond_bytes
         if outcome is not None:
             overhead_bytes += outcome.listener_bytes
         return self._charge(permit, overhead_bytes)

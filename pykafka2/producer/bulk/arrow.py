@@ -1,6 +1,6 @@
 """Checks Arrow columns for `send_many`; their bytes stay in Arrow's buffers.
 
-Callers' threads.  Loads pyarrow and numpy, so only a call that was given an Arrow column imports it.
+Used on callers' threads. It loads pyarrow and numpy, so only a call with an Arrow column imports it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from pykafka2.records.arrow_encoder import BINARY, ArrowColumns
 from pykafka2.records.arrow_headers import encoded_headers
 
 FEW_ROWS = 4096
-"""Chunks of fewer rows than this are joined: each would make batches of its own."""
+"""Chunks with fewer rows are joined, as each chunk becomes batches of its own."""
 
-# A table's columns by the name of the argument that they stand for; the second names are Spark's.
+# Column names of a table and their arguments; the second names are Spark's.
 TABLE_COLUMNS = {
     "value": "values",
     "key": "keys",
@@ -43,13 +43,14 @@ TABLE_COLUMNS = {
 
 
 def is_table(values: Any) -> bool:
-    """Whether it has named columns.  Of what was `loaded`."""
+    """Return whether values that were `loaded` have named columns."""
     return isinstance(values, pa.Table | pa.RecordBatch)
 
 
 def loaded(arguments: BulkArguments) -> BulkArguments:
-    """The arguments with pyarrow's objects for other libraries' columns and tables, each read once: a stream
-    of batches has nothing left the second time.
+    """Return the arguments with pyarrow's objects for other libraries' columns and tables.
+
+    Each is read once, as a stream of batches is empty the second time.
     """
     columns = ("values", "keys", "headers", "partitions", "timestamps_ms")
     return attrs.evolve(
@@ -58,7 +59,7 @@ def loaded(arguments: BulkArguments) -> BulkArguments:
 
 
 def _as_arrow(argument: str, column: Any, topic: str) -> Any:
-    """pyarrow's object for another library's; what is none of Arrow's stays as it is."""
+    """Return pyarrow's object for another library's column; other columns are returned unchanged."""
     if isinstance(column, pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch) or not is_arrow(column):
         return column
     try:
@@ -71,9 +72,9 @@ def _as_arrow(argument: str, column: Any, topic: str) -> Any:
 
 
 def with_columns_of(arguments: BulkArguments) -> BulkArguments:
-    """The arguments with the columns of the Table or RecordBatch that was given as values.
+    """Return the arguments with the columns of the Table or RecordBatch in `values`.
 
-    Raises IllegalArgument for a column of another name, or one that is given twice.
+    Raises IllegalArgument for an unknown column name, and for a column that is also an argument.
     """
     table, topic, known = arguments.values, arguments.topic, ", ".join(TABLE_COLUMNS)
     columns: dict[str, Any] = {}
@@ -104,7 +105,7 @@ def with_columns_of(arguments: BulkArguments) -> BulkArguments:
 
 
 def as_lists(arguments: BulkArguments, *, serializes_keys: bool, now_ms: int) -> BulkArguments:
-    """The arguments beside values, which is a list, with Arrow's columns among them made lists."""
+    """Return the arguments with Arrow columns converted to lists; `values` is a list already."""
     topic, count = arguments.topic, len(arguments.values)
     keys, times = arguments.keys, arguments.timestamps_ms
     if is_arrow(keys):
@@ -117,7 +118,7 @@ def as_lists(arguments: BulkArguments, *, serializes_keys: bool, now_ms: int) ->
 
 
 def read_arrow(arguments: BulkArguments, *, now_ms: int) -> list[BulkPart]:
-    """The columns, of which values is an Arrow array or chunked array, in parts with one chunk of each.
+    """Return the columns in parts of one chunk each; `values` is an Arrow array or chunked array.
 
     Raises:
         IllegalArgument: an argument is not what `send_many` takes.
@@ -158,7 +159,7 @@ def read_arrow(arguments: BulkArguments, *, now_ms: int) -> list[BulkPart]:
 
 
 def _binary(argument: str, topic: str, column: Any) -> Any:
-    """The column as one of bytes; its buffers are copied only where it is not of bytes or text yet."""
+    """Return the column as bytes; buffers of other types than bytes and text are copied."""
     kind = column.type
     types = pa.types
     if types.is_dictionary(kind):
@@ -173,7 +174,7 @@ def _binary(argument: str, topic: str, column: Any) -> Any:
 
 
 def _whole(argument: str, topic: str, column: Any) -> Any:
-    """A list of whole numbers of an Arrow column; anything else as it is."""
+    """Return an Arrow column of integers as a list; other columns unchanged."""
     if not isinstance(column, pa.Array | pa.ChunkedArray):
         return column
     if not pa.types.is_integer(column.type):
@@ -182,7 +183,7 @@ def _whole(argument: str, topic: str, column: Any) -> Any:
 
 
 def _timestamps(topic: str, column: Any, count: int, now_ms: int) -> Any:
-    """Milliseconds as a numpy array of int64."""
+    """Return the timestamps in milliseconds as a numpy array of int64."""
     if isinstance(column, pa.Array | pa.ChunkedArray):
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
@@ -216,7 +217,7 @@ def _encoded_headers(topic: str, headers: Any, count: int) -> bytes | list[bytes
 
 
 def _header_lists(topic: str, headers: Any) -> Any:
-    """Lists of pairs of a column of maps, or of lists of structs of a key (or name) and a value (Spark's)."""
+    """Return lists of pairs from a column of maps, or of lists of key-value structs (Spark's)."""
     if not isinstance(headers, pa.Array | pa.ChunkedArray):
         return headers
     kind, types = headers.type, pa.types

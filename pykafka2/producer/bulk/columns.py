@@ -1,7 +1,7 @@
 """Checks the arguments of `send_many` and converts them into columns of bytes.
 
-Callers' threads.  Lists and other sequences are read here, Arrow's columns by arrow.py, which only they
-load.  Every error names the argument, and the row where it is one row's.
+Used on callers' threads. Lists and other sequences are read here, Arrow columns in arrow.py. Every error
+names the argument, and the row if it is an error of one row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pykafka2.records.pieces import Piece
 from pykafka2.types import Headers
 
 Serialize = Callable[[Headers, Any], "bytes | None"]
-"""A serializer with topic and name known: of headers, to which it may add, and data."""
+"""A serializer for one topic: called with headers, to which it can add, and data."""
 
 
 class ArrowArray(Protocol):
@@ -62,12 +62,12 @@ class BulkArguments:
 
 @attrs.define
 class BulkPart:
-    """Records that are sent one behind the other.
+    """Records that are sent in order.
 
-    partitions: what the caller named for each, None where the partitioner decides; None for no such column.
-    is_now: the records have no timestamps of their own.
-    keys, values: as they were before they were serialized, for a partitioner that wants to see them; None if
-        that is how they are in columns.
+    Attributes:
+        partitions: the partition of each record, None if the partitioner chooses; None without the argument.
+        is_now: the records have no timestamps of their own.
+        keys, values: the objects before serialization, for a partitioner; None if `columns` has them.
     """
 
     columns: RecordColumns
@@ -84,10 +84,10 @@ def read_lists(
     serialize_value: Serialize | None,
     now_ms: int,
 ) -> BulkPart:
-    """The columns as lists, all of one length.
+    """Return the arguments as columns of the same length.
 
     Raises:
-        IllegalArgument: an argument is not what `send_many` takes.
+        IllegalArgument: an argument has the wrong type or value.
         SerializationError: an entry is not bytes, or a serializer failed.
     """
     topic, timestamps_ms = arguments.topic, arguments.timestamps_ms
@@ -113,12 +113,12 @@ def read_lists(
 
 
 def is_arrow(column: object) -> bool:
-    """Whether Arrow can read the column's buffers."""
+    """Return whether Arrow can read the column's buffers."""
     return hasattr(column, "__arrow_c_array__") or hasattr(column, "__arrow_c_stream__")
 
 
 def as_list(argument: str, topic: str, column: Any, count: int | None = None) -> list[Any]:
-    """A list of the column's entries: itself if it is one.  It has `count` entries, if that is given."""
+    """Return the column as a list, checked to have `count` entries if `count` is set."""
     is_text = isinstance(column, str | bytes | bytearray | memoryview | dict)
     if is_text or not (hasattr(column, "__len__") and hasattr(column, "__getitem__")):
         refuse(argument, column, topic, "must be a list or another sequence with an entry for each record")
@@ -131,12 +131,12 @@ def as_list(argument: str, topic: str, column: Any, count: int | None = None) ->
 def check_length(argument: str, length: int, count: int) -> None:
     if length != count:
         raise IllegalArgument(
-            f"{argument} has {length} entries, values {count}: they must have the same length"
+            f"{argument} has {length} entries, and values has {count}; give columns of the same length"
         )
 
 
 def _plain_list(column: Any) -> list[Any]:
-    # numpy's and pyarrow's columns: numbers of Python, not of theirs.
+    # Columns of numpy and pyarrow, with Python's numbers instead of theirs.
     for method in ("tolist", "to_pylist"):
         if hasattr(column, method):
             return list(getattr(column, method)())
@@ -144,7 +144,7 @@ def _plain_list(column: Any) -> list[Any]:
 
 
 def bytes_column(argument: str, topic: str, column: list[Any]) -> list[bytes | None]:
-    """The same list if it has bytes and None alone; else a new one with what is bytes-like copied."""
+    """Return the list if it has only bytes and None; else a copy with bytes-like entries converted."""
     kinds = set(map(type, column))
     if kinds <= {bytes, NULL_KIND}:
         return column
@@ -169,29 +169,30 @@ def _serialized(serialize: Serialize, headers: list[Headers], column: list[Any])
 
 
 def read_headers(topic: str, headers: Any, count: int) -> tuple[Sequence[Headers], Piece]:
-    """Each record's headers, and as they are encoded.
+    """Return each record's headers, as objects and encoded.
 
-    One list of pairs stands for all records; a list of such lists (or None) has each record's own.
+    One list of pairs is used for all records; a list of such lists (or None) has the headers of each.
     """
     if headers is None:
         return _Same([], count), NO_HEADERS
-    if _is_of_all(headers):
+    if _is_shared(headers):
         checked = checked_headers(topic, headers)
         return _Same(checked, count), encoded_pairs(topic, checked)
     own = [
-        _headers_of_row(topic, row, one) for row, one in enumerate(as_list("headers", topic, headers, count))
+        _headers_of_row(topic, row, headers_of_row)
+        for row, headers_of_row in enumerate(as_list("headers", topic, headers, count))
     ]
-    return own, [encoded_pairs(topic, one) for one in own]
+    return own, [encoded_pairs(topic, pairs) for pairs in own]
 
 
-def _is_of_all(headers: Any) -> bool:
-    """Whether it is one list of pairs, or nothing that has an entry for each record."""
+def _is_shared(headers: Any) -> bool:
+    """Return whether the headers are one list of pairs, or invalid as a column."""
     if isinstance(headers, str | bytes | dict) or not hasattr(headers, "__getitem__") or not len(headers):
         return True
     first = headers[0]
     if first is None or isinstance(first, dict):
         return False
-    # A pair has a name in front.
+    # A pair starts with a name.
     return not isinstance(first, list | tuple) or bool(first and isinstance(first[0], str))
 
 
@@ -205,7 +206,7 @@ def _headers_of_row(topic: str, row: int, headers: Any) -> Headers:
 
 
 class _Same(Sequence[Headers]):
-    """One entry as often as it is asked for."""
+    """A sequence of one repeated entry."""
 
     def __init__(self, entry: Headers, count: int) -> None:
         self._entry = entry
@@ -221,7 +222,7 @@ class _Same(Sequence[Headers]):
 
 
 def read_timestamps(topic: str, timestamps_ms: Any, count: int, now_ms: int) -> list[int]:
-    """Whole numbers from 0 on; now where there is None."""
+    """Return the timestamps as ints; None becomes the current time."""
     numbers = as_list("timestamps_ms", topic, timestamps_ms, count)
     kinds = set(map(type, numbers))
     if NULL_KIND in kinds:
@@ -240,7 +241,7 @@ def read_timestamps(topic: str, timestamps_ms: Any, count: int, now_ms: int) -> 
 
 
 def read_partitions(topic: str, partitions: Any, count: int) -> list[int | None]:
-    """Whole numbers from 0 on, or None."""
+    """Return the partitions as ints or None."""
     numbers = as_list("partitions", topic, partitions, count)
     if set(map(type, numbers)) - {int, NULL_KIND} or any(
         number is not None and number < 0 for number in {*numbers}

@@ -1,7 +1,7 @@
 """The delivery of one `send_many`: a completion for each batch of its records.
 
-A share is a run of records that stand one behind the other in one batch; it sees the batch's outcome
-(delivery/batch_outcome.py).  Waiting happens on the caller's thread, callbacks on the IO thread.
+A share is a run of consecutive records in one batch, whose outcome it reads (delivery/batch_outcome.py).
+Waiting happens on the caller's thread, callbacks run on the IO thread.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ OnBatch = Callable[[BatchMetadata | None, KafkaError | None], object]
 """Called once per batch as `on_delivery(metadata, error)`; exactly one of the two is None."""
 
 
-Tell = Callable[["Share"], None]
+Report = Callable[["Share"], None]
+"""Reports the outcome of a share to callbacks."""
 
 
 @attrs.define(eq=False)
 class Share:
-    """Records of the call whose row numbers are `rows`, in a batch from `first` on."""
+    """Consecutive records of the call: their rows, and the index of the first in the batch."""
 
     outcome: BatchOutcome
     first: int
     rows: Sequence[int]
 
     def results(self) -> Iterator[tuple[Sequence[int], BatchMetadata | KafkaError]]:
-        """Rows and what became of them, of a share that is done.
+        """Yield rows and their result, for a share that is done.
 
-        One pair, but for a batch that was split, and for records that have errors of their own (KIP-467).
+        There is one pair unless the batch was split, or records have errors of their own (KIP-467).
         """
         outcome = self.outcome
         for first, count, part in outcome.parts_of(self.first, len(self.rows)):
@@ -75,8 +76,8 @@ class BulkDelivery:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a BulkDelivery cannot be pickled or copied, as it waits for this process's producer: pass on "
-            "its result() or failures(), which are plain data"
+            "a BulkDelivery cannot be pickled or copied, as it waits for this process's producer. Pass its "
+            "result() or failures(), which are plain data"
         )
 
     def done(self) -> bool:
@@ -92,9 +93,9 @@ class BulkDelivery:
         """Return the metadata of each batch; waits at most `timeout` seconds (None: without limit).
 
         Raises:
-            KafkaError: records failed; it is the first error, `failures` has all.
-            KafkaTimeoutError: outcomes are still open; the records stay on their way.
-            IllegalState: called in a callback of the IO thread, before all was done.
+            KafkaError: records failed; this is the first error, and `failures` has all.
+            KafkaTimeoutError: outcomes are still open; the records are still being sent.
+            IllegalState: called in a callback of the IO thread, before all records were done.
         """
         self._wait(timeout)
         failures = self._failures()
@@ -146,7 +147,9 @@ class BulkDelivery:
 
         if waiting and not waiting[0].wait_for(all_done, timeout, [one.waiters for one in waiting]):
             left = sum(len(share.rows) for share in self._shares if not share.outcome.is_done)
-            raise KafkaTimeoutError(f"{left} of {len(self)} records are still on their way")
+            raise KafkaTimeoutError(
+                f"{left} of {len(self)} records have no outcome yet. They are still being sent"
+            )
 
     def __await__(self) -> Generator[Any, None, list[BatchMetadata]]:
         for share in self._shares:
@@ -159,15 +162,15 @@ class BulkDelivery:
         return f"<BulkDelivery of {len(self)} records in {len(self._shares)} batches, {state}>"
 
 
-def teller(on_delivery: OnBatch | None, interceptors: Interceptors | None) -> Tell | None:
+def reporter(on_delivery: OnBatch | None, interceptors: Interceptors | None) -> Report | None:
     """Return the function that reports a share's outcome to interceptors and on_delivery, or None.
 
-    on_delivery is called once, but for a batch that was split, and for records with errors of their own.
+    on_delivery is called once, unless the batch was split or records have errors of their own.
     """
     if on_delivery is None and interceptors is None:
         return None
 
-    def tell(share: Share) -> None:
+    def report(share: Share) -> None:
         for rows, result in share.results():
             error = result if isinstance(result, KafkaError) else None
             metadata = result if isinstance(result, BatchMetadata) else None
@@ -180,7 +183,7 @@ def teller(on_delivery: OnBatch | None, interceptors: Interceptors | None) -> Te
                     share.mark_reported()
                 on_delivery(metadata, error)
 
-    return tell
+    return report
 
 
 def _of_record(batch: BatchMetadata, number: int) -> RecordMetadata:

@@ -1,7 +1,7 @@
-"""Which partition each row of a column goes to, and the rows of each partition.
+"""Finds the partition of each row of a column, and the rows of each partition.
 
-Callers' threads.  Keys are hashed by column where their hash is Java's murmur2, with numpy where it is
-installed; the other hashes are functions in C or rare.
+Used on callers' threads. Java's murmur2 is computed by column, with numpy if it is installed; the other
+hashes are functions in C, or rare.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pykafka2.producer.partitioning.murmur2 import NO_KEY, murmur2_column
 from pykafka2.records.column_encoder import ListColumns, RecordColumns
 
 NO_PARTITION = -1
-"""Of a row that the sticky partition takes."""
+"""The partition of a row that goes to the sticky partition."""
 
 MANY_KEYS = 512
-"""From so many keys on it is worth loading numpy, and handing it a list."""
+"""Number of keys from which on it is worth loading numpy."""
 
 
 def partitions_of_keys(columns: RecordColumns, hashes: KeyHashes, partitions: int) -> Sequence[int]:
-    """A partition for each row by its key; NO_PARTITION for a row without one."""
+    """Return the partition of each row by its key; NO_PARTITION without a key."""
     if isinstance(columns, ListColumns):
         keys = columns.keys
         if keys is None:
@@ -46,7 +46,7 @@ def partitions_of_keys(columns: RecordColumns, hashes: KeyHashes, partitions: in
             NO_PARTITION if key is None else hashes[key] % partitions for key in column.keys.array.to_pylist()
         ]
     numpy_hashes = murmur2_numpy()
-    assert numpy_hashes is not None, "whoever has Arrow's columns has numpy"  # noqa: S101
+    assert numpy_hashes is not None, "Arrow columns require numpy"  # noqa: S101
     keys = column.keys
     found: Sequence[int] = _modulo(
         numpy_hashes.murmur2_buffer(keys.data, keys.offsets[:-1], keys.lengths), partitions
@@ -55,7 +55,7 @@ def partitions_of_keys(columns: RecordColumns, hashes: KeyHashes, partitions: in
 
 
 def rows_of_partitions(numbers: Sequence[int], partitions: int) -> dict[int, Sequence[int]]:
-    """The row numbers, in order, of each partition that has any."""
+    """Return the row numbers of each partition, in order."""
     if not isinstance(numbers, list):
         column: Any = numbers
         order = column.argsort(kind="stable")
@@ -69,16 +69,20 @@ def rows_of_partitions(numbers: Sequence[int], partitions: int) -> dict[int, Seq
             if end > start
         )
         return found
-    rows: list[list[int]] = [[] for _ in range(partitions + 1)]  # the last one is NO_PARTITION's
-    appends = [one.append for one in rows]
+    rows: list[list[int]] = [[] for _ in range(partitions + 1)]  # the last list is that of NO_PARTITION
+    appends = [own_rows.append for own_rows in rows]
     for row, number in enumerate(numbers):
         appends[number](row)
-    return {number if number < partitions else NO_PARTITION: one for number, one in enumerate(rows) if one}
+    return {
+        number if number < partitions else NO_PARTITION: own_rows
+        for number, own_rows in enumerate(rows)
+        if own_rows
+    }
 
 
 @cache
 def murmur2_numpy() -> ModuleType | None:
-    """The module with numpy's murmur2; None where there is no numpy.  Loads it: 0.1 s, once."""
+    """Return the module with numpy's murmur2, or None without numpy. The first call takes 0.1 s."""
     try:
         from pykafka2.producer.partitioning import murmur2_numpy as loaded
     except ImportError:

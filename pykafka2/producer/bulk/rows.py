@@ -1,6 +1,6 @@
-"""From the arguments of `send_many` to columns of bytes: interceptors, Arrow or lists, serializers.
+"""Converts the arguments of `send_many` to columns of bytes: interceptors, Arrow or lists, serializers.
 
-Callers' threads.  Before anything is appended, so that whatever is wrong with an argument costs nothing.
+Used on callers' threads before any record is appended, so a call with an invalid argument appends nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pykafka2.producer.interceptors import Interceptors, ProducerRecord
 
 
 class BulkReader:
-    """Reads for one producer."""
+    """Reads the arguments of one producer's calls."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class BulkReader:
         self._serializers = serializers
 
     def read(self, arguments: BulkArguments) -> list[BulkPart]:
-        """The records in parts; `arguments.partition` is checked in place.
+        """Return the records in parts; `arguments.partition` is checked in place.
 
         Raises:
-            IllegalArgument: an argument is not what `send_many` takes.
+            IllegalArgument: an argument has the wrong type or value.
             SerializationError: an entry is not bytes, or a serializer failed.
         """
         topic = arguments.topic
         if arguments.partition is not None:
             if arguments.partitions is not None:
                 raise IllegalArgument(
-                    f"partition and partitions are both given for the records for topic {topic!r}: give one "
+                    f"partition and partitions are both set for the records for topic {topic!r}: give one "
                     "number for all records, or a column"
                 )
             arguments.partition = checked_partition(topic, arguments.partition)
@@ -129,8 +129,8 @@ class BulkReader:
             )
             if record.topic != topic:
                 moved = IllegalArgument(
-                    f"topic={record.topic!r} of a record for topic {topic!r}: an interceptor gave it to "
-                    f"record {row}; use `send`"
+                    f"topic={record.topic!r} of a record for topic {topic!r}: an interceptor changed it in "
+                    f"record {row}. Use `send`"
                 )
                 interceptors.on_refused(moved, row + 1)
                 raise moved
@@ -141,12 +141,12 @@ class BulkReader:
 
 
 def _arrow(topic: str) -> ModuleType:
-    """arrow.py, which loads pyarrow and numpy: 0.3 s, once."""
+    """Return arrow.py, which loads pyarrow and numpy; the first call takes 0.3 s."""
     try:
         from pykafka2.producer.bulk import arrow as arrow_input
     except ImportError as error:
         raise IllegalArgument(
-            f"values of the records for topic {topic!r} is an Arrow column, which takes pyarrow and numpy: "
-            f"{error}"
+            f"values of the records for topic {topic!r} is an Arrow column, which requires pyarrow and "
+            f"numpy: {error}"
         ) from error
     return arrow_input

@@ -1,9 +1,9 @@
-"""`send_many`: columns of records to batches, without a Python call for each record.
+"""`send_many`: converts columns of records to batches, without a Python call for each record.
 
-Callers' threads.  Input is read (columns.py, arrow.py), spread over partitions (partitions.py),
-cut into batches of at most bulk_batch_size, encoded (records/column_encoder.py) and handed to the accumulator
-as batches that are closed from the start.  A small remainder of a partition's records joins the partition's
-open batch instead, record by record; no option makes a remainder larger than `LARGEST_REMAINDER_BYTES`.
+Used on callers' threads. Input is read (columns.py, arrow.py), spread over partitions (partitions.py), cut
+into batches of at most bulk_batch_size, encoded (records/column_encoder.py) and passed to the accumulator as
+sealed batches. A small remainder of a partition's records is appended to its open batch instead, record by
+record; no option makes a remainder larger than `LARGEST_REMAINDER_BYTES`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.append import Appender
 from pykafka2.producer.bulk.columns import BulkArguments, BulkPart
-from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch, Share, Tell, teller
+from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch, Report, Share, reporter
 from pykafka2.producer.bulk.partitions import NO_PARTITION, partitions_of_keys, rows_of_partitions
 from pykafka2.producer.bulk.rows import BulkReader
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
@@ -28,17 +28,17 @@ from pykafka2.records.column_encoder import RecordColumns
 from pykafka2.records.encoder import NO_HEADERS, Row
 
 CODEC_ROOM = 128
-"""A codec that finds nothing to compress makes a batch larger, by less than this part of it."""
+"""A codec can make incompressible batches larger, by less than one part in this number."""
 
 LARGEST_REMAINDER_BYTES = 16_384
-"""Records of a partition that come to this many bytes form a batch of their own, however large batch_size is:
-encoding them by column costs a fraction of appending them one by one to a batch that others share."""
+"""A partition's records of this size form a batch of their own, however large batch_size is. Encoding them by
+column costs a fraction of appending them one by one to the open batch."""
 
 MIN_BLOCK_RECORDS, MAX_BLOCK_RECORDS = 4096, 1 << 20
 
 
 class BulkSender:
-    """One call of `send_many`, and the records that it has appended so far."""
+    """Runs one call of `send_many`, and keeps the shares that it has appended."""
 
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
@@ -55,10 +55,10 @@ class BulkSender:
         self._batch_bytes = max(1, batch_bytes - HEADER_BYTES)
         self._remainder_bytes = min(options.batch_size, LARGEST_REMAINDER_BYTES)
         self._shares: list[Share] = []
-        self._tell: Tell | None = None
+        self._report: Report | None = None
 
     def send(self, arguments: BulkArguments, on_delivery: OnBatch | None) -> BulkDelivery:
-        """Append everything; raises as `KafkaProducer.send_many`."""
+        """Append all records; raises as `KafkaProducer.send_many` does."""
         reader = BulkReader(self._clock, self._interceptors, self._appender.serializers)
         parts = reader.read(arguments)
         count = sum(len(part.columns) for part in parts)
@@ -78,11 +78,11 @@ class BulkSender:
         on_delivery: OnBatch | None,
     ) -> BulkDelivery:
         self._check_sizes(topic, parts)
-        # Before anything is appended: it may wait, and fail.
+        # Before any record is appended, as it can block and raise.
         route = self._route(topic)
         for part in parts:
             self._check_partitions(route, topic, part, partition)
-        self._tell = teller(on_delivery, self._interceptors)
+        self._report = reporter(on_delivery, self._interceptors)
         try:
             first = 0
             for part in parts:
@@ -93,7 +93,7 @@ class BulkSender:
             raise
         return BulkDelivery(self._shares)
 
-    # ------------------------------------------------------------------ before
+    # ------------------------------------------------------------------ checks
 
     def _check_sizes(self, topic: str, parts: Sequence[BulkPart]) -> None:
         first = 0
@@ -111,7 +111,7 @@ class BulkSender:
             first += len(part.columns)
 
     def _check_partitions(self, route: Route, topic: str, part: BulkPart, partition: int | None) -> None:
-        """The partitions that the caller names exist, or are waited for, as by `send`."""
+        """Check that the partitions that the caller names exist; waits for new ones as `send` does."""
         named = -1 if partition is None else partition
         if part.partitions is not None:
             named = max([named, *{number for number in part.partitions if number is not None}])
@@ -122,18 +122,18 @@ class BulkSender:
         route = self._routes.current(topic)
         return self._routes.route(topic, self._options.max_block) if route is None else route
 
-    # ------------------------------------------------------------------ on the way
+    # ------------------------------------------------------------------ batches
 
     def _send_part(
         self, topic: str, part: BulkPart, partition: int | None, first_row: int, checked: Route
     ) -> None:
-        """`checked` is a route that has the partitions that the caller names."""
+        """Append a part; `checked` is a route with the partitions that the caller names."""
         for begin, end in self._blocks(topic, part, partition):
             columns = part.columns.rows(begin, end)
             if part.is_now:
                 columns.timestamps = self._clock.wall_ms()
             route = self._route(topic)
-            while route is not checked:  # the topic may have been made anew, with fewer partitions
+            while route is not checked:  # the topic can have been recreated with fewer partitions
                 self._check_partitions(route, topic, part, partition)
                 checked, route = route, self._route(topic)
             for number, rows in self._spread(route, part, columns, begin, end, partition).items():
@@ -149,7 +149,7 @@ class BulkSender:
                     first = stop
 
     def _blocks(self, topic: str, part: BulkPart, partition: int | None) -> Iterator[tuple[int, int]]:
-        """Ranges of rows that are spread over the partitions at a time: about a batch for each of them."""
+        """Yield ranges of rows with about one batch for each partition."""
         count = len(part.columns)
         if not count:
             return
@@ -169,7 +169,7 @@ class BulkSender:
         end: int,
         partition: int | None,
     ) -> dict[int, Sequence[int] | None]:
-        """The rows of each partition, None for all; NO_PARTITION's stick, as records without a key do."""
+        """Return the rows of each partition, None for all rows; NO_PARTITION is the sticky partition."""
         if partition is not None:
             return {partition: None}
         numbers: Sequence[int] | None = None
@@ -193,7 +193,7 @@ class BulkSender:
     ) -> list[int]:
         """Return the partitions that a per-record partitioner chooses; rows with a partition are left out."""
         choose, numbers = self._strategy.choose, []
-        assert choose is not None  # noqa: S101  the caller has looked
+        assert choose is not None  # noqa: S101  checked by the caller
         named = None if part.partitions is None else part.partitions[begin:end]
         for row, (value, key, _, _) in enumerate(columns.entries(0, len(columns))):
             queue = None
@@ -234,8 +234,8 @@ class BulkSender:
         stop: int,
         numbers: Sequence[int],
     ) -> None:
-        """Few records join the open batch, whoever else's records are in it."""
-        # Runs of records that stand one behind the other in a batch: its outcome, the first index and row.
+        """Append few records to the open batch, which other callers share."""
+        # Runs of consecutive records in a batch: its outcome, the first index and row.
         runs: list[tuple[BatchOutcome, int, int]] = []
         appended = 0
         try:
@@ -256,17 +256,17 @@ class BulkSender:
                 self._take(Share(outcome, index, numbers[begin:end]))
 
     def _take(self, share: Share) -> None:
-        """These records are on their way."""
+        """Keep a share of appended records, and report its outcome later."""
         self._shares.append(share)
-        if self._tell is not None:
-            share.outcome.add_listener(partial(self._tell, share))
+        if self._report is not None:
+            share.outcome.add_listener(partial(self._report, share))
 
     def _raise_incomplete(self, topic: str, count: int, error: BaseException) -> None:
-        """Returns where nothing was taken, or the error is not one of ours: it goes on as it is."""
+        """Raise IncompleteSend for an Exception after the first share; other errors get a note."""
         delivery = BulkDelivery(self._shares)
         if not self._shares:
             return
-        text = f"{len(delivery)} of {count} records for topic {topic!r} were taken before this"
+        text = f"{len(delivery)} of {count} records for topic {topic!r} were appended before this error"
         if not isinstance(error, Exception):
             error.add_note(f"send_many: {text}")
             return
@@ -283,7 +283,7 @@ def has_keys(columns: RecordColumns) -> bool:
 
 
 def _shifted(rows: Any, shift: int) -> Sequence[int]:
-    """Row numbers of the call, of those of a block, eight bytes each."""
+    """Convert the row numbers of a block to those of the call, eight bytes each."""
     if hasattr(rows, "tobytes"):
         numbers = array("q")
         numbers.frombytes((rows + shift).astype("int64").tobytes())

@@ -1,8 +1,8 @@
 """The outcome of a batch, which completes the deliveries of all its records by one assignment.
 
 Created with the batch, completed once on the IO thread, and read on any thread. Deliveries hold the
-outcome, and the batch releases it when it is done, so details of records are kept only while somebody can
-ask for them. A batch that was split has one part per new batch, and its outcome is complete when all parts
+outcome, and the batch releases it when it is done, so details of records are kept only while a caller holds
+a delivery. A batch that was split has one part per new batch, and its outcome is complete when all parts
 are.
 """
 
@@ -32,12 +32,12 @@ IS_DONE = attrgetter("is_done")
 
 
 class BatchOutcome:
-    """See the module.  Thread-safe.
+    """The outcome of a batch. Thread-safe.
 
     Attributes:
         is_done: the outcome is known.
         has_errors: some of the records have failed.
-        waiters: of the threads that wait for it.
+        waiters: the threads that wait for it.
     """
 
     __slots__ = (
@@ -65,19 +65,19 @@ class BatchOutcome:
         self.waiters = WaitQueue()
         self._wait_until = wait_until
         self._interrupt = interrupt
-        # By what they wait for; made with the first.
+        # Created with the first callback.
         self.callbacks: Listeners | None = None
         self.errbacks: Listeners | None = None
         self._listeners: list[tuple[Listeners, Listeners]] = []
         self._parts: list[Part] = []
         self._unsettled = 1
-        """How many parts are still to come."""
+        """Number of parts without an outcome."""
         self._reported: set[int] | None = None
 
     # ------------------------------------------------------------------ any thread
 
     def error_of(self, index: int) -> KafkaError | None:
-        """The record's own error where the broker named one (KIP-467), else its batch's."""
+        """Return the record's own error if the broker named one (KIP-467), or that of its batch."""
         part = self._part(index)
         if part.error is None:
             return None
@@ -103,7 +103,7 @@ class BatchOutcome:
         )
 
     def parts_of(self, first: int, count: int) -> Iterator[tuple[int, int, Part]]:
-        """The parts in which these records are, with the first of them in each and how many.  When done."""
+        """Yield the first record, the number of records and the part for each part; requires `is_done`."""
         parts = self._parts
         for number, part in enumerate(parts):
             begin = max(first, part.first)
@@ -112,60 +112,60 @@ class BatchOutcome:
                 yield begin, end - begin, part
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until it is done, at most `timeout` seconds (None: as long as it takes); whether it is.
+        """Block until the outcome is known, at most `timeout` seconds (None: no limit). Returns `is_done`.
 
-        Raises as `Driver.wait_until`.
+        Raises as `Driver.wait_until` does.
         """
         if self.is_done:
             return True
         seconds = FOREVER if timeout is None else checked_timeout(timeout)
-        # Looked at three times a wait, so without a call of Python's.
+        # Evaluated three times in a wait, so not a Python function.
         return self._wait_until(partial(IS_DONE, self), seconds, self.waiters)
 
     def wait_for(
         self, predicate: Callable[[], bool], timeout: float | None, queues: Sequence[WaitQueue]
     ) -> bool:
-        """Block until something holds that whoever makes it hold wakes these queues for.  As `wait`."""
+        """Block until the predicate is true, like `wait`; its changes wake these queues."""
         seconds = FOREVER if timeout is None else checked_timeout(timeout)
         return self._wait_until(predicate, seconds, *queues)
 
     def mark_reported(self, index: int) -> None:
-        """Somebody was told that this record failed, so `flush` need not raise it."""
+        """Note that the record's failure was reported, so `flush` need not raise it."""
         if self._reported is None:
             self._reported = set()
         self._reported.add(index)
 
     def unreported(self, first: int, count: int) -> int:
-        """Return how many of these records failed without a report to anybody."""
+        """Return the number of these records whose failure was not reported."""
         reported = self._reported
         return count if reported is None else sum(first + at not in reported for at in range(count))
 
     def listeners(self) -> tuple[Listeners, Listeners]:
         """Return the callbacks for metadata and those for errors.
 
-        Who adds one calls `tell` after it if it `is_done` by then.
+        After adding one, the caller calls `run_callbacks` if the outcome `is_done` by then.
         """
         made = self._listeners
         if not made:
-            # Of threads that meet here each adds a pair, and the first one is everybody's: no lock, which a
-            # fork or the garbage collector could find held.
+            # Concurrent threads each append a pair, and all use the first one. A lock could be held during a
+            # fork, or by the thread that the garbage collector interrupts.
             made.append((Listeners(), Listeners()))
         self.callbacks, self.errbacks = made[0]
         return made[0]
 
     def add_listener(self, listener: Callable[[], object]) -> None:
-        """Have it called when all is done, whatever the outcome."""
+        """Add a callable that is called when the outcome is known."""
         pending = [listener]
 
-        def told(_: object) -> None:
+        def call_once(_: object) -> None:
             if pending:
                 pending.pop()()
 
-        # Of both kinds, so that its turn is where it was added.
+        # In both lists, so that it is called in the order in which it was added.
         for listeners in self.listeners():
-            listeners.add(WHOLE_BATCH, told)
+            listeners.add(WHOLE_BATCH, call_once)
         if self.is_done:
-            self.tell()
+            self.run_callbacks()
 
     @property
     def has_listeners(self) -> bool:
@@ -179,28 +179,28 @@ class BatchOutcome:
     # ------------------------------------------------------------------ the IO thread
 
     def divide(self, parts: int) -> None:
-        """One part more is settled by so many."""
+        """Expect that many parts instead of one."""
         self._unsettled += parts - 1
 
     def settle(self, part: Part, fields: Fields) -> None:
-        """A part has its outcome; with the last one all of them are seen, and who waits is woken.
+        """Add the outcome of a part. The last one completes the outcome and wakes its waiters.
 
-        Who settles has it let go of the records afterwards, if anybody keeps the outcome (`Part.let_go`).
+        Afterwards the caller releases the records with `Part.let_go`, if a delivery keeps the outcome.
         """
         if self.is_done:
-            raise IllegalState(f"the outcome of a batch of {self.topic}-{self.partition} is known already")
+            raise IllegalState(f"the outcome of a batch of {self.topic}-{self.partition} was settled before")
         if part.error is None:
             part.fields = fields
         else:
             self.has_errors = True
             if self._reported is None:
-                self._reported = set()  # here, as threads that learn of it may all do so at once
+                self._reported = set()  # before other threads see the outcome
         self._parts.append(part)
         self._unsettled -= 1
         if self._unsettled == 0:
             if len(self._parts) > 1:
                 self._parts.sort(key=lambda part: part.first)
-            # From here on others may read the outcome; everything it consists of is in place.
+            # Other threads read the outcome from here on, so all of it is in place.
             self.is_done = True
             self.waiters.wake()
 
@@ -210,11 +210,8 @@ class BatchOutcome:
         parts = self._parts
         return parts[0] if len(parts) == 1 else parts[bisect_right(parts, index, key=lambda p: p.first) - 1]
 
-    def tell(self) -> None:
-        """If it is done, call whom it concerns, each once.
-
-        Hot: once per record that has a callback.
-        """
+    def run_callbacks(self) -> None:
+        """Call all callbacks once, if the outcome is known. Hot: once per record with a callback."""
         if self.callbacks is None or self.errbacks is None or not self.is_done:
             return
         if len(self._parts) > 1:
@@ -227,9 +224,9 @@ class BatchOutcome:
             self._run(self.errbacks, self._on_failed_part)
             return
         self.errbacks.clear()
-        self._tell_written(self.callbacks, part)
+        self._call_written(self.callbacks, part)
 
-    def _tell_written(self, callbacks: Listeners, part: Part) -> None:
+    def _call_written(self, callbacks: Listeners, part: Part) -> None:
         exit_request: BaseException | None = None
         for indexes, callback in callbacks.take():
             for metadata in self._metadata_of_run(indexes, part):
@@ -241,7 +238,7 @@ class BatchOutcome:
             self._interrupt(exit_request)
 
     def _metadata_of_run(self, indexes: range, part: Part) -> Iterator[RecordMetadata | None]:
-        """Return the metadata of each record of the only part, or one None if the run names no record."""
+        """Return the metadata of each record of the only part, or one None for a whole-batch callback."""
         first, fields = indexes.start, part.fields
         if first < 0:
             return iter([None])
@@ -278,24 +275,24 @@ class BatchOutcome:
 
 @attrs.define(eq=False)
 class Part:
-    """The outcome of the records from `first` on, up to the next part's."""
+    """The outcome of the records from `first` to the next part."""
 
     first: int
     base_offset: int = NO_OFFSET
     log_append_time: int = NO_TIMESTAMP
     error: KafkaError | None = None
     record_errors: Mapping[int, KafkaError] | None = None
-    """Errors of single records, by their place in the part."""
+    """Errors of single records by their index in the part."""
     fields: Fields | None = None
-    """Its records, as long as nothing else is made of them."""
+    """The records until `let_go`."""
     timestamps: Sequence[int] = ()
     key_sizes: Sequence[int] = ()
     value_sizes: Sequence[int] = ()
 
     def let_go(self) -> None:
-        """Keep of the records only times and sizes, in little memory.  Once; others may read meanwhile."""
+        """Replace the records by their times and sizes. Called once; other threads can read meanwhile."""
         fields = self.fields or []
-        if len(fields) == FIELDS:  # whoever waits for each record
+        if len(fields) == FIELDS:  # the usual case of a caller that waits for each record
             value, key, timestamp, _, _ = fields
             self.timestamps = (timestamp,)
             self.key_sizes = (-1 if key is None else len(key),)

@@ -26,10 +26,10 @@ HAS_GIL = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled
 """True if a line without a call is one step for other threads, as under CPython's global lock."""
 
 Interrupt = Callable[[BaseException], None]
-"""`Driver.interrupt`: what becomes of a `sys.exit()` in a callback."""
+"""`Driver.interrupt`: raises a BaseException of a callback, such as SystemExit, from a later call."""
 
 
-def tell_written(
+def call_written(
     topic: str,
     partition: int,
     fields: Fields,
@@ -37,16 +37,16 @@ def tell_written(
     log_append_time: int,
     interrupt: Interrupt,
 ) -> None:
-    """The records are in the log from `base_offset` on (-1: nobody knows).  Hot: no call but the user's."""
+    """Call on_delivery of written records; `base_offset` is -1 if unknown. Hot: calls only user code."""
     callbacks = fields[4::FIELDS]
     for on_delivery in callbacks:
-        if on_delivery is not None:  # never `==`, which is the user's own and may say or raise anything
+        if on_delivery is not None:  # never `==`, which user code can define
             break
     else:
-        return  # records by column, or nobody's
+        return  # columns, or records without callbacks
     exit_request: BaseException | None = None
-    told = metadata_of(topic, partition, fields, base_offset, log_append_time)
-    for on_delivery, metadata in zip(callbacks, told, strict=True):
+    all_metadata = metadata_of(topic, partition, fields, base_offset, log_append_time)
+    for on_delivery, metadata in zip(callbacks, all_metadata, strict=True):
         if on_delivery is None:
             continue
         try:
@@ -72,7 +72,7 @@ def metadata_of(
         _sizes(fields[::FIELDS]),
         strict=True,
     )
-    # A tuple's own `__new__`, as that of a named tuple is a call of Python's.
+    # tuple.__new__, as that of a named tuple is a Python function.
     return map(tuple.__new__, repeat(RecordMetadata), columns)
 
 
@@ -85,7 +85,7 @@ def _sizes(data: list[bytes | None]) -> Iterable[int]:
         return [-1 if entry is None else len(entry) for entry in data]
 
 
-def tell_failed(
+def call_failed(
     topic: str,
     partition: int,
     fields: Fields,
@@ -94,7 +94,7 @@ def tell_failed(
     mark_reported: Callable[[int], None],
     interrupt: Interrupt,
 ) -> None:
-    """The records have failed, with errors of their own where there are such."""
+    """Call on_delivery of failed records, with a record's own error if there is one."""
     exit_request: BaseException | None = None
     for index, (_, _, _, _, on_delivery) in enumerate(rows_of(fields)):
         if on_delivery is None:
@@ -122,17 +122,17 @@ def note_raised(
 
 
 WHOLE_BATCH = -1
-"""In the place of an index: the callable takes no record's outcome but None."""
+"""The index of a callable that is called with None, once per batch."""
 
-# What CPython takes: for a run the object, its numbers and its place in a queue; for a callable with
-# arguments a `partial`, too; for the first of a batch the queue.
+# Memory of CPython's objects: a run with its numbers and its place in a queue; a `partial` for a callable
+# with arguments; the queue of a batch's first callable.
 RUN_BYTES = 130
 PARTIAL_BYTES = 250
 LISTENERS_BYTES = 650
 
 
 class Run:
-    """A callable for the records from `first` up to, without, `end`."""
+    """A callable for the records from `first` to `end`, exclusive."""
 
     __slots__ = ("callback", "end", "first")
 
@@ -143,7 +143,7 @@ class Run:
 
 
 class Listeners:
-    """Runs in the order in which they were added, those of a record in the order of its own.
+    """Runs of callables in the order in which they were added.
 
     `last` is the one that may grow.  It does so only while nobody is told, and without a call between the
     look and the change, where Python could go over to another thread (`Delivery.add_callback`).  Without
@@ -160,14 +160,14 @@ class Listeners:
         return bool(self._runs)
 
     def add(self, index: int, callback: Callable[[Any], object]) -> None:
-        """For a record that the last run cannot grow by.  Who adds looks afterwards whether all is told."""
+        """Add a run. The caller then checks whether callbacks have been called already."""
         run = Run(index, callback)
         self._runs.append(run)
         if HAS_GIL:
             self.last = run
 
     def take(self) -> Iterator[tuple[range, Callable[[Any], object]]]:
-        """Each run once, as its records' indexes and its callable; should two threads be here, to one."""
+        """Yield the indexes and the callable of each run once; of concurrent threads, to one."""
         runs = self._runs
         while runs:
             try:
@@ -184,12 +184,12 @@ class Listeners:
         """Return their memory in bytes."""
         if not self._runs:
             return 0
-        # Those of one partition are of one kind, as a rule.
+        # Callables of one partition are usually alike.
         has_arguments = isinstance(self._runs[-1].callback, partial)
         return LISTENERS_BYTES + len(self._runs) * (RUN_BYTES + (PARTIAL_BYTES if has_arguments else 0))
 
 
 def is_same(one: Callable[[Any], object], other: Callable[[Any], object]) -> bool:
-    """Whether both do the same: a method is another object each time that it is named."""
-    # Two methods are compared by their objects and functions; `==` of any other callable is the user's own.
+    """Return whether both are the same function or method; each access to a method creates an object."""
+    # Methods are compared by object and function; `==` of other callables can be user code.
     return one is other or (type(one) is MethodType and type(other) is MethodType and one == other)

@@ -1,7 +1,7 @@
 """Futures of sent records, which share the outcome of their batch.
 
-A `Delivery` holds that outcome and its place in it, and no lock or event of its own; nothing holds the
-delivery but its user.  Waiting happens on the caller's thread.
+A `Delivery` holds that outcome and its index in it, and no lock or event of its own; only its user holds the
+delivery. Waiting happens on the caller's thread.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pykafka2.types import RecordMetadata
 OnDelivery = Callable[[RecordMetadata | None, KafkaError | None], None]
 """Called once per record as `on_delivery(metadata, error)`; exactly one of the two is None.
 
-It runs on the IO thread, must not block (`flush`, `close`, `result` and a blocking `send` raise
-`IllegalState` inside it), and what it raises is logged.
+It runs on the IO thread and must not block: `flush`, `close`, `result` and a blocking `send` raise
+`IllegalState` inside it. Its exceptions are logged.
 """
 
 
@@ -33,8 +33,7 @@ class Delivery:
 
     __slots__ = ("_index", "_outcome")
 
-    # Filled by who makes it (accumulator/partition_queue.py, producer.py): an __init__ would cost a record a
-    # tenth of its time.
+    # Set by accumulator/open_batch.py, as an __init__ would take a tenth of a record's time.
     _outcome: BatchOutcome
     _index: int
 
@@ -66,7 +65,7 @@ class Delivery:
         if outcome.has_errors:
             error = self.exception()
             if error is not None:
-                raise error.anew()  # it is that of all records of the batch
+                raise error.anew()  # all records of the batch share the error
         return outcome.metadata_of(self._index)
 
     def get(self, timeout: float | None = None) -> RecordMetadata:
@@ -157,7 +156,7 @@ class Delivery:
             return self
         listeners.add(index, callback)
         if outcome.is_done:
-            outcome.tell()
+            outcome.run_callbacks()
         return self
 
     @overload

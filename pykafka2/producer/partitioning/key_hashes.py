@@ -1,6 +1,7 @@
 """Hashes of keys beside Java's murmur2 (murmur2.py), and a cache for those that are slow in Python.
 
-Any thread; no state but the caches.  Clients that shall agree on where a key lives agree on one of these.
+Used on any thread; the caches are the only state. Clients that must send a key to the same partition use the
+same hash.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from zlib import crc32 as crc32
 from pykafka2.producer.partitioning.murmur2 import POSITIVE_BY_LENGTH
 from pykafka2.producer.partitioning.murmur2 import positive_murmur2 as positive_murmur2
 
-# A hash costs 1 to 6 us, a look-up 0.06; a program has either few keys or no use for a cache.
+# A hash costs 1 to 6 us, a look-up 0.06. A program has few keys, or a cache does not help.
 CACHED_KEYS = 10_000
 CACHED_KEY_BYTES = 1 << 20
 LONGEST_CACHED_KEY_BYTES = 1 << 12
 ALL_CACHED_BELOW = 1000
 ONE_OF = 8
-"""From so many keys on one of so many that are not known is kept, as those that come often soon are; keys
-that never come again then cost little more than their hash."""
+"""Beyond ALL_CACHED_BELOW keys one unknown key in ONE_OF is cached. Frequent keys soon are, and keys that
+never come again cost little more than their hash."""
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
@@ -27,7 +28,7 @@ _MASK = 0xFFFFFFFF
 
 
 def fnv1a(key: bytes) -> int:
-    """32-bit FNV-1a as librdkafka and sarama use it: taken as a signed number, without its sign."""
+    """Return the 32-bit FNV-1a hash of librdkafka and sarama: the absolute value of the signed number."""
     h = _FNV_OFFSET
     for byte in key:
         h = ((h ^ byte) * _FNV_PRIME) & _MASK
@@ -46,34 +47,34 @@ class _OfAnyLength(dict[int, Callable[[bytes], int]]):
 
 
 class KeyHashes(dict[bytes, int]):
-    """The hashes of keys: `hashes[key]` computes what it does not know.  Any thread.
+    """A cache of the hashes of keys: `hashes[key]` computes unknown ones. Any thread.
 
-    Bounded by count and by the bytes of the keys; a long key is not kept, as it would drive out all others.
+    Bounded by the number and the bytes of the keys. A long key is not cached, as it would evict all others.
     """
 
-    __slots__ = ("_by_length", "_is_passed", "_key_bytes", "function")
+    __slots__ = ("_by_length", "_is_skipped", "_key_bytes", "function")
 
     def __init__(self, function: Callable[[bytes], int] = positive_murmur2) -> None:
         super().__init__()
         self.function = function
         self._by_length = POSITIVE_BY_LENGTH if function is positive_murmur2 else _OfAnyLength(function)
         self._key_bytes = 0
-        # Told by an iterator of C's: all that keys cost that never come again is their hash and this.
-        self._is_passed: Callable[[], bool] = repeat(False).__next__
+        # An iterator in C, so that keys that never come again cost little more than their hash.
+        self._is_skipped: Callable[[], bool] = repeat(False).__next__
 
     def __missing__(self, key: bytes) -> int:
         number = self._by_length[len(key)](key)
-        if self._is_passed():
+        if self._is_skipped():
             return number
         if len(key) > LONGEST_CACHED_KEY_BYTES:
             return number
         if len(self) >= CACHED_KEYS or self._key_bytes + len(key) > CACHED_KEY_BYTES:
             self.clear()
             self._key_bytes = 0
-            self._is_passed = repeat(False).__next__
+            self._is_skipped = repeat(False).__next__
         self[bytes(key)] = number
         if len(self) == ALL_CACHED_BELOW:
-            self._is_passed = cycle((True,) * (ONE_OF - 1) + (False,)).__next__
-        # Threads that meet here may count one key too few: the number of keys bounds what that can add up to.
+            self._is_skipped = cycle((True,) * (ONE_OF - 1) + (False,)).__next__
+        # Concurrent threads can miss the bytes of a key, which the number of keys bounds.
         self._key_bytes += len(key)
         return number

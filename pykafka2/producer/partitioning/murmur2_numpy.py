@@ -1,6 +1,6 @@
 """murmur2 of many keys at once, with numpy.
 
-Any thread; pure.  Loads numpy, so only what hashes a long column imports it.  murmur2.py is the same
+Used on any thread; pure. It loads numpy, so it is imported only to hash a long column. murmur2.py is the same
 without numpy.
 """
 
@@ -14,17 +14,17 @@ import numpy as np
 from pykafka2.producer.partitioning.murmur2 import _MIX, NO_KEY, SEED
 
 Numbers = Any
-"""A numpy array of whole numbers."""
+"""A numpy array of integers."""
 
 MAX_LANES = 8192
-"""Rows that are hashed at a time: more would not fit into the processor's caches."""
+"""Rows that are hashed at a time; more would not fit into the processor's caches."""
 
 _MIX_32 = np.uint32(_MIX)
 _SHIFT_13, _SHIFT_15, _SHIFT_24 = np.uint32(13), np.uint32(15), np.uint32(24)
 
 
 def murmur2_array(keys: Sequence[bytes | None]) -> Numbers:
-    """The hash of each key as int64, NO_KEY for a null."""
+    """Return the hash of each key as int64, NO_KEY for a null."""
     lengths = np.fromiter((-1 if key is None else len(key) for key in keys), np.int64, len(keys))
     blob = b"".join([key for key in keys if key])
     ends = np.cumsum(np.maximum(lengths, 0))
@@ -32,9 +32,9 @@ def murmur2_array(keys: Sequence[bytes | None]) -> Numbers:
 
 
 def murmur2_buffer(data: Numbers, starts: Numbers, lengths: Numbers) -> Numbers:
-    """The hash as int64 of each key, which lies in data (uint8) at its start; NO_KEY for a length of -1."""
+    """Return the hash of each key in data (uint8) as int64; NO_KEY for a length of -1."""
     hashes = np.full(len(lengths), NO_KEY, np.int64)
-    # Every four bytes as a number, wherever they begin; three bytes behind the end are read, and not used.
+    # Every four bytes as a number at any offset; three bytes behind the end are read but not used.
     padded = np.concatenate((data[int(starts[0]) if len(starts) else 0 :], np.zeros(4, np.uint8)))
     words = np.ndarray((len(padded) - 3,), "<u4", padded, strides=(1,))
     first_byte = int(starts[0]) if len(starts) else 0
@@ -47,7 +47,7 @@ def murmur2_buffer(data: Numbers, starts: Numbers, lengths: Numbers) -> Numbers:
 
 
 def _hashed(words: Numbers, starts: Numbers, lengths: Numbers) -> Numbers:
-    """The hashes of keys that are sorted by length, the longest first."""
+    """Return the hashes of keys that are sorted by length, the longest first."""
     h = np.uint32(SEED) ^ lengths.astype(np.uint32)
     whole = lengths >> 2
     # For each word, how many keys have it.

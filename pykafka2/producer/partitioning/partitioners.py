@@ -36,14 +36,14 @@ _OF_OBJECT = ("topic", "key", "key_bytes", "value", "value_bytes", "cluster")
 class Strategy:
     """How `send` finds a record's partition.
 
-    `choose` decides, where there is one; else `ignores_keys` and `hashes`, in the hot path itself.
+    `choose` decides if it is set; otherwise `send` itself uses `ignores_keys` and `hashes`.
     """
 
     hashes: KeyHashes
     choose: Choose | None = None
     ignores_keys: bool = False
     close: Callable[[], object] = lambda: None
-    """Tells the user's partitioner that the producer is closed."""
+    """`close` of the user's partitioner, called when the producer is closed."""
 
 
 class ClusterView:
@@ -128,7 +128,7 @@ class StickyPartitioner(DefaultPartitioner):
 def strategy_of(partitioner: Any, *, ignores_keys: bool, seeded: random.Random) -> Strategy:
     """Return the strategy for the option `partitioner`: a name, a callable, an object or None.
 
-    `ignores_keys` has a meaning for the default only, as in Java.
+    `ignores_keys` applies to the default only, as in Java.
     """
     if partitioner is None or type(partitioner) in (DefaultPartitioner, StickyPartitioner):
         return Strategy(KeyHashes(), ignores_keys=ignores_keys)
@@ -161,7 +161,7 @@ def _check_call(partitioner: object, function: Callable[..., Any], arguments: Se
         function = function.__call__  # type: ignore[operator]  # else `signature` leaves out its first argument
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # in C, and silent about its arguments
+    except (TypeError, ValueError):  # a C function without a signature
         return
     try:
         signature.bind(*arguments)
@@ -178,7 +178,7 @@ def _check_call(partitioner: object, function: Callable[..., Any], arguments: Se
 
 
 class _Turns(dict[str, "count[int]"]):
-    """A counter for each topic, begun at what `start` says.  `next` of one is atomic under the GIL."""
+    """A counter for each topic that starts at `start()`. `next` of a counter is atomic under the GIL."""
 
     def __init__(self, start: Callable[[], int]) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class _Turns(dict[str, "count[int]"]):
 
 
 def _round_robin(seeded: random.Random) -> Strategy:
-    """Java's RoundRobinPartitioner: one partition after the other, from 0 on, whatever the key."""
+    """Java's RoundRobinPartitioner: each partition in turn from 0 on, whatever the key."""
     turns = _Turns(lambda: 0)
 
     def choose(route: Route, *ignored: object) -> PartitionQueue:
@@ -200,7 +200,7 @@ def _round_robin(seeded: random.Random) -> Strategy:
 
 
 def _murmur2_round_robin(seeded: random.Random) -> Strategy:
-    """A key's hash decides as in Java; without a key, one partition after the other from a random one on."""
+    """The key's hash decides as in Java; without a key, each partition in turn from a random one on."""
     turns, hashes = _Turns(lambda: seeded.getrandbits(31)), KeyHashes()
 
     def choose(route: Route, key: Any, key_bytes: bytes | None, *values: object) -> PartitionQueue:
@@ -277,14 +277,14 @@ STRATEGIES: dict[str, Callable[[random.Random], Strategy]] = {
 
 
 # ---------------------------------------------------------------------------------------------------
-# The user's own
+# User code
 # ---------------------------------------------------------------------------------------------------
 
 
 def _callable_chooser(partitioner: Callable[[bytes | None, list[int], list[int]], Any]) -> Choose:
     def choose(route: Route, key: Any, key_bytes: bytes | None, *values: object) -> PartitionQueue:
         try:
-            # Lists of its own, as it may change them.
+            # Copies, as user code can change them.
             chosen = partitioner(key_bytes, [*route.numbers], [*route.available_numbers])
         except Exception as error:
             _note(error, partitioner, route)
@@ -328,5 +328,5 @@ def _queue(route: Route, partitioner: object, chosen: Any) -> PartitionQueue:
                 return queues[number]
     raise IllegalArgument(
         f"the partitioner {partitioner!r} returned {chosen!r} for a record for topic {route.topic!r}, which "
-        f"was not appended; legal are the numbers of its {len(queues)} partitions, from 0 on"
+        f"was not appended. Return the number of one of its {len(queues)} partitions, counted from 0"
     )

@@ -19,7 +19,7 @@ from pykafka2.producer.partitioning.topic_route import NO_SNAPSHOT, Route
 
 
 class Routes:
-    """The routes of all topics that were sent to."""
+    """The routes of all topics in use."""
 
     def __init__(
         self, client: ClusterClient, accumulator: Accumulator, sticky: StickyChoice, metrics: Metrics
@@ -32,24 +32,24 @@ class Routes:
         self.by_topic: dict[str, Route] = {}
         """Read by `send` without a lock; a route is current while its snapshot is the metadata's."""
         self.waiting: dict[object, tuple[str, float]] = {}
-        """Calls that block for metadata, each with what it waits for and since when; for `explain`.
+        """Calls that block for metadata, with the reason and the start time of the wait; for `explain`.
 
-        Each operation on it is one step in C, as any thread may be here.
+        Each operation on it is one step in C, as any thread can use it.
         """
         self._newest = NO_SNAPSHOT
-        """The one for which earlier ones were let go."""
+        """The snapshot for which routes with earlier ones were replaced."""
 
     def current(self, topic: str) -> Route | None:
-        """The topic's route, if it is that of the metadata of now."""
+        """Return the topic's route if it is current."""
         route = self.by_topic.get(topic)
         return route if route is not None and route.snapshot is self._metadata.snapshot else None
 
     def route(self, topic: str, timeout: float) -> Route:
-        """The topic's current route; waits for its metadata, and raises as `ClusterClient.wait_for_topic`."""
+        """Return the current route. Waits for metadata, and raises as `ClusterClient.wait_for_topic` does."""
         snapshot = self._metadata.snapshot
         known = snapshot.topics.get(topic)
         if known is None or not known.is_usable:
-            self._accumulator.check_not_interrupted()  # the IO thread may wait for what this thread holds
+            self._accumulator.check_not_interrupted()  # the IO thread can wait for a lock of this thread
             with self._noted_waiting(f"the metadata of topic {topic!r}") as began:
                 try:
                     known = self._client.wait_for_topic(topic, timeout)
@@ -64,12 +64,12 @@ class Routes:
         self.by_topic[topic] = route
         if snapshot is not self._newest:
             self._newest = snapshot
-            self._let_go_of_others(snapshot)
+            self._drop_old_snapshots(snapshot)
         return route
 
     @contextmanager
     def _noted_waiting(self, what: str, since: float | None = None) -> Iterator[float]:
-        """Lists a call among `waiting` while it blocks; yields since when it waits."""
+        """Keep a call in `waiting` while it blocks; yields the start time."""
         call, since = object(), self._client.driver.clock.monotonic() if since is None else since
         try:
             self.waiting[call] = (what, since)
@@ -77,23 +77,23 @@ class Routes:
         finally:
             self.waiting.pop(call, None)
 
-    def _let_go_of_others(self, newest: ClusterSnapshot) -> None:
-        """Each snapshot has all topics in use, and a topic may never be sent to again.
+    def _drop_old_snapshots(self, newest: ClusterSnapshot) -> None:
+        """Release old snapshots, which have all topics, as a topic may never be used again.
 
-        Should another thread have put a current route there just now, it is made once more.
+        A current route that another thread added meanwhile is created again.
         """
         for topic, route in [*self.by_topic.items()]:
             if route.snapshot is not newest and route.snapshot is not NO_SNAPSHOT:
                 self.by_topic[topic] = route.without_snapshot()
 
     def use(self, topic: str, now: float) -> None:
-        """The topic is in use: its metadata must not be forgotten."""
+        """Note that the topic is in use, so that its metadata is kept."""
         self._metadata.want_topic(topic, now)
 
     def explicit(self, route: Route, topic: str, partition: int, timeout: float) -> PartitionQueue:
-        """The partition that the caller names, although the route does not have it (yet).
+        """Return the queue of a partition that the caller names and the route lacks.
 
-        Partitions may have been added, so it waits for news of the topic, as Java does.
+        Partitions can have been added, so it waits for new metadata of the topic, as Java does.
 
         Raises:
             UnknownTopicOrPartition: it does not exist within the timeout.

@@ -1,8 +1,8 @@
 """Chooses partitions for records without a key: one partition for batch_size bytes, then another.
 
-KIP-794.  Which one is drawn: evenly, or, if told to adapt, the more often the fewer batches of it wait, and
-never one whose leader takes nothing.  Callers' threads draw, once a batch; the IO thread notes in
-`NodeDelays` which nodes take nothing.
+KIP-794. It is drawn at random: with equal chances, or, if adaptive, more often the fewer batches of it wait,
+and never if its leader accepts no requests. Callers' threads draw, at most once per batch; the IO thread
+records in `NodeDelays` which nodes accept no requests.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.partitioning.topic_route import Route
 
 QUEUES_PER_DRAW = 64
-"""Weights are computed anew after one draw for so many partitions, which bounds what a draw costs."""
+"""Weights are computed again after one draw per this number of partitions, to bound the cost."""
 
 
 class NodeDelays:
-    """Since when nodes have taken nothing although batches for them are ready."""
+    """The times since when nodes accept no requests although batches for them are ready."""
 
     def __init__(self) -> None:
         self._waiting_since: dict[int, float] = {}
 
     def note(self, waiting: Collection[int], now: float) -> None:
-        """Record which nodes had batches that could not be sent.  Used on the IO thread."""
+        """Record the nodes whose batches could not be sent. Used on the IO thread."""
         since = self._waiting_since
         if since or waiting:
             # Replaced, never changed, as other threads read it.
             self._waiting_since = {node: since.get(node, now) for node in waiting}
 
     def slow(self, now: float, timeout: float) -> set[int]:
-        """The nodes that have kept batches waiting for longer than `timeout` seconds.  Any thread."""
+        """Return the nodes whose batches have waited longer than `timeout` seconds. Any thread."""
         return {node for node, since in self._waiting_since.items() if now - since > timeout}
 
 
@@ -43,9 +43,9 @@ class StickyChoice:
     """Draws the partition that a topic's records without a key stick to.
 
     Args:
-        batch_bytes: how much it gets, at least; batches are not cut short for it, so up to twice as much.
+        batch_bytes: the least bytes that it gets; whole batches are sent, so it can be twice as much.
         is_adaptive: whether full queues are drawn less often (partitioner_adaptive_partitioning_enable).
-        availability_timeout: seconds (partitioner_availability_timeout_ms); 0 does not look at delays.
+        availability_timeout: seconds (partitioner_availability_timeout_ms); 0 ignores delays.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class StickyChoice:
 
     @classmethod
     def of(cls, options: ProducerOptions, driver: Driver, delays: NodeDelays) -> StickyChoice:
-        """Return the choice that a producer's options ask for."""
+        """Return the choice for a producer's options."""
         return cls(
             batch_bytes=options.batch_size,
             is_adaptive=options.partitioner_adaptive_partitioning_enable,
@@ -87,7 +87,7 @@ class StickyChoice:
             self._stick(route, self._draw(route))
 
     def next(self, route: Route) -> PartitionQueue:
-        """The queue in which to begin a batch, as the one that is stuck to has none that is open."""
+        """Return the queue for the next batch, as the sticky one has no open batch."""
         queue = route.sticky
         if queue.closed_bytes - route.sticky_from_bytes >= self._batch_bytes:
             queue = self._draw(route)
@@ -95,7 +95,7 @@ class StickyChoice:
         return queue
 
     def _stick(self, route: Route, queue: PartitionQueue) -> None:
-        # In this order: whoever reads between the two stays where it is for another batch.
+        # In this order, a thread that reads between the two keeps its queue for another batch.
         route.sticky_from_bytes = queue.closed_bytes
         route.sticky = queue
 
@@ -121,12 +121,12 @@ class StickyChoice:
 
 
 class _Weighted:
-    """Queues with the sums of their weights: one more than the longest queue has more batches than it."""
+    """Queues with sums of weights. A weight is the batches that the longest queue has more, plus one."""
 
     __slots__ = ("draws_left", "of", "queues", "sums")
 
     def __init__(self, route: Route, queues: Sequence[PartitionQueue]) -> None:
-        self.of = route.queues  # a list of each route's own; the route would keep its snapshot
+        self.of = route.queues  # the list identifies the route, which would keep its snapshot
         self.queues = queues
         lengths = [len(queue.batches) for queue in queues]
         longest = max(lengths, default=0)
@@ -134,5 +134,5 @@ class _Weighted:
         self.draws_left = 1 + len(route.queues) // QUEUES_PER_DRAW
 
     def draw(self, chance: float) -> PartitionQueue:
-        """`chance` is from 0 to below 1."""
+        """Return the queue for a random number from 0 to below 1."""
         return self.queues[bisect_right(self.sums, int(chance * self.sums[-1]))]

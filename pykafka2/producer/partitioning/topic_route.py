@@ -1,7 +1,7 @@
 """A topic's queues as of one snapshot of the metadata, for threads that send.
 
-Immutable, but for the partition that records without a key stick to (sticky.py).  Made by route_table.py;
-read by partitioners.py and by `send`.
+Immutable except for the partition that records without a key stick to (sticky.py). Created by
+route_table.py; read by partitioners.py and by `send`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pykafka2.cluster.snapshot import ClusterSnapshot, TopicSnapshot
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 
 NO_SNAPSHOT = ClusterSnapshot()
-"""Of a route that is not current any more, and needs none."""
+"""The snapshot of a route that is no longer current."""
 
 
 class Route:
@@ -47,9 +47,9 @@ class Route:
         """Partitions whose leader is known and alive."""
         self.available = [queues[number] for number in self.available_numbers]
         self.sticky = queues[0]
-        """Where records without a key go, until it has had batch_size bytes."""
+        """The queue of records without a key, until it has received batch_size bytes."""
         self.sticky_from_bytes = 0
-        """What had been appended to that queue when it was chosen."""
+        """The queue's `closed_bytes` when it was chosen."""
 
     def without_snapshot(self) -> Route:
         """Return the part of the route that its successor keeps, without cluster data."""
@@ -58,5 +58,5 @@ class Route:
         return kept
 
     def leader(self, queue: PartitionQueue) -> int:
-        """The node that leads the queue's partition, as far as it is known."""
+        """Return the leader of the queue's partition in this snapshot."""
         return self.known.partitions[queue.partition].leader

@@ -1,6 +1,6 @@
-"""How a batch that has failed is spoken of: whether it may be in the log all the same, and one line of log.
+"""The errors and the log line of failed batches, which can have been written nevertheless.
 
-Belongs to the IO thread; part of results.py, which decides that a batch has failed.
+Used on the IO thread by results.py, which decides that a batch has failed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pykafka2.logs import ClientLogger
 from pykafka2.producer.accumulator.batch import ProducerBatch
 from pykafka2.types import TopicPartition
 
-# A leader that lost its place may have appended, and replicated, before it said so.
+# A leader that lost its place can have appended and replicated the batch before it responded.
 MAY_FOLLOW_AN_APPEND = (
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
@@ -29,28 +29,28 @@ MAY_FOLLOW_AN_APPEND = (
 
 
 def leaves_open(error: KafkaError) -> bool:
-    """Whether a batch may be in the log although its attempt ended with this error."""
+    """Return whether a batch can be in the log although its attempt ended with this error."""
     if isinstance(error, BrokerError):
         return isinstance(error, MAY_FOLLOW_AN_APPEND)
     return error.retriable or isinstance(error, CorruptData)
 
 
 class Failures:
-    """The failed attempts of batches, until the batches are settled."""
+    """The failed attempts of batches until they are written or failed."""
 
     def __init__(self, client_id: str | None) -> None:
         self._log = ClientLogger(__name__, client_id)
         self._may_be_written: set[ProducerBatch] = set()
         self._halves_of_doubt: set[ProducerBatch] = set()
         self._failing: set[TopicPartition] = set()
-        """Partitions of which nothing was written since a failure was logged."""
+        """Partitions without a written batch since a failure was logged."""
 
     def attempt_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         if leaves_open(error):
             self.note_doubt(batch)
 
     def note_doubt(self, batch: ProducerBatch) -> None:
-        """Some attempt may have put it into the log."""
+        """Note that an attempt can have written the batch."""
         self._may_be_written.add(batch)
 
     def split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
@@ -62,24 +62,24 @@ class Failures:
             self._halves_of_doubt.update(parts)
 
     def is_half_of_doubt(self, batch: ProducerBatch) -> bool:
-        """Whether it is a part of a batch that some attempt may have put into the log as a whole."""
+        """Return whether it is a part of a batch that an attempt can have written as a whole."""
         return batch in self._halves_of_doubt
 
     def may_be_written(self, batch: ProducerBatch) -> bool:
-        """Whether an attempt ended without telling; the wire may have its bytes yet."""
+        """Return whether an attempt ended without a clear result; its request can still be on the wire."""
         return batch in self._may_be_written
 
     def final_error(self, batch: ProducerBatch, error: KafkaError) -> KafkaError:
-        """The error to give its records, in words that do not promise too much."""
+        """Return the error for its records, which says if the batch can be in the log."""
         if batch not in self._may_be_written or isinstance(error, DeliveryTimeout):
             return error
         text = f"{error} (attempt {batch.attempts}); it may or may not be in the log"
         try:
-            told = type(error)(text)
+            final = type(error)(text)
         except TypeError:  # an error class with arguments of its own
             return error
-        told.__cause__ = error
-        return told
+        final.__cause__ = error
+        return final
 
     def on_written(self, batch: ProducerBatch) -> None:
         if self._may_be_written:
@@ -88,9 +88,10 @@ class Failures:
             self._failing.discard(TopicPartition(batch.topic, batch.partition))
 
     def on_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """It has failed, and those of its records that have a callback were told.
+        """Log the failure of a batch, whose callbacks have been called.
 
-        The rest is logged: nobody may ever ask, or flush.  Once, until something is written again.
+        Records without a reported error are logged, as the program can end without `flush`. Once per
+        partition until a batch is written again.
         """
         self._settled(batch)
         key = TopicPartition(batch.topic, batch.partition)

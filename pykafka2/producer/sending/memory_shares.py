@@ -14,15 +14,15 @@ from pykafka2.types import TopicPartition
 
 RECENT_BATCHES = 1000
 ENOUGH_BATCHES = 100
-"""Of fewer nobody can say what is much."""
+"""With fewer batches shares mean nothing."""
 
 CROWDED = 3
-"""So many times its fair share is worth a word."""
+"""Multiple of its fair share from which on `explain` names a partition."""
 
 
 @attrs.define
 class Taken:
-    """The batches and bytes of a partition since the start, as they were sent."""
+    """The records, bytes and batches of a partition that were written."""
 
     records: int = 0
     bytes: int = 0
@@ -30,14 +30,14 @@ class Taken:
 
 
 class PartitionShares:
-    """See the module."""
+    """Counts the written batches of each partition."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[str, int], Taken] = {}
         self._recent: deque[tuple[str, int]] = deque(maxlen=RECENT_BATCHES)
 
     def note(self, topic: str, partition: int, records: int, size_bytes: int) -> None:
-        """A batch was written."""
+        """Count a batch that was written."""
         place = (topic, partition)
         taken = self._taken.get(place)
         if taken is None:
@@ -48,11 +48,11 @@ class PartitionShares:
         self._recent.append(place)
 
     def taken(self) -> dict[TopicPartition, Taken]:
-        """By partition, of those that took anything."""
+        """Return the counts by partition."""
         return {TopicPartition(*place): taken for place, taken in self._taken.copy().items()}
 
     def crowded(self, partitions_of: Callable[[str], int]) -> list[str]:
-        """Partitions that took more than `CROWDED` times their fair share of the last batches, in words."""
+        """Describe partitions with more than `CROWDED` times their fair share of the last batches."""
         counts = Counter(self._recent.copy())
         by_topic: Counter[str] = Counter()
         for (topic, _), count in counts.items():

@@ -1,8 +1,7 @@
 """Settles batches that came back: written, retried in their place, or failed.
 
-Belongs to the IO thread; the sender (sender.py) brings answers and errors here.  A batch has exactly one
-outcome, and one that may still be written is never called failed before its delivery timeout without saying
-that it may be in the log.
+Used on the IO thread by the sender (sender.py), which passes responses and errors. A batch has exactly one
+outcome. If a failed batch can still be written, its error says that it may be in the log.
 """
 
 from __future__ import annotations
@@ -35,12 +34,13 @@ from pykafka2.text import shown
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
 
 MOVES_AT_ONCE = 3
-"""How many attempts of a batch may follow a leader that has moved without a wait (KIP-951)."""
+"""Attempts of a batch that follow a moved leader without a backoff (KIP-951)."""
 
 
 class Outcomes:
-    """Settles batches.  `identity` is None for a producer without idempotence, `transactions` for one without
-    transactions; those hear of every batch that failed.
+    """Settles batches.
+
+    `identity` is None without idempotence, and `transactions` without transactions.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Outcomes:
         endpoints: list[Node],
         now: float,
     ) -> None:
-        """Act on what a broker answered for the batch; `sent_as` is the identity that this attempt had."""
+        """Handle the broker's response for the batch; `sent_as` is the identity of this attempt."""
         code = answer.error_code
         if not code:
             self.written(batch, answer.base_offset, answer.log_append_time_ms, now)
@@ -100,10 +100,10 @@ class Outcomes:
         *,
         is_moved: bool = False,
     ) -> None:
-        """Send it again in its place, or give it up.  `is_moved`: the new leader is known already.
+        """Resend the batch in its place, or fail it. `is_moved`: the new leader is known already.
 
-        Records that the answer names count only where the batch is given up, as in Java: beside an error that
-        may pass, or that asks for smaller batches, all of it is sent again.
+        The records that the response names matter only if the batch fails, as in Java. After a retriable
+        error, or if the batch is too large, all of it is resent.
         """
         if batch.is_done:
             return
@@ -131,7 +131,7 @@ class Outcomes:
         if verdict is Verdict.RENUMBER and self._sequences is not None:
             self._sequences.renumber(batch)
         batch.last_error = error
-        # A leader that moves again and again is waited for: who says so may say it as often as it is asked.
+        # A leader that moves again and again gets a backoff, as each response can name another one.
         goes_on = is_moved and batch.attempts <= MOVES_AT_ONCE
         batch.retry_at = now if goes_on else now + self._backoff.delay(batch.attempts - 1)
         self._accumulator.put_back(batch)
@@ -142,9 +142,9 @@ class Outcomes:
             self._event_sink.emit(event)
 
     def not_encoded(self, batch: ProducerBatch, now: float) -> float:
-        """The process had no memory for its bytes: put it back, until when is returned.
+        """Return a batch to its queue, as there was no memory to encode it. Returns the time of the retry.
 
-        Others are sent meanwhile, which gives memory back; its delivery timeout ends it all the same.
+        Other batches are sent meanwhile, which frees memory. The delivery timeout still applies.
         """
         batch.move_to(BatchState.IN_FLIGHT)
         batch.attempts += 1
@@ -154,7 +154,7 @@ class Outcomes:
         return batch.retry_at
 
     def _split(self, batch: ProducerBatch, now: float) -> None:
-        """Too large for the broker, though its records may not be: send it in halves (KIP-126)."""
+        """Split a batch that is too large for the broker (KIP-126)."""
         batch.retry_at = now
         parts = self._accumulator.split(batch)
         if self._sequences is not None:
@@ -167,16 +167,16 @@ class Outcomes:
         is_in_turn = sequences is not None and sequences.is_in_turn(batch, sent_as)
         verdict = self._policy.verdict(error, is_in_turn=is_in_turn)
         if verdict is Verdict.RENUMBER and sequences is not None:
-            # The whole may be in the log: a broker knows that again, but not its halves.
+            # The whole batch can be in the log; the broker would recognize it, but not its halves.
             is_half = self._failures.is_half_of_doubt(batch)
-            # It is not in the log yet: a copy of it, and of what failed before it, may be on the wire.
+            # Copies of it, and of a batch that failed before it, can still be on the wire.
             is_late = self._failures.may_be_written(batch) and sequences.may_come_late(batch)
             if is_half or is_late:
                 return Verdict.FAIL
         return verdict
 
     def written(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
-        """It is in the log (with acks=0: it left)."""
+        """Complete a batch that was written (with acks=0: sent)."""
         if batch.is_done:
             return
         if self._sequences is not None:
@@ -200,9 +200,10 @@ class Outcomes:
         *,
         is_on_the_wire: bool = False,
     ) -> None:
-        """Fail it.  On the wire its memory stays its own until the request has landed; else it is given back
-        before anybody is told, as a callback may send the record again.  One that is done stays as it is: the
-        half of a split batch may have failed with the other.
+        """Fail a batch; one that is done stays as it is, as the halves of a split batch can fail together.
+
+        On the wire it keeps its memory until the request has ended. Otherwise the memory is released before
+        callbacks run, as a callback can send the record again.
         """
         if batch.is_done:
             return
@@ -224,16 +225,16 @@ class Outcomes:
             )
             self._event_sink.emit(event)
         if self._sequences is not None:
-            self._on_hole(batch, self._sequences, error)
+            self._on_gap(batch, self._sequences, error)
 
     def refuse(self, batch: ProducerBatch, error: KafkaError, *, is_on_the_wire: bool) -> None:
-        """Give it up, whose own fault the error is not."""
+        """Fail a batch because of an error that is not its own."""
         if is_on_the_wire:
             self._failures.note_doubt(batch)
         self.give_up(batch, self._failures.final_error(batch, error), is_on_the_wire=is_on_the_wire)
 
-    def _on_hole(self, batch: ProducerBatch, sequences: Sequences, error: KafkaError) -> None:
-        """See to what is numbered behind a batch that failed and would be written in spite of the hole."""
+    def _on_gap(self, batch: ProducerBatch, sequences: Sequences, error: KafkaError) -> None:
+        """Renumber the batches behind a failed one, which would be written despite the gap."""
         behind = sequences.cut_off(batch)
         if not behind:
             return
@@ -241,11 +242,11 @@ class Outcomes:
         for later in behind:
             if self._failures.is_half_of_doubt(later):
                 is_on_the_wire = later.state is BatchState.IN_FLIGHT
-                told = self._failures.final_error(later, error)
-                self.give_up(later, told, is_on_the_wire=is_on_the_wire)
+                final = self._failures.final_error(later, error)
+                self.give_up(later, final, is_on_the_wire=is_on_the_wire)
 
     def expired(self, batch: ProducerBatch, waited_for: str) -> DeliveryTimeout:
-        """The error of a batch whose time is over."""
+        """Return the error of a batch whose delivery timeout has passed."""
         queue = f"{batch.topic}-{batch.partition}"
         limit_ms = self._options.delivery_timeout * 1000
         what = f"{queue}: not acknowledged within delivery_timeout_ms={limit_ms:g}"
@@ -258,12 +259,13 @@ class Outcomes:
 
 
 def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, KafkaError]:
-    """The error of each record of a batch that was refused because of some of them (KIP-467).
+    """Return the error of each record of a batch that was rejected because of some of them (KIP-467).
 
-    The code is that of a record if no other is named; of several nobody knows which of them it is.
+    The response has one error code. It is that of the record if one record is named; of several, the code
+    can belong to any of them.
     """
     named: dict[int, Any] = {
-        told.batch_index: told.batch_index_error_message for told in answer.record_errors
+        record.batch_index: record.batch_index_error_message for record in answer.record_errors
     }
     where = f"{batch.topic}-{batch.partition}"
     others = InvalidRecord(f"{where}: refused because of other records in its batch: {sorted(named)}")

@@ -1,7 +1,7 @@
-"""Takes ready batches to the leaders of their partitions, and their answers to results.py.
+"""Sends ready batches to the leaders of their partitions, and passes the responses to results.py.
 
-A `Pollable`; everything here runs on the IO thread.  Between accumulator/accumulator.py (what waits),
-idempotence.py (who may go, under which number) and the cluster (who leads what, which connection is ready).
+A `Pollable`; everything here runs on the IO thread. The accumulator has the batches, idempotence.py their
+order and numbers, and the cluster the leaders and connections.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Readiness(Protocol):
     """The part of the router that the sender uses (cluster/router.py)."""
 
     def is_ready(self, node_id: int, now: float) -> bool:
-        """Whether a request would leave at once; if not, a connection is wanted from now on."""
+        """Return whether a request can be sent at once; if not, request a connection."""
         ...
 
     def connection_to(self, node_id: int) -> str:
@@ -63,17 +63,17 @@ class Readiness(Protocol):
 
 @attrs.define(eq=False)
 class _Flight:
-    """A produce request on the wire, and as whom each of its batches was sent."""
+    """A Produce request on the wire, with the identity of each of its batches."""
 
     node_id: int
     sent_at: float
     batches: list[tuple[ProducerBatch, Identity]]
     topic_names: dict[bytes, str]
-    """By the ids that an answer may name them by; the metadata may have forgotten them by then."""
+    """Topic names by the ids in the response; the metadata can have forgotten them by then."""
 
 
 class Sender:
-    """Drains, sends, retries, expires.  See the module.  `transactions`: None for a producer without."""
+    """Drains, sends, retries and expires batches. `transactions` is None without transactions."""
 
     def __init__(
         self,
@@ -127,13 +127,13 @@ class Sender:
         )
         self.shares = self._outcomes.shares
         self._expire_at = 0.0
-        """No batch whose outcome is open is too old before this moment."""
+        """The earliest time at which an unfinished batch can expire."""
         self.waiting_for: dict[str, str] = {}
-        """For `explain`: what keeps which partition's batches from leaving, as of the last poll."""
+        """What each partition's batches wait for, as of the last poll; for `explain`."""
 
     def poll(self, now: float) -> PollResult:
         if not self._accumulator.incomplete:
-            # Nothing waits and nothing is on its way.
+            # No batch waits or is in flight.
             self.waiting_for = {}
             self._delays.note((), now)
             return NOTHING
@@ -147,7 +147,7 @@ class Sender:
             return result
         sequences = self._sequences
         if sequences is not None and not sequences.is_known:
-            self._ask_for_identity(now, result)
+            self._request_identity(now, result)
             self.waiting_for = {str(queue): "a producer id" for queue in queues}
             return result
         identity = None if sequences is None else sequences.identity
@@ -155,8 +155,8 @@ class Sender:
         for node_id, ready in self._ready_by_node(queues, is_flushing, now, result).items():
             self._send_to(node_id, ready, is_flushing, now, result)
         if sequences is not None and sequences.identity is not identity and not sequences.is_known:
-            # Numbering has used up the last epoch of the producer id: what waits needs another one.
-            self._ask_for_identity(now, result)
+            # The last epoch of the producer id is used up, so waiting batches need another id.
+            self._request_identity(now, result)
         return result
 
     @property
@@ -164,12 +164,12 @@ class Sender:
         return sum(self._in_flight.values())
 
     def abort(self, error: KafkaError) -> None:
-        """Fail everything whose outcome is open; the error says itself that it may be in the log."""
+        """Fail all unfinished batches; the error itself says that they may be in the log."""
         for leaf in self._open_batches():
             self._outcomes.give_up(leaf, error)
 
     def _refuse(self, error: KafkaError) -> None:
-        """The same, with word of what may be in the log for those that may."""
+        """Fail all unfinished batches; those that can be in the log get an error that says so."""
         for leaf in self._open_batches():
             is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
             self._outcomes.refuse(leaf, error, is_on_the_wire=is_on_the_wire)
@@ -179,9 +179,9 @@ class Sender:
             yield from [] if batch.is_done else batch.leaves
 
     def purge(self) -> int:
-        """Fail what no attempt was made to send; how many records these were.
+        """Fail the batches that were never sent. Returns the number of their records.
 
-        What was sent before keeps its place: it may be in the log, and holds numbers that others follow.
+        A batch that was sent stays: it can be in the log, and later batches follow its numbers.
         """
         purged = 0
         for queue in self._accumulator.active_queues():
@@ -195,25 +195,25 @@ class Sender:
         return purged
 
     def on_loop_failed(self, error: ClientFailed, now: float) -> None:
-        """The IO thread ends by this error: no record may wait for it any longer."""
+        """Fail all unfinished batches, as the IO thread ends with this error."""
         self._refuse(error)
 
-    # ------------------------------------------------------------------ who may go
+    # ------------------------------------------------------------------ batches that can be sent
 
-    def _ask_for_identity(self, now: float, result: PollResult) -> None:
+    def _request_identity(self, now: float, result: PollResult) -> None:
         identity = self.identity
         if identity is None:
             return
-        asked = identity.poll(now)
-        result.sends += asked.sends
-        result.wake_at = min(result.wake_at, asked.wake_at)
+        polled = identity.poll(now)
+        result.sends += polled.sends
+        result.wake_at = min(result.wake_at, polled.wake_at)
         if identity.refusal is not None:
             self._refuse(identity.refusal)
 
     def _ready_by_node(
         self, queues: list[PartitionQueue], is_flushing: bool, now: float, result: PollResult
     ) -> dict[int, list[PartitionQueue]]:
-        """Queues whose time has come, by the node that leads them; notes when the others' will."""
+        """Return the queues that are ready, by leader; sets `wake_at` for the others."""
         by_node: dict[int, list[PartitionQueue]] = {}
         waiting_for: dict[str, str] = {}
         slow: set[int] = set()
@@ -224,7 +224,7 @@ class Sender:
                 continue
             leader = self._metadata.leader_of(queue.topic, queue.partition)
             if leader is None:
-                # It stays queued; the metadata's own back-off decides how often this asks.
+                # It stays queued; the metadata has its own backoff.
                 self._metadata.want_topic(queue.topic, now)
                 self._metadata.request_update(f"no leader of {queue} is known")
                 waiting_for[str(queue)] = "a leader"
@@ -281,9 +281,9 @@ class Sender:
         *,
         are_ready: bool,
     ) -> list[ProducerBatch]:
-        """At most one batch per partition, up to max_request_size; at least one if any may go."""
+        """Take at most one batch per partition, up to max_request_size; at least one if any is ready."""
         if len(queues) > 1:
-            # Each round starts one further, so that no partition starves behind large ones.
+            # Each round starts at the next queue, so that large batches do not starve the others.
             start = self._drain_start[node_id] = (self._drain_start.get(node_id, -1) + 1) % len(queues)
             queues = queues[start:] + queues[:start]
         taken: list[ProducerBatch] = []
@@ -363,11 +363,11 @@ class Sender:
                 high = last if high is None else min(high, last)
         return low, high
 
-    # ------------------------------------------------------------------ what came of it
+    # ------------------------------------------------------------------ responses
 
     def _on_response(self, flight: _Flight, response: ProduceResponse | None, now: float) -> None:
         latency_ms = (now - flight.sent_at) * 1000
-        if response is None:  # acks=0: all that is known is that it left
+        if response is None:  # acks=0: there is no response
             self._of_answers.add((latency_ms, None))
             self._land(flight)
             for batch, _ in flight.batches:
@@ -378,13 +378,13 @@ class Sender:
         endpoints: list[Node] = []
         if response.node_endpoints:
             endpoints = [
-                Node(told.node_id, told.host, told.port, told.rack) for told in response.node_endpoints
+                Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
             ]
         answers = _answers(response, flight.topic_names)
         for batch, sent_as in flight.batches:
             answer = answers.get((batch.topic, batch.partition))
             if answer is None:
-                # Whatever the reason, nobody has said that it was refused.
+                # The broker has not rejected it.
                 error: KafkaError = CorruptResponse(
                     f"node {flight.node_id} did not answer for {batch.topic}-{batch.partition}"
                 )
@@ -398,18 +398,18 @@ class Sender:
             self._outcomes.attempt_failed(batch, sent_as, error, now)
 
     def _land(self, flight: _Flight) -> None:
-        """The request is off the wire."""
+        """Note that the request has ended."""
         self._in_flight[flight.node_id] -= 1
         if self._transactions is not None:
             self._transactions.on_request_landed()
         for batch, _ in flight.batches:
             if self._mutes:
                 self._accumulator.queue(batch.topic, batch.partition).is_muted = False
-            if batch.is_done:  # expired meanwhile; its bytes had to stay until now
+            if batch.is_done:  # it expired meanwhile and kept its memory until now
                 self._accumulator.release(batch)
 
     def _give_up_doomed(self, transactions: TransactionManager) -> None:
-        """Fail what waits, of a transaction that can only be aborted."""
+        """Fail the queued batches of a transaction that can only be aborted."""
         doom = transactions.doom()
         if doom is None:
             return
@@ -418,7 +418,7 @@ class Sender:
                 self._outcomes.refuse(batch, doom, is_on_the_wire=False)
 
     def _expire(self, now: float) -> float:
-        """Fail what is older than delivery_timeout; when to look again."""
+        """Fail the batches that are older than delivery_timeout. Returns the time of the next check."""
         timeout = self._options.delivery_timeout
         while (oldest := self._accumulator.oldest()) is not None and not oldest.is_done:
             if now < oldest.created_at + timeout:

@@ -1,7 +1,8 @@
-"""An open transaction that left its producer, to be committed or aborted by whoever holds its handle.
+"""An open transaction without its producer, which any holder of its handle can commit or abort.
 
-For work whose outcome is decided elsewhere: a task writes, detaches and hands the handle to a coordinator of
-its own, which ends all tasks' transactions together.  Any thread and process; a handle holds no secret.
+For work whose outcome is decided elsewhere: a task writes, detaches and passes the handle to its own
+coordinator, which ends the transactions of all tasks together. Any thread and process can end it; a handle
+holds no secret.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
 
 @attrs.define(frozen=True)
 class TransactionHandle:
-    """An open transaction, as `KafkaProducer.detach_transaction` left it.
+    """The handle of an open transaction, from `KafkaProducer.detach_transaction`.
 
-    Pickles and compares by value; names the transactional id, the producer id and epoch that wrote, and the
-    transaction.version it was written under.  `is_empty` means that nothing was sent in it.
+    Pickles and compares by value. It has the transactional id, the producer id and epoch, and the
+    transaction.version of its records. `is_empty` means that nothing was sent.
     """
 
     transactional_id: str
@@ -53,9 +54,9 @@ class TransactionHandle:
 
 END_OPTIONS = OptionTable(ClientOptions)
 GRACE = 1.0
-"""Seconds: calls end themselves, with better words than a waiter has."""
+"""Seconds beyond the timeout of a request, which has the better error message."""
 DESCRIBE_TIMEOUT = 10.0
-"""Seconds to learn who took over, within the call's own timeout."""
+"""Seconds to look up the producer that took over, within the call's timeout."""
 _IS_OVER = (ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping, InvalidTxnState)
 
 
@@ -67,25 +68,25 @@ def end_transaction(
     runtime: Runtime | None = None,
     **options: Unpack[ClientConfig],
 ) -> None:
-    """Commit or abort a transaction that was detached from its producer; from any process.
+    """Commit or abort a transaction that was detached from its producer, in any process.
 
-    Safe to repeat with the same `commit`, until somebody calls `init_transactions` for its transactional id.
+    Safe to repeat with the same `commit` until a producer calls `init_transactions` for the transactional id.
     An empty transaction needs no request.
 
     Args:
-        handle: of the transaction.
-        commit: True makes it visible, False has readers skip it.
+        handle: the handle of the transaction.
+        commit: True commits, False aborts.
         timeout: seconds, by default 60 (default_api_timeout_ms).
-        runtime: what it runs on; None for a thread and sockets of its own.
+        runtime: the threads and sockets to run on; None creates its own.
         options: how to reach the cluster: `bootstrap_servers`, `security_protocol` and so on.
 
     Raises:
-        ProducerFenced: another producer has the transactional id now; the message says which.  If the
-            transaction had not been ended before, that producer has aborted it.
+        ProducerFenced: another producer has the transactional id now; the message names it. That producer
+            aborted the transaction if it was still open.
         InvalidTxnState: it was ended the other way, or aborted after its transaction_timeout_ms.
-        KafkaTimeoutError, NoBrokersAvailable: no answer in time; call it again.
-        IllegalArgument: `handle` or `commit` is not what is said above.
-        UnknownOption, ConfigurationError: an option is unknown or illegal.
+        KafkaTimeoutError, NoBrokersAvailable: no response in time; call it again.
+        IllegalArgument: `handle` or `commit` has the wrong type.
+        UnknownOption, ConfigurationError: an option is unknown or invalid.
     """
     (ended,) = _checked([handle], commit)
     errors = end_transactions([ended], commit=commit, timeout=timeout, runtime=runtime, **options)
@@ -101,17 +102,16 @@ def end_transactions(
     runtime: Runtime | None = None,
     **options: Unpack[ClientConfig],
 ) -> dict[TransactionHandle, KafkaError]:
-    """`end_transaction` for many at a time, over the same connections, each as far as it gets.
+    """`end_transaction` for several handles, over the same connections.
 
-    Each transaction is one of its own: some may be committed where others could not be.
+    The transactions are independent: one can be committed and another fail.
 
     Returns:
-        Those that were not ended, with the error that `end_transaction` would have raised; empty when all
-        were.
+        The handles that were not ended, with the error that `end_transaction` would have raised.
 
     Raises:
-        IllegalArgument: `handles` or `commit` is not what is said there; nothing was asked for.
-        UnknownOption, ConfigurationError: an option is unknown or illegal.
+        IllegalArgument: `handles` or `commit` has the wrong type; no request was sent.
+        UnknownOption, ConfigurationError: an option is unknown or invalid.
     """
     wanted = _checked(handles, commit)
     timeout = checked_timeout(timeout)
@@ -128,15 +128,11 @@ def end_transactions(
 
 def _checked(handles: Iterable[TransactionHandle], commit: bool) -> list[TransactionHandle]:
     if not isinstance(handles, Iterable):
-        raise IllegalArgument(
-            f"handles={handles!r}: end_transactions takes what detach_transaction() returned, several of them"
-        )
+        raise IllegalArgument(f"handles={handles!r}: give an iterable of what detach_transaction() returned")
     found = list(handles)
     for handle in found:
         if not isinstance(handle, TransactionHandle):
-            raise IllegalArgument(
-                f"handle={handle!r}: end_transaction takes what detach_transaction() returned"
-            )
+            raise IllegalArgument(f"handle={handle!r}: give what detach_transaction() returned")
     if not isinstance(commit, bool):
         raise IllegalArgument(f"commit={commit!r}: True commits, False aborts")
     return found
@@ -145,7 +141,7 @@ def _checked(handles: Iterable[TransactionHandle], commit: bool) -> list[Transac
 def _end(
     client: ClusterClient, handles: list[TransactionHandle], commit: bool, timeout: float
 ) -> dict[TransactionHandle, KafkaError]:
-    """All are asked for before the first is waited for."""
+    """Send all requests, then wait for their responses."""
 
     def check(answer: EndTxnResponse) -> KafkaError | None:
         return error_of(answer.error_code) if answer.error_code else None
@@ -178,7 +174,7 @@ def _end(
                 raise error
     except BaseException:
         for _, completion in started:
-            completion.cancel()  # Ctrl-C, say: none must be sent again
+            completion.cancel()  # so that none is resent, after a Ctrl-C for example
         raise
     return errors
 
@@ -191,13 +187,13 @@ def _explained(
     error: KafkaError,
     timeout: float,
 ) -> KafkaError:
-    """The error with what the coordinator knows about the transactional id, if it says so in time."""
+    """Return the error with the coordinator's state of the transactional id, if it responds in time."""
     name = handle.transactional_id
     what = f"the transaction of {name!r} (producer {handle.producer_id}, epoch {handle.producer_epoch})"
     try:
         known = _describe(client, to, name, timeout)
     except KafkaError as failure:
-        known, now = None, f"its coordinator does not say more: {failure}"
+        known, now = None, f"its state is unknown: {failure}"
     else:
         now = (
             f"{name!r} is in state {known.transaction_state} now, of producer {known.producer_id} with "
@@ -209,15 +205,15 @@ def _explained(
             f"{what} cannot be {wish}, as it was ended otherwise, by a call or by its timeout: {now}"
         )
     return ProducerFenced(
-        f"{what} is over, as another producer took the id over; if it had not been ended before, it was "
-        f"aborted by that: {now}"
+        f"{what} has ended, as another producer took over the id, which aborted the transaction if it was "
+        f"still open: {now}"
     )
 
 
 def _describe(client: ClusterClient, to: ToCoordinator, name: str, timeout: float) -> Any:
     def check(answer: DescribeTransactionsResponse) -> KafkaError | None:
         if not answer.transaction_states:
-            return CorruptData(f"DescribeTransactions answered nothing of {name!r}")
+            return CorruptData(f"The DescribeTransactions response lacks {name!r}")
         code = answer.transaction_states[0].error_code
         return error_of(code) if code else None
 

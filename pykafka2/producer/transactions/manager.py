@@ -46,7 +46,7 @@ from pykafka2.types import TopicPartition
 
 @attrs.define(frozen=True)
 class Detached:
-    """An open transaction as another process must know it."""
+    """The data of an open transaction that another process needs to end it."""
 
     producer_id: int
     producer_epoch: int
@@ -55,7 +55,7 @@ class Detached:
 
 
 class TransactionManager:
-    """Carries out the calls.  See the module."""
+    """Runs the transactional calls step by step."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class TransactionManager:
     # ------------------------------------------------------------------ calls, by the command queue
 
     def start(self, ticket: Ticket, now: float) -> None:
-        """Carry the call out, join the same call that is under way, or refuse it."""
+        """Start the call, join the same call that is running, or reject it."""
         missed = self._waiting.missed() if self._status.state is TransactionState.READY else None
         if missed is ticket.call:
             self._waiting.join(ticket)
@@ -129,7 +129,7 @@ class TransactionManager:
             return
         self._status.move_to(state, now)
         self._waiting.begin(ticket)
-        self._accumulator.close_tails()  # so that they linger no longer
+        self._accumulator.close_tails()  # so that they do not linger
         if state is TransactionState.ABORTING:
             self._waiting.drop_offsets(TransactionAborted(f"the transaction of {self._id!r} was aborted"))
 
@@ -142,17 +142,17 @@ class TransactionManager:
             self._accumulator.close_tails()
 
     def _joins(self, ticket: Ticket) -> bool:
-        """The call is under way already: wait for that."""
+        """Add the ticket to the same call if that is running; return whether it is."""
         if self._status.state not in _UNDER_WAY:
             return False
         self._waiting.join(ticket)
         return True
 
-    # ------------------------------------------------------------------ the sender asks and tells
+    # ------------------------------------------------------------------ calls of the sender
 
     @property
     def last_error(self) -> KafkaError | None:
-        """Why the present step is repeated.  Any thread, for the words of an error."""
+        """The error for which the current step is repeated. Any thread, for error messages."""
         return self._facts.last_error
 
     @property
@@ -160,7 +160,7 @@ class TransactionManager:
         return produce_versions(self._facts.version)
 
     def may_send(self, topic: str, partition: int) -> bool:
-        """Whether batches of the partition may go out now; if its joining is missing, that is begun."""
+        """Return whether batches of the partition can be sent now; if not, request its addition."""
         if self._status.state not in OPEN_STATES:
             return False
         place = TopicPartition(topic, partition)
@@ -170,7 +170,7 @@ class TransactionManager:
         return False
 
     def doom(self) -> KafkaError | None:
-        """Why batches that wait will never be sent; None as long as they may."""
+        """Return the error of batches that will never be sent; None if they can be sent."""
         state = self._status.state
         if state is TransactionState.ABORTING:
             return TransactionAborted(
@@ -181,7 +181,7 @@ class TransactionManager:
         return None
 
     def on_request_sent(self) -> None:
-        """A request with batches leaves: the transaction begins by it, where partitions need not be added."""
+        """Note a request with batches, which starts the transaction if partitions are not added before."""
         self._requests_in_flight += 1
         self._facts.is_started = True
 
@@ -189,7 +189,7 @@ class TransactionManager:
         self._requests_in_flight -= 1
 
     def on_batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
-        """A batch will not be part of the transaction, so it must not be committed."""
+        """Fail the transaction, as it must not be committed without the batch."""
         self._facts.may_be_carried_out_late = self._facts.may_be_carried_out_late or batch.attempts > 0
         if self.identity.refusal is not None:
             self._fail_for_good(error, None, self._polled_at)
@@ -211,7 +211,7 @@ class TransactionManager:
         return result
 
     def _start_next(self, now: float) -> ScriptRunner[None] | None:
-        """Begin the next step that can be; None if there is none."""
+        """Start the next possible step; None if there is none."""
         state = self._status.state
         if state is TransactionState.INITIALIZING:
             self._run(self._steps.initialize(NO_IDENTITY), self._on_initialized)
@@ -231,7 +231,7 @@ class TransactionManager:
 
     @property
     def _is_flushed(self) -> bool:
-        """Every batch has its outcome, and none is on the wire, not even one that was given up."""
+        """True if every batch has its outcome and none is on the wire, including those that failed."""
         return not self._accumulator.incomplete and not self._requests_in_flight
 
     def _run(self, script: Script[None], then: Callable[[Outcome[None], float], None]) -> None:
@@ -241,7 +241,7 @@ class TransactionManager:
 
         self._runner = ScriptRunner(script, self._coordinator, end, forget=self._forget)
 
-    # ------------------------------------------------------------------ what came of them
+    # ------------------------------------------------------------------ results of the steps
 
     def _on_initialized(self, outcome: Outcome[None], now: float) -> None:
         error = self._failure_of(outcome)
@@ -266,7 +266,7 @@ class TransactionManager:
     def _on_ended(self, outcome: Outcome[None], now: float) -> None:
         error = self._failure_of(outcome)
         if error is not None and self._facts.is_ended:
-            # Only the next transaction has to do without this producer.
+            # The end is decided; only the next transaction needs another producer.
             self._waiting.succeed(None)
             self._fail_for_good(error, Step.INIT, now)
             return
@@ -284,7 +284,7 @@ class TransactionManager:
         step = failed.step if isinstance(failed, StepFailed) else None
         if step is None or reaction_to(step, error) is Reaction.FATAL:
             self._fail_for_good(error, step, now)
-        # What was begun before an abort is of no interest any more.
+        # Errors of steps before an abort do not matter.
         elif self._status.state in OPEN_STATES or step is Step.ABORT:
             timeout = self._options.transaction_timeout
             self._fail_transaction(abortable_error(error, step, timeout=timeout), now)
@@ -302,12 +302,12 @@ class TransactionManager:
         return bug
 
     def _fail_transaction(self, error: KafkaError, now: float) -> None:
-        """It can only be aborted."""
+        """Move to the state in which the transaction can only be aborted."""
         self._status.move_to(TransactionState.ABORTABLE_ERROR, now, error)
         self._give_up(self._status.refusal)
 
     def _fail_for_good(self, error: KafkaError, step: Step | None, now: float) -> None:
-        """The producer cannot go on: another has its id, or nobody can tell what became of the end."""
+        """Fail the producer: another one has its id, or the outcome of the end is unknown."""
         if self._status.state is TransactionState.FATAL_ERROR:
             return
         error = fatal_error(
@@ -345,19 +345,19 @@ _UNDER_WAY = frozenset(
 
 @attrs.define(eq=False)
 class Ticket:
-    """A call that somebody waits for.  `is_heard` is set by the caller when it has the outcome."""
+    """A call that a thread waits for, which sets `is_received` when it has the outcome."""
 
     call: Call
     completion: Completion[Any]
     offsets: Offsets | None = None
-    is_heard: bool = False
+    is_received: bool = False
 
 
 class Waiting:
-    """The tickets that wait for the current init, end or detachment, and for offsets.  Used on the IO thread.
+    """The tickets that wait for the current init, end or detachment, and for offsets. Used on the IO thread.
 
-    When a call has ended well its tickets stay until the next one begins: if all callers had given up by
-    then, somebody has yet to be told.
+    The tickets of a successful call stay until the next one begins: if all callers had timed out, the same
+    call again must return the result first.
     """
 
     def __init__(self) -> None:
@@ -365,16 +365,16 @@ class Waiting:
         self._offsets: deque[tuple[Ticket, Offsets]] = deque()
 
     def begin(self, *tickets: Ticket) -> None:
-        """Another call begins."""
+        """Replace the tickets, as another call begins."""
         self._tickets = [*tickets]
 
     def join(self, ticket: Ticket) -> None:
-        """The same call again."""
+        """Add a ticket of the same call."""
         self._tickets.append(ticket)
 
     def missed(self) -> Call | None:
-        """The call that ended well and was heard by nobody; asked only when it is over."""
-        if not self._tickets or any(one.is_heard for one in self._tickets):
+        """Return the call that succeeded after all its callers had timed out. Used when it has ended."""
+        if not self._tickets or any(one.is_received for one in self._tickets):
             return None
         return self._tickets[0].call
 
@@ -397,13 +397,13 @@ class Waiting:
         return self._offsets[0] if self._offsets else None
 
     def offsets_sent(self, ticket: Ticket) -> None:
-        """The first of them are stored; or these had been dropped meanwhile."""
+        """Complete the first offsets, unless they were dropped meanwhile."""
         if self._offsets and self._offsets[0][0] is ticket:
             self._offsets.popleft()
         ticket.completion.succeed(None)
 
     def drop_offsets(self, error: KafkaError) -> None:
-        """None of them will be sent."""
+        """Fail all offsets that wait."""
         waiting, self._offsets = self._offsets, deque()
         for ticket, _ in waiting:
             ticket.completion.fail(error)

@@ -63,9 +63,9 @@ class Step(Enum):
 
 
 class Reaction(Enum):
-    RETRY = "ask again"
+    RETRY = "repeat the request"
     ABORTABLE = "the transaction can only be aborted"
-    FATAL = "the producer cannot go on"
+    FATAL = "the producer has failed"
 
 
 _IDENTITY_IS_LOST = (
@@ -77,8 +77,8 @@ _IDENTITY_IS_LOST = (
 
 
 def reaction_to(step: Step, error: KafkaError) -> Reaction:
-    """Return what an error of a step means.  Connection errors are retried as long as a caller waits."""
-    # What could not be said once cannot be said at all.
+    """Return the reaction to an error of a step. Connection errors are retried while a caller waits."""
+    # A request that cannot be encoded fails again.
     if error.retriable or not isinstance(error, BrokerError | SerializationError):
         return Reaction.RETRY
     if isinstance(error, _IDENTITY_IS_LOST) or step is Step.INIT:
@@ -86,27 +86,27 @@ def reaction_to(step: Step, error: KafkaError) -> Reaction:
     if isinstance(error, TransactionAbortable | UnknownProducerId | InvalidProducerIdMapping):
         return Reaction.ABORTABLE
     if step is Step.COMMIT:
-        # In no such state a commit was, or will be, carried out; with any other error nobody can tell.
+        # In that state no commit was or will be executed; after other errors the outcome is unknown.
         return Reaction.ABORTABLE if isinstance(error, InvalidTxnState) else Reaction.FATAL
     return Reaction.FATAL if step is Step.ABORT else Reaction.ABORTABLE
 
 
 def produce_versions(version: int) -> Versions:
-    """Which versions of Produce carry batches of a transaction."""
+    """Return the versions of Produce for batches of a transaction."""
     if version >= EPOCH_BUMP:
         return FIRST_PRODUCE_OF_VERSION_2, None
     return None, FIRST_PRODUCE_OF_VERSION_2 - 1
 
 
 def end_versions(version: int) -> Versions:
-    """Which versions of EndTxn end a transaction."""
+    """Return the versions of EndTxn that end a transaction."""
     if version >= EPOCH_BUMP:
         return FIRST_END_OF_VERSION_2, None
     return None, FIRST_END_OF_VERSION_2 - 1
 
 
 def offset_commit_versions(version: int, group: ConsumerGroupMetadata) -> Versions:
-    """Which versions of TxnOffsetCommit can say who the member is."""
+    """Return the versions of TxnOffsetCommit that have the member's fields."""
     if version >= EPOCH_BUMP:
         return FIRST_OFFSET_COMMIT_OF_VERSION_2, None
     names_member = (group.generation_id, group.member_id, group.group_instance_id) != (-1, "", None)
@@ -117,7 +117,7 @@ def offset_commit_versions(version: int, group: ConsumerGroupMetadata) -> Versio
 def add_partitions(
     transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Have partitions take part, up to version 3, which clients use."""
+    """Return the request that adds partitions, up to version 3, which clients use."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -132,14 +132,14 @@ def add_partitions(
 
 
 def error_of_partitions(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
-    """The error that says most, of all partitions: one that no retry helps before one that it may."""
+    """Return the most severe error of all partitions: a fatal one before a retriable one."""
     errors = {
-        f"{topic.name}-{one.partition_index}": one.partition_error_code
+        f"{topic.name}-{partition.partition_index}": partition.partition_error_code
         for topic in answer.results_by_topic_v3_and_below
-        for one in topic.results_by_partition
-        if one.partition_error_code
+        for partition in topic.results_by_partition
+        if partition.partition_error_code
     }
-    return _gravest(errors)
+    return _most_severe(errors)
 
 
 def commit_offsets(
@@ -148,15 +148,15 @@ def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> TxnOffsetCommitRequest:
-    """Have offsets of a group take effect with the transaction."""
+    """Return the request that commits a group's offsets with the transaction."""
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for (topic, partition), one in offsets.items():
+    for (topic, partition), committed in offsets.items():
         topics.setdefault(topic, []).append(
             TxnOffsetCommitRequestPartition(
                 partition_index=partition,
-                committed_offset=one.offset,
-                committed_leader_epoch=one.leader_epoch,
-                committed_metadata=one.metadata,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
             )
         )
     return TxnOffsetCommitRequest(
@@ -174,16 +174,16 @@ def commit_offsets(
 def error_of_offsets(answer: TxnOffsetCommitResponse) -> KafkaError | None:
     """Return the first error of the response, like `error_of_partitions`."""
     errors = {
-        f"{topic.name}-{one.partition_index}": one.error_code
+        f"{topic.name}-{partition.partition_index}": partition.error_code
         for topic in answer.topics
-        for one in topic.partitions
-        if one.error_code
+        for partition in topic.partitions
+        if partition.error_code
     }
-    return _gravest(errors)
+    return _most_severe(errors)
 
 
-def _gravest(codes: Mapping[str, int]) -> KafkaError | None:
-    """Partitions that were not tried because of others say nothing of their own."""
+def _most_severe(codes: Mapping[str, int]) -> KafkaError | None:
+    """Return the most severe error; partitions that were not attempted come last."""
     errors = [error_of(code, f"{place}: {error_of(code)}") for place, code in codes.items()]
     errors.sort(key=lambda error: (isinstance(error, OperationNotAttempted), error.retriable))
     return errors[0] if errors else None

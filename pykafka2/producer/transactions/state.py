@@ -1,8 +1,7 @@
 """The states of a transactional producer, their transitions, and the calls that each state permits.
 
-`TransactionStatus` is moved by the IO thread alone (manager.py) and asked by any: by callers of
-the transactional methods (transactions.py) and by `send`, when it starts a batch
-(accumulator/accumulator.py).
+Only the IO thread moves `TransactionStatus` (manager.py). Any thread reads it: callers of the transactional
+methods (transactions.py), and `send` when it starts a batch (accumulator/accumulator.py).
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class TransactionState(Enum):
 
 _S = TransactionState
 
-# A fatal error may come at any time, but after the transaction was handed over.
+# A fatal error can occur in any state except DETACHED.
 LEGAL_MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
-    # Refused at its first InitProducerId it holds nothing, so it may try again.
+    # After a rejected first InitProducerId it holds nothing, so it can try again.
     _S.UNINITIALIZED: frozenset({_S.INITIALIZING}),
     _S.INITIALIZING: frozenset({_S.READY, _S.UNINITIALIZED, _S.FATAL_ERROR}),
     _S.READY: frozenset({_S.IN_TRANSACTION, _S.FATAL_ERROR}),
@@ -59,7 +58,7 @@ class Call(Enum):
     DETACH = "detach_transaction"
 
 
-# A call that did not end within its timeout goes on, and the same call again waits for it.
+# A call that did not end within its timeout continues, and the same call again waits for it.
 LEGAL_CALLS: Final[dict[TransactionState, frozenset[Call]]] = {
     _S.UNINITIALIZED: frozenset({Call.INIT}),
     _S.INITIALIZING: frozenset({Call.INIT}),
@@ -110,7 +109,7 @@ class TransactionStatus:
             TransactionFailed: the transaction can only be aborted; the cause is the reason.
             KafkaError: of the class of the fatal error, if there was one.
         """
-        state = self.state  # read once, as the IO thread may move it meanwhile
+        state = self.state  # read once, as the IO thread can change it
         if call not in LEGAL_CALLS[state]:
             raise self.refusal(call, state)
 
@@ -132,7 +131,7 @@ class TransactionStatus:
         return IllegalState(f"{call.value}(): {hint}")
 
     def move_to(self, state: TransactionState, now: float, cause: KafkaError | None = None) -> None:
-        """The IO thread only.  Raises IllegalTransition for a move that the table does not have."""
+        """Change the state, on the IO thread. Raises IllegalTransition unless the table has the move."""
         if state not in LEGAL_MOVES[self.state]:
             raise IllegalTransition(f"transaction {self.transactional_id!r}: {self.state.value}", state.value)
         before, self.cause = self.state, cause
@@ -144,7 +143,7 @@ class TransactionStatus:
 
 
 def again(error: KafkaError, text: str) -> KafkaError:
-    """An error of the same class with another text."""
+    """Return an error of the same class with another text, caused by this one."""
     try:
         copy = type(error)(text)
     except TypeError:  # an error class with arguments of its own

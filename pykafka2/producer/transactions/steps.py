@@ -4,9 +4,9 @@ transaction.
 Owned by the transaction manager (manager.py), on the IO thread; requests.py has the
 requests and the meaning of errors.
 
-A request whose answer was lost may be carried out later.  From transaction.version 2 on each end raises the
-epoch, so that it would be refused; before that the producer has its epoch raised by itself (KIP-360) before
-another transaction begins, or a late EndTxn could end that one.
+A request whose response was lost can still be executed later. From transaction.version 2 on each end raises
+the epoch, so the late request is rejected. With earlier versions the producer requests another epoch
+(KIP-360) before the next transaction begins, as a late EndTxn could end that one.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartit
 R = TypeVar("R", bound=Response)
 
 CONCURRENT_BACKOFF = 0.02
-"""Seconds until a coordinator is asked again that still ends the transaction before; it takes no longer."""
+"""Seconds until a request is repeated while the coordinator ends the previous transaction."""
 
 
 class Features(Protocol):
     """The broker features that steps depend on (cluster/nodes.py)."""
 
     def finalized_feature(self, name: str) -> int:
-        """The level of a feature of the cluster; 0 where there is none."""
+        """Return the level of a feature of the cluster; 0 if it has none."""
         ...
 
 
 class StepFailed(Exception):
-    """A step was refused for good, or is of no use any more."""
+    """A step was rejected, or its transaction has failed."""
 
     def __init__(self, step: Step, error: KafkaError) -> None:
         super().__init__(str(error))
@@ -93,14 +93,15 @@ class Facts:
     """The facts about the open transaction.
 
     Attributes:
-        version: the transaction.version under which it is written.
-        added: partitions that take part, before version 2; new: those that are to.
-        is_started: the coordinator may know of it.
-        has_joined: the coordinator has said so, before version 2.
-        may_be_carried_out_late: a request got no answer, or a batch failed: this epoch must not serve another
-            transaction.
-        is_ended: its end is decided; what may be missing is another epoch.
-        last_error: why the present step has to be repeated; None once it went well.
+        version: the transaction.version of its records.
+        added: partitions that were added, before version 2.
+        new: partitions that must be added.
+        is_started: the coordinator can know the transaction.
+        has_joined: the coordinator has confirmed a partition or group, before version 2.
+        may_be_carried_out_late: a request got no response, or a batch failed, so the next transaction needs
+            another epoch.
+        is_ended: the end is decided; the next epoch can be missing.
+        last_error: the error for which the current step is repeated; None once it succeeded.
     """
 
     version: int = 0
@@ -113,7 +114,7 @@ class Facts:
     last_error: KafkaError | None = None
 
     def forget(self) -> None:
-        """The transaction is over; its version holds for the next one."""
+        """Reset the facts after the end; the next transaction starts with the same version."""
         self.added.clear()
         self.new.clear()
         self.is_started = self.has_joined = False
@@ -122,7 +123,7 @@ class Facts:
 
 
 class TransactionSteps:
-    """The scripts; each ends with what it asked for, or raises StepFailed."""
+    """The scripts; each ends when its requests have succeeded, or raises StepFailed."""
 
     def __init__(
         self,
@@ -141,14 +142,14 @@ class TransactionSteps:
         self._id = status.transactional_id
 
     def initialize(self, expected: Identity) -> Script[None]:
-        """Get a producer id; with the one that it has, that one's next epoch."""
+        """Request a producer id, or the next epoch of the one that the producer has."""
         request = InitProducerIdRequest(
             transactional_id=self._id,
             transaction_timeout_ms=int(self._options.transaction_timeout * 1000),
             producer_id=expected[0],
             producer_epoch=expected[1],
         )
-        answer = yield from self._ask(Step.INIT, request, error_of_identity)
+        answer = yield from self._request(Step.INIT, request, error_of_identity)
         self._identity.sequences.on_identity(answer.producer_id, answer.producer_epoch)
         self.facts.version = self._features.finalized_feature(FEATURE)
 
@@ -156,7 +157,7 @@ class TransactionSteps:
         adding = dict(self.facts.new)
         self.facts.is_started = True
         request = add_partitions(self._id, self._identity.sequences.identity, adding)
-        yield from self._ask(
+        yield from self._request(
             Step.ADD_PARTITIONS,
             request,
             error_of_partitions,
@@ -177,9 +178,9 @@ class TransactionSteps:
                 producer_epoch=identity[1],
                 group_id=group.group_id,
             )
-            yield from self._ask(Step.ADD_OFFSETS, request, lambda answer: _error(answer.error_code))
+            yield from self._request(Step.ADD_OFFSETS, request, lambda answer: _error(answer.error_code))
             self.facts.has_joined = True
-        yield from self._ask(
+        yield from self._request(
             Step.COMMIT_OFFSETS,
             commit_offsets(self._id, identity, what.offsets, group),
             error_of_offsets,
@@ -188,20 +189,20 @@ class TransactionSteps:
         )
 
     def end(self, step: Step) -> Script[None]:
-        """End the transaction, if anybody knows of it, and have the epoch raised where that is needed."""
+        """End the transaction if the coordinator can know it, and request the next epoch if necessary."""
         facts, is_raised = self.facts, False
         if facts.is_started:
-            is_raised = yield from self._ask_to_end(step)
+            is_raised = yield from self._request_end(step)
         needs_epoch = facts.may_be_carried_out_late or (facts.is_started and facts.version >= EPOCH_BUMP)
         was_version = facts.version
-        if facts.is_started:  # else nobody was asked, and perhaps nobody is connected who could tell
+        if facts.is_started:  # otherwise no request was sent, and no broker may be connected
             facts.version = self._features.finalized_feature(FEATURE)
         is_upgraded = was_version < EPOCH_BUMP <= facts.version
         if not is_raised and (needs_epoch or is_upgraded):
             yield from self.initialize(self._identity.sequences.identity)
 
-    def _ask_to_end(self, step: Step) -> Script[bool]:
-        """Whether the answer raised the epoch."""
+    def _request_end(self, step: Step) -> Script[bool]:
+        """Send EndTxn. Returns whether the response raised the epoch."""
         identity = self._identity.sequences.identity
         request = EndTxnRequest(
             transactional_id=self._id,
@@ -210,14 +211,14 @@ class TransactionSteps:
             committed=step is Step.COMMIT,
         )
         try:
-            answer = yield from self._ask(
+            answer = yield from self._request(
                 step,
                 request,
                 lambda answer: _error(answer.error_code),
                 versions=end_versions(self.facts.version),
             )
         except StepFailed as failed:
-            # The coordinator forgot the producer id; or what would have begun the transaction did not arrive.
+            # The coordinator forgot the producer id, or never received the start of the transaction.
             is_forgotten = isinstance(failed.error, InvalidProducerIdMapping)
             is_unknown = isinstance(failed.error, InvalidTxnState) and not self.facts.has_joined
             if step is not Step.ABORT or not (is_forgotten or is_unknown):
@@ -230,7 +231,7 @@ class TransactionSteps:
         self._identity.sequences.on_identity(answer.producer_id, answer.producer_epoch)
         return True
 
-    def _ask(
+    def _request(
         self,
         step: Step,
         request: Request[R],
@@ -239,10 +240,10 @@ class TransactionSteps:
         to: ToCoordinator | None = None,
         versions: Versions = ANY_VERSION,
     ) -> Script[R]:
-        """Ask until the answer is good.
+        """Repeat a request until it succeeds.
 
         Raises:
-            StepFailed: it was refused for good; or it is of no use any more, as the transaction has failed.
+            StepFailed: it was rejected, or the transaction has failed meanwhile.
         """
         backoff = Backoff(self._options.retry_backoff, self._options.retry_backoff_max, self._random)
         while True:
@@ -250,7 +251,7 @@ class TransactionSteps:
             try:
                 answer = yield from call_to(request, to, versions=versions)
             except KafkaError as failure:
-                # It may have arrived all the same, and be carried out later.
+                # It can have arrived, and be executed later.
                 self.facts.may_be_carried_out_late = True
                 error = failure
             else:
@@ -269,7 +270,7 @@ class TransactionSteps:
             yield from wait(min(pause, CONCURRENT_BACKOFF) if _is_brief(step, error) else pause)
 
     def _is_moot(self, step: Step, error: KafkaError) -> bool:
-        """Whether to stop asking: the transaction has failed meanwhile, or a first init cannot be asked."""
+        """Return whether to stop: the transaction has failed, or a first init cannot be sent."""
         if step in (Step.COMMIT, Step.ABORT):
             return False
         if step is Step.INIT:

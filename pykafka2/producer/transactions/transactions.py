@@ -172,7 +172,7 @@ def _transaction_block(runner: TransactionRunner) -> Iterator[None]:
     except KafkaError:
         raise
     except BaseException:
-        # After a Ctrl-C the transaction may have begun, or be about to; the abort is handled after that.
+        # After a Ctrl-C the transaction can have begun; the IO thread handles the abort after that.
         with suppress(KafkaError):
             runner.abort(None)
         raise
@@ -242,7 +242,7 @@ class TransactionRunner:
         driver.call_soon(lambda now: self._manager.start(ticket, now))
         if not driver.wait_until(ticket.completion.done, timeout, ticket.completion.waiters):
             raise self._timed_out(call, timeout)
-        ticket.is_heard = True
+        ticket.is_received = True
         if call in METRICS:
             self._metrics.count_ns(METRICS[call], clock.monotonic() - began)
         return ticket.completion.result(0)
@@ -348,7 +348,7 @@ def transactional_parts(
     accumulator: Accumulator,
     metrics: Metrics,
 ) -> tuple[TransactionManager, TransactionRunner]:
-    """The manager, which the caller adds to the client after the sender, and the runner."""
+    """Return the manager, which the caller adds to the client after the sender, and the runner."""
     random = client.driver.entropy.random
     identity = ProducerIdentity(options, random, policy_of(options))
     manager = TransactionManager(

@@ -47,7 +47,7 @@ def test_giving_back_twice_gives_back_once() -> None:
 
 
 def test_more_than_everything_is_refused() -> None:
-    with pytest.raises(IllegalState, match="101 bytes are asked of a pool of 100"):
+    with pytest.raises(IllegalState, match="101 bytes were requested from a pool of 100"):
         request(BufferPool(100), 101)
 
 

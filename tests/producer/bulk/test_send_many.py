@@ -319,7 +319,7 @@ class TestArriving:
         assert next(iter(cluster.log("orders", 0).records())).headers == [("seen", b"")]
         assert [metadata.offset for metadata in told if metadata is not None] == list(range(MANY))
         moving = type("Moving", (), {"on_send": lambda self, record: ProducerRecord("other", b"")})()
-        with pytest.raises(IllegalArgument, match="an interceptor gave it"):
+        with pytest.raises(IllegalArgument, match="an interceptor changed it"):
             simulation.producer(cluster, interceptors=[moving]).send_many("orders", [b"1"])
 
     def test_interceptors_hear_of_each_record_that_was_not_taken(
@@ -402,7 +402,7 @@ class TestTelling:
         producer.send("orders", b"1").result(10)
         cluster.controls.hold(ProduceRequest)
         delivery = producer.send_many("orders", values_of(MANY))
-        with pytest.raises(KafkaTimeoutError, match=f"{MANY} of {MANY} records are still on their way"):
+        with pytest.raises(KafkaTimeoutError, match=f"{MANY} of {MANY} records have no outcome yet"):
             delivery.result(1)
         assert not delivery.done()
         cluster.controls.clear()
@@ -460,7 +460,7 @@ class TestFailing:
         cluster.controls.hold(ProduceRequest)
         values = values_of(MANY)
         with pytest.raises(
-            IncompleteSend, match=f"of {MANY} records for topic 'orders' were taken"
+            IncompleteSend, match=f"of {MANY} records for topic 'orders' were appended"
         ) as raised:
             producer.send_many("orders", values)
         error = raised.value
@@ -548,7 +548,7 @@ class TestFailing:
         monkeypatch.setattr(AppendGuard, "check", interrupted)
         with pytest.raises(KeyboardInterrupt) as raised:
             producer.send_many("orders", values_of(MANY))
-        assert f"of {MANY} records for topic 'orders' were taken" in raised.value.__notes__[0]
+        assert f"of {MANY} records for topic 'orders' were appended" in raised.value.__notes__[0]
         producer.flush(10)
         assert log(cluster) == values_of(MANY)[: len(log(cluster))]
 
@@ -566,7 +566,7 @@ class TestArguments:
                 SerializationError,
                 r"values\[1\] .* is a str; give bytes, or set value",
             ),
-            ({"keys": [b"1"]}, IllegalArgument, "keys has 1 entries, values 2"),
+            ({"keys": [b"1"]}, IllegalArgument, "keys has 1 entries, and values has 2"),
             (
                 {"keys": [b"1", 2]},
                 SerializationError,
@@ -584,7 +584,7 @@ class TestArguments:
             ({"headers": [("\ud800", b"")]}, IllegalArgument, "headers=.* a name cannot be encoded as UTF-8"),
             ({"headers": [None, [("\ud800", b"")]]}, IllegalArgument, "a name cannot be encoded as UTF-8"),
             ({"partition": 1.5}, IllegalArgument, "partition=1.5"),
-            ({"partition": 0, "partitions": [0, 0]}, IllegalArgument, "both given"),
+            ({"partition": 0, "partitions": [0, 0]}, IllegalArgument, "both set"),
             (
                 {"partitions": [0, -1]},
                 IllegalArgument,
