@@ -89,8 +89,7 @@ class AppendGuard:
         if self.status is not None:
             self.status.check(Call.SEND)
         if self.identity is not None and self.identity.refusal is not None:
-            refusal = self.identity.refusal
-            raise type(refusal)(str(refusal))  # a new error, as each gets a traceback
+            raise self.identity.refusal.anew()
 
 
 class Appender:

@@ -63,7 +63,7 @@ MAX_IN_FLIGHT_IDEMPOTENT = 5
 """A broker recognizes the last five batches of a producer per partition."""
 
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, -1: ACKS_ALL, "0": 0, 0: 0, "1": 1, 1: 1}
-_TWO_PHASE_COMMIT = "transactions that are prepared for an outside coordinator are not implemented"
+_TWO_PHASE_COMMIT = "transactions that an external coordinator prepares are not implemented"
 
 
 def _read_acks(value: Any) -> int:
@@ -160,7 +160,7 @@ class ProducerOptions(ClientOptions):
         "compression_type",
         "none",
         get_args(CompressionType),
-        "The codec that batches are compressed with.",
+        "The compression codec of batches.",
     )
     compression_gzip_level: int = integer(
         "compression_gzip_level", -1, "1 to 9, or -1 for gzip's own default.", minimum=-1, maximum=9

@@ -402,7 +402,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         known = self._client.wait_for_topic(topic, self._options.max_block)
         return [known.partitions[number] for number in sorted(known.partitions)]
 
-    # ------------------------------------------------------------------ looking at it
+    # ------------------------------------------------------------------ inspection
 
     def bootstrap_connected(self) -> bool:
         """Return whether any broker is connected. The first `send` opens the first connection."""
@@ -441,7 +441,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             IllegalState: called in a callback on the IO thread.
         """
         if isinstance(self._refusal, ForkedClientError):
-            return  # everything is the parent's
+            return  # the parent process owns the connections
         if self._driver.is_own_thread():
             raise IllegalState("close() inside a callback of the IO thread would wait for itself")
         timeout = checked_timeout(timeout)
@@ -468,7 +468,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
                 raise
             error.add_note(f"while the producer was closed: {type(closing).__name__}: {closing}")
 
-    if not TYPE_CHECKING:  # or every name would be known to type checkers
+    if not TYPE_CHECKING:  # type checkers would accept any name
 
         def __getattr__(self, name: str) -> NoReturn:
             raise no_such_attribute(self, name)
@@ -483,9 +483,8 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
     # ------------------------------------------------------------------ inside
 
     def _refuse(self) -> NoReturn:
-        """Raise why this producer cannot be used any more, as a new error, because each gets a traceback."""
-        refusal = self._refusal
-        raise type(refusal)(str(refusal)) if refusal is not None else IllegalState("not refused")
+        """Raise the error of a producer that was closed, or belongs to the parent process."""
+        raise IllegalState("the producer is open") if self._refusal is None else self._refusal.anew()
 
     # ------------------------------------------------------------------ lifecycle.LiveClient
 

@@ -21,6 +21,7 @@ from pykafka2.producer.accumulator.batch import ProducerBatch
 from pykafka2.producer.inspection import Inspection
 from pykafka2.producer.interceptors import Interceptors
 from pykafka2.producer.sending.sender import Sender
+from pykafka2.producer.transactions.state import again
 from pykafka2.producer.transactions.transactions import TransactionRunner
 
 logger = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ class Shutdown:
                 )
             if self.is_closed:
                 if self._failure is not None:
-                    raise _again(self._failure)
+                    raise self._failure.anew()
                 return
         try:
             self._lead(timeout, deadline)
@@ -283,15 +284,4 @@ def _is_finished(batch: ProducerBatch) -> bool:
 def _failure(failed: list[ProducerBatch]) -> KafkaError:
     first = failed[0].error or KafkaError("unknown")
     records = sum(batch.unreported for batch in failed)
-    error = _again(first, f"{records} records were not delivered; the first: {first}")
-    error.__cause__ = first
-    return error
-
-
-def _again(error: KafkaError, text: str | None = None) -> KafkaError:
-    """A new error of the same class, as each that is raised gets a traceback."""
-    text = str(error) if text is None else text
-    try:
-        return type(error)(text)
-    except TypeError:  # an error class with arguments of its own
-        return KafkaError(text)
+    return again(first, f"{records} records were not delivered; the first: {first}")

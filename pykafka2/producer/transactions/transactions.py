@@ -159,7 +159,7 @@ class TransactionCalls:
     def _runner(self, call: str) -> TransactionRunner:
         refusal, runner = self._refusal, self._transactions
         if refusal is not None:
-            raise type(refusal)(str(refusal))
+            raise refusal.anew()
         if runner is None:
             raise IllegalState(f"{call}() needs the option transactional_id; this producer has none")
         return runner
