@@ -128,7 +128,7 @@ LAST_SEQUENCE = 2**31 - 1
 
 
 def next_sequence(sequence: int, records: int) -> int:
-    """The number after `records` records from `sequence` on; after 2**31 - 1 comes 0."""
+    """Return the number after `records` records from `sequence` on; 0 follows 2**31 - 1."""
     return (sequence + records) & LAST_SEQUENCE
 
 
@@ -218,7 +218,7 @@ class Sequences:
             run.gap_may_close = run.gap_may_close or may_be_written
 
     def cut_off(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Return the batches numbered after the gap of this batch, whose epoch no broker may know yet.
+        """Return the batches numbered after the gap of this batch, whose epoch no broker can know yet.
 
         The broker would accept the next number as the epoch's first and miss the gap, so these must be
         renumbered, or fail.

@@ -1,6 +1,6 @@
 """The producer's options: Kafka's names and defaults, and which of them contradict each other.
 
-Pure data; read on the caller's thread when a producer is made.  The table machinery is `pykafka2.options`.
+Pure data; read on the caller's thread when a producer is created. The table machinery is `pykafka2.options`.
 """
 
 # ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)

@@ -26,7 +26,7 @@ from pykafka2.records.rows import FIELDS, Fields, row_at
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 WaitUntil = Callable[..., bool]
-"""`Driver.wait_until`: of a predicate, a timeout in seconds, and wait queues."""
+"""`Driver.wait_until`, called with a predicate, a timeout in seconds, and wait queues."""
 
 IS_DONE = attrgetter("is_done")
 

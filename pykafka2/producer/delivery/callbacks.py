@@ -1,7 +1,7 @@
 """The `on_delivery` callbacks of a batch: how they are kept, and how the IO thread calls them in order.
 
 An exception of one callback is logged, and the others are still called; a BaseException such as SystemExit
-is re-raised in a later call of the user's. Programs mostly pass one callable for all records, so
+is raised from a later call of the producer. Programs mostly pass one callable for all records, so
 consecutive records with the same callable share one entry.
 """
 

@@ -23,7 +23,7 @@ from pykafka2.producer.partitioning.key_hashes import KeyHashes, crc32, fnv1a, p
 from pykafka2.producer.partitioning.topic_route import Route
 
 Choose = Callable[[Route, Any, "bytes | None", Any, "bytes | None"], "PartitionQueue | None"]
-"""From route, key, key_bytes, value, value_bytes to the queue; None: stick, as records without a key do."""
+"""Returns the queue for route, key, key_bytes, value, value_bytes; None is the sticky partition."""
 
 JAVA_CLASSES = {"org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin"}
 
@@ -94,7 +94,7 @@ class Partitioner(Protocol):
 
 
 class DefaultPartitioner:
-    """kafka-python's default partitioner, for programs that give it or extend it.
+    """kafka-python's default partitioner, for programs that use or extend it.
 
     The producer treats an object of this class, or of `StickyPartitioner`, as partitioner=None.  Subclasses
     are called for each record that names no partition: their `__call__` if they define that instead of

@@ -100,11 +100,11 @@ class Sender:
         self._of_answers = metrics.series("request-latency", "produce-throttle-time")
         self._in_flight: dict[int, int] = {}
         self._drain_start: dict[int, int] = {}
-        # Without sequence numbers only one request at a time keeps a partition's order through retries.
         self._is_compressing = options.compression_type != "none"
         is_zstd = options.compression_type == "zstd"
         self._min_version = FIRST_VERSION_WITH_ZSTD if is_zstd else FIRST_VERSION_OF_FORMAT_2
         self._timeout_ms = int(options.request_timeout * 1000)
+        # Without sequence numbers only one request at a time keeps a partition's order through retries.
         self._mutes = not options.enable_idempotence and options.max_in_flight == 1
         policy = policy_of(options)
         self.identity: ProducerIdentity | None = None

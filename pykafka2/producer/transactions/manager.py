@@ -1,6 +1,6 @@
 """The transaction manager: maps calls and failures to steps and states.
 
-A `Pollable` of the IO thread, polled after the sender, which asks it which batches may be sent and reports
+A `Pollable` of the IO thread, polled after the sender, which calls `may_send` and reports
 failures. Calls of transactions.py arrive as tickets. One step (steps.py) runs at a time, as in Java: first
 partitions are added (before transaction.version 2), then offsets, then the transaction ends when every
 batch has its outcome.

@@ -172,7 +172,7 @@ def commit_offsets(
 
 
 def error_of_offsets(answer: TxnOffsetCommitResponse) -> KafkaError | None:
-    """Return the first error of the response, like `error_of_partitions`."""
+    """Return the most severe error of all partitions, like `error_of_partitions`."""
     errors = {
         f"{topic.name}-{partition.partition_index}": partition.error_code
         for topic in answer.topics
@@ -197,9 +197,9 @@ def fatal_error(
     timeout: float,
     may_be_carried_out_late: bool,
 ) -> KafkaError:
-    """Why the producer cannot go on.  `step` is None for a failed batch.
+    """Return the error of a producer that has failed. `step` is None for a failed batch.
 
-    Only the answer to a commit's only attempt says for sure that nothing was committed.
+    Only the response to a commit's only attempt is certain that nothing was committed.
     """
     is_commit = step is Step.COMMIT
     text = str(error)
@@ -217,7 +217,7 @@ def fatal_error(
 
 
 def abortable_error(error: KafkaError, step: Step, *, timeout: float) -> KafkaError:
-    """Why the transaction can only be aborted."""
+    """Return the error of a transaction that can only be aborted."""
     if step is Step.COMMIT and isinstance(error, InvalidTxnState):
         limit = f"transaction_timeout_ms={timeout * 1000:g}"
         return again(error, f"the coordinator has ended the transaction otherwise, as after {limit}")
