@@ -173,7 +173,7 @@ def test_what_cannot_be_planted_is_refused(kafka_cluster: KafkaCluster) -> None:
         controls.rule(api="Produce", then=ValueError)
     with pytest.raises(ConfigurationError, match="did you mean 'then'"):
         controls.rule(api="Produce", thn="hold")
-    with pytest.raises(ConfigurationError, match="say what happens"):
+    with pytest.raises(ConfigurationError, match="set the action"):
         controls.rule(api="Produce")
     for seconds in (-1.0, float("nan"), float("inf"), 3e6):
         with pytest.raises(ConfigurationError, match="use a number from 0"):

@@ -431,34 +431,34 @@ def test_a_rule_taken_back_lets_go_of_what_it_holds(
         ({"apy": "Produce", "then": "hold"}, "no 'apy'; did you mean 'api'"),
         ({"api": "Produce", "then": "holt"}, "did you mean 'hold'"),
         ({"api": "Produce", "then": "error:NOT_LEADER"}, "did you mean 'NOT_LEADER_OR_FOLLOWER'"),
-        ({"api": "Produce", "then": "error"}, "say which error"),
-        ({"api": "Produce"}, "say what happens"),
-        ({"api": "Produce", "then": "delay"}, "by how many seconds"),
-        ({"api": "Produce", "then": "delay:soon"}, "say seconds"),
-        ({"api": "Produce", "then": "hold:5"}, "takes nothing behind it"),
+        ({"api": "Produce", "then": "error"}, "set the error"),
+        ({"api": "Produce"}, "set the action"),
+        ({"api": "Produce", "then": "delay"}, "set the seconds"),
+        ({"api": "Produce", "then": "delay:soon"}, "use seconds"),
+        ({"api": "Produce", "then": "hold:5"}, "takes no argument"),
         ({"api": "Produce", "then": "hold", "nth": 0}, "nth=0"),
         ({"api": "Produce", "then": "hold", "nth": 1, "every": 2}, "not both"),
         ({"api": "Produce", "then": "hold", "times": 0}, "times=0"),
-        ({"api": "Produce", "then": "stale_metadata"}, "is for DescribeCluster"),
+        ({"api": "Produce", "then": "stale_metadata"}, "one of DescribeCluster"),
         ({"api": "Produce", "then": "replace_reply"}, "needs reply"),
         ({"api": "Produce", "then": "hold", "reply": {}}, "needs reply"),
         ({"api": "ShareFetch", "then": "hold"}, "is not served"),
         ({"api": "Produce", "then": "hold", "broker": 7}, "Unknown broker 7"),
-        ({"api": "Produce", "then": 5}, "then=5: say what happens"),
+        ({"api": "Produce", "then": 5}, "then=5: use an action"),
         ({"api": True, "then": "hold"}, "unknown request True"),
-        ({"api": "Produce", "then": "hold", "topic": 7}, "topic=7: say a name"),
-        ({"api": "Produce", "then": "hold", "partition": "0"}, "partition='0': say a number"),
-        ({"api": "Produce", "then": "hold", "nth": True}, "nth=True: say a number"),
-        ({"api": "Produce", "then": "hold", "times": "ever"}, "times='ever': say a number"),
-        ({"api": "Produce", "then": "hold", "where": "acks == 1"}, "say a function"),
-        ({"api": "Produce", "then": "hold", "reset": 1}, "reset=1: say true or false"),
-        ({"api": "Produce", "then": "replace_reply", "reply": 1}, "reply=1: say a response"),
+        ({"api": "Produce", "then": "hold", "topic": 7}, "topic=7: use a name"),
+        ({"api": "Produce", "then": "hold", "partition": "0"}, "partition='0': use a number"),
+        ({"api": "Produce", "then": "hold", "nth": True}, "nth=True: use a number"),
+        ({"api": "Produce", "then": "hold", "times": "ever"}, "times='ever': use a number"),
+        ({"api": "Produce", "then": "hold", "where": "acks == 1"}, "use a function"),
+        ({"api": "Produce", "then": "hold", "reset": 1}, "reset=1: use true or false"),
+        ({"api": "Produce", "then": "replace_reply", "reply": 1}, "reply=1: use a response"),
         (
             {"api": "Produce", "then": "replace_reply", "reply": {"responses": [{"nane": "t"}]}},
             "has no field 'nane'; did you mean 'name'",
         ),
-        ({"then": "replace_reply", "reply": {"nane": "t"}}, "say which api"),
-        ({"then": "replace_reply", "reply": MetadataResponse(brokers=[], topics=[])}, "say which api"),
+        ({"then": "replace_reply", "reply": {"nane": "t"}}, "set api="),
+        ({"then": "replace_reply", "reply": MetadataResponse(brokers=[], topics=[])}, "set api="),
         (
             {"api": "Fetch", "then": "replace_reply", "reply": MetadataResponse(brokers=[], topics=[])},
             "reply= is a MetadataResponse, not a FetchResponse",
@@ -501,7 +501,7 @@ def test_a_function_that_fails_matches_nothing(
 ) -> None:
     kafka_cluster.controls.rule(where=lambda request: request.acks == 1, then="hold")
     assert leader("t", 0).call(METADATA, 12).topics
-    assert "cannot say whether it means MetadataRequest" in caplog.text
+    assert "failed for MetadataRequest" in caplog.text
     kafka_cluster.check()
 
 

@@ -1,1 +1,1 @@
-"""What a test may do to requests: rules, errors for some partitions, clients' links, throttles."""
+"""Faults that a test can inject: rules, errors for some partitions, client links, throttles."""

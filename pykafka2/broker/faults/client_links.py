@@ -1,8 +1,8 @@
-"""The links between clients and brokers, by client id: cut, silent, slow, or narrow.
+"""Links between clients and brokers, by client id: cut, silent, delayed, or rate-limited.
 
-A link works on whole requests and answers, where fault rules work too, so it needs no help from the
-network and is the same on sockets and in the simulation.  Order on a connection is kept.  Under the
-cluster's lock.
+A link acts on whole requests and responses, at the same place as fault rules. So it needs no support from the
+network and works the same on sockets and in the simulation. The order on a connection is kept. Access
+requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Way = tuple[int, Origin]
 
 @attrs.define(eq=False)
 class ClientLink:
-    """What lies between a client and one broker, or all (`broker` None).  `rate` in bytes per second."""
+    """The link between a client and one broker, or all (`broker` None). `rate` in bytes per second."""
 
     client_id: str
     broker: int | None
@@ -35,57 +35,57 @@ class ClientLink:
     answers_free_at: float = 0.0
 
     def is_between(self, broker_id: int, context: RequestContext) -> bool:
-        """Whether a request to this broker comes over it."""
+        """Whether a request to this broker passes over the link."""
         return context.client_id == self.client_id and self.broker in (None, broker_id)
 
     def carry_request(self, size_bytes: int, now: float) -> float:
-        """Take a request that sets out now; when it arrives."""
+        """Sends a request now. Returns when it arrives."""
         if self.rate is not None:
             self.requests_free_at = max(now, self.requests_free_at) + size_bytes / self.rate
         return max(now, self.requests_free_at) + self.delay
 
     def carry_answer(self, size_bytes: int, now: float) -> float:
-        """Take an answer that sets out now; when it arrives."""
+        """Sends a response now. Returns when it arrives."""
         if self.rate is not None:
             self.answers_free_at = max(now, self.answers_free_at) + size_bytes / self.rate
         return max(now, self.answers_free_at) + self.delay
 
 
 class ClientLinks:
-    """All links that are not as they should be."""
+    """All client links with a fault."""
 
     def __init__(self) -> None:
         self.links: dict[LinkKey, ClientLink] = {}
         self._under_way: dict[Way, float] = {}
-        """When the last request that is under way on a connection arrives."""
+        """When the last request in flight on a connection arrives."""
 
     @property
     def is_active(self) -> bool:
-        """Whether requests must be looked at: a link is not as it should be, or was not just now."""
+        """Whether requests must be checked: a link has a fault, or delayed requests are in flight."""
         return bool(self.links or self._under_way)
 
     def link(self, client_id: str, broker: int | None) -> ClientLink:
-        """The link to change; made if need be."""
+        """Returns the link, and creates it if necessary."""
         return self.links.setdefault((client_id, broker), ClientLink(client_id, broker))
 
     def heal(self) -> None:
-        """All links are as they should be.  What a silent one lost stays lost, what is under way arrives when
-        it would have.
+        """Restores all links. What a silent link lost stays lost; requests in flight still arrive at their
+        time.
         """
         self.links.clear()
 
     def forget(self, broker_id: int) -> None:
-        """A broker is gone: what was under way to it never arrives."""
+        """Drops the requests in flight to a stopped broker."""
         self._under_way = {way: due for way, due in self._under_way.items() if way[0] != broker_id}
 
     def carry(self, target: Target, context: RequestContext, now: float) -> bool:
-        """Carry a request over its links; True if it is not there yet, or never will be."""
+        """Carries a request over its links. Returns True if it has not arrived yet, or never will."""
         marks = context.faults
         if (marks is not None and marks.is_carried) or context.is_from_broker:
             return False
         links = [link for link in self.links.values() if link.is_between(target.id, context)]
         way = (target.id, context.origin)
-        # No request overtakes an earlier one of its connection, however much faster the link is by now.
+        # A request must not overtake an earlier one of its connection, even if the link is faster now.
         before = self._under_way.get(way)
         if not links and before is None:
             return False
@@ -101,7 +101,7 @@ class ClientLinks:
         elif due <= now:
             return False
         self._under_way[way] = due
-        # What follows on the connection sets out now too; it is handled in order, since it is due later.
+        # The connection's next request is sent now too; it stays in order because it is due later.
         context.local_processed()
         target.wheel.add(due, lambda at: self._arrive(target, way, due, context, at))
         return True
@@ -112,8 +112,8 @@ class ClientLinks:
         target.handle(context, now)
 
     def carry_back(self, target: Target, context: RequestContext, response: Response | None) -> bool:
-        """Carry an answer over its links; True if nothing keeps it, so that it may leave at once.
-        Otherwise it leaves later, or is lost.
+        """Carries a response over its links. Returns True if it can be sent at once; otherwise it is
+        delayed or lost.
         """
         if not self.links or context.is_from_broker or response is None:
             return True

@@ -1,9 +1,8 @@
-"""The fault rules of one cluster: which of them a request meets, and what is done about it.
+"""Fault rules of one cluster: matching requests, and applying the rules.
 
-A request is looked at once, when a handler takes it up (`intercept`), and once more when its answer leaves
-(`reshape`, `send`).  What a rule wants of the answer is noted on the request when the rule fires
-(`FaultMarks`), so that the server below knows no rules.  What rules are and which there are: rule.py.  All
-under the cluster's lock.
+A request is checked when a handler takes it (`intercept`), and again when its response is sent (`reshape`,
+`send`). A rule's effect on the response is stored on the request when the rule fires (`FaultMarks`), so that
+the server below knows no rules. rule.py defines the rules. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 class Faults:
-    """The rules of one cluster, the requests that they hold, and the links of clients.
+    """The rules of one cluster, the requests they hold, and the client links.
 
-    `apis` are those that the brokers serve, by key.
-    `on_fired` is told of each rule that fires, by which broker's id and on which request.
+    `apis` are the brokers' APIs, by key. `on_fired` is called for each rule that fires, with the broker's id
+    and the request.
     """
 
     def __init__(
@@ -49,13 +48,13 @@ class Faults:
 
     @property
     def is_active(self) -> bool:
-        """False lets a broker skip looking at all."""
+        """Whether requests must be checked at all."""
         return bool(self.rules.active) or self.client_links.is_active
 
-    # ------------------------------------------------------------------ planting
+    # ------------------------------------------------------------------ adding and removing rules
 
     def add(self, rule: FaultRule, image: ClusterImage) -> FaultRule:
-        """Plant a rule; refuses an API that no broker serves."""
+        """Adds a rule. Raises for an API that is not served."""
         served = {api.name for api in self._apis.values()}
         if rule.api is not None and rule.api not in served:
             raise ConfigurationError(
@@ -66,23 +65,23 @@ class Faults:
         return rule
 
     def remove(self, rule: FaultRule) -> None:
-        """Take a rule back; what it holds goes on.  No effect on one that is spent or was taken back."""
+        """Removes a rule and releases the requests it holds. No effect if it is spent or removed."""
         self.rules.retire(rule)
-        self._release([one for one in self._unanswered() if one.rule is rule])
+        self._release([held for held in self._unanswered() if held.rule is rule])
 
     def clear(self) -> None:
-        """No rules and no held requests any more; links of clients stay as they are."""
+        """Removes all rules and releases held requests; client links stay."""
         self.rules.clear()
         self.release(None)
 
-    # ------------------------------------------------------------------ holding
+    # ------------------------------------------------------------------ held requests
 
     def held(self, api: ApiName | None = None) -> int:
-        """How many requests are held."""
+        """Returns the number of held requests."""
         return len(self._select(api))
 
     def release(self, api: ApiName | None) -> None:
-        """End holding (of one API): what was held goes on, in the order of its arrival."""
+        """Ends holding (of one API) and releases the held requests in the order of arrival."""
         name = None if api is None else api_name(api)
         for rule in list(self.rules.active):
             if rule.action is Action.HOLD and name in (None, rule.api):
@@ -90,33 +89,33 @@ class Faults:
         self._release(self._select(api))
 
     def forget(self, broker_id: int) -> None:
-        """A broker is gone, and what it held with it."""
-        self._held = [one for one in self._held if one.target.id != broker_id]
+        """Drops the requests held for a stopped broker."""
+        self._held = [held for held in self._held if held.target.id != broker_id]
         self.client_links.forget(broker_id)
 
     def _release(self, released: list[Held]) -> None:
-        self._held = [one for one in self._held if one not in released]
-        for one in released:
-            one.let_go()
+        self._held = [held for held in self._held if held not in released]
+        for held in released:
+            held.let_go()
 
     def _select(self, api: ApiName | None) -> list[Held]:
         name = None if api is None else api_name(api)
         return [
-            one for one in self._unanswered() if name is None or API_KEYS[one.context.api_key].name == name
+            held for held in self._unanswered() if name is None or API_KEYS[held.context.api_key].name == name
         ]
 
     def _unanswered(self) -> list[Held]:
-        # What is answered by now has lost its connection meanwhile.
-        self._held = [one for one in self._held if not one.context.is_answered]
+        # A request that is answered by now has lost its connection.
+        self._held = [held for held in self._held if not held.context.is_answered]
         return list(self._held)
 
-    # ------------------------------------------------------------------ a request comes
+    # ------------------------------------------------------------------ incoming requests
 
     def intercept(self, target: Target, context: RequestContext, now: float) -> bool:
-        """Do what links and rules ask of a request; True if it is not to be handled now."""
+        """Applies links and rules to a request. Returns True if it must not be handled now."""
         marks = context.faults
         if marks is not None and marks.rule_id is not None:
-            return False  # it met its rule before
+            return False  # its rule has fired already
         if self.client_links.is_active and self.client_links.carry(target, context, now):
             return True
         rule = self._count_and_find(target, context)
@@ -125,12 +124,12 @@ class Faults:
         marks = context.faults = context.faults or FaultMarks()
         _mark(marks, rule, context)
         if context.on_reply is None:
-            context.on_reply = target.on_reply  # between brokers nobody else looks at answers
+            context.on_reply = target.on_reply  # otherwise nothing checks responses between brokers
         self._on_fired(rule, target.id, context)
         return self._act(rule, marks, target, context, now)
 
     def _count_and_find(self, target: Target, context: RequestContext) -> FaultRule | None:
-        """The first rule that fires on a request.  All that match have seen it."""
+        """Returns the first rule that fires on a request, and counts the request for all matching rules."""
         found: FaultRule | None = None
         for rule in list(self.rules.active):
             if rule.matches(target.id, context, lambda: named_partitions(target, context)):
@@ -159,13 +158,15 @@ class Faults:
         elif action is Action.STALE_METADATA and rule.image is not None:
             _answer_from(rule.image, target, context, now)
         elif action is not Action.SWALLOW:
-            return False  # the others act when the answer leaves
+            return False  # the other actions apply to the response
         return True
 
     def _refuse(
         self, rule: FaultRule, code: int, marks: FaultMarks, target: Target, context: RequestContext
     ) -> bool:
-        """Answer with an error; False if only some partitions get it and the rest is to be handled."""
+        """Responds with an error. Returns False if only some partitions get it and the rest must be
+        handled.
+        """
         if rule.names_partitions:
             marks.reshape = refuse_some(rule.covers, code, target, context, self._apis)
             if marks.reshape is not None:
@@ -184,10 +185,10 @@ class Faults:
         else:
             target.wheel.add(now + rule.seconds, lambda at: target.take_in(late))
 
-    # ------------------------------------------------------------------ its answer leaves
+    # ------------------------------------------------------------------ outgoing responses
 
     def reshape(self, context: RequestContext, response: Response | None) -> Response | None:
-        """The answer as the request's rule wants it; None: there is none."""
+        """Returns the response as changed by the request's rule, or None for no response."""
         marks = context.faults
         if marks is None or marks.reshape is None or response is None:
             return response
@@ -197,19 +198,20 @@ class Faults:
     def send(
         self, target: Target, context: RequestContext, response: Response | None, was: Response | None
     ) -> bool:
-        """Send an answer as links and rules have it; False if the caller has nothing left to do.  `was` is
-        the answer before `reshape`.
+        """Sends a response over links and according to rules. Returns False if the caller must not send it.
+
+        `was` is the response before `reshape`.
         """
         marks = context.faults
         origin = context.origin
         if marks is not None:
             closing = marks.closing
             is_lost = marks.loses_reply or (response is None and was is not None)
-            # A link between brokers carries a frame wholly or not at all.
+            # A link between brokers carries whole frames only.
             if is_lost or (closing is not None and closing.sends_half and context.is_from_broker):
                 origin.disconnect(context, reset=marks.resets)
                 return False
-            if closing is not None:  # else the connection may have to end for another reason
+            if closing is not None:  # otherwise the connection may have to close for another reason
                 context.delivery.closing = closing
         if not self.client_links.carry_back(target, context, response):
             return False
@@ -220,7 +222,7 @@ class Faults:
 
 
 def _mark(marks: FaultMarks, rule: FaultRule, context: RequestContext) -> None:
-    """Note on a request what the rule that fired on it wants of its answer."""
+    """Stores a fired rule's effect on the response with the request."""
     marks.rule_id = rule.id
     marks.resets = rule.resets
     marks.loses_reply = rule.action is Action.LOSE_REPLY
@@ -231,7 +233,7 @@ def _mark(marks: FaultMarks, rule: FaultRule, context: RequestContext) -> None:
 
 
 def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> Response | None:
-    """What is answered instead; None closes the connection."""
+    """Returns the replacement of a response; None closes the connection."""
     reply = rule.reply
     try:
         if isinstance(reply, Response):
@@ -240,13 +242,13 @@ def _replaced(rule: FaultRule, context: RequestContext, response: Response) -> R
             return merged(response, reply)
         return reply(context.request, response) if reply is not None else response
     except Exception:
-        # A mistake in a test's function; its connection ends, the broker goes on.
+        # An exception in a test's function closes its connection; the broker continues.
         logger.exception("rule %d could not replace %r", rule.id, response)
         return None
 
 
 def _answer_from(image: ClusterImage, target: Target, context: RequestContext, now: float) -> None:
-    """Handle a request with another image than the broker has."""
+    """Handles a request with another image than the broker's."""
     current, target.image = target.image, image
     try:
         target.answer(context, now)

@@ -1,4 +1,4 @@
-"""Requests that a fault rule keeps, and where they come from if their connection is dead when they go on."""
+"""Requests held by a fault rule, and their origin if their connection is closed by then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pykafka2.protocol.struct import Response
 
 @attrs.define(eq=False)
 class Held:
-    """A request that a rule keeps; `is_late` if its connection is dead by now."""
+    """A request held by a rule; `is_late` if its connection is closed by now."""
 
     target: Target
     context: RequestContext
@@ -28,7 +28,7 @@ class Held:
 
 
 class DeadOrigin:
-    """`Origin` of a request whose connection is gone: its answer goes nowhere."""
+    """The `Origin` of a request whose connection is closed: its response is dropped."""
 
     __slots__ = ("caller", "peer")
 
@@ -41,10 +41,10 @@ class DeadOrigin:
         self.caller = caller
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
-        """Nobody listens."""
+        """Does nothing: the connection is closed."""
 
     def local_processed(self, context: RequestContext) -> None:
-        """Nothing follows on a dead connection."""
+        """Does nothing: no request follows on a closed connection."""
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
-        """It is gone."""
+        """Does nothing: the connection is closed."""

@@ -1,8 +1,9 @@
-"""Errors for some partitions of a request, while the rest of it is handled as always.
+"""Errors for some partitions of a request, while the rest is handled normally.
 
-A rule that refuses partition 3 must not hide what the same request does to partition 4.  Of a Produce the
-refused partitions are taken out before it is handled; a Fetch reads everything and its answer is changed, so
-that its session stays in step.  Other APIs are refused as a whole.  Under the cluster's lock.
+A rule that rejects partition 3 must not hide what the same request does to partition 4. The rejected
+partitions of a Produce are removed before it is handled. A Fetch reads everything and its response is
+changed, so that its session stays consistent. Other APIs are rejected as a whole. Access requires the
+cluster's lock.
 """
 
 from __future__ import annotations
@@ -29,9 +30,7 @@ Merge = Callable[[Response], Response]
 
 
 def named_partitions(target: Target, context: RequestContext) -> Iterator[Named]:
-    """What a request is about: the partitions it names, and of a fetch in a session those that it need not
-    name again.
-    """
+    """Returns the partitions of a request, including those of its fetch session that it does not name."""
     request = context.request
     yield from partitions_of(request, target.image)
     if isinstance(request, FetchRequest) and request.session_id and request.session_epoch > 0:
@@ -45,14 +44,17 @@ def refuse_some(
     context: RequestContext,
     apis: Mapping[int, Refusing],
 ) -> Merge | None:
-    """Have the rest of a request handled; what adds the refusals to its answer.  None: refuse the whole."""
+    """Prepares a request without the rejected partitions.
+
+    Returns a function that adds the errors to its response, or None if the whole request must be rejected.
+    """
     request = context.request
     if isinstance(request, FetchRequest) and code not in SESSION_ERROR_CODES:
-        asked = [one for one in dict.fromkeys(named_partitions(target, context)) if is_meant(one)]
+        rejected = [named for named in dict.fromkeys(named_partitions(target, context)) if is_meant(named)]
         impatient = copy(request)
         impatient.max_wait_ms = 0
         context.request = impatient
-        return lambda response: _with_fetch_errors(response, asked, code, target)
+        return lambda response: _with_fetch_errors(response, rejected, code, target)
     if isinstance(request, ProduceRequest) and request.acks != 0:
         return _without_some(request, is_meant, code, target, context, apis)
     return None
@@ -71,11 +73,11 @@ def _without_some(
     for topic in request.topic_data:
         name = topic_name(topic, target.image) or ""
         for chosen, is_refused in ((kept, False), (refused, True)):
-            data = [one for one in topic.partition_data if is_meant((name, one.index)) is is_refused]
+            data = [part for part in topic.partition_data if is_meant((name, part.index)) is is_refused]
             if data:
-                part = copy(topic)
-                part.partition_data = data
-                chosen.append(part)
+                subset = copy(topic)
+                subset.partition_data = data
+                chosen.append(subset)
     if not kept:
         return None
     rest, others = copy(request), copy(request)
@@ -97,16 +99,16 @@ def _without_some(
     return merge
 
 
-def _with_fetch_errors(response: Response, asked: list[Named], code: int, target: Target) -> Response:
+def _with_fetch_errors(response: Response, rejected: list[Named], code: int, target: Target) -> Response:
     if not isinstance(response, FetchResponse) or response.error_code:
         return response
-    told: dict[Named, PartitionData] = {}
+    existing: dict[Named, PartitionData] = {}
     topics: dict[str, FetchableTopicResponse] = {}
     for topic in response.responses:
         name = topic_name(topic, target.image) or ""
         topics[name] = topic
-        told.update({(name, one.partition_index): one for one in topic.partitions})
-    for name, number in asked:
+        existing.update({(name, partition.partition_index): partition for partition in topic.partitions})
+    for name, number in rejected:
         if number is None:
             continue
         refused = PartitionData(partition_index=number, error_code=code, high_watermark=-1, records=b"")
@@ -116,7 +118,7 @@ def _with_fetch_errors(response: Response, asked: list[Named], code: int, target
             topics[name] = FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[])
             response.responses.append(topics[name])
         partitions = topics[name].partitions
-        old = told.get((name, number))
+        old = existing.get((name, number))
         if old is None:
             partitions.append(refused)
         else:

@@ -1,6 +1,6 @@
-"""Rules that tests have planted, numbered from 1: those in force, and those that were.
+"""Numbered rules of a test: active ones and former ones.
 
-Fault rules (engine.py) and throttles (throttle.py) keep theirs here.  Under the cluster's lock.
+Used for fault rules (engine.py) and throttles (throttle.py). Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MAX_PLANTED = 1000
 
 
 class Numbered(Protocol):
-    """What is planted; its id is given to it here."""
+    """A rule, whose id is assigned here."""
 
     id: int
 
@@ -22,21 +22,21 @@ Rule = TypeVar("Rule", bound=Numbered)
 
 
 class Planted(Generic[Rule]):
-    """The rules of one kind; `kind` and `listed_by` are the words of errors."""
+    """The rules of one kind; `kind` and `listed_by` are used in errors."""
 
     def __init__(self, kind: str, listed_by: str) -> None:
         self.active: list[Rule] = []
-        """Those that may fire yet."""
+        """Rules that can still fire."""
         self.all: list[Rule] = []
-        """Those planted since the last `clear`, spent ones included; the oldest go first."""
+        """Rules added since the last `clear`, including spent ones; the oldest are dropped first."""
         self._kind = kind
         self._listed_by = listed_by
         self._count = 0
 
     def add(self, rule: Rule) -> Rule:
-        """Number a rule and put it in force.  Raises `ConfigurationError` for one that was planted before."""
+        """Numbers and activates a rule. Raises `ConfigurationError` if it was added before."""
         if any(rule is known for known in self.all):
-            raise ConfigurationError(f"{self._kind} {rule.id} is planted; make another one")
+            raise ConfigurationError(f"{self._kind} {rule.id} was added already; create another one")
         self._count += 1
         rule.id = self._count
         self.active.append(rule)
@@ -45,22 +45,22 @@ class Planted(Generic[Rule]):
         return rule
 
     def retire(self, rule: Rule) -> None:
-        """It fires no more.  Safe to repeat."""
+        """Deactivates a rule. Can be called repeatedly."""
         self.active = [known for known in self.active if known is not rule]
 
     def find(self, rule_id: int) -> Rule:
-        """By its id.  Raises `ConfigurationError`."""
+        """Returns the rule with an id. Raises `ConfigurationError` if there is none."""
         for rule in self.all:
             if rule.id == rule_id:
                 return rule
         raise ConfigurationError(f"no {self._kind} has the id {rule_id}; see {self._listed_by}()")
 
     def forget_numbers(self) -> None:
-        """Number from 1 again, unless some are planted."""
+        """Restarts numbering from 1, unless there are rules."""
         if not self.all:
             self._count = 0
 
     def clear(self) -> None:
-        """Take all back."""
+        """Removes all rules."""
         self.active.clear()
         self.all.clear()

@@ -1,7 +1,7 @@
-"""Which topics and partitions a request names, wherever its API keeps them.
+"""Topics and partitions of a request, for any API.
 
-For fault rules and the history.  Requests are walked by their declared fields, so an API that is served
-tomorrow is covered; topics named by id are looked up in the image.  No state.
+Used by fault rules and the history. Requests are searched by their declared fields, so new APIs are covered;
+topics named by id are looked up in the image. Stateless.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pykafka2.broker.base.image import ClusterImage
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.struct import Struct
 
-# What the messages call a topic's name and a partition's number.
+# Field names for a topic's name and a partition's number.
 NAMES = ("name", "topic", "topic_name")
 NUMBERS = ("index", "partition", "partition_index")
 PARTITION_LISTS = ("partition_data", "partitions", "partition_indexes")
-# Arrays of structs that hold topics further down.
+# Arrays of structs that contain topics.
 OUTER_LISTS = ("topic_data", "topics", "groups", "transactions", "markers", "v3_and_below_topics")
 
 
 def partitions_of(request: Struct, image: ClusterImage) -> Iterator[tuple[str, int | None]]:
-    """Each topic that a request names, with each of its partitions; None for a topic as a whole."""
-    for one in resolved_fields(type(request)):
-        if one.array and one.name in OUTER_LISTS:
-            for part in getattr(request, one.name) or ():
+    """Returns each topic of a request with each of its partitions, or None for a whole topic."""
+    for field in resolved_fields(type(request)):
+        if field.array and field.name in OUTER_LISTS:
+            for part in getattr(request, field.name) or ():
                 yield from _of_part(part, image)
 
 
@@ -45,7 +45,7 @@ def _of_part(part: Any, image: ClusterImage) -> Iterator[tuple[str, int | None]]
 
 
 def topic_name(part: Struct, image: ClusterImage) -> str | None:
-    """The topic that a part of a message is about, by its name or id; None if it is about none."""
+    """Returns the topic of a part of a message, by its name or id; None if it has none."""
     for name in NAMES:
         value = getattr(part, name, None)
         if isinstance(value, str) and value:

@@ -1,8 +1,7 @@
-"""One fault rule as data: which requests it matches, when it fires, and what happens to them then.
+"""A fault rule as data: which requests it matches, when it fires, and its effect.
 
-A rule is made from keywords or from a mapping (so from JSON), and knows nothing of brokers: engine.py
-keeps the rules of a cluster and carries them out.  A misspelt API, key, action or error raises and names the
-nearest one.
+A rule is created from keywords or from a mapping (such as JSON), and is independent of brokers: engine.py
+stores and applies a cluster's rules. A misspelt API, key, action or error raises with the nearest name.
 """
 
 from __future__ import annotations
@@ -33,37 +32,43 @@ Reply = Response | Mapping[str, Any] | Callable[[Any, Any], Response | None]
 
 
 class Action(Enum):
-    """What happens to a request that a rule fires on.  Values are the words of `then`."""
+    """The effect of a rule on a request. Values are the words of `then`."""
 
     ERROR = "error"
-    """Answered with this error, not acted upon: "error:NOT_LEADER_OR_FOLLOWER".  With a topic or partition
-    only those of a Produce or Fetch are refused; other requests are refused in every place."""
+    """Responds with this error without processing the request: "error:NOT_LEADER_OR_FOLLOWER".
+
+    With a topic or partition, only those of a Produce or Fetch are rejected; other requests are rejected in
+    every field.
+    """
     DELAY = "delay"
-    """Handled that many seconds later: "delay:0.5".  What follows on its connection waits behind it."""
+    """Processes it this many seconds later: "delay:0.5". Later requests of the connection wait behind it."""
     HOLD = "hold"
-    """Kept, unread, until `controls.release`."""
+    """Holds it unprocessed until `controls.release`."""
     SWALLOW = "swallow"
-    """Neither acted upon nor answered, ever; the connection stays open and silent."""
+    """Neither processes nor answers it; the connection stays open and silent."""
     LOSE_REPLY = "apply_then_lose_reply"
-    """Acted upon; instead of the answer the connection is reset."""
+    """Processes it; instead of sending the response, resets the connection."""
     HALF_FRAME = "half_frame"
-    """Acted upon; half of the answer's bytes leave, then the connection is closed."""
+    """Processes it; sends half of the response's bytes, then closes the connection."""
     CLOSE_BEFORE = "close_before"
-    """The connection is closed; the request is not acted upon."""
+    """Closes the connection without processing the request."""
     CLOSE_AFTER = "close_after"
-    """Answered; then the connection is closed."""
+    """Sends the response, then closes the connection."""
     REPLAY = "replay"
-    """The connection is reset at once, and the request arrives late all the same, from a connection that is
-    dead by then: after `replay:SECONDS`, or at `controls.release`.  Its answer goes nowhere."""
+    """Resets the connection at once, and processes the request later, as if from the closed connection.
+
+    That happens after `replay:SECONDS`, or at `controls.release`. The response is dropped.
+    """
     STALE_METADATA = "stale_metadata"
-    """Answered from the cluster's state as it was when the rule was planted."""
+    """Responds with the cluster's state from when the rule was added."""
     REPLACE_REPLY = "replace_reply"
-    """Acted upon; `reply` is answered: a response, a function of request and response, or a mapping of the
-    fields that differ."""
+    """Processes it and responds with `reply`: a response, a function of request and response, or a mapping
+    of changed fields.
+    """
 
 
 WITH_SECONDS = frozenset({Action.DELAY, Action.REPLAY})
-# Those that answer from a broker's image and change nothing.
+# APIs that respond from a broker's image and change nothing.
 STALE_APIS = frozenset({"Metadata", "DescribeCluster", "DescribeTopicPartitions"})
 
 
@@ -73,24 +78,24 @@ def _times(value: int | None) -> int:
 
 @attrs.define(eq=False, kw_only=True)
 class FaultRule:
-    """What happens (`then`) to which requests.  Give what the rule depends on; the rest matches anything.
+    """The effect (`then`) on matching requests. Omitted criteria match everything.
 
     Attributes:
         then: an `Action` as text, such as "hold", "delay:0.5" or "error:NOT_LEADER_OR_FOLLOWER".
         api: a name ("Produce"), an API key or a request class.
         topic: the request must name it.
         partition: the request must name it.
-        client_id: who asks.
-        broker: who is asked.
-        where: a function of the decoded request that says whether it is meant (not from JSON).
-        nth: begin with the n-th request that matches, from 1.
-        every: fire on each n-th request that matches.
-        times: how often to fire; default: once with `nth`, otherwise until it is taken back (-1).
-        between_brokers: match requests that brokers send each other, instead of those of clients.
-        reset: whether a connection that the rule closes is reset; default: as the action says.
-        reply: what "replace_reply" answers; anything but a function needs `api`.
+        client_id: the client that sends the request.
+        broker: the broker that receives the request.
+        where: a predicate on the decoded request (not from JSON).
+        nth: start with the n-th matching request, from 1.
+        every: fire on each n-th matching request.
+        times: how often to fire; default: once with `nth`, otherwise without a limit (-1).
+        between_brokers: match requests between brokers, instead of those of clients.
+        reset: whether a connection that the rule closes is reset; the default depends on the action.
+        reply: the response of "replace_reply"; anything but a function requires `api`.
 
-    `seen` counts requests that matched, `fired` those that it acted on.  Raises `ConfigurationError`.
+    `seen` counts matching requests, `fired` those on which the rule fired. Raises `ConfigurationError`.
     """
 
     then: str
@@ -113,35 +118,37 @@ class FaultRule:
     error: type[BrokerError] | None = attrs.field(default=None, init=False)
     seconds: float | None = attrs.field(default=None, init=False)
     image: ClusterImage | None = attrs.field(default=None, init=False, repr=False)
-    """What "stale_metadata" answers from; set when the rule is planted."""
+    """The image for "stale_metadata"; set when the rule is added."""
 
     def __attrs_post_init__(self) -> None:
         for names, kind, word in KINDS_OF_KEYS:
             for name in names:
                 value = getattr(self, name)
                 if not (value is None and name in OPTIONAL_KEYS) and not _is_a(value, kind):
-                    raise ConfigurationError(f"{name}={value!r}: say {word}")
+                    raise ConfigurationError(f"{name}={value!r}: use {word}")
         self._read_then()
         for name, number in (("nth", self.nth), ("every", self.every)):
             if number is not None and number < 1:
-                raise ConfigurationError(f"{name}={number!r}: say a number from 1")
+                raise ConfigurationError(f"{name}={number!r}: use a number of at least 1")
         if self.nth is not None and self.every is not None:
-            raise ConfigurationError("say nth or every, not both")
+            raise ConfigurationError("use nth or every, not both")
         if self.times == UNSAID:
             self.times = FOR_EVER if self.nth is None else 1
         elif self.times < 1 and self.times != FOR_EVER:
-            raise ConfigurationError(f"times={self.times}: say how often, from 1, or {FOR_EVER} for ever")
+            raise ConfigurationError(
+                f"times={self.times}: use a number of at least 1, or {FOR_EVER} for no limit"
+            )
         if self.action is Action.STALE_METADATA and self.api not in STALE_APIS:
-            raise ConfigurationError(f"stale_metadata is for {', '.join(sorted(STALE_APIS))}; say which api")
+            raise ConfigurationError(f"stale_metadata needs api=, one of {', '.join(sorted(STALE_APIS))}")
         if (self.action is Action.REPLACE_REPLY) != (self.reply is not None):
-            raise ConfigurationError("replace_reply needs reply=, and nothing else has one")
+            raise ConfigurationError("replace_reply needs reply=, and only replace_reply takes it")
         if isinstance(self.reply, Mapping | Response):
             self._check_reply(self.reply)
 
     def _check_reply(self, reply: Mapping[str, Any] | Response) -> None:
-        """Data is the answer of one API; a function may look at what it gets."""
+        """Validates a reply given as data, which must match the response of the rule's API."""
         if self.api is None:
-            raise ConfigurationError("reply= has the fields of one API's answer: say which api")
+            raise ConfigurationError("reply= has the fields of one API's response; set api=")
         expected = request_class(api_key(self.api)).RESPONSE
         if isinstance(reply, Response):
             if not isinstance(reply, expected):
@@ -156,27 +163,27 @@ class FaultRule:
         except ValueError:
             known = [action.value for action in Action]
             raise ConfigurationError(
-                f"no action is called {word!r}{nearest(word, known)}; there are {', '.join(known)}"
+                f"unknown action {word!r}{nearest(word, known)}; use one of {', '.join(known)}"
             ) from None
         if self.action is Action.ERROR:
             if not argument:
-                raise ConfigurationError('say which error, such as then="error:NOT_LEADER_OR_FOLLOWER"')
+                raise ConfigurationError('set the error, such as then="error:NOT_LEADER_OR_FOLLOWER"')
             self.error = error_class(argument)
         elif self.action in WITH_SECONDS and argument:
             self.seconds = _seconds(self.then, argument)
         elif colon:
-            raise ConfigurationError(f"then={self.then!r}: {word} takes nothing behind it")
+            raise ConfigurationError(f"then={self.then!r}: {word} takes no argument")
         elif self.action is Action.DELAY:
-            raise ConfigurationError('say by how many seconds, such as then="delay:0.5"')
+            raise ConfigurationError('set the seconds, such as then="delay:0.5"')
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FaultRule:
-        """A rule from plain data, such as JSON: `{"api": "Produce", "nth": 3, "then": "hold"}`."""
+        """Creates a rule from plain data, such as JSON: `{"api": "Produce", "nth": 3, "then": "hold"}`."""
         check_keys(data)
         return cls(**data)
 
     def to_dict(self) -> dict[str, Any]:
-        """The rule as plain data, with what has become of it (`id`, `seen`, `fired`)."""
+        """Returns the rule as plain data, with its state (`id`, `seen`, `fired`)."""
         data = {name: getattr(self, name) for name in RULE_KEYS}
         for name in ("where", "reply"):
             if data[name] is not None and not isinstance(data[name], Mapping):
@@ -186,7 +193,7 @@ class FaultRule:
 
     @property
     def is_spent(self) -> bool:
-        """It has fired as often as it may."""
+        """Whether it has fired as often as `times` allows."""
         return self.times != FOR_EVER and self.fired >= self.times
 
     @property
@@ -202,8 +209,8 @@ class FaultRule:
         context: RequestContext,
         named: Callable[[], Iterable[tuple[str, int | None]]],
     ) -> bool:
-        """Whether a request is one of those meant; says nothing of the n-th.  `named` tells the partitions
-        that it is about.
+        """Whether a request matches, apart from `nth` and `every`. `named` returns the request's
+        partitions.
         """
         if (
             (self.broker is not None and broker_id != self.broker)
@@ -214,23 +221,23 @@ class FaultRule:
             return False
         if self.names_partitions and not any(map(self.covers, named())):
             return False
-        return self.where is None or self._says_where(self.where, context)
+        return self.where is None or self._matches_where(self.where, context)
 
-    def _says_where(self, where: Where, context: RequestContext) -> bool:
+    def _matches_where(self, where: Where, context: RequestContext) -> bool:
         try:
             return bool(where(context.request))
         except Exception:
-            # A mistake in a test's function; the broker goes on, the request is not meant.
-            logger.exception("rule %d cannot say whether it means %r", self.id, context.request)
+            # An exception in a test's function: the broker continues, and the request does not match.
+            logger.exception("where= of rule %d failed for %r", self.id, context.request)
             return False
 
     @property
     def names_partitions(self) -> bool:
-        """Whether it is about some partitions only."""
+        """Whether it applies to some partitions only."""
         return self.topic is not None or self.partition is not None
 
     def covers(self, named: tuple[str, int | None]) -> bool:
-        """Whether a partition is one of those meant."""
+        """Whether it applies to a partition."""
         topic, partition = named
         return self.topic in (None, topic) and self.partition in (None, partition)
 
@@ -243,9 +250,9 @@ class FaultRule:
         return self.nth is None or self.seen >= self.nth
 
 
-# What the keys hold, and how to say so.
+# Types of the keys, with their description for messages.
 KINDS_OF_KEYS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
-    (("then",), str, "what happens, as text"),
+    (("then",), str, "an action as a string"),
     (("topic", "client_id"), str, "a name"),
     (("partition", "broker", "nth", "every", "times"), int, "a number"),
     (("between_brokers", "reset"), bool, "true or false"),
@@ -256,20 +263,20 @@ OPTIONAL_KEYS = frozenset(
     {"topic", "client_id", "partition", "broker", "nth", "every", "reset", "where", "reply"}
 )
 
-RULE_KEYS = tuple(one.name for one in attrs.fields(FaultRule) if one.init)
+RULE_KEYS = tuple(field.name for field in attrs.fields(FaultRule) if field.init)
 
 
 def check_keys(data: Mapping[str, Any]) -> None:
-    """Raise for what is no key of a rule, naming the nearest, and for a rule without `then`."""
+    """Raises for an unknown key, with the nearest one, and for a rule without `then`."""
     for name in data:
         if name not in RULE_KEYS:
             raise ConfigurationError(f"a fault rule has no {name!r}{nearest(name, RULE_KEYS)}")
     if "then" not in data:
-        raise ConfigurationError('say what happens, such as then="hold"')
+        raise ConfigurationError('set the action, such as then="hold"')
 
 
 def _is_a(value: object, kind: Any) -> bool:
-    # To Python true is a number.
+    # In Python, bool is a subclass of int.
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 
@@ -279,5 +286,5 @@ def _seconds(then: str, text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ConfigurationError(f"then={then!r}: say seconds, such as delay:0.5")
+        raise ConfigurationError(f"then={then!r}: use seconds, such as delay:0.5")
     return seconds

@@ -1,7 +1,6 @@
-"""What faults need of the broker that a request has come to.
+"""The interface of a broker for faults.
 
-A broker is handed to the fault rules with each request; they know it as a `Target`.  All under the cluster's
-lock.
+A broker is passed to the fault rules with each request, as a `Target`. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from pykafka2.protocol.struct import Response
 
 
 class Target(Protocol):
-    """One broker, as far as a fault may act on it."""
+    """One broker, as fault rules use it."""
 
     image: ClusterImage
-    """What it answers from; a rule may put an older one there for the time of one answer."""
+    """The broker's image; a rule can replace it by an older one for a single response."""
 
     @property
     def id(self) -> int: ...
@@ -32,29 +31,29 @@ class Target(Protocol):
     def clock(self) -> Clock: ...
 
     def handle(self, context: RequestContext, now: float) -> None:
-        """Handle a request that was under way until now; it may meet rules yet."""
+        """Handles a request that was delayed on a link; rules can still match it."""
         ...
 
     def answer(self, context: RequestContext, now: float) -> None:
-        """Have a request answered, whatever rules there are."""
+        """Handles a request regardless of rules."""
         ...
 
     def go_on(self, context: RequestContext) -> None:
-        """Queue a request that was held or delayed."""
+        """Queues a request that was held or delayed."""
         ...
 
     def take_in(self, context: RequestContext) -> None:
-        """Queue a request that comes only now, over no connection."""
+        """Queues a late request without a connection."""
         ...
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """The answer with an error everywhere; where there can be none the connection is closed."""
+        """Returns a response with the error in every field, or closes the connection if there is none."""
         ...
 
     def on_reply(self, context: RequestContext, response: Response | None) -> bool:
-        """A request is answered: False if a fault takes care of the answer."""
+        """Called with each response. Returns False if a fault takes over the response."""
         ...
 
     def in_fetch_session(self, session_id: int) -> Iterable[tuple[str, int]]:
-        """The partitions of a fetch session; none if it is not known."""
+        """Returns the partitions of a fetch session; empty if it is unknown."""
         ...

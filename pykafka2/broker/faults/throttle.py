@@ -1,7 +1,7 @@
-"""Throttling on demand: a reply carries throttle_time_ms, and its connection stays muted for so long.
+"""Throttling on demand: a response has throttle_time_ms, and its connection is muted for that time.
 
-What Kafka's quotas do once they are violated (KIP-219); the quotas themselves, which measure and
-decide, come with the rest of the broker.  Under the cluster's lock.
+This is the effect of exceeded quotas in Kafka (KIP-219). The quotas themselves are not implemented here.
+Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from pykafka2.protocol.struct import Request, Response
 
 FOR_EVER = -1
 LONGEST = 2_147_483.0
-"""Seconds; throttle_time_ms has 31 bits."""
+"""Maximum in seconds; throttle_time_ms has 31 bits."""
 
 
 @attrs.define(eq=False)
 class ThrottleRule:
-    """Throttle requests of one client and API (None: any) by `seconds`; `times` counts down, -1 lasts."""
+    """Throttles requests of a client and API (None: any) by `seconds`; `times` counts down, -1 has no
+    limit.
+    """
 
     client_id: str | None
     api_key: int | None
@@ -33,7 +35,7 @@ class ThrottleRule:
 
 
 class Throttles:
-    """The rules of one cluster."""
+    """The throttle rules of one cluster."""
 
     def __init__(self) -> None:
         self.rules: Planted[ThrottleRule] = Planted("throttle", "throttles")
@@ -51,11 +53,11 @@ class Throttles:
         return self.rules.add(ThrottleRule(client_id, key, seconds, times))
 
     def remove(self, rule: ThrottleRule) -> None:
-        """Take a rule back; what it has throttled stays so.  Safe to repeat."""
+        """Removes a rule; throttled connections stay muted. Can be called repeatedly."""
         self.rules.retire(rule)
 
     def apply(self, context: RequestContext, response: Response | None) -> None:
-        """Mark a reply that is about to leave, if a rule matches its request; the first one counts."""
+        """Throttles a response if a rule matches its request; the first matching rule counts."""
         for rule in self.rules.active:
             if rule.client_id not in (None, context.client_id) or rule.api_key not in (None, context.api_key):
                 continue
