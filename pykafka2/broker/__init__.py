@@ -1,5 +1,5 @@
-"""A Kafka broker in this process: what a broker is made of, nothing that only tests want.
+"""A Kafka broker inside this process, without test controls.
 
-`Broker` (broker.py) is the facade; docs/architecture.md says which folder may touch which.  Who writes tests
-uses `pykafka2.testing`, which starts and steers these brokers.
+`Broker` (broker.py) is the facade; docs/architecture.md defines which folder can import which. Tests use
+`pykafka2.testing`, which starts and controls these brokers.
 """

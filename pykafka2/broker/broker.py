@@ -1,7 +1,7 @@
-"""One broker of a cluster: what outlives its restarts, and the facade of what does not.
+"""One broker of a cluster: its permanent state, and a facade for its parts.
 
-Its node (who it is), its logs and its request metrics stay; `parts` are made anew with each start
-(process.py starts and stops them, parts.py says what they are).
+The node, the logs and the request metrics outlive restarts; `parts` are recreated with each start (process.py
+starts and stops them, parts.py defines them).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pykafka2.clock import Clock, SeededEntropy
 
 
 class Broker:
-    """A broker of a `KafkaCluster`.  The controls start and stop it, from the test's thread."""
+    """A broker of a `KafkaCluster`. The controls start and stop it, from the test's thread."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Broker:
         )
         self.logs = shared.log_dirs.new(self.config.text("log.dirs") or self.config.text("log.dir") or "")
         self.metrics = RequestMetrics()
-        entropy = SeededEntropy(f"broker-{shared.seed}-{broker_id}")  # goes on after a restart
+        entropy = SeededEntropy(f"broker-{shared.seed}-{broker_id}")  # continues after a restart
         self.process = BrokerProcess(
             shared,
             self.node,
@@ -67,51 +67,51 @@ class Broker:
     def __repr__(self) -> str:
         return f"<broker {self.id} at {self.address}, {'running' if self.is_running else 'stopped'}>"
 
-    # ------------------------------------------------------------------ its facts
+    # ------------------------------------------------------------------ attributes
 
     @property
     def id(self) -> int:
-        """Its number in the cluster."""
+        """Its id in the cluster."""
         return self.node.id
 
     @property
     def host(self) -> str:
-        """Where it listens."""
+        """The host of its first listener."""
         return self.node.host
 
     @property
     def port(self) -> int:
-        """Where it listens; 0 before the first start takes a free one."""
+        """The port of its first listener; 0 before the first start binds a free one."""
         return self.node.port
 
     @property
     def address(self) -> str:
-        """Host and port at which it listens."""
+        """Host and port of its first listener."""
         return self.node.address
 
     @property
     def listeners(self) -> Sequence[ListenerAddress]:
-        """All that it listens at; `host` and `port` are those of the first."""
+        """All listeners; `host` and `port` are those of the first."""
         return self.node.listeners
 
     @property
     def rack(self) -> str | None:
-        """`broker.rack`; None where none is set."""
+        """`broker.rack`; None if it is unset."""
         return self.node.rack
 
     @property
     def config(self) -> BrokerConfig:
-        """Its options, with what was altered while it runs."""
+        """Its options, including dynamic changes."""
         return self.node.config
 
     @property
     def lock(self) -> AbstractContextManager[Any]:
-        """The cluster's."""
+        """The cluster's lock."""
         return self.node.lock
 
     @property
     def clock(self) -> Clock:
-        """The cluster's."""
+        """The cluster's clock."""
         return self.node.clock
 
     @property
@@ -121,7 +121,7 @@ class Broker:
 
     @property
     def image(self) -> ClusterImage:
-        """The newest metadata that it was given."""
+        """The latest metadata that it received."""
         return self.node.image
 
     @property
@@ -131,107 +131,107 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not stopped since; a paused broker runs."""
+        """Whether it was started and not stopped since; a paused broker is running."""
         return self.node.is_running
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether it is paused."""
         return self.node.is_paused
 
-    # ------------------------------------------------------------------ its parts since the last start
+    # ------------------------------------------------------------------ parts since the last start
 
     @property
     def parts(self) -> Parts:
-        """Everything that was made at the last start."""
+        """The parts created by the last start."""
         return self.process.parts
 
     @property
     def replicas(self) -> ReplicaManager:
-        """What it leads and follows."""
+        """The replicas that it hosts."""
         return self.parts.replicas
 
     @property
     def fetchers(self) -> FollowerFetchers:
-        """Its way of following leaders."""
+        """Its fetchers, which copy from leaders."""
         return self.parts.fetchers
 
     @property
     def coordinators(self) -> Coordinators:
-        """Its groups and transactions."""
+        """Its group and transaction coordinators."""
         return self.parts.coordinators
 
     @property
     def controller_node(self) -> ControllerNode:
-        """Its place for the controller, empty on all brokers but one."""
+        """Its controller node, which is active on at most one broker."""
         return self.parts.controller_node
 
     @property
     def channel(self) -> ControllerChannel:
-        """Its way to the controller."""
+        """Its channel to the controller."""
         return self.parts.channel
 
     @property
     def lifecycle(self) -> BrokerLifecycle:
-        """Its life in the controller's eyes."""
+        """Its registration and heartbeats."""
         return self.parts.lifecycle
 
     @property
     def requests(self) -> BrokerRequests:
-        """What it does with requests."""
+        """Its request handling."""
         return self.parts.requests
 
     @property
     def services(self) -> Services:
-        """What its handlers may call."""
+        """What its handlers can call."""
         return self.parts.services
 
     @property
     def processors(self) -> list[Processor]:
-        """Those that hold its clients' connections."""
+        """The processors of its client connections."""
         return self.parts.processors
 
-    # ------------------------------------------------------------------ what is done with it
+    # ------------------------------------------------------------------ actions
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
-        """A new image, with the topics that changed.  Under the lock, from whichever thread made the
+        """Applies a new image, with the topics that changed. Under the lock, from the thread that made the
         change.
         """
         self.parts.apply(image, changed)
         self.process.metadata_came()
 
     def controller_changed(self, now: float) -> None:
-        """There is a new controller: what the old one has not answered is asked again."""
+        """Handles a new controller: unanswered requests to the old one are sent again."""
         self.parts.channel.controller_changed(now)
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
-        """Delete what retention lets go, of some replicas or all; how many segments went."""
+        """Applies retention to some replicas or all. Returns the number of deleted segments."""
         return self.parts.apply_retention(keys)
 
     def wake(self) -> None:
-        """Have the broker look at its timers and coordinators now."""
+        """Runs the broker's timers and coordinators soon."""
         self.parts.wake()
 
     def start(self, *, waits: bool = True) -> None:
-        """Listen, register with the controller, take up the roles it gives.  See `BrokerProcess.start`."""
+        """Starts listening, registers with the controller, and takes its roles. See `BrokerProcess.start`."""
         self.process.start(waits=waits)
 
     def stop(self, *, crash: bool, lose_unreplicated: bool = False, is_unnoticed: bool = False) -> None:
-        """Go away, in good order or as by a crash.  See `BrokerProcess.stop`."""
+        """Stops, by a controlled shutdown or like a crash. See `BrokerProcess.stop`."""
         self.process.stop(crash=crash, lose_unreplicated=lose_unreplicated, is_unnoticed=is_unnoticed)
 
     def restart(self) -> None:
-        """Stop in good order if it runs, and start."""
+        """Stops by a controlled shutdown if it is running, and starts."""
         self.process.restart()
 
     def shut_down(self) -> None:
-        """The cluster ends: as a stop, but nobody needs new leaders any more."""
+        """Stops with the cluster: like `stop`, but without electing new leaders."""
         self.process.stop(crash=False, is_cluster_closing=True)
 
     def pause(self) -> None:
-        """Stand still as a stopped process does.  Under the lock.  See `BrokerProcess.pause`."""
+        """Pauses like a suspended process. Under the lock. See `BrokerProcess.pause`."""
         self.process.pause()
 
     def resume(self) -> None:
-        """Go on where the pause began.  Under the lock."""
+        """Resumes after a pause. Under the lock."""
         self.process.resume()

@@ -1,7 +1,7 @@
-"""A broker's way to the active controller: requests over the links, tried again until somebody answers.
+"""A broker's requests to the active controller over the links, retried until it responds.
 
-The controller may move, be cut off, or be missing: a request goes on to the next one, and only its deadline
-ends that (Kafka's NodeToControllerChannelManager).  Made anew with each start of the broker.  Under the
+The controller can move, be cut off, or be missing: a request is then sent to the next one until its deadline
+(Kafka's NodeToControllerChannelManager). Recreated with each start of the broker. Access requires the
 cluster's lock.
 """
 
@@ -30,7 +30,7 @@ OnTimeout = Callable[[float], None]
 
 @attrs.define(eq=False)
 class Pending:
-    """A request that has no answer yet.  `attempt` tells late answers of earlier tries apart."""
+    """A request without a response yet. `attempt` identifies late responses to earlier attempts."""
 
     request: Request[Any]
     version: int
@@ -49,7 +49,7 @@ class ControllerChannel:
         self, node: Node, links: Links, controllers: Controllers, on_timer: Callable[[], object]
     ) -> None:
         self._node = node
-        self._on_timer = on_timer  # a timer was set: somebody has to look at the wheel
+        self._on_timer = on_timer  # called when a timer was set, so that the wheel is checked
         self._links = links
         self._controllers = controllers
         self._pending: dict[Pending, None] = {}
@@ -67,7 +67,9 @@ class ControllerChannel:
         deadline: float = FOREVER,
         on_timeout: OnTimeout = lambda now: None,
     ) -> None:
-        """Ask the controller; exactly one of the two is called, unless the broker stops before."""
+        """Sends a request to the controller. One of the two callbacks is called, unless the broker stops
+        before.
+        """
         pending = Pending(request, version, on_answer, on_timeout)
         self._pending[pending] = None
         if deadline < FOREVER:
@@ -76,13 +78,13 @@ class ControllerChannel:
         self._on_timer()
 
     def controller_changed(self, now: float) -> None:
-        """Whoever was asked before may never answer: ask the new controller."""
+        """Sends pending requests to the new controller; the old one may never respond."""
         for pending in list(self._pending):
             pending.backoff = FIRST_BACKOFF
             self._try(pending, now)
 
     def close(self) -> None:
-        """The broker stops: nobody is told anything more."""
+        """Stops with the broker: no callback is called any more."""
         for pending in self._pending:
             pending.attempt += 1
         self._pending.clear()

@@ -1,13 +1,13 @@
-"""A broker's way of having the active controller answer a client's request: in an Envelope (KIP-590).
+"""Forwarding of a client's request to the active controller, in an Envelope (KIP-590).
 
-A client may ask any broker.  Where the controller is on this broker, the request becomes an event of its
-queue; otherwise it is forwarded and answered here.  Under the cluster's lock.
+A client can send such a request to any broker. If the controller is on this broker, the request becomes an
+event in its queue; otherwise it is forwarded, and this broker responds. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
 
 from pykafka2.broker.controller_channel import ControllerChannel
-from pykafka2.broker.handlers.by_controller import ask_controller, deadline_of
+from pykafka2.broker.handlers.by_controller import deadline_of, submit_to_controller
 from pykafka2.broker.handlers.registry import Api
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.security.caller import host_bytes, principal_bytes
@@ -20,7 +20,7 @@ LENGTH_BYTES = 4
 
 
 class Forwarder:
-    """The way of one broker's requests to the controller, wherever it is."""
+    """Forwards requests of one broker to the controller, wherever it is."""
 
     def __init__(self, services: Services, channel: ControllerChannel) -> None:
         self._services = services
@@ -28,7 +28,7 @@ class Forwarder:
         self._channel = channel
 
     def to_controller(self, api: Api, context: RequestContext, now: float) -> None:
-        """Have the controller answer; brokers are told NOT_CONTROLLER where it is not."""
+        """Has the controller respond; requests of brokers get NOT_CONTROLLER if it is elsewhere."""
         not_controller = NotController.code or 0
         if self._services.controller_node.is_active:
 
@@ -38,14 +38,14 @@ class Forwarder:
                 else:
                     self.forward(context, at)
 
-            ask_controller(self._services, api, context, now, refused)
+            submit_to_controller(self._services, api, context, now, refused)
         elif api.between_brokers:
             self._answers.refuse(context, not_controller)
         else:
             self.forward(context, now)
 
     def forward(self, context: RequestContext, now: float) -> None:
-        """Have the controller answer a client's request."""
+        """Forwards a client's request to the controller."""
         request = context.request
         correlation_id = context.received.correlation_id
         frame = b"".join(encode_request(request, context.version, correlation_id, context.client_id))
@@ -65,10 +65,10 @@ class Forwarder:
 
     def _answer(self, context: RequestContext, envelope: EnvelopeResponse) -> None:
         if context.is_answered:
-            return  # its connection is gone
+            return  # its connection is closed
         try:
             if envelope.error_code or envelope.response_data is None:
-                raise CorruptData(f"the controller answered with error {envelope.error_code}")
+                raise CorruptData(f"the controller responded with error {envelope.error_code}")
             data = memoryview(envelope.response_data)
             _, response = decode_response(data, type(context.request), context.version)
         except KafkaError:

@@ -1,9 +1,9 @@
-"""How a broker keeps itself registered with the controller: registration, heartbeats, controlled shutdown.
+"""A broker's registration with the controller: registration, heartbeats, controlled shutdown.
 
-As Kafka's BrokerLifecycleManager: a broker registers with an incarnation of its own, stays fenced until it
-has the metadata, says every broker.heartbeat.interval.ms that it lives, and before it stops in good order
-asks to have its leaderships moved.  While the controller does not answer for a session's time it stands for
-election itself.  Turned by the broker's timers; under the cluster's lock.
+Like Kafka's BrokerLifecycleManager: a broker registers with a new incarnation id, stays fenced until it has
+the metadata, sends a heartbeat every broker.heartbeat.interval.ms, and requests a controlled shutdown before
+it stops. If the controller does not respond for a session timeout, the broker becomes a candidate itself. Run
+by the broker's timers; access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from pykafka2.protocol.messages.broker_lifecycle import (
 REGISTRATION_VERSION = 4
 HEARTBEAT_VERSION = 1
 
-# How soon a broker that misses the controller tries again, to be heard or to be elected.
+# Retry interval of heartbeats and elections without a controller.
 RETRY_INTERVAL = 0.5
 
 
 class BrokerState(Enum):
     """Kafka's states of a broker."""
 
-    STARTING = "registers"
+    STARTING = "registering"
     RECOVERY = "registered, fenced until it has the metadata"
-    RUNNING = "serves"
-    PENDING_CONTROLLED_SHUTDOWN = "its leaderships move"
-    SHUTTING_DOWN = "leads nothing, may stop"
+    RUNNING = "serving"
+    PENDING_CONTROLLED_SHUTDOWN = "its leaderships are moving"
+    SHUTTING_DOWN = "leads nothing, can stop"
 
 
 LEGAL_MOVES: dict[BrokerState, frozenset[BrokerState]] = {
@@ -53,31 +53,31 @@ LEGAL_MOVES: dict[BrokerState, frozenset[BrokerState]] = {
 
 
 class LifecycleListener(Protocol):
-    """Told when the broker moves through the states of its life."""
+    """Receives the state changes of a broker."""
 
     def registered(self, epoch: int) -> None:
-        """The controller has given a broker epoch."""
+        """Called when the controller has assigned a broker epoch."""
         ...
 
     def unfenced(self, now: float) -> None:
-        """The controller has unfenced the broker."""
+        """Called when the controller has unfenced the broker."""
         ...
 
     def leaderships_moved(self) -> None:
-        """All leaderships have moved."""
+        """Called when all leaderships have moved."""
         ...
 
     def wake(self) -> None:
-        """Something is due now: run the timers."""
+        """Called when something is due now: runs the timers."""
         ...
 
     def wake_for_timers(self) -> None:
-        """A deadline may have moved: look whether the timers run too late."""
+        """Called when a deadline may have moved: checks the next run of the timers."""
         ...
 
 
 class BrokerLifecycle:
-    """From one start of a broker to its stop."""
+    """The lifecycle of a broker from one start to its stop."""
 
     def __init__(
         self,
@@ -97,26 +97,31 @@ class BrokerLifecycle:
         self._interval = node.config.seconds("broker.heartbeat.interval.ms")
         self._session = node.config.seconds("broker.session.timeout.ms")
         self._heartbeat_at = FOREVER
-        self._is_asking = False
-        self._asked_to_stop = False
+        self._is_in_flight = False
+        self._sent_shutdown = False
 
     def _move_to(self, state: BrokerState) -> None:
         if state not in LEGAL_MOVES[self.state]:
             raise IllegalTransition(self.state, state)
         self.state = state
 
-    # ------------------------------------------------------------------ what the broker asks for
+    # ------------------------------------------------------------------ called by the broker
 
     def begin(self, now: float) -> None:
-        """Register; heartbeats follow by themselves."""
+        """Registers; heartbeats follow automatically."""
         node = self._node
         request = BrokerRegistrationRequest(
             broker_id=node.id,
             cluster_id=self._controllers.image.cluster_id,
             incarnation_id=self.incarnation_id,
             listeners=[
-                Listener(name=one.listener, host=one.host, port=one.port, security_protocol=one.protocol)
-                for one in (address.endpoint for address in node.listeners)
+                Listener(
+                    name=endpoint.listener,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.protocol,
+                )
+                for endpoint in (address.endpoint for address in node.listeners)
             ],
             features=[
                 Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
@@ -129,25 +134,25 @@ class BrokerLifecycle:
         self._channel.send(request, REGISTRATION_VERSION, self._on_registered, now)
 
     def begin_shutdown(self, now: float) -> None:
-        """Ask to have the leaderships moved; `state` becomes SHUTTING_DOWN when they have."""
+        """Requests a controlled shutdown; `state` becomes SHUTTING_DOWN once the leaderships have moved."""
         if self.state in (BrokerState.RUNNING, BrokerState.RECOVERY):
             self._move_to(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
             self.heartbeat_now(now)
 
     def heartbeat_now(self, now: float) -> None:
-        """Send the next heartbeat now: something may have changed for the better."""
+        """Sends the next heartbeat now, because conditions may have improved."""
         if self.state is not BrokerState.STARTING:
             self._heartbeat_at = now
         self.due = now
         self._listener.wake()
 
     def run(self, now: float) -> None:
-        """Do what is due; `due` says when to be called again."""
+        """Does what is due; `due` is the time of the next call."""
         if now < self.due:
             return
         if self._controllers.election.misses(self._node.id, now):
             self._controllers.stand_for_election(self._node.id, now)
-        if now >= self._heartbeat_at and not self._is_asking:
+        if now >= self._heartbeat_at and not self._is_in_flight:
             self._send_heartbeat(now)
         self._plan(now)
 
@@ -155,9 +160,9 @@ class BrokerLifecycle:
         misses_at = self._controllers.election.misses_at(self._node.id)
         if self._controllers.election.misses(self._node.id, now):
             misses_at = now + RETRY_INTERVAL
-        self.due = min(misses_at, FOREVER if self._is_asking else self._heartbeat_at)
+        self.due = min(misses_at, FOREVER if self._is_in_flight else self._heartbeat_at)
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ responses
 
     def _on_registered(self, response: BrokerRegistrationResponse, now: float) -> None:
         if response.error_code:
@@ -169,15 +174,15 @@ class BrokerLifecycle:
         self._plan(now)
 
     def _send_heartbeat(self, now: float) -> None:
-        self._is_asking = True
+        self._is_in_flight = True
         self._heartbeat_at = now + self._interval
-        self._asked_to_stop = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self._sent_shutdown = self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         request = BrokerHeartbeatRequest(
             broker_id=self._node.id,
             broker_epoch=self._node.epoch,
             current_metadata_offset=self._node.image.version,
             want_fence=False,
-            want_shut_down=self._asked_to_stop,
+            want_shut_down=self._sent_shutdown,
         )
         self._channel.send(
             request,
@@ -189,13 +194,13 @@ class BrokerLifecycle:
         )
 
     def _on_silence(self, now: float) -> None:
-        self._is_asking = False
+        self._is_in_flight = False
         self._heartbeat_at = now
         self.due = now
         self._listener.wake()
 
     def _on_heartbeat(self, response: BrokerHeartbeatResponse, now: float) -> None:
-        self._is_asking = False
+        self._is_in_flight = False
         if response.error_code:
             self._heartbeat_at = now + RETRY_INTERVAL
         elif self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
@@ -204,7 +209,7 @@ class BrokerLifecycle:
                 self._heartbeat_at = FOREVER
                 self._listener.leaderships_moved()
             else:
-                self._heartbeat_at = now + RETRY_INTERVAL if self._asked_to_stop else now
+                self._heartbeat_at = now + RETRY_INTERVAL if self._sent_shutdown else now
         elif self.state is BrokerState.RECOVERY and not response.is_fenced:
             self._move_to(BrokerState.RUNNING)
             self._listener.unfenced(now)

@@ -1,6 +1,6 @@
-"""The security of each listener of a broker, from its options.
+"""Security of each listener of a broker, from its options.
 
-Created with each start. SCRAM users are looked up in the metadata that the broker has at that time.
+Created with each start. SCRAM users are looked up in the broker's current metadata.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_SECURITY = ListenerSecurity()
 
 
 class Entrances:
-    """Makes each listener's entrance.  Under the cluster's lock when users are looked up."""
+    """Creates the `Entrance` of each listener. User lookups need the cluster's lock."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Entrances:
         self._entropy = entropy
 
     def of(self, address: ListenerAddress) -> Entrance:
-        """The entrance by this listener."""
+        """Returns the entrance of a listener."""
         node = self._node
         security = self._listeners.get(address.name, NO_SECURITY)
         is_first = address is node.listeners[0]

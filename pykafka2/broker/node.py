@@ -1,8 +1,8 @@
-"""The passive facts of one broker: who it is, where it listens, how it is configured, what it knows.
+"""Basic state of one broker: id, listeners, configuration, metadata.
 
-Every part of a broker is handed the same `Node` and reads it at the moment of use, so that no part has to
-know the broker that holds it.  The broker alone writes to it, under the cluster's lock.  The node outlives
-restarts; its timing wheel and its image begin anew with each of them.
+All parts of a broker share the same `Node` and read it on use, so that they do not depend on the broker
+itself. Only the broker writes it, under the cluster's lock. The node outlives restarts; its timing wheel and
+image are reset by each of them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Node:
     ) -> None:
         self.id = broker_id
         self.listeners = tuple(listeners)
-        """At least one; the first is the broker's address where only one is asked for."""
+        """At least one; the first one is the broker's default address."""
         self.config = config
         self.lock = lock
         self.clock = clock
@@ -64,7 +64,7 @@ class Node:
         self.image = image
         self.wheel = TimingWheel(clock.monotonic(), on_problem=problems.note)
         self.epoch = NO_EPOCH
-        """What the controller gave with the last registration."""
+        """The epoch of the latest registration."""
         self.is_running = False
         self.is_paused = False
         self.log_levels = {"root": "INFO"}
@@ -74,25 +74,25 @@ class Node:
 
     @property
     def host(self) -> str:
-        """Where its first listener is."""
+        """The host of its first listener."""
         return self.listeners[0].host
 
     @property
     def port(self) -> int:
-        """Where its first listener is."""
+        """The port of its first listener."""
         return self.listeners[0].port
 
     @property
     def address(self) -> str:
-        """Host and port at which its first listener is."""
+        """Host and port of its first listener."""
         return self.listeners[0].address
 
     @property
     def rack(self) -> str | None:
-        """broker.rack; None where none is set."""
+        """`broker.rack`; None if it is unset."""
         return self.config.get("broker.rack") or None
 
-    def begin_anew(self, image: ClusterImage) -> None:
-        """Forget what does not outlive a restart."""
+    def reset(self, image: ClusterImage) -> None:
+        """Resets what does not outlive a restart."""
         self.image = image
         self.wheel = TimingWheel(self.clock.monotonic(), on_problem=self.problems.note)

@@ -1,9 +1,8 @@
-"""What one start of a broker is made of: everything that does not outlive a restart.
+"""The parts of a broker that each start recreates.
 
-The path of a request: acceptor -> processor (decodes) -> request channel -> handler (requests.py, under the
-cluster's lock) -> the API's function -> reply -> the same processor.  `Parts` puts these together with
-replicas, coordinators and the way to the controller, takes over new images of the metadata, and completes
-what waiting requests have been waiting for.
+A request passes: acceptor -> processor (decodes) -> request channel -> handler (requests.py, under the
+cluster's lock) -> the API's function -> response -> the same processor. `Parts` connects these with replicas,
+coordinators and the controller channel, applies new metadata images, and completes waiting requests.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from pykafka2.clock import Entropy
 
 
 class Parts:
-    """All parts of a running broker.  Made anew with each start."""
+    """All parts of a running broker. Recreated with each start."""
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class Parts:
         services_of: Callable[[int], Services],
     ) -> None:
         controllers = shared.controllers
-        node.begin_anew(controllers.image.without_metadata())
+        node.reset(controllers.image.without_metadata())
         self._shared = shared
         self._node = node
         self._logs = logs
@@ -59,12 +58,12 @@ class Parts:
         self._make_roles(metrics)
         self._make_requests(metrics, services_of)
         self._make_connections()
-        # On a thread of its own it would only come later, so there the handlers do its work.
+        # On its own thread it would only run later, so the handlers complete requests there.
         on_threads = node.config.get("threads") == "separate"
         self._completions = None if on_threads else Completions(node.id, self.complete)
 
     def _make_roles(self, metrics: RequestMetrics) -> None:
-        """What the broker is for others: a follower, a leader, a coordinator, perhaps the controller."""
+        """Creates the roles of the broker: follower, leader, coordinator, and possibly controller."""
         shared, node = self._shared, self._node
         controllers = shared.controllers
         self.channel = ControllerChannel(node, shared.links, controllers, self.wake_for_timers)
@@ -96,7 +95,7 @@ class Parts:
         self.timers = BrokerTimers(node, self._logs, self.lifecycle, self.replicas, self.coordinators)
 
     def _make_requests(self, metrics: RequestMetrics, services_of: Callable[[int], Services]) -> None:
-        """What requests meet on their way through the broker."""
+        """Creates the request handling."""
         node, config = self._node, self._node.config
         self.queue = RequestChannel(config.int("queued.max.requests"), config.int("queued.max.request.bytes"))
         self.services = Services(
@@ -124,7 +123,9 @@ class Parts:
         self.queue.connect(tuple(self.handlers))
 
     def _gate(self) -> Gate | None:
-        """What asks the authorizer, where there is one; its table is loaded with the first that has."""
+        """Creates the authorization gate, if an authorizer is configured; its module is imported on
+        demand.
+        """
         node = self._node
         if not node.config.text("authorizer.class.name"):
             return None
@@ -133,7 +134,7 @@ class Parts:
         return StandardGate(node.id, node.config, node.clock, node.events)
 
     def _make_connections(self) -> None:
-        """What clients are connected to."""
+        """Creates connections and their processors."""
         node, requests, apis = self._node, self.requests, ClientApis()
         self.quotas = ConnectionQuotas(node.config)
         entrances = Entrances(
@@ -156,19 +157,19 @@ class Parts:
         ]
 
     def loop_parts(self) -> list[Part]:
-        """What stands still while the broker is paused."""
+        """Returns the parts that are paused with the broker."""
         completions = [] if self._completions is None else [self._completions]
         return [*self.handlers, self.fetchers, self.timers, *completions, self.controller_node]
 
     # ------------------------------------------------------------------ a new image
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
-        """A new image, with the topics that changed.  Under the lock, from whichever thread made the
+        """Applies a new image, with the topics that changed. Under the lock, from the thread that made the
         change.
         """
         node = self._node
         if node.image.version < 0:
-            self._logs.remove_unknown(set(image.topic_names))  # deleted while we were down
+            self._logs.remove_unknown(set(image.topic_names))  # deleted while this broker was down
         node.image = image
         self.controller_node.resign_if_replaced()
         now = node.clock.monotonic()
@@ -180,7 +181,7 @@ class Parts:
             self.timers.signal()
 
     def _configure(self) -> bool:
-        """Take over the dynamic configuration; True if it changed, and topics' defaults with it."""
+        """Applies the dynamic configuration. Returns whether it changed, and topic defaults with it."""
         image, config = self._node.image, self._node.config
         version = config.version
         own = image.configs_of(BROKER_RESOURCE, str(self._node.id))
@@ -191,40 +192,40 @@ class Parts:
         self.replicas.configure()
         return True
 
-    # ------------------------------------------------------------------ the broker's life (LifecycleListener)
+    # ------------------------------------------------------------------ lifecycle (LifecycleListener)
 
     def registered(self, epoch: int) -> None:
-        """The controller has given us a broker epoch."""
+        """Stores the broker epoch from the controller."""
         self._node.epoch = self.fetchers.broker_epoch = epoch
 
     def unfenced(self, now: float) -> None:
-        """The controller has unfenced us."""
+        """Handles that the controller has unfenced this broker."""
         self.producer_ids.prefetch(now)
         self._shared.runtime.notify()
 
     def leaderships_moved(self) -> None:
-        """All leaderships have moved: whoever waits for that may go on."""
+        """Wakes the threads that wait for all leaderships to move."""
         self._shared.runtime.notify()
 
     def wake(self) -> None:
-        """Have the broker look at its timers and coordinators now."""
+        """Runs the broker's timers and coordinators soon."""
         self.timers.signal()
 
     def wake_for_timers(self) -> None:
-        """A timer was set or a deadline moved."""
+        """Handles a new timer or a changed deadline."""
         self.timers.reschedule()
 
     # ------------------------------------------------------------------ turns
 
     def _end_of_turn(self, now: float) -> None:
-        """A handler has handled all requests at hand."""
+        """Ends a handler's turn, when no more requests are available."""
         if self._completions is None:
             self.complete(now)
         else:
             self._completions.signal()
 
     def complete(self, now: float) -> None:
-        """Complete what the requests handled so far have made possible."""
+        """Completes operations that the requests handled so far allow."""
         with self._node.lock:
             if not self._node.is_running:
                 return
@@ -234,20 +235,20 @@ class Parts:
                 self.timers.signal()
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
-        """Delete what retention lets go, of some replicas or all; how many segments went."""
+        """Applies retention to some replicas or all. Returns the number of deleted segments."""
         deleted = self.replicas.log_manager.apply_retention(self._node.clock.wall_ms(), keys)
         if self.replicas.has_moved:
             self.timers.signal()
         return deleted
 
     def _on_replica_moved(self, key: Key) -> None:
-        """A replica moved: answers of coordinators may have waited for it."""
+        """Handles a moved replica: coordinators' responses can depend on it."""
         self.coordinators.on_moved(key)
 
     def _on_follower_moved(self, key: Key) -> None:
-        """A high watermark moved on a partition that we follow: consumers may read it here."""
+        """Handles a moved high watermark of a followed partition, which consumers can read here."""
         self.replicas.moved(key)
-        # Most often nobody does, and a turn of the timers for each batch copied costs more than this look.
+        # Usually no request waits for it, and a timer turn for each copied batch costs more than this check.
         if self.replicas.is_awaited(key):
             self.timers.signal()
 
@@ -255,6 +256,6 @@ class Parts:
         return self.producer_ids.next(self._node.clock.monotonic())
 
     def _new_id(self) -> str:
-        """The random part of a member's id, as Java writes a UUID."""
+        """Returns the random part of a member id, in the format of a Java UUID."""
         digits = self._entropy.token_bytes(16).hex()
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,8 +1,8 @@
-"""A broker as a process: it starts, stops, crashes, stands still and goes on.
+"""A broker as a process: start, stop, crash, pause and resume.
 
-Its parts are made anew with each start, its logs are not.  Start and stop are called from tests' threads,
-without the cluster's lock, and wait for the controller where there is one.  Several threads may call them at
-once: each waits until the one before has ended (`_turn`), and none starts a broker whose cluster has ended.
+Each start recreates its parts, but not its logs. Tests' threads call start and stop without the cluster's
+lock; both wait for the controller if there is one. Several threads can call them at once: each waits until
+the previous call has ended (`_turn`), and none starts a broker of a closed cluster.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from pykafka2.broker.shared import Shared
 from pykafka2.errors import IllegalState
 from pykafka2.network.transport import Listener
 
-# How long a start waits to be let in, and a stop to lose its leaderships, in seconds.
+# Seconds that a start waits to be unfenced, and a stop to move leaderships.
 START_TIMEOUT = 10.0
 SHUTDOWN_TIMEOUT = 5.0
-# How often one who waits for its turn looks again, in seconds, should nobody tell it.
+# Seconds after which a waiting thread checks its turn again even without a notification.
 TURN_INTERVAL = 1.0
-NOBODY = -1
+NO_THREAD = -1
 
 
 class BrokerProcess:
-    """`start`, `stop`, `restart`, `pause` and `resume` of a broker."""
+    """Starts, stops, restarts, pauses and resumes a broker."""
 
     def __init__(self, shared: Shared, node: Node, logs: LogDir, make_parts: Callable[[], Parts]) -> None:
         self.parts = make_parts()
-        """Those of the last start; before the first, parts that nobody runs."""
+        """The parts of the last start; before the first start they do not run."""
         self._shared = shared
         self._node = node
         self._logs = logs
         self._make_parts = make_parts
         self._acceptors: list[Acceptor] = []
-        self._waiting_to_open: list[Acceptor] = []  # for the first metadata
-        self._turn_of = NOBODY  # the thread that starts or stops the broker
-        self._waiting = 0  # how many wait for their turn
-        self._ending = 0  # how many of them want the broker gone, whatever it waits for
+        self._waiting_to_open: list[Acceptor] = []  # opened with the first metadata
+        self._turn_of = NO_THREAD  # the thread that starts or stops the broker
+        self._waiting = 0  # threads that wait for their turn
+        self._ending = 0  # threads among them that stop the broker unconditionally
         self._is_over = False
 
     @contextmanager
     def _turn(self, *, ends: bool = False) -> Iterator[None]:
-        """One start or stop at a time; within one, the same thread may begin another.
+        """Serializes starts and stops; within its turn, the same thread can start another one.
 
-        With `ends`, a start or orderly stop that is under way waits for the controller no longer.
+        With `ends`, a start or controlled shutdown in progress no longer waits for the controller.
 
-        Waits as the runtime does and not for a lock: in the simulation a thread that holds one while it waits
+        Waits via the runtime instead of a lock: in the simulation, a thread that holds a lock while it waits
         would stop the world.
         """
         me = get_ident()
@@ -65,35 +65,35 @@ class BrokerProcess:
             yield
         finally:
             if is_outer and self._turn_of == me:
-                self._turn_of = NOBODY
+                self._turn_of = NO_THREAD
                 if self._waiting:
                     self._shared.runtime.notify()
 
     def _wait_for_turn(self, me: int, ends: bool) -> None:
         with self._node.lock:
-            if self._turn_of == NOBODY:
+            if self._turn_of == NO_THREAD:
                 self._turn_of = me
                 return
             self._waiting += 1
             self._ending += ends
         try:
             self._shared.runtime.notify()
-            self._shared.runtime.wait_until(lambda: self._turn_of == NOBODY, TURN_INTERVAL)
+            self._shared.runtime.wait_until(lambda: self._turn_of == NO_THREAD, TURN_INTERVAL)
         finally:
             with self._node.lock:
                 self._waiting -= 1
                 self._ending -= ends
 
     def restart(self) -> None:
-        """Stop in good order if it runs, and start."""
+        """Stops by a controlled shutdown if it is running, and starts."""
         with self._turn():
             self.stop(crash=False)
             self.start()
 
     def start(self, *, waits: bool = True) -> None:
-        """Listen, register with the controller, take up the roles it gives.
+        """Starts listening, registers with the controller, and takes its roles.
 
-        Without a controller in reach it starts all the same, and registers as soon as there is one.
+        Without a reachable controller it starts as well, and registers as soon as there is one.
         """
         with self._turn():
             self.begin_start()
@@ -101,23 +101,23 @@ class BrokerProcess:
                 self.finish_start()
 
     def begin_start(self) -> None:
-        """Everything up to the first word to the controller."""
+        """Starts up to the first request to the controller."""
         with self._turn():
             self._begin_start()
 
     def _begin_start(self) -> None:
         shared, node = self._shared, self._node
         if self._is_over:
-            raise IllegalState(f"broker {node.id} does not start: its cluster has ended")
+            raise IllegalState(f"broker {node.id} cannot start: its cluster is closed")
         if node.is_running:
             raise IllegalState(f"broker {node.id} is running")
         parts = self.parts = self._make_parts()
         self._acceptors = self._listen(parts)
         node.config.set_made(
             {
-                "listeners": ",".join(f"{one.name}://{one.address}" for one in node.listeners),
+                "listeners": ",".join(f"{listener.name}://{listener.address}" for listener in node.listeners),
                 "advertised.listeners": ",".join(
-                    "{}://{}:{}".format(one.name, *one.advertised) for one in node.listeners
+                    "{}://{}:{}".format(listener.name, *listener.advertised) for listener in node.listeners
                 ),
                 **_protocol_map(node.listeners),
             }
@@ -132,7 +132,7 @@ class BrokerProcess:
             parts.lifecycle.begin(now)
 
     def _listen(self, parts: Parts) -> list[Acceptor]:
-        """Take all addresses, or none.  Raises `ConfigurationError` for one that cannot be had."""
+        """Binds all addresses, or none. Raises `ConfigurationError` if one cannot be bound."""
         listening: list[Listener] = []
         try:
             for address in self._node.listeners:
@@ -150,11 +150,11 @@ class BrokerProcess:
         return acceptors
 
     def finish_start(self) -> None:
-        """Wait until the controller lets the broker serve, then let clients in.
+        """Waits until the controller unfences the broker, then accepts clients.
 
-        Nobody is let in by a broker without metadata, which knows neither the cluster's access rules nor its
-        users: where the wait is over before the first came, its listeners open when it comes (as in Kafka,
-        whose acceptors start after the first metadata and the authorizer's start).
+        A broker without metadata accepts no clients, because it knows neither the cluster's ACLs nor its
+        users. If the wait ends before the first metadata, its listeners open when that arrives (as in Kafka,
+        whose acceptors start after the first metadata and the authorizer).
         """
         shared, lifecycle = self._shared, self.parts.lifecycle
         if self._reaches_controller() and not shared.controllers.publisher.is_held(self._node.id):
@@ -171,7 +171,7 @@ class BrokerProcess:
                 shared.loops.call(acceptor, acceptor.open)
 
     def metadata_came(self) -> None:
-        """The broker has a new image.  Under the lock."""
+        """Handles a new image. Under the lock."""
         if self._waiting_to_open and self._has_metadata():
             for acceptor in self._waiting_to_open:
                 acceptor.open_soon()
@@ -188,11 +188,11 @@ class BrokerProcess:
         is_cluster_closing: bool = False,
         is_unnoticed: bool = False,
     ) -> None:
-        """Go away: in good order (leaders move first), or as by a crash (connections are reset).
-        Repeatable.
+        """Stops by a controlled shutdown (leaders move first), or like a crash (connections are reset). Can
+        be called repeatedly.
 
-        `is_unnoticed`: the controller learns of it only when the broker's session ends.
-        `is_cluster_closing`: there is no start after it.
+        `is_unnoticed`: the controller detects it only when the broker's session expires.
+        `is_cluster_closing`: no start follows.
         """
         with self._turn(ends=crash or is_cluster_closing):
             self._is_over = self._is_over or is_cluster_closing
@@ -225,7 +225,7 @@ class BrokerProcess:
                 shared.controllers.broker_stopped(node.id, node.clock.monotonic())
 
     def _leave(self, now: float) -> None:
-        """Under the lock: give up every role; nothing that waits is waited for any more."""
+        """Gives up every role and drops everything that waits. Under the lock."""
         shared, parts, broker_id = self._shared, self.parts, self._node.id
         parts.channel.close()
         parts.peers.close()
@@ -241,7 +241,7 @@ class BrokerProcess:
         parts.queue.clear()
 
     def _shut_down(self) -> None:
-        """Have the controller move our leaderships first, if there is one that answers."""
+        """Has the controller move the leaderships first, if one responds."""
         shared, node, lifecycle = self._shared, self._node, self.parts.lifecycle
         orderly = node.config.get("controlled.shutdown.enable")
         if not orderly or node.is_paused or not self._reaches_controller():
@@ -264,8 +264,8 @@ class BrokerProcess:
             return self._shared.controllers.reaches(self._node.id)
 
     def pause(self) -> None:
-        """Stand still as a stopped process does: connections stay open, nothing is answered, nothing
-        fetched.  Under the lock.
+        """Pauses like a suspended process: connections stay open, nothing is answered or fetched. Under
+        the lock.
         """
         node = self._node
         if node.is_running and not node.is_paused:
@@ -274,7 +274,7 @@ class BrokerProcess:
             pause(self.parts.loop_parts())
 
     def resume(self) -> None:
-        """Go on where the pause began.  Under the lock."""
+        """Resumes after a pause. Under the lock."""
         node = self._node
         if node.is_running and node.is_paused:
             node.is_paused = False
@@ -286,7 +286,11 @@ class BrokerProcess:
 
 
 def _protocol_map(listeners: Sequence[ListenerAddress]) -> Mapping[str, object]:
-    """listener.security.protocol.map, where listeners are not named after their protocols alone."""
-    if all(one.name == one.protocol for one in listeners):
+    """Returns listener.security.protocol.map, or nothing if all listeners are named after their protocols."""
+    if all(listener.name == listener.protocol for listener in listeners):
         return {}
-    return {"listener.security.protocol.map": ",".join(f"{one.name}:{one.protocol}" for one in listeners)}
+    return {
+        "listener.security.protocol.map": ",".join(
+            f"{listener.name}:{listener.protocol}" for listener in listeners
+        )
+    }

@@ -1,8 +1,7 @@
-"""A broker's supply of producer ids: a block from the controller, the next one asked for in good time
-(KIP-730).
+"""A broker's producer ids: a block from the controller; the next one is requested in advance (KIP-730).
 
-As Kafka's RPCProducerIdManager: while there is no block the asker is told COORDINATOR_LOAD_IN_PROGRESS and
-comes again.  Under the cluster's lock.
+Like Kafka's RPCProducerIdManager: without a block the client gets COORDINATOR_LOAD_IN_PROGRESS and retries.
+Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from pykafka2.protocol.messages.broker_lifecycle import (
     AllocateProducerIdsResponse,
 )
 
-# Kafka asks for the next block when 90 % of the one it has are used.
+# Kafka requests the next block when 90 % of the current one are used.
 PREFETCH_BELOW = 100
 
 
 class ProducerIds:
-    """The ids that one broker may give out."""
+    """The producer ids that one broker can assign."""
 
     def __init__(self, node: Node, channel: ControllerChannel) -> None:
         self._node = node
         self._channel = channel
         self._block = range(0)
         self._next_block = range(0)
-        self._is_asking = False
+        self._is_in_flight = False
 
     def next(self, now: float) -> int:
-        """An id that nobody had before."""
+        """Returns an unused producer id. Raises `CoordinatorLoadInProgress` without a block."""
         if not self._block:
             self._block, self._next_block = self._next_block, range(0)
         if not self._block:
@@ -42,15 +41,15 @@ class ProducerIds:
         return producer_id
 
     def prefetch(self, now: float) -> None:
-        """See that there is a block after this one."""
-        if self._is_asking or self._next_block:
+        """Requests the next block, if there is none."""
+        if self._is_in_flight or self._next_block:
             return
-        self._is_asking = True
+        self._is_in_flight = True
         request = AllocateProducerIdsRequest(broker_id=self._node.id, broker_epoch=self._node.epoch)
         self._channel.send(request, 0, self._on_answer, now)
 
     def _on_answer(self, answer: AllocateProducerIdsResponse, now: float) -> None:
-        self._is_asking = False
+        self._is_in_flight = False
         if not answer.error_code:
             start = answer.producer_id_start
             self._next_block = range(start, start + answer.producer_id_len)

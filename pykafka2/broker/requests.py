@@ -1,8 +1,8 @@
-"""What a broker does with a request: taken in, handled under the cluster's lock, answered.
+"""A broker's handling of requests: received, handled under the cluster's lock, answered.
 
-Between the server, which knows connections, and the handlers, which know APIs, stand here the history, the
-faults and throttles that a test has planted, and the way to the controller (forwarding.py).  Made anew with
-each start of the broker.
+Connects the server, which handles connections, with the handlers, which implement APIs: through the history,
+a test's faults and throttles, and forwarding to the controller (forwarding.py). Recreated with each start of
+the broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OF_SASL = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
 class BrokerRequests:
-    """`handle`, what connections tell of requests, and how their answers leave.  The target of faults."""
+    """Handles requests, events of their connections, and responses. The target of faults."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class BrokerRequests:
         self._queue = queue
         self._forwarder = forwarder
 
-    # ------------------------------------------------------------------ what faults look at
+    # ------------------------------------------------------------------ used by faults
 
     @property
     def id(self) -> int:
@@ -69,20 +69,20 @@ class BrokerRequests:
         self._node.image = image
 
     def in_fetch_session(self, session_id: int) -> Iterable[Key]:
-        """The partitions of a fetch session; none if it is not known."""
+        """Returns the partitions of a fetch session; empty if it is unknown."""
         session = self._services.replicas.sessions.get(session_id)
         return () if session is None else [known.item.key for known in session.partitions.values()]
 
-    # ------------------------------------------------------------------ the connection tells
+    # ------------------------------------------------------------------ called by connections
 
     def on_request(self, context: RequestContext) -> None:
-        """A processor has decoded a client's request."""
+        """Handles a client's request that a processor has decoded."""
         context.on_reply = self.on_reply
         with self._node.lock:
             self._shared.history.received(self._node.id, context)
 
     def on_gone(self, context: RequestContext, now: float) -> None:
-        """The connection of a request is gone before its answer left: nothing may wait for it."""
+        """Handles a connection closed before the response was sent: drops what waits for the request."""
         with self._node.lock:
             self._shared.history.ended(context, None, now)
             if not context.is_answered and context.abandon is not None:
@@ -90,22 +90,22 @@ class BrokerRequests:
             context.is_answered = True
 
     def on_left(self, contexts: Sequence[RequestContext], now: float) -> None:
-        """Replies have left for their clients."""
+        """Handles responses that were sent to their clients."""
         with self._node.lock:
             since = self._shared.history_started_at
             for context in contexts:
-                # The reply to a request that a test has forgotten (`KafkaCluster.forget`) counts no more.
+                # Requests from before `KafkaCluster.forget` do not count.
                 if context.received.received_at >= since:
                     self._metrics.record(context, now)
                 self._shared.history.left(context)
 
     def on_refused(self, client: str, reason: str, now: float) -> None:
-        """A client sent what cannot be answered; its connection is being closed."""
+        """Handles an invalid request of a client, whose connection is being closed."""
         with self._node.lock:
             self._shared.events.client_refused(now, self._node.id, client, reason)
 
     def on_reply(self, context: RequestContext, response: Response | None) -> bool:
-        """A request is answered: False if a fault takes care of the answer."""
+        """Handles a response. Returns False if a fault takes it over."""
         answered_at = context.progress.answered_at = self._node.clock.monotonic()
         faults = self._shared.faults
         is_plain = context.faults is None and not faults.is_active
@@ -115,10 +115,10 @@ class BrokerRequests:
         self._shared.history.ended(context, sent, answered_at)
         return is_plain or faults.send(self, context, sent, response)
 
-    # ------------------------------------------------------------------ answering
+    # ------------------------------------------------------------------ responding
 
     def handle(self, context: RequestContext, now: float) -> None:
-        """Answer one request, unless a fault has something else to say about it."""
+        """Handles one request, unless a fault takes it over."""
         with self._node.lock:
             if not self._node.is_running or (context.is_answered and context.resume is None):
                 return
@@ -126,7 +126,7 @@ class BrokerRequests:
                 self._queue.put_back(context)
                 return
             if context.resume is not None:
-                # Also after its connection is gone: what was received is appended.
+                # Also after its connection is closed: received batches are appended.
                 resume, context.resume = context.resume, None
                 resume(now)
                 return
@@ -136,7 +136,7 @@ class BrokerRequests:
             self.answer(context, now)
 
     def answer(self, context: RequestContext, now: float) -> None:
-        """Have a request answered, by the API's function or by the controller."""
+        """Has the API's function or the controller respond to a request."""
         progress = context.progress
         progress.metrics = self._metrics
         progress.taken_at = self._node.clock.monotonic()
@@ -148,9 +148,9 @@ class BrokerRequests:
         progress.handled_at = self._node.clock.monotonic()
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:
-        """The answer with an error everywhere; where there can be none the connection is closed.
+        """Returns a response with the error in every field, or closes the connection if there is none.
 
-        Who is refused while it authenticates has not authenticated: its connection ends with the answer.
+        A rejected authentication request fails the authentication: the connection closes after the response.
         """
         authentication = context.authentication
         if authentication is not None and context.api_key in OF_SASL:
@@ -159,12 +159,12 @@ class BrokerRequests:
         return self._answers.refused(context, code)
 
     def go_on(self, context: RequestContext) -> None:
-        """A request that a fault held goes on to its handler."""
+        """Queues a request that a fault held."""
         if self._node.is_running:
             self._queue.put(context)
 
     def take_in(self, context: RequestContext) -> None:
-        """A request that a fault kept back comes late, from a connection that is dead by now."""
+        """Queues a request that a fault delayed, from a connection that is closed by now."""
         if self._node.is_running:
             context.received = context.received.again(self._node.clock.monotonic())
             self.on_request(context)

@@ -1,7 +1,7 @@
-"""What the brokers of a cluster get from outside, and share.
+"""What the brokers of a cluster share.
 
-Made by whoever runs a cluster (testing/starting.py) before the first broker, handed to each of them; it
-knows none.  The lock guards all that brokers and controller decide.
+Created by the owner of a cluster (testing/starting.py) before the first broker and passed to each of them; it
+has no reference to a broker. The lock guards all state of brokers and the controller.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from pykafka2.driver.runtime import Runtime
 
 @attrs.define(eq=False)
 class Shared:
-    """The surroundings of every broker of one cluster."""
+    """The environment shared by all brokers of one cluster."""
 
     config: BrokerConfig
-    """What was configured for all brokers."""
+    """The configuration for all brokers."""
     seed: int | str
-    """Whence every broker's random choices come."""
+    """The seed of every broker's random choices."""
     runtime: Runtime
     lock: AbstractContextManager[Any]
     loops: Loops
     links: Links
-    """The ways between brokers."""
+    """The links between brokers."""
     controllers: Controllers
     faults: Faults
     throttles: Throttles
@@ -48,11 +48,12 @@ class Shared:
     events: EventLog
     problems: Problems
     listeners: Mapping[str, ListenerSecurity] = attrs.field(factory=dict)
-    """How each listener that brokers have secures itself, by name."""
+    """The security of each listener, by name."""
     credentials: Credentials = attrs.field(factory=Credentials)
-    """What users prove themselves by."""
+    """Users' credentials."""
     known_metadata: KnownMetadata = attrs.field(factory=KnownMetadata)
     log_dirs: LogDirs = attrs.field(factory=LogDirs)
     history_started_at: float = 0.0
-    """When history, metrics and timeline begin, by the monotonic clock: at the start of the cluster, or when
-    it was last told to forget."""
+    """Start of history, metrics and timeline, by the monotonic clock: the cluster's start, or the last
+    `forget`.
+    """

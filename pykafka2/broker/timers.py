@@ -1,4 +1,4 @@
-"""What a broker does from time to time, and what it does once requests have been handled.
+"""A broker's periodic work, and the completion of operations after requests.
 
 Parts of a broker (server/threads.py); both take the cluster's lock.
 """
@@ -17,7 +17,7 @@ from pykafka2.clock import FOREVER
 
 
 class BrokerTimers(Part):
-    """A broker's timers: requests that time out, followers that lag, groups and transactions."""
+    """A broker's timers: request timeouts, lagging followers, groups and transactions."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class BrokerTimers(Part):
         self._expiry_at = 0.0
         self._retention_check_every = config.seconds("log.retention.check.interval.ms")
         self._retention_check_at = node.clock.monotonic() + self._retention_check_every
-        self.due = 0.0  # when it runs next; unlike `wake_at` it changes under the lock only
+        self.due = 0.0  # the next run; unlike `wake_at` it changes under the lock only
 
     def reschedule(self) -> None:
-        """A timer was set or a deadline moved: run earlier, if need be."""
+        """Handles a new timer or a changed deadline: runs earlier if necessary."""
         if min(self._node.wheel.next_deadline(), self._lifecycle.due, self._coordinators.due) < self.due:
             self.signal()
 
@@ -80,16 +80,16 @@ class BrokerTimers(Part):
             return self.due
 
     def _expire_producers(self) -> None:
-        """Forget producers that were not heard of for producer.id.expiration.ms."""
+        """Drops producers that were inactive for producer.id.expiration.ms."""
         kept_ms = self._node.config.int("producer.id.expiration.ms")
         self._replicas.expire_producers(self._node.clock.wall_ms() - kept_ms)
 
 
 class Completions(Part):
-    """Completes what the requests handled so far have made possible, once no more of them are at hand.
+    """Completes operations that the requests handled so far allow, once no more requests are available.
 
-    A follower's fetch that waits then takes along all that one read from a producer's socket has brought, and
-    not just the first batch of it; and a hundred appends are looked at once.
+    A follower's waiting fetch then returns all batches of one socket read instead of the first one, and a
+    hundred appends are checked at once.
     """
 
     runs_last = True

@@ -265,7 +265,7 @@ def test_a_broker_does_not_start_in_a_cluster_that_has_ended() -> None:
     with KafkaCluster(brokers=1) as cluster:
         broker = cluster.broker(0)
         broker.stop(crash=True)
-    with pytest.raises(IllegalState, match="broker 0 does not start: its cluster has ended"):
+    with pytest.raises(IllegalState, match="broker 0 cannot start: its cluster is closed"):
         broker.start()
     assert leaks.found() == []
 

@@ -36,7 +36,7 @@ def deadline_of(context: RequestContext) -> float:
     return context.received.received_at + timeout_of(context.request)
 
 
-def ask_controller(
+def submit_to_controller(
     services: Services, api: Api, context: RequestContext, now: float, refused: Callable[[float], None]
 ) -> None:
     """Answer a request as an event of the controller's queue; `refused` is told if this broker is not the

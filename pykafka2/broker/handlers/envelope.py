@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from pykafka2.broker.handlers.by_controller import ask_controller
+from pykafka2.broker.handlers.by_controller import submit_to_controller
 from pykafka2.broker.handlers.registry import APIS, handles, refuses
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.security.caller import ANONYMOUS, Caller, host_from_bytes, principal_from_bytes
@@ -41,7 +41,7 @@ def handle(
     api = APIS.get(inner.api_key)
     if api is None or not api.by_controller or api.between_brokers:
         return refuse(request, InvalidRequest.code or 0)
-    ask_controller(
+    submit_to_controller(
         services, api, inner, now, refused=lambda at: context.reply(refuse(request, NotController.code or 0))
     )
     return None
