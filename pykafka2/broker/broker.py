@@ -183,7 +183,7 @@ class Broker:
 
     @property
     def services(self) -> Services:
-        """What its handlers can call."""
+        """The API that its handlers can call."""
         return self.parts.services
 
     @property

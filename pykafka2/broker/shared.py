@@ -1,4 +1,4 @@
-"""What the brokers of a cluster share.
+"""Environment shared by the brokers of a cluster.
 
 Created by the owner of a cluster (testing/starting.py) before the first broker and passed to each of them; it
 has no reference to a broker. The lock guards all state of brokers and the controller.

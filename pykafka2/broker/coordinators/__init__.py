@@ -1,1 +1,1 @@
-"""Groups, offsets and transactions: shards that are replayed from the internal topics' logs."""
+"""Group and transaction coordinators: shards replayed from the logs of the internal topics."""

@@ -1,7 +1,7 @@
-"""Coordinators' records as batches of a log, and back: what joins a shard to a real partition.
+"""Conversion between coordinators' records and record batches of a log.
 
-`batch_of` makes what the broker appends as leader for ShardLog.append, `entries_in` what a runtime loads from
-a log's batches.  Pure functions.
+`batch_of` builds the batch that the broker appends as leader for ShardLog.append; `entries_in` reads what a
+runtime loads from a log's batches. Pure functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pykafka2.records.tuple_decoder import decode_tuples
 
 
 def batch_of(records: Sequence[Record], producer: Producer | None, at_ms: int, codec: int = 0) -> bytes:
-    """One batch of all of them, part of a producer's transaction where one is given; without sequences."""
+    """Returns one batch with all records, transactional if a producer is passed; without sequences."""
     builder = BatchBuilder(codec, max_bytes=2**31 - 1)
     for record in records:
         builder.append(at_ms, record.key, record.value)
@@ -27,7 +27,7 @@ def batch_of(records: Sequence[Record], producer: Producer | None, at_ms: int, c
 
 
 def entries_in(batches: Iterable[RecordBatch]) -> Iterator[Entry | Marker]:
-    """The records and markers of a log in order; other control batches and keyless records are left out.
+    """Iterates over the records and markers of a log; skips other control batches and keyless records.
 
     Raises:
         CorruptMessage, CorruptData: a batch is damaged.

@@ -1,7 +1,7 @@
-"""What coordinators write to their logs, told as events: groups' generations, transactions' states.
+"""Events for the records of coordinators: groups' generations, transactions' states.
 
-Only what is durable is told; who is joining just now is seen in the requests.  Called for each append to an
-internal topic, under the cluster's lock; commits of offsets are not told.
+Only durable state becomes an event; joining members are visible in the requests. Called for each append to an
+internal topic, under the cluster's lock. Offset commits are not included.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 # The first two bytes of a record's key.
 GROUP, CONSUMER_GROUP, TARGET_ASSIGNMENT = b"\x00\x02", b"\x00\x03", b"\x00\x06"
-TOLD_KINDS = (GROUP, CONSUMER_GROUP, TARGET_ASSIGNMENT)
+LOGGED_KINDS = (GROUP, CONSUMER_GROUP, TARGET_ASSIGNMENT)
 
 
 def note_records(events: EventLog, topic: str, records: Iterable[Record], now: float) -> None:
-    """Tell of those that say how a group or a transaction stands."""
+    """Records events for records about the state of a group or a transaction."""
     for record in records:
         if topic == TRANSACTIONS_TOPIC:
             _note_transaction(events, record, now)
-        elif record.key[:2] in TOLD_KINDS:
+        elif record.key[:2] in LOGGED_KINDS:
             _note_group(events, record, now)
 
 

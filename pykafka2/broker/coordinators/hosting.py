@@ -1,9 +1,9 @@
-"""A broker's coordinators on its real partitions of __consumer_offsets and __transaction_state.
+"""A broker's coordinators on its partitions of __consumer_offsets and __transaction_state.
 
-Between the replicas and the shards: where the broker begins to lead a partition, a shard is elected, its log
-loaded in a turn of its own, and it answers until the partition is led elsewhere.  Records are appended as
-the leader; replies wait for the high watermark.  The coordinators and their messages are imported when the
-broker first leads such a partition, or is first asked.  Under the cluster's lock.
+Connects the replicas and the shards: when the broker becomes the leader of a partition, a shard is created
+and its log is loaded in its own turn; it serves until the leader changes. Records are appended as the leader,
+and responses wait for the high watermark. The coordinators and their messages are imported when the broker
+first leads such a partition, or first gets a request for one. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Coordinators:
         self._markers: MarkerSender | None = None
         self._verifier: Verifier | None = None
         self._logs: dict[Key, ReplicaLog] = {}
-        self._epochs: dict[Key, int] = {}  # of the partitions that we coordinate: the leader epoch
+        self._epochs: dict[Key, int] = {}  # the leader epochs of the coordinated partitions
         self._to_load: dict[Key, None] = {}
         self._shapes: dict[str, tuple[bytes, int]] = {}
         self.is_loading_held = False
         """Set by a test's control: partitions stay in COORDINATOR_LOAD_IN_PROGRESS."""
 
-    # ------------------------------------------------------------------ the two
+    # ------------------------------------------------------------------ the two coordinators
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -108,12 +108,12 @@ class Coordinators:
 
     @property
     def transactions_or_none(self) -> TransactionCoordinator | None:
-        """None where nobody ever asked for one here."""
+        """None if it was never used here."""
         return self._transactions
 
     @property
     def verifier(self) -> Verifier:
-        """Asks transaction coordinators about batches that open a transaction."""
+        """Verifies batches that start a transaction with their transaction coordinator."""
         if self._verifier is None:
             from pykafka2.broker.coordinators.transactions.verifier import Verifier
 
@@ -121,7 +121,7 @@ class Coordinators:
         return self._verifier
 
     def _group_configs(self, group_id: str) -> Mapping[str, str]:
-        """What is set on a group; of the broker's options one is dynamic (KIP-1263)."""
+        """Returns the options of a group; one broker option is dynamic (KIP-1263)."""
         node = self._node
         interval = str(node.config.int("group.consumer.assignment.interval.ms"))
         own = node.image.configs_of(GROUP_RESOURCE, group_id)
@@ -141,10 +141,10 @@ class Coordinators:
         clock = self._node.clock
         return clock.wall_ms() + round((at - clock.monotonic()) * 1000)
 
-    # ------------------------------------------------------------------ told by the broker
+    # ------------------------------------------------------------------ called by the broker
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
-        """Partitions may be ours now, or no longer; topics may have come or gone."""
+        """Applies changed leaders of internal partitions and changed topics."""
         self._note_topics(image, changed, now)
         if self._transactions is not None:
             self._transactions.use_version(image.transaction_version)
@@ -166,7 +166,7 @@ class Coordinators:
     def _elect(self, key: Key, leader_epoch: int) -> None:
         topic, number = key
         node = self._node
-        # Kafka has no such option for the log of transactions.
+        # Kafka has no such option for the transaction log.
         codec = node.config.int("offsets.topic.compression.codec") if topic == OFFSETS_TOPIC else 0
         log = self._logs[key] = ReplicaLog(self._replicas, key, self._wall_ms, node.events, codec)
         if topic == OFFSETS_TOPIC:
@@ -184,7 +184,9 @@ class Coordinators:
         self._service(key[0]).resign(key[1])
 
     def _note_topics(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
-        """Tell the coordinators where topics came, went or grew; most changes are of leaders and ISRs."""
+        """Notifies the coordinators of created, deleted or grown topics; most changes are of leaders and
+        ISRs.
+        """
         is_new = False
         for name, topic in changed.items():
             shape = None if topic is None else (topic.id, len(topic.partitions))
@@ -202,7 +204,7 @@ class Coordinators:
             self._transactions.on_topics(ImageTopics(image))
 
     def on_moved(self, key: Key) -> None:
-        """A replica moved: replies may have waited for its high watermark."""
+        """Handles a moved replica: responses can wait for its high watermark."""
         if key in self._epochs:
             log = self._replicas.log_of(key)
             self._service(key[0]).on_high_watermark(key[1], log.high_watermark)
@@ -211,14 +213,14 @@ class Coordinators:
 
     @property
     def due(self) -> float:
-        """When `run` has something to do."""
+        """When `run` has work."""
         if self._to_load and not self.is_loading_held:
             return 0.0
         groups = FOREVER if self._groups is None else self._groups.due
         return groups if self._transactions is None else min(groups, self._transactions.due)
 
     def run(self, now: float) -> None:
-        """Load what waits for it, and do what timers ask for."""
+        """Loads waiting partitions and runs due timers."""
         if self._to_load and not self.is_loading_held:
             to_load, self._to_load = self._to_load, {}
             for key in to_load:
@@ -229,7 +231,9 @@ class Coordinators:
             self._transactions.poll(now)
 
     def send_markers(self, now: float) -> None:
-        """The end of a turn: markers whose decision is committed go to the leaders of their partitions."""
+        """Sends markers whose decision is committed to the leaders of their partitions, at the end of a
+        turn.
+        """
         if self._markers is not None:
             self._markers.send(now)
 
@@ -241,14 +245,14 @@ class Coordinators:
         try:
             self._service(key[0]).load(key[1], entries, log.log_end_offset, now)
         except Exception:
-            # Who says that it is the admin client may write anything there
-            # (rule internal-topics-are-not-for-clients): whatever the log holds, it costs this one partition,
-            # which is coordinated by nobody until it is led anew.
+            # A client with the admin client's id can write anything there (rule
+            # internal-topics-are-not-for-clients). A bad log affects this one partition only, which has no
+            # coordinator until its leader changes.
             logger.exception("broker %d cannot load %s-%d", self._node.id, *key)
 
     # ------------------------------------------------------------------ requests
 
-    def ask(
+    def submit(
         self,
         service: CoordinatorService[Any],
         context: RequestContext,
@@ -257,9 +261,9 @@ class Coordinators:
         may_describe: Callable[[str], bool] | None = None,
         rules: object = None,
     ) -> None:
-        """Have a coordinator answer a request, now or later; an answer that comes too late is dropped.
+        """Submits a request to a coordinator, which responds now or later; a late response is dropped.
 
-        Where there are access `rules`, `may_describe` says which topics who asks may hear of.
+        With access `rules`, `may_describe` decides which topics the caller can see.
         """
 
         def reply(response: Response) -> None:
@@ -272,24 +276,24 @@ class Coordinators:
         service.submit(caller, request, now).then(reply)
 
     def coordinates(self, key: Key) -> bool:
-        """Whether this partition of an internal topic is ours, loaded or not."""
+        """Whether this broker coordinates a partition of an internal topic, loaded or not."""
         return key in self._epochs
 
     def is_active(self, key: Key) -> bool:
-        """Whether we coordinate this partition, and have read its log."""
+        """Whether this broker coordinates the partition and has loaded its log."""
         return key in self._epochs and self._service(key[0]).runtimes[key[1]].is_active
 
     def has_failed(self, key: Key) -> bool:
-        """Whether we could not read the log of this partition, so that nobody coordinates it."""
+        """Whether loading the log of this partition failed, so that it has no coordinator."""
         return self.coordinates(key) and self._service(key[0]).runtimes[key[1]].has_failed
 
     def log_of(self, key: Key) -> ReplicaLog:
-        """The log of a partition that we coordinate."""
+        """Returns the log of a coordinated partition."""
         return self._logs[key]
 
 
 def caller_of(context: RequestContext) -> Caller:
-    """Who asks, in Kafka's words: hosts begin with a slash."""
+    """Returns the sender of a request in Kafka's notation: hosts start with a slash."""
     from pykafka2.broker.coordinators.replay import Caller
 
     host = context.peer.rpartition(":")[0].strip("[]")

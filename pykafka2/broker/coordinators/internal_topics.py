@@ -1,8 +1,8 @@
-"""The topics that coordinators keep their state in: created when somebody first looks for a coordinator.
+"""Internal topics of the coordinators, created when a coordinator is first looked up.
 
-As Kafka's AutoTopicCreationManager does it, by the controller and with the coordinator's own configuration.
-A replication factor that nobody set suits the cluster: three, or as many brokers as are alive (Kafka refuses
-to create them with fewer than three).  Light to import.
+Like Kafka's AutoTopicCreationManager: created by the controller, with the coordinator's configuration. An
+unset replication factor depends on the cluster: three, or the number of live brokers (Kafka requires at least
+three). Light to import.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pykafka2.errors import BrokerError
 
 USUAL_REPLICATION_FACTOR: Final = 3
 
-# What both are named in the broker's configuration.
+# Prefixes of both in the broker's configuration.
 _PREFIXES: Final = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transaction.state.log"}
 
 
 def partitions_of(config: BrokerConfig, topic: str) -> int:
-    """How many partitions an internal topic gets."""
+    """Returns the number of partitions for an internal topic."""
     return config.int(f"{_PREFIXES[topic]}.num.partitions")
 
 
 def internal_topic(config: BrokerConfig, topic: str, live_brokers: int) -> NewTopic:
-    """The internal topic as it is to be created."""
+    """Returns the definition of an internal topic."""
     prefix = _PREFIXES[topic]
     factor = config.int(f"{prefix}.replication.factor")
     if factor == -1:
@@ -47,7 +47,7 @@ def internal_topic(config: BrokerConfig, topic: str, live_brokers: int) -> NewTo
 
 
 def create_internal_topic(node: Node, create: Callable[[NewTopic], object], topic: str) -> None:
-    """Have the controller create an internal topic; where it refuses, there is none, and no coordinator."""
+    """Has the controller create an internal topic; if it fails, there is no coordinator."""
     new = internal_topic(node.config, topic, len(node.image.live_brokers()))
     try:
         create(new)

@@ -1,7 +1,7 @@
-"""How a coordinator refuses a request as a whole: the same error in every place of the response that has one.
+"""Error responses of coordinators: the same error in every field that can hold one.
 
-Pure.  groups/refusals.py and transactions/refusals.py have one function for each kind of request; `refusal`
-calls it.  `append_error_code` says what a failed append means to the client.
+Pure. groups/refusals.py and transactions/refusals.py have one function for each type of request; `refusal`
+calls it. `append_error_code` maps a failed append to the client's error code.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _REFUSERS: Final = groups.REFUSERS | transactions.REFUSERS
 
 
 def refusal(request: Request[Any], version: int, code: int) -> Response:
-    """The answer to `request` in `version` that says `code` wherever it can say an error."""
+    """Returns the response to `request` in `version` with `code` in every error field."""
     return _REFUSERS[type(request)](request, version, code)
 
 
 def append_error_code(request: Request[Any], code: int) -> int:
-    """What a client is told when its records could not be appended or were not committed in time."""
-    if code in _COORDINATOR_IS_IN_TROUBLE:
+    """Returns the error code for a client whose records were not appended or not committed in time."""
+    if code in _COORDINATOR_UNAVAILABLE:
         return errors.CoordinatorNotAvailable.code
     if code in _COORDINATOR_MOVED:
         return errors.NotCoordinator.code
@@ -35,7 +35,7 @@ def append_error_code(request: Request[Any], code: int) -> int:
     return code
 
 
-_COORDINATOR_IS_IN_TROUBLE: Final = frozenset(
+_COORDINATOR_UNAVAILABLE: Final = frozenset(
     {
         errors.UnknownTopicOrPartition.code,
         errors.NotEnoughReplicas.code,

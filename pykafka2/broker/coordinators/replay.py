@@ -1,10 +1,9 @@
-"""What every coordinator shard is made of: records, results, and responses that come later.
+"""Building blocks of coordinator shards: records, results, deferred responses.
 
-A shard is the state of one partition of __consumer_offsets or __transaction_state.  It is sans-IO: an
-operation answers with a `Result`, the records to append and the replies that may leave once they are
-committed; state that must survive changes only when records are replayed, at once after the append or by the
-next coordinator from its log.  runtime.py carries results out; the two kinds of shard are groups/shard.py and
-transactions/shard.py.
+A shard is the state of one partition of __consumer_offsets or __transaction_state. It is sans-IO: an
+operation returns a `Result` with the records to append and the responses to send once they are committed.
+Durable state changes only when records are replayed: right after the append, or by the next coordinator from
+its log. runtime.py executes results; the two kinds of shards are groups/shard.py and transactions/shard.py.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ GROUP_RECORDS: Final[Kinds] = {
         (consumer.ConsumerGroupRegularExpressionKey, consumer.ConsumerGroupRegularExpressionValue),
     )
 }
-"""Records of __consumer_offsets, by the int16 that begins their keys."""
+"""Records of __consumer_offsets, by the int16 at the start of their keys."""
 
 TRANSACTION_RECORDS: Final[Kinds] = {0: (transaction.TransactionLogKey, transaction.TransactionLogValue)}
 """Records of __transaction_state."""
 
-# Kafka 4.3 writes the highest version of all others.
+# Kafka 4.3 writes the highest version of all other values.
 _WRITTEN_VERSION: Final[dict[type[RecordValue], int]] = {
     group.GroupMetadataValue: 3,
 }
@@ -62,14 +61,17 @@ _INT16: Final = struct.Struct(">h")
 
 @attrs.define(frozen=True)
 class Record:
-    """One record of a coordinator's log, as bytes; without a value it removes what its key names."""
+    """One record of a coordinator's log, as bytes; without a value it is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 def record_of(key: RecordKey, value: RecordValue | None, version: int | None = None) -> Record:
-    """The record of a key and value; `version` of the value, by default the one that Kafka 4.3 writes."""
+    """Returns the record for a key and value.
+
+    `version` is that of the value; by default the one that Kafka 4.3 writes.
+    """
     encoded_key = _INT16.pack(key.RECORD_KIND) + key.encode(0)
     if value is None:
         return Record(encoded_key, None)
@@ -81,13 +83,13 @@ def record_of(key: RecordKey, value: RecordValue | None, version: int | None = N
 def decode_record(
     kinds: Kinds, key: bytes, value: bytes | None
 ) -> tuple[RecordKey, RecordValue | None] | None:
-    """Key and value of a record; None for a kind that we do not keep (share and streams groups).
+    """Decodes a record; None for ignored types (share and streams groups).
 
     Raises:
-        CorruptData: the bytes are no such record.
+        CorruptData: the bytes are not such a record.
     """
     if len(key) < 2:
-        raise CorruptData(f"a coordinator's record begins with an int16, its key has {len(key)} bytes")
+        raise CorruptData(f"a coordinator's key starts with an int16, but it has {len(key)} bytes")
     (kind,) = _INT16.unpack_from(key)
     classes = kinds.get(kind)
     if classes is None:
@@ -96,26 +98,26 @@ def decode_record(
     if value is None:
         return decoded_key, None
     if len(value) < 2:
-        raise CorruptData(f"a coordinator's value begins with an int16, it has {len(value)} bytes")
+        raise CorruptData(f"a coordinator's value starts with an int16, but it has {len(value)} bytes")
     (version,) = _INT16.unpack_from(value)
     return decoded_key, classes[1].decode(value[2:], version)
 
 
 @attrs.define(frozen=True)
 class Caller:
-    """Who asks: what an operation needs to know of its request beyond the body."""
+    """The sender of a request, as operations need it."""
 
     version: int
     client_id: str = ""
     client_host: str = "/127.0.0.1"
     may_describe: Callable[[str], bool] = lambda topic: True
-    """Whether who asks may hear of a topic; asked where a request names none."""
+    """Whether the sender can see a topic; used if a request names none."""
     rules: object = None
-    """The access rules by which that is decided: other rules are another object.  None: there are none."""
+    """The access rules behind that decision, compared by identity. None: no authorizer."""
 
 
 class Deferred(Generic[ResponseT]):
-    """A response that is there now or later; it completes exactly once, a second time raises IllegalState."""
+    """A response now or later; it completes exactly once, and a second time raises IllegalState."""
 
     __slots__ = ("_callbacks", "request", "response", "version")
 
@@ -131,21 +133,21 @@ class Deferred(Generic[ResponseT]):
 
     def complete(self, response: ResponseT) -> None:
         if self.response is not None:
-            raise IllegalState(f"{type(self.request).__name__} was answered already, with {self.response}")
+            raise IllegalState(f"{type(self.request).__name__} was answered before, with {self.response}")
         self.response = response
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(response)
 
     def refuse(self, code: int, words: str | None = None) -> None:
-        """Complete it with the response that says this error everywhere; in words, if it has room for any."""
+        """Completes it with an error in every field, and with a message if the response can hold one."""
         response: Any = refusal(self.request, self.version, code)
         if words and getattr(response, "error_message", "") is None:
             response.error_message = words
         self.complete(response)
 
     def then(self, callback: Callable[[ResponseT], None]) -> None:
-        """Call back with the response; at once if it is there."""
+        """Calls the callback with the response, at once if it is complete."""
         if self.response is None:
             self._callbacks.append(callback)
         else:
@@ -154,7 +156,7 @@ class Deferred(Generic[ResponseT]):
 
 @attrs.define(frozen=True)
 class Producer:
-    """Who writes a transactional batch."""
+    """The producer of a transactional batch."""
 
     id: int
     epoch: int
@@ -162,7 +164,7 @@ class Producer:
 
 @attrs.define(frozen=True)
 class WriteMarkers:
-    """Markers that the broker has to write to the leaders of partitions (WriteTxnMarkers)."""
+    """Markers that the broker must send to the leaders of partitions (WriteTxnMarkers)."""
 
     transactional_id: str
     producer_id: int
@@ -175,12 +177,12 @@ class WriteMarkers:
 
 @attrs.define
 class Result:
-    """What an operation or a timer asks for.
+    """The result of an operation or a timer.
 
-    The records are appended as one batch; when that worked they are replayed, `on_appended` is called (it may
-    add replies and actions), and the replies leave when everything appended so far is committed.  When the
-    append fails, nothing is replayed, `on_append_error` puts soft state right (it may add replies), and
-    replies not made by it are refused.
+    The records are appended as one batch, then replayed, then `on_appended` is called (it can add responses
+    and actions). The responses are sent once everything appended so far is committed. If the append fails,
+    nothing is replayed, `on_append_error` repairs soft state (it can add responses), and the other responses
+    become errors.
     """
 
     records: list[Record] = attrs.field(factory=list)
@@ -198,41 +200,41 @@ class Result:
         self.replies.append((deferred, response))
 
     def refuse(self, deferred: Deferred[Any], code: int) -> None:
-        """Reply with the error that says `code` everywhere."""
+        """Adds a response with `code` in every error field."""
         self.reply(deferred, refusal(deferred.request, deferred.version, code))
 
 
 class Shard(Protocol):
-    """The state of one partition of a coordinator's topic.  All times are the broker's monotonic seconds."""
+    """The state of one partition of a coordinator's topic. All times are the broker's monotonic seconds."""
 
     LOADS_WHAT_CAN_BE_READ: bool
-    """Whether it goes on with what came before a record that cannot be replayed; else loading fails."""
+    """Whether it keeps what precedes a record that cannot be replayed; otherwise loading fails."""
 
     def operation(self, caller: Caller, deferred: Deferred[Any], now: float) -> Result:
-        """Decide about `deferred.request`; raises a BrokerError to refuse it as a whole."""
+        """Handles `deferred.request`; raises a BrokerError to reject it as a whole."""
         ...
 
     def poll(self, now: float) -> Result | None:
-        """What the next timer that is due asks for, None if none is; carry it out before the next call."""
+        """Returns the result of the next due timer, None if none is due; execute it before the next call."""
         ...
 
     @property
     def next_deadline(self) -> float:
-        """When `poll` has something next; infinity if never."""
+        """When `poll` has work next; infinity if never."""
         ...
 
     def replay(self, key: bytes, value: bytes | None, producer: Producer | None, now: float) -> None:
-        """Apply one record; `producer` is set where it belongs to a transaction that is still open."""
+        """Applies one record; `producer` is set if it belongs to an open transaction."""
         ...
 
     def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:
-        """The end of a producer's transaction in this partition."""
+        """Applies the end of a producer's transaction in this partition."""
         ...
 
     def on_loaded(self, now: float) -> Result:
-        """The log is replayed: arm the timers."""
+        """Starts the timers after the log was replayed."""
         ...
 
     def on_unloaded(self) -> Result:
-        """The partition went elsewhere: let go of everyone who waits."""
+        """Releases all waiting requests after the partition has moved."""
         ...

@@ -1,6 +1,6 @@
-"""What a shard sees of its broker: the partition that it leads as a log, and the cluster's topics.
+"""A shard's view of its broker: the partition it leads as a log, and the cluster's topics.
 
-Light to import.  Under the cluster's lock.
+Light to import. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class ReplicaLog:
         self._events = events
         self._wall_ms = wall_ms
         self._codec = codec
-        # Kafka's group coordinator appends with acks=1 and then waits for the high watermark; its transaction
-        # log refuses at once while too few replicas are in sync (CoordinatorPartitionWriter,
+        # Kafka's group coordinator appends with acks=1 and then waits for the high watermark. Its transaction
+        # log fails at once while too few replicas are in sync (CoordinatorPartitionWriter,
         # TransactionStateManager.appendTransactionToLog).
         self._needs_in_sync = key[0] == TRANSACTIONS_TOPIC
         self._guard: VerificationGuard | None = None
 
     @contextmanager
     def guarded_by(self, guard: VerificationGuard | None) -> Iterator[None]:
-        """What is appended meanwhile was verified with the transaction's coordinator."""
+        """Sets the verification guard for the appends inside the context."""
         self._guard = guard
         try:
             yield
@@ -69,7 +69,7 @@ class ReplicaLog:
 
 
 class ImageTopics:
-    """The topics of an image, as coordinators look at them (see `Topics`)."""
+    """The topics of an image, as coordinators use them (see `Topics`)."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image

@@ -1,11 +1,11 @@
-"""Runs one shard over its partition's log: append, replay, wait for the high watermark, answer.
+"""Runs one shard over its partition's log: append, replay, wait for the high watermark, respond.
 
-One rule makes reads and writes consistent without snapshots: a reply leaves when everything that was appended
-before it is committed.  State is replayed as soon as the leader's log took the records, so the next operation
-sees it; a failed append replays nothing.  Loading replays the whole log first (COORDINATOR_LOAD_IN_PROGRESS
-meanwhile); one that cannot be loaded is refused with NOT_COORDINATOR until it is led anew.  Losing the
-partition refuses everyone who waits with NOT_COORDINATOR.  Called under the broker's lock; sans-IO, time
-comes in.
+One rule makes reads and writes consistent without snapshots: a response is sent once everything appended
+before it is committed. State is replayed as soon as the records are in the leader's log, so the next
+operation sees it; a failed append replays nothing. Loading replays the whole log first
+(COORDINATOR_LOAD_IN_PROGRESS meanwhile); a log that fails to load gets NOT_COORDINATOR until the leader
+changes. Losing the partition answers all waiting requests with NOT_COORDINATOR. Called under the broker's
+lock; sans-IO, time is passed in.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ShardLog(Protocol):
     """The leader's replica of the shard's partition."""
 
     def append(self, records: Sequence[Record], producer: Producer | None, now: float) -> int:
-        """Append one batch (transactional where `producer` is given) and return the offset after it.
+        """Appends one batch (transactional if `producer` is passed). Returns the offset after it.
 
         Raises:
             BrokerError: nothing was appended (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER ...).
@@ -58,7 +58,7 @@ class ShardLog(Protocol):
 
 @attrs.define(frozen=True)
 class Entry:
-    """One record of the log as it is loaded."""
+    """One record of a log that is loaded."""
 
     key: bytes
     value: bytes | None
@@ -67,14 +67,14 @@ class Entry:
 
 @attrs.define(frozen=True)
 class Marker:
-    """A control batch of the log as it is loaded."""
+    """A control batch of a log that is loaded."""
 
     producer: Producer
     committed: bool
 
 
 class MemoryLog:
-    """A log in memory, for tests: what it holds can be loaded again; commits at once unless told not to."""
+    """A log in memory, for tests: it can be loaded again; commits at once by default."""
 
     def __init__(self) -> None:
         self.entries: list[Entry | Marker] = []
@@ -104,12 +104,12 @@ class MemoryLog:
 
 
 class RunState(Enum):
-    """Where a partition's coordinator stands."""
+    """The state of a partition's coordinator."""
 
     LOADING = "Loading"
     ACTIVE = "Active"
     FAILED = "Failed"
-    """The log could not be read; the next leadership reads it anew."""
+    """The log could not be loaded; the next leader loads it again."""
     CLOSED = "Closed"
 
 
@@ -122,9 +122,9 @@ class _Waiting:
 
 
 class ShardRuntime:
-    """One shard, its log and the replies on their way.  Made when the broker begins to lead the partition.
+    """One shard, its log and the waiting responses. Created when the broker becomes the partition's leader.
 
-    `actions` collects what the broker has to carry out (WriteMarkers); it takes them from there.
+    `actions` collects what the broker must execute (WriteMarkers).
     """
 
     def __init__(self, shard: Shard, log: ShardLog, *, write_timeout: float = 5.0) -> None:
@@ -138,13 +138,13 @@ class ShardRuntime:
         self._held_actions: deque[tuple[int, WriteMarkers]] = deque()
 
     def load(self, entries: Iterable[Entry | Marker], end_offset: int, now: float) -> None:
-        """Replay the log up to `end_offset` and begin to answer.
+        """Replays the log up to `end_offset` and starts to respond.
 
         Raises:
-            CorruptData: a record is none; the partition has failed.
+            CorruptData: a record is invalid; the partition has failed.
         """
         if self.state is not RunState.LOADING:
-            raise IllegalState(f"a coordinator is loaded once; this one is {self.state.value}")
+            raise IllegalState(f"a coordinator can be loaded once; this one is {self.state.value}")
         try:
             self._replay(entries, now)
         except Exception:
@@ -172,7 +172,7 @@ class ShardRuntime:
         return self.state is RunState.FAILED
 
     def submit(self, caller: Caller, deferred: Deferred[Any], now: float) -> None:
-        """Decide about `deferred.request`; it completes now or later, exactly once."""
+        """Handles `deferred.request`, which completes now or later, exactly once."""
         if self.state is not RunState.ACTIVE:
             loading = self.state is RunState.LOADING
             deferred.refuse(CoordinatorLoadInProgress.code if loading else NotCoordinator.code)
@@ -185,7 +185,7 @@ class ShardRuntime:
         self._carry_out(result, now)
 
     def poll(self, now: float) -> float:
-        """Do what is due; when to come again."""
+        """Runs what is due. Returns when it must be called again."""
         while self.state is RunState.ACTIVE and (result := self.shard.poll(now)) is not None:
             self._carry_out(result, now)
         while self._waiting and self._waiting[0].deadline <= now:
@@ -194,34 +194,34 @@ class ShardRuntime:
 
     @property
     def next_deadline(self) -> float:
-        """When `poll` has something to do next; infinity if never."""
+        """When `poll` has work next; infinity if never."""
         if self.state is not RunState.ACTIVE:
             return FOREVER
         first_timeout = self._waiting[0].deadline if self._waiting else FOREVER
         return min(self.shard.next_deadline, first_timeout)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """The partition's high watermark moved: answer whose turn has come."""
+        """Completes the responses up to the high watermark."""
         while self._waiting and self._waiting[0].offset <= high_watermark:
             waiting = self._waiting.popleft()
             waiting.deferred.complete(waiting.response)
-        # A marker before its decision is committed could tell what a failover then takes back.
+        # A marker sent before its decision is committed could be revoked by a failover.
         while self._held_actions and self._held_actions[0][0] <= high_watermark:
             self.actions.append(self._held_actions.popleft()[1])
 
     def on_marker(self, producer: Producer, committed: bool, end_offset: int, now: float) -> None:
-        """The broker appended a transaction's marker to this partition (WriteTxnMarkers)."""
+        """Handles a transaction marker that the broker appended to this partition (WriteTxnMarkers)."""
         self.end_offset = max(self.end_offset, end_offset)
         if self.state is RunState.ACTIVE:
             self.shard.replay_marker(producer, committed, now)
 
     def carry_out(self, result: Result, now: float) -> None:
-        """For what the broker itself asks of a shard, such as an outcome of markers or deleted topics."""
+        """Executes a result of the broker's own operations, such as completed markers or deleted topics."""
         if self.state is RunState.ACTIVE:
             self._carry_out(result, now)
 
     def unload(self) -> None:
-        """The partition is led elsewhere: everyone who waits is told NOT_COORDINATOR."""
+        """Answers all waiting requests with NOT_COORDINATOR because the leader has changed."""
         if self.state is RunState.CLOSED:
             return
         was_active = self.state is RunState.ACTIVE
@@ -236,7 +236,7 @@ class ShardRuntime:
 
     @property
     def waiting(self) -> int:
-        """How many replies wait for the high watermark."""
+        """The number of responses that wait for the high watermark."""
         return len(self._waiting)
 
     def _carry_out(self, result: Result, now: float) -> None:

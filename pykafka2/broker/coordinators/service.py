@@ -1,8 +1,8 @@
 """A broker's coordinators: one runtime for each partition of the internal topic that it leads.
 
-Requests go to the partition of their key; those that name many groups or transactional ids are taken apart,
-asked partition by partition and put together again.  The broker tells of elections, high watermarks, topics
-and markers. Runs under the broker's lock; time comes in.
+Requests are routed to the partition of their key. Requests with several groups or transactional ids are
+split, handled partition by partition, and merged. The broker reports elections, high watermarks, topics and
+markers. Runs under the broker's lock; time is passed in.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ from pykafka2.protocol.messages import (
 )
 from pykafka2.protocol.struct import Request, Response
 
-TRY_AGAIN_AFTER = 1.0
+RETRY_INTERVAL = 1.0
 
 ShardT = TypeVar("ShardT", bound=Shard)
 
 Split = list[tuple[str, Request[Any]]]
-"""Parts of a request, each with the key that says whose it is."""
+"""Parts of a request, each with its routing key."""
 
 
 class CoordinatorService(Generic[ShardT]):
-    """What both kinds have in common: partitions, routing, time."""
+    """Common parts of both coordinators: partitions, routing, time."""
 
     def __init__(self, partitions: int, write_timeout: float) -> None:
         self.partitions = partitions
         self.runtimes: dict[int, ShardRuntime] = {}
         self.shards: dict[int, ShardT] = {}
         self.due = FOREVER
-        """When `poll` has something to do, at the earliest; may be too early, never too late."""
+        """When `poll` has work at the earliest; can be too early, never too late."""
         self.on_problem: OnProblem = log_problem
         self._write_timeout = write_timeout
 
-    # -- the broker tells ---------------------------------------------------------------------------
+    # -- called by the broker ---------------------------------------------------------------------------
 
     def begin(self, partition: int, shard: ShardT, log: ShardLog) -> ShardRuntime:
-        """The broker leads a partition now; until `load` requests are told that it loads."""
+        """Starts coordinating a partition; until `load` requests get COORDINATOR_LOAD_IN_PROGRESS."""
         self.resign(partition)
         self.shards[partition] = shard
         runtime = self.runtimes[partition] = ShardRuntime(shard, log, write_timeout=self._write_timeout)
         return runtime
 
     def load(self, partition: int, entries: Iterable[Entry | Marker], end_offset: int, now: float) -> None:
-        """Replay the partition's log and begin to answer."""
+        """Replays the partition's log and starts to respond."""
         runtime = self.runtimes[partition]
         runtime.load(entries, end_offset, now)
         self._note(runtime)
 
     def resign(self, partition: int) -> None:
-        """The broker leads the partition no more: who waits is told NOT_COORDINATOR."""
+        """Stops coordinating a partition: waiting requests get NOT_COORDINATOR."""
         runtime = self.runtimes.pop(partition, None)
         self.shards.pop(partition, None)
         if runtime is not None:
@@ -78,32 +78,32 @@ class CoordinatorService(Generic[ShardT]):
             runtime.on_high_watermark(high_watermark)
 
     def poll(self, now: float) -> float:
-        """Do what is due in all partitions; when to come again.  Costs nothing before that."""
+        """Runs what is due in all partitions. Returns when it must be called again. Costs nothing before."""
         if now >= self.due:
-            polled = [self._poll_one(*one, now) for one in list(self.runtimes.items())]
+            polled = [self._poll_one(*entry, now) for entry in list(self.runtimes.items())]
             self.due = min(polled, default=FOREVER)
         return self.due
 
     def _poll_one(self, partition: int, runtime: ShardRuntime, now: float) -> float:
-        """One partition's timers; one that fails costs its own partition's turn, and is tried again."""
+        """Runs one partition's timers; a failure affects this partition only, and is retried."""
         try:
             return runtime.poll(now)
         except Exception as error:
             self.on_problem(f"a timer of {type(self).__name__}, partition {partition}", error)
-            return now + TRY_AGAIN_AFTER
+            return now + RETRY_INTERVAL
 
     def _note(self, runtime: ShardRuntime) -> None:
-        """Something happened in a partition: its next deadline may have come nearer."""
+        """Records activity in a partition: its next deadline can have moved forward."""
         self.due = min(self.due, runtime.next_deadline)
 
     # -- requests -----------------------------------------------------------------------------------
 
     def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
-        """The answer to a request, now or later; it completes exactly once."""
+        """Returns the response to a request, now or later; it completes exactly once."""
         deferred: Deferred[Any] = Deferred(request, caller.version)
         parts = self.split(request, caller.version)
         if parts is None:
-            self._ask(self.key_of(request), caller, deferred, now)
+            self._route(self.key_of(request), caller, deferred, now)
             return deferred
         answers: list[Response | None] = [None] * len(parts)
         answered: list[int] = []
@@ -117,13 +117,13 @@ class CoordinatorService(Generic[ShardT]):
         if not parts:
             deferred.complete(merge(request, []))
         for position, (key, part) in enumerate(parts):
-            one: Deferred[Any] = Deferred(part, caller.version)
-            one.then(partial(note, position))
-            self._ask(key, caller, one, now)
+            part_deferred: Deferred[Any] = Deferred(part, caller.version)
+            part_deferred.then(partial(note, position))
+            self._route(key, caller, part_deferred, now)
         return deferred
 
-    def ask_all(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
-        """For lists: every partition that the broker leads is asked."""
+    def submit_to_all(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
+        """Submits a list request to every partition that the broker leads."""
         deferred: Deferred[Any] = Deferred(request, caller.version)
         runtimes = list(self.runtimes.values())
         answers: list[Response] = []
@@ -136,13 +136,13 @@ class CoordinatorService(Generic[ShardT]):
         if not runtimes:
             deferred.complete(merge(request, []))
         for runtime in runtimes:
-            one: Deferred[Any] = Deferred(request, caller.version)
-            one.then(note)
-            runtime.submit(caller, one, now)
+            part_deferred: Deferred[Any] = Deferred(request, caller.version)
+            part_deferred.then(note)
+            runtime.submit(caller, part_deferred, now)
             self._note(runtime)
         return deferred
 
-    def _ask(self, key: str, caller: Caller, deferred: Deferred[Any], now: float) -> None:
+    def _route(self, key: str, caller: Caller, deferred: Deferred[Any], now: float) -> None:
         runtime = self.runtimes.get(partition_for(key, self.partitions))
         if runtime is None:
             deferred.refuse(NotCoordinator.code)
@@ -170,9 +170,9 @@ _MERGED_FIELD: dict[type[Any], str] = {
 
 
 def merge(request: Request[Any], answers: list[Response]) -> Response:
-    """One answer out of those to a request's parts; the first error at the top stands for all."""
+    """Merges the responses to a request's parts; the first top-level error counts for all."""
     name = _MERGED_FIELD[type(request)]
-    merged: dict[str, Any] = {name: [one for answer in answers for one in getattr(answer, name)]}
+    merged: dict[str, Any] = {name: [item for answer in answers for item in getattr(answer, name)]}
     if isinstance(request, transaction_admin.ListTransactionsRequest):
         unknown: dict[Hashable, None] = {}
         for answer in answers:

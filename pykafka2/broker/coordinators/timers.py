@@ -1,7 +1,7 @@
-"""A shard's timers, by name: one deadline and one thing to do each, the earliest first.
+"""A shard's timers, by name: one deadline and one action each, the earliest first.
 
-Sans-IO: nothing fires by itself, the shard asks what is due.  Setting a timer again moves it; a cancelled one
-leaves a dead entry in the heap, which is dropped when it comes up or when dead entries prevail.
+Sans-IO: nothing fires by itself, the shard polls for due timers. Setting a timer again moves it. A cancelled
+timer leaves a dead entry in the heap, which is dropped when it comes up or when dead entries prevail.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pykafka2.broker.coordinators.replay import Result
 from pykafka2.clock import FOREVER
 
 Action = Callable[[float], Result | None]
-"""Called with the time; what it asks for, None if nothing."""
+"""Callback: called with the time; returns a result, None if there is nothing to do."""
 
 MIN_SWEEP: Final = 64
 
 
 class Timers:
-    """Not thread-safe; owned by one shard."""
+    """Timers of one shard. Not thread-safe."""
 
     def __init__(self) -> None:
         self._armed: dict[Hashable, tuple[float, int, Action]] = {}
@@ -43,7 +43,7 @@ class Timers:
         self._heap.clear()
 
     def deadline(self, name: Hashable) -> float | None:
-        """When a timer is due; None if it is not set."""
+        """Returns when a timer is due, None if it is not set."""
         armed = self._armed.get(name)
         return None if armed is None else armed[0]
 
@@ -53,7 +53,7 @@ class Timers:
         return self._heap[0][0] if self._heap else FOREVER
 
     def pop_due(self, now: float) -> Action | None:
-        """Disarm the earliest timer that is due and return what it does."""
+        """Removes the earliest due timer and returns its action."""
         self._drop_dead()
         if not self._heap or self._heap[0][0] > now:
             return None

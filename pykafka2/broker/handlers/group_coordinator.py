@@ -56,10 +56,10 @@ def handle(services: Services, context: RequestContext, request: Request[Any], n
     coordinators = services.coordinators
     asker = services.asker_of(context) if context.api_key in RESOLVE_PATTERNS else None
     if asker is None:
-        coordinators.ask(coordinators.groups, context, request, now)
+        coordinators.submit(coordinators.groups, context, request, now)
     else:
         may_describe = partial(_may_describe, asker)
-        coordinators.ask(coordinators.groups, context, request, now, may_describe, services.image.acls)
+        coordinators.submit(coordinators.groups, context, request, now, may_describe, services.image.acls)
 
 
 def _may_describe(asker: Asker, topic: str) -> bool:

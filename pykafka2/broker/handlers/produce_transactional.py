@@ -73,7 +73,7 @@ def verify(
         go_on(verdicts, at)
 
     adds = asked.support is TransactionSupport.ADDS_PARTITIONS
-    services.verifier.ask(asked, guards, on_codes, now, waits_for_end=adds)
+    services.verifier.verify(asked, guards, on_codes, now, waits_for_end=adds)
 
 
 def _refusal(code: int) -> BrokerError:

@@ -31,7 +31,7 @@ VERSIONS: Final = {
 
 def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
     """The answer comes from the coordinator, perhaps before this returns."""
-    services.coordinators.ask(services.coordinators.transactions, context, request, now)
+    services.coordinators.submit(services.coordinators.transactions, context, request, now)
 
 
 def handle_init_producer_id(

@@ -46,7 +46,7 @@ def commit(services: Services, context: RequestContext, request: TxnOffsetCommit
             refuse(NotCoordinator.code or 0)
             return
         with coordinators.log_of(key).guarded_by(guard):
-            coordinators.ask(coordinators.groups, context, request, at)
+            coordinators.submit(coordinators.groups, context, request, at)
 
     if not coordinators.coordinates(key):
         refuse(NotCoordinator.code or 0)
@@ -71,6 +71,6 @@ def commit(services: Services, context: RequestContext, request: TxnOffsetCommit
             services.respond_with(context, lambda: go_on(found[key], at))
 
     if guards:
-        services.verifier.ask(asked, guards, on_codes, now)
+        services.verifier.verify(asked, guards, on_codes, now)
     else:
         go_on(None, now)

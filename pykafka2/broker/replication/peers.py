@@ -29,7 +29,7 @@ class Peers:
         """Stops: no callback of a pending request is called any more, not even after a restart."""
         self._is_closed = True
 
-    def ask(
+    def send(
         self,
         target: int,
         request: Request[R],

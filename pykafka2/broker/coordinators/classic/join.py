@@ -1,6 +1,6 @@
-"""JoinGroup: who may enter a classic group, under which id, and what that sets off.
+"""JoinGroup: members that join a classic group, their member ids, and the resulting rebalances.
 
-Kafka 4.3's rules in its order of checks.  New members are given an id first, refusals are one for each state,
+Kafka 4.3's rules in its order of checks. New members get a member id first, each state has its own rejection,
 and static members return without a rebalance.
 """
 
@@ -45,7 +45,7 @@ FIRST_JOIN_WITH_REQUIRED_ID = 4
 
 
 class ClassicJoins(ClassicRebalance):
-    """Members coming into classic groups."""
+    """Joins of members of classic groups."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ClassicJoins(ClassicRebalance):
             out.reply(deferred, join_error(caller.version, GroupMaxSizeReached.code, ""))
         elif group.state is GroupState.DEAD:
             out.reply(deferred, join_error(caller.version, CoordinatorNotAvailable.code, request.member_id))
-        elif not group.supports(request.protocol_type, [one.name for one in request.protocols]):
+        elif not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):
             out.reply(deferred, join_error(caller.version, InconsistentGroupProtocol.code, request.member_id))
         elif not request.member_id:
             self._join_new(group, caller, deferred, out, now)
@@ -89,27 +89,29 @@ class ClassicJoins(ClassicRebalance):
             self._store_new_group(group, deferred, out)
 
     def check_session_timeout(self, request: JoinGroupRequest) -> None:
-        """INVALID_SESSION_TIMEOUT outside of what the broker allows."""
+        """Raises INVALID_SESSION_TIMEOUT outside the broker's limits."""
         low, high = self.settings.min_session_timeout, self.settings.max_session_timeout
         if not low * 1000 <= request.session_timeout_ms <= high * 1000:
             raise InvalidSessionTimeout
 
     def _store_new_group(self, group: ClassicGroup, deferred: Deferred[Any], out: Result) -> None:
-        """The log is to know of the group from its first member's first request on."""
+        """Writes the group to the log with its first member's first request."""
         value = ClassicGroup(group.id, group.changed_ms).to_record({})
         out.write(GroupMetadataKey(group=group.id), value)
 
-        def give_up(error: BrokerError, repair: Result) -> None:
+        def remove(error: BrokerError, repair: Result) -> None:
             if self.groups.get(group.id) is group:
                 del self.groups[group.id]
             for member in list(group.members.values()):
                 if member.awaiting_join is not None:
                     repair.refuse(member.awaiting_join, CoordinatorNotAvailable.code)
 
-        out.on_append_error = give_up
+        out.on_append_error = remove
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
-        """group.max.size counts who waits while the group prepares, who is in it afterwards."""
+        """Whether group.max.size allows a member: counts joining members while the group prepares, all
+        members afterwards.
+        """
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
             is_waiting = member is not None and member.awaiting_join is not None
@@ -130,7 +132,7 @@ class ClassicJoins(ClassicRebalance):
                 self._replace_static(group, old_id, member_id, caller, deferred, out, now)
                 return
         elif caller.version >= FIRST_JOIN_WITH_REQUIRED_ID:
-            # The client comes again with this id, or the id expires (rule new-members-are-given-an-id-first).
+            # The client joins again with this id, or the id expires (rule new-members-are-given-an-id-first).
             group.pending_join.add(member_id)
             self.arm_id(group, member_id, now + request.session_timeout_ms / 1000)
             out.reply(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
@@ -149,12 +151,12 @@ class ClassicJoins(ClassicRebalance):
         if group.state is GroupState.PREPARING_REBALANCE:
             self._update(group, member, deferred, out, now)
         elif group.state is GroupState.COMPLETING_REBALANCE:
-            if is_same:  # it may have missed the answer
+            if is_same:  # it can have missed the response
                 out.reply(deferred, join_response(group, member, caller.version))
             else:
                 self._update(group, member, deferred, out, now)
         elif group.state is GroupState.STABLE:
-            # The leader's word is enough: it may have seen topics change.
+            # The leader can always trigger a rebalance: it may have detected changed topics.
             if group.leader == member.id or not is_same:
                 self._update(group, member, deferred, out, now)
             else:
@@ -187,7 +189,7 @@ class ClassicJoins(ClassicRebalance):
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member)
-        # It cannot send heartbeats yet; should it be gone, this bounds how long it counts.
+        # It cannot send heartbeats yet; this bounds how long an absent member counts.
         self.arm_session(group, member, now, self.settings.new_member_join_timeout)
         self.rebalance_or_complete(group, out, now)
 
@@ -218,7 +220,7 @@ class ClassicJoins(ClassicRebalance):
         out: Result,
         now: float,
     ) -> None:
-        """A static member came back under a new id; the old one is fenced.
+        """Replaces a static member's id after it returned; the old id is fenced.
 
         See rule static-members-return-without-a-rebalance.
         """
@@ -235,7 +237,7 @@ class ClassicJoins(ClassicRebalance):
         if group.state is not GroupState.STABLE:
             member.awaiting_join = deferred
             if group.state is GroupState.COMPLETING_REBALANCE:
-                # The leader may be assigning to the old id just now.
+                # The leader can be assigning partitions to the old id at the moment.
                 self.prepare_rebalance(group, out, now)
             else:
                 self.complete_join_if_all_joined(group, out, now)
@@ -244,13 +246,13 @@ class ClassicJoins(ClassicRebalance):
             member.awaiting_join = deferred
             self.rebalance_or_complete(group, out, now)
             return
-        assignments = {one.id: one.assignment for one in group.members.values()}
+        assignments = {known.id: known.assignment for known in group.members.values()}
         out.write(GroupMetadataKey(group=group.id), group.to_record(assignments))
         if caller.version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT:
             is_leader = group.leader == new_id
             response = join_response(group, member, caller.version, skips_assignment=is_leader)
         else:
-            # Old clients would assign anew if they were told that they lead.
+            # Old clients would run an assignment again if the response named them as the leader.
             response = join_response(group, member, caller.version, leader=old_leader, lists_members=False)
         out.reply(deferred, response)
 
@@ -264,6 +266,6 @@ class ClassicJoins(ClassicRebalance):
 
 
 def _rebalance_timeout(request: JoinGroupRequest) -> float:
-    """In seconds; version 0 has none of its own."""
+    """Returns the rebalance timeout in seconds; version 0 uses the session timeout."""
     timeout_ms = request.rebalance_timeout_ms
     return (request.session_timeout_ms if timeout_ms == -1 else timeout_ms) / 1000

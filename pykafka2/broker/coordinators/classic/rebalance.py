@@ -1,8 +1,8 @@
-"""How a classic group rebalances: prepare, wait for all to join, wait for the assignment; and who drops out.
+"""Rebalances of classic groups: preparation, join phase, sync phase, and expired members.
 
-Every wait is a timer that may produce records (Kafka 4 has no purgatory here): the first wait of an empty
-group, which grows while members come; the join phase; the sync phase; each member's session.  group.py has
-the requests.
+Every wait is a timer that can produce records (Kafka 4 has no purgatory here): the initial delay of an empty
+group, which is extended while members join; the join phase; the sync phase; each member's session. group.py
+handles the requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT = 9
 
 
 class ClassicRebalance:
-    """The machinery of rebalances, and the timers of members."""
+    """Rebalances, and the timers of members."""
 
     def __init__(
         self, groups: Groups, timers: Timers, settings: GroupSettings, wall_ms: Callable[[float], int]
@@ -57,7 +57,7 @@ class ClassicRebalance:
     # -- preparing ----------------------------------------------------------------------------------
 
     def rebalance_or_complete(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Begin a rebalance, or end the join phase of the one under way if all are there."""
+        """Starts a rebalance, or completes the join phase of the current one if all members have joined."""
         if group.can_rebalance:
             self.prepare_rebalance(group, out, now)
         else:
@@ -85,7 +85,9 @@ class ClassicRebalance:
     def _wait_for_first_members(
         self, group: ClassicGroup, delay: float, remaining: float, now: float
     ) -> None:
-        """An empty group waits for more members, longer while some come (rule the-first-rebalance-waits)."""
+        """Waits for more members of an empty group, longer while some join (rule
+        the-first-rebalance-waits).
+        """
 
         def wait_on(group: ClassicGroup, out: Result, now: float) -> None:
             if not group.new_member_added or remaining == 0:
@@ -108,7 +110,9 @@ class ClassicRebalance:
     # -- completing ---------------------------------------------------------------------------------
 
     def complete_join(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Who has not come is out, save static members; the others get the new generation."""
+        """Completes the join phase: removes members that did not join, except static ones, and starts the
+        generation.
+        """
         self.timers.cancel(("join", group.id))
         for member in list(group.members.values()):
             if member.awaiting_join is None and not member.is_static:
@@ -117,7 +121,7 @@ class ClassicRebalance:
         if group.state is GroupState.DEAD:
             return
         if not group.elect_joined_leader() and group.members:
-            # Static members that stay away: their sessions decide.
+            # Only absent static members are left: their sessions decide.
             self._wait_for_members(group, now)
             return
         group.begin_generation(self.wall_ms(now))
@@ -137,7 +141,7 @@ class ClassicRebalance:
             out.reply(deferred, join_response(group, member, deferred.version))
 
     def _expire_sync(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Who did not ask in time is out (rule members-that-do-not-sync-are-removed)."""
+        """Removes members that did not sync in time (rule members-that-do-not-sync-are-removed)."""
         if not group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
             return
         for member_id in sorted(group.pending_sync):
@@ -146,14 +150,14 @@ class ClassicRebalance:
         self.prepare_rebalance(group, out, now)
 
     def stabilize(self, group: ClassicGroup, assignments: dict[str, bytes], out: Result, now: float) -> None:
-        """The leader's assignment is in the log: hand it out."""
+        """Distributes the leader's assignment, which is in the log now."""
         for member in group.members.values():
             member.assignment = assignments.get(member.id, b"")
         self._answer_syncs(group, 0, out, now)
         group.move_to(GroupState.STABLE, self.wall_ms(now))
 
     def propagate_error(self, group: ClassicGroup, code: int, out: Result, now: float) -> None:
-        """The generation ends without an assignment: whoever waits for one is told why."""
+        """Ends the generation without an assignment; waiting members get the error."""
         for member in group.members.values():
             member.assignment = b""
         self._answer_syncs(group, code, out, now)
@@ -163,7 +167,9 @@ class ClassicRebalance:
     ) -> None:
         if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
             return
-        deferred = next(one.awaiting_sync for one in group.members.values() if one.awaiting_sync is not None)
+        deferred = next(
+            member.awaiting_sync for member in group.members.values() if member.awaiting_sync is not None
+        )
         self.propagate_error(group, append_error_code(deferred.request, error.code or 0), out, now)
         self.rebalance_or_complete(group, out, now)
 
@@ -173,7 +179,7 @@ class ClassicRebalance:
             if deferred is None:
                 continue
             out.reply(deferred, sync_response(group, member, code))
-            # Its session did not count while it waited.
+            # Its session did not run while it waited.
             self.arm_session(group, member, now)
 
     def note_synced(self, group: ClassicGroup, member_id: str) -> None:
@@ -189,7 +195,7 @@ class ClassicRebalance:
         self.arm_id(group, member.id, now + (member.session_timeout if timeout is None else timeout))
 
     def arm_id(self, group: ClassicGroup, member_id: str, deadline: float) -> None:
-        """A member, or an id given out, lives until then unless it is heard of."""
+        """Sets the deadline of a member, or of an unused member id."""
 
         def expire(group: ClassicGroup, out: Result, now: float) -> None:
             self._expire_member(group, member_id, out, now)
@@ -211,13 +217,13 @@ class ClassicRebalance:
             self.complete_join_if_all_joined(group, out, now)
 
     def drop_member(self, group: ClassicGroup, member: ClassicMember, out: Result) -> None:
-        """Take a member out; what it waits for is answered so that a live one joins anew."""
+        """Removes a member; its waiting requests get an error that makes a live client rejoin."""
         self.timers.cancel(("member", group.id, member.id))
         self.dismiss(member, UnknownMemberId.code, "", out)
         group.remove(member.id)
 
     def dismiss(self, member: ClassicMember, code: int, member_id: str, out: Result) -> None:
-        """Answer whatever a member waits for with an error; a JoinGroup names this id."""
+        """Answers a member's waiting requests with an error; for JoinGroup with this member id."""
         joining, syncing = member.awaiting_join, member.awaiting_sync
         member.awaiting_join = member.awaiting_sync = None
         if joining is not None:
@@ -228,20 +234,22 @@ class ClassicRebalance:
     # -- endings ------------------------------------------------------------------------------------
 
     def on_loaded(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Another coordinator's group goes on: its members get a full session, nothing is rebalanced."""
+        """Continues a loaded group: its members get a full session, without a rebalance."""
         for member in group.members.values():
             self.arm_session(group, member, now)
         if len(group.members) > self.settings.max_size:
             self.prepare_rebalance(group, out, now)
 
     def on_unloaded(self, group: ClassicGroup, out: Result) -> None:
-        """The group is dead here, and who waits is sent to the new coordinator."""
+        """Ends the group here; waiting requests are sent to the new coordinator."""
         group.move_to(GroupState.DEAD, group.changed_ms or 0)
         for member in group.members.values():
             self.dismiss(member, NotCoordinator.code, member.id, out)
 
     def park_join(self, member: ClassicMember, deferred: Deferred[Any], out: Result) -> None:
-        """The member waits for the join phase; an earlier wait of its own gives way (Apache forgets it)."""
+        """Lets a member wait for the join phase; its earlier waiting request gets an error (Apache drops
+        it).
+        """
         if member.awaiting_join is not None:
             out.refuse(member.awaiting_join, RebalanceInProgress.code)
         member.awaiting_join = deferred
@@ -259,7 +267,7 @@ class ClassicRebalance:
         action: Callable[[ClassicGroup, Result, float], None],
     ) -> None:
         def fire(now: float) -> Result | None:
-            # The id may belong to another group by now.
+            # The id can belong to another group by now.
             if self.groups.get(group.id) is not group or group.state is GroupState.DEAD:
                 return None
             out = Result()
@@ -278,7 +286,7 @@ def join_response(
     lists_members: bool | None = None,
     skips_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """The present generation as one member is told; only the leader is told who is in it."""
+    """Returns the response about the current generation; only the leader gets the member list."""
     if lists_members is None:
         lists_members = group.leader == member.id
     members = joined_members(group) if lists_members else ()
@@ -290,14 +298,16 @@ def join_response(
         skip_assignment=skips_assignment,
         member_id=member.id,
         members=[
-            JoinGroupResponseMember(member_id=one.id, group_instance_id=one.instance_id, metadata=metadata)
-            for one, metadata in members
+            JoinGroupResponseMember(
+                member_id=joined.id, group_instance_id=joined.instance_id, metadata=metadata
+            )
+            for joined, metadata in members
         ],
     )
 
 
 def sync_response(group: ClassicGroup, member: ClassicMember, code: int = 0) -> SyncGroupResponse:
-    """A member's assignment, or why there is none."""
+    """Returns a member's assignment, or an error."""
     if code:
         return SyncGroupResponse(error_code=code, assignment=b"")
     return SyncGroupResponse(

@@ -1,8 +1,8 @@
-"""A classic group as its coordinator sees it: states, members, the protocol they share.
+"""State of a classic group: its phase, members, and common protocol.
 
-The log knows a group only as of its last complete rebalance (GroupMetadataValue); who is joining, who waits
-and what the next generation will be is soft state that a coordinator loses with its partition.  group.py
-decides, this module holds the group's state: no time, no timers, no replies.
+The log knows a group only as of its last complete rebalance (GroupMetadataValue). Joining members, waiting
+requests and the next generation are soft state, which a coordinator loses with its partition. group.py
+decides; this module only holds the state, without time, timers or responses.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from pykafka2.protocol.messages.group import JoinGroupRequest, JoinGroupResponse
 from pykafka2.protocol.messages.group_records import GroupMetadataValue, MemberMetadata
 
 CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type of groups whose subscriptions the coordinator can read."""
+"""The protocol type of groups whose subscriptions the coordinator can decode."""
 
 
 class GroupState(Enum):
-    """Where a classic group stands; the value is Kafka's name."""
+    """The state of a classic group; the value is Kafka's name."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -80,16 +80,16 @@ class ClassicMember:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether waiting for a rebalance stands for a heartbeat; not before its first answer."""
+        """Whether waiting for a rebalance counts as a heartbeat; not before its first response."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said about itself under a protocol; empty if it does not speak it."""
+        """Returns the member's metadata for a protocol; empty if it does not support it."""
         return dict(self.protocols).get(protocol, b"")
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
-    return tuple((one.name, one.metadata) for one in request.protocols)
+    return tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
 
 
 class ClassicGroup:
@@ -103,33 +103,33 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.changed_ms = changed_ms  # when the state last changed, as the log will say
+        self.changed_ms = changed_ms  # time of the last state change, as written to the log
         self.members: dict[str, ClassicMember] = {}  # in the order of joining
         self.static_members: dict[str, str] = {}
-        self.pending_join: set[str] = set()  # ids given out, not used yet
+        self.pending_join: set[str] = set()  # assigned member ids that were not used yet
         self.pending_sync: set[str] = set()
         self.subscribed_topics: frozenset[str] | None = None
-        self.new_member_added = False  # since the initial wait was last prolonged
-        self.logged: GroupMetadataValue | None = None  # what the log says
+        self.new_member_added = False  # since the initial delay was last extended
+        self.logged: GroupMetadataValue | None = None  # the latest record in the log
 
     @classmethod
     def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group that a record describes: Stable with members, Empty without."""
+        """Returns the group that a record describes: Stable with members, Empty without."""
         group = cls(group_id, None if value.current_state_timestamp == -1 else value.current_state_timestamp)
         group.generation = value.generation
-        for one in value.members:
-            timeout = one.session_timeout if one.rebalance_timeout == -1 else one.rebalance_timeout
+        for stored in value.members:
+            timeout = stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout
             group.add(
                 ClassicMember(
-                    one.member_id,
-                    one.group_instance_id,
-                    one.client_id,
-                    one.client_host,
+                    stored.member_id,
+                    stored.group_instance_id,
+                    stored.client_id,
+                    stored.client_host,
                     timeout / 1000,
-                    one.session_timeout / 1000,
+                    stored.session_timeout / 1000,
                     value.protocol_type,
-                    ((value.protocol or "", one.subscription),),
-                    one.assignment,
+                    ((value.protocol or "", stored.subscription),),
+                    stored.assignment,
                 )
             )
         group.state = group.previous_state = GroupState.STABLE if value.members else GroupState.EMPTY
@@ -141,7 +141,7 @@ class ClassicGroup:
         return group
 
     def to_record(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
-        """What the log is to say with these assignments."""
+        """Returns the record of the group with these assignments."""
         protocol = self.protocol
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
@@ -175,10 +175,10 @@ class ClassicGroup:
     # -- members ------------------------------------------------------------------------------------
 
     def add(self, member: ClassicMember) -> None:
-        """Take in a member; the first one decides the protocol type and leads."""
+        """Adds a member; the first one determines the protocol type and is the leader."""
         if member.instance_id is not None:
             if member.instance_id in self.static_members:
-                raise IllegalState(f"{member.instance_id} is in {self.id} already")
+                raise IllegalState(f"{member.instance_id} is already a member of {self.id}")
             self.static_members[member.instance_id] = member.id
         if not self.members:
             self.protocol_type = member.protocol_type
@@ -188,7 +188,9 @@ class ClassicGroup:
         self.pending_join.discard(member.id)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member or an id given out; the oldest one left leads if the leader goes."""
+        """Removes a member or an unused member id; if it was the leader, the oldest member becomes the
+        leader.
+        """
         member = self.members.pop(member_id, None)
         if member is not None and member.instance_id is not None:
             del self.static_members[member.instance_id]
@@ -198,11 +200,11 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
-        """Give a static member its new id; its place and, if it led, the lead go with it (KIP-345)."""
+        """Changes a static member's id; its position and leadership are kept (KIP-345)."""
         member = self.members[old_id]
         member.id = new_id
-        # It keeps its place in the order, as it keeps everything else.
-        self.members = {one.id: one for one in self.members.values()}
+        # Keep its position in the order of joining.
+        self.members = {known.id: known for known in self.members.values()}
         self.static_members[instance_id] = new_id
         if self.leader == old_id:
             self.leader = new_id
@@ -212,11 +214,13 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """See to it that the leader is one who rejoined; False if nobody did."""
+        """Ensures that the leader is a member that rejoined. Returns False if there is none."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is None:
-            joined = next((one.id for one in self.members.values() if one.awaiting_join is not None), None)
+            joined = next(
+                (member.id for member in self.members.values() if member.awaiting_join is not None), None
+            )
             if joined is None:
                 return False
             self.leader = joined
@@ -234,7 +238,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout(self) -> float:
-        """The longest of the members', in seconds."""
+        """The maximum of the members' rebalance timeouts, in seconds."""
         return max((member.rebalance_timeout for member in self.members.values()), default=0.0)
 
     @property
@@ -242,7 +246,7 @@ class ClassicGroup:
         return GroupState.PREPARING_REBALANCE in LEGAL_MOVES[self.state]
 
     def begin_generation(self, wall_ms: int) -> None:
-        """The join phase is over: count up, choose the protocol, and move on."""
+        """Ends the join phase: increments the generation, selects the protocol, and changes the state."""
         self.generation += 1
         self.pending_sync.clear()
         if self.members:
@@ -253,15 +257,15 @@ class ClassicGroup:
             self.move_to(GroupState.EMPTY, wall_ms)
         self.subscribed_topics = self.read_subscriptions()
 
-    # -- the protocol they share --------------------------------------------------------------------
+    # -- common protocol --------------------------------------------------------------------
 
     def common_protocols(self) -> set[str]:
-        """The protocols that every member speaks."""
-        spoken = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*spoken) if spoken else set()
+        """Returns the protocols that every member supports."""
+        supported = [{name for name, _ in member.protocols} for member in self.members.values()]
+        return set.intersection(*supported) if supported else set()
 
     def select_protocol(self) -> str:
-        """The common protocol that most members name first; of equals the one voted for first."""
+        """Returns the common protocol with the most votes; of equals, the one that got a vote first."""
         candidates = self.common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -270,13 +274,13 @@ class ClassicGroup:
         return max(votes, key=lambda name: votes[name])
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member of these protocols can be in the group."""
+        """Whether a member with these protocols can join the group."""
         offered = set(names)
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(offered)
         if self.protocol_type != protocol_type:
             return False
-        # Nobody is in it yet but one whose id was given out: anything goes.
+        # Without members, only assigned member ids exist: any protocol is accepted.
         return bool(offered & self.common_protocols()) if self.members else True
 
     @property
@@ -284,7 +288,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def read_subscriptions(self) -> frozenset[str] | None:
-        """The topics its members read; None where that is not known."""
+        """Returns the topics its members subscribe to; None if they are unknown."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -292,7 +296,7 @@ class ClassicGroup:
         if self.protocol is None:
             return None
         try:
-            # Version 0 is the beginning of all versions.
+            # All versions start like version 0.
             subscriptions = [
                 ConsumerProtocolSubscription.decode(
                     member.metadata(self.protocol)[2:], 0, allow_trailing=True
@@ -301,23 +305,26 @@ class ClassicGroup:
             ]
         except CorruptData:
             return None
-        return frozenset(topic for one in subscriptions for topic in one.topics)
+        return frozenset(topic for subscription in subscriptions for topic in subscription.topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
-    # -- who may ask what ---------------------------------------------------------------------------
+    # -- request checks ---------------------------------------------------------------------------
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member; UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance goes by another id now."""
+        """Returns the member.
+
+        Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if its instance has another member id now.
+        """
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
                 raise UnknownMemberId(f"{self.id} has no static member {instance_id}")
             if known != member_id:
-                raise FencedInstanceId(f"{instance_id} of {self.id} goes by another member id now")
+                raise FencedInstanceId(f"{instance_id} of {self.id} has another member id now")
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberId(f"{self.id} has no member {member_id}")
@@ -326,12 +333,12 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, is_transactional: bool
     ) -> None:
-        """Whether offsets may be committed by this member of this generation.
+        """Raises unless this member of this generation can commit offsets.
 
         See rule commits-without-a-generation-need-an-empty-group.
         """
         if self.state is GroupState.DEAD:
-            raise CoordinatorNotAvailable(f"{self.id} is gone from this coordinator")
+            raise CoordinatorNotAvailable(f"{self.id} is no longer on this coordinator")
         if generation < 0 and self.state is GroupState.EMPTY:
             return  # the admin client, or a consumer outside of groups
         if generation >= 0 or member_id or instance_id is not None:
@@ -339,16 +346,16 @@ class ClassicGroup:
             if generation != self.generation:
                 raise IllegalGeneration(f"{self.id} is at generation {self.generation}, not {generation}")
         elif not is_transactional and self.state is not GroupState.EMPTY:
-            raise UnknownMemberId(f"{self.id} has members: commits from outside are refused")
+            raise UnknownMemberId(f"{self.id} has members, so only they can commit")
         if not is_transactional and self.state is GroupState.COMPLETING_REBALANCE:
-            raise RebalanceInProgress(f"{self.id} waits for its leader's assignment")
+            raise RebalanceInProgress(f"{self.id} is waiting for its leader's assignment")
 
     def assignments_of(self, request: SyncGroupRequest) -> dict[str, bytes]:
-        """The leader's assignments, an empty one for whom it forgot."""
-        given = {one.member_id: one.assignment for one in request.assignments}
-        return {member_id: given.get(member_id, b"") for member_id in self.members}
+        """Returns the leader's assignments, with an empty one for missing members."""
+        assignments = {entry.member_id: entry.assignment for entry in request.assignments}
+        return {member_id: assignments.get(member_id, b"") for member_id in self.members}
 
 
 def joined_members(group: ClassicGroup) -> Sequence[tuple[ClassicMember, bytes]]:
-    """Members with what they said under the chosen protocol, for the leader."""
+    """Returns members with their metadata for the selected protocol, for the leader."""
     return [(member, member.metadata(group.protocol or "")) for member in group.members.values()]

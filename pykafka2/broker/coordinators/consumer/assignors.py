@@ -1,7 +1,7 @@
-"""Server-side assignors of KIP-848: uniform and range.  Pure functions over member ids and topic ids.
+"""Server-side assignors of KIP-848: uniform and range. Pure functions of member ids and topic ids.
 
-Both give every partition of a subscribed topic to exactly one of its subscribers and the same answer for the
-same question, whatever the order of members.
+Both assign every partition of a subscribed topic to exactly one subscriber, and are deterministic, whatever
+the order of members.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Partition = tuple[bytes, int]
 
 @attrs.define(frozen=True)
 class Subscriber:
-    """A member as an assignor sees it: the ids of the topics that it reads, and what it was to own so far."""
+    """A member, as an assignor sees it: its subscribed topic ids, and its previous target."""
 
     topics: frozenset[bytes]
     owned: frozenset[Partition] = frozenset()
@@ -29,34 +29,37 @@ Assigned = dict[str, set[Partition]]
 
 
 def uniform(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
-    """Balanced and sticky: totals differ by at most one where all read the same, nothing moves in vain."""
+    """Balanced and sticky: with equal subscriptions totals differ by at most one, and no partition moves
+    needlessly.
+    """
     if len({member.topics for member in members.values()}) == 1:
         return _homogeneous(members, sizes)
     return _heterogeneous(members, sizes)
 
 
 def _homogeneous(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
-    """Where all read the same: each keeps the first of what it has, up to its share; the rest goes round.
+    """Handles equal subscriptions: members keep their first partitions up to their share; the rest is
+    distributed.
 
-    The outcome is that of Kafka's UniformHomogeneousAssignmentBuilder, which takes members as they come.
+    The result is that of Kafka's UniformHomogeneousAssignmentBuilder, which takes members in any order.
     """
     topics = sorted(next(iter(members.values())).topics & sizes.keys())
     every = dict.fromkeys(
         (topic_id, partition) for topic_id in topics for partition in range(sizes[topic_id])
     )
-    taken = {one for member in members.values() for one in member.owned}
-    free = [one for one in every if one not in taken]
+    taken = {partition for member in members.values() for partition in member.owned}
+    free = [partition for partition in every if partition not in taken]
     share, extras = divmod(len(every), len(members))
     assigned: Assigned = {}
     wants: dict[str, int] = {}
     for place, member_id in enumerate(sorted(members)):
         has_extra = extras > 0
-        owned = sorted(one for one in members[member_id].owned if one in every)
+        owned = sorted(partition for partition in members[member_id].owned if partition in every)
         kept = assigned[member_id] = set(owned[: share + has_extra])
         free += owned[len(kept) :]
         room = share + has_extra - len(kept)
         if room and has_extra and len(members) - place > extras:
-            # It is not full: the larger share goes to those after it that are, while there are enough.
+            # It is not full: larger shares go to full members after it, as long as there are enough.
             room, has_extra = room - 1, False
         wants[member_id] = room
         extras -= has_extra
@@ -72,9 +75,9 @@ def _heterogeneous(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
     taken: set[Partition] = set()
     for member_id in sorted(members):
         kept = {
-            one
-            for one in members[member_id].owned - taken
-            if one[1] < sizes.get(one[0], 0) and one[0] in members[member_id].topics
+            partition
+            for partition in members[member_id].owned - taken
+            if partition[1] < sizes.get(partition[0], 0) and partition[0] in members[member_id].topics
         }
         assigned[member_id] = kept
         taken |= kept
@@ -84,32 +87,39 @@ def _heterogeneous(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
         for partition in range(sizes[topic_id])
         if (topic_id, partition) not in taken
     )
-    # Those with the fewest readers first: they leave the least choice.
-    for one in sorted(free, key=lambda one: len(readers[one[0]])):
-        poorest = min(readers[one[0]], key=lambda member_id: (len(assigned[member_id]), member_id))
-        assigned[poorest].add(one)
+    # Partitions with the fewest subscribers first, because they leave the least choice.
+    for partition in sorted(free, key=lambda free_partition: len(readers[free_partition[0]])):
+        poorest = min(readers[partition[0]], key=lambda member_id: (len(assigned[member_id]), member_id))
+        assigned[poorest].add(partition)
     _level(assigned, members)
     return assigned
 
 
 def _level(assigned: Assigned, members: Members) -> None:
-    """Move partitions from the richest to poorer readers until no move would help."""
+    """Moves partitions from the member with the most to members with fewer, until no move improves the
+    balance.
+    """
     settled = False
     while not settled:
         settled = True
         for rich in sorted(assigned, key=lambda member_id: (-len(assigned[member_id]), member_id)):
-            # What it did not own before goes first.
-            for one in sorted(assigned[rich], key=lambda one: (one in members[rich].owned, one[0], -one[1])):
-                readers = [member_id for member_id in members if one[0] in members[member_id].topics]
+            # Partitions that it did not own before go first.
+            for partition in sorted(
+                assigned[rich],
+                key=lambda candidate: (candidate in members[rich].owned, candidate[0], -candidate[1]),
+            ):
+                readers = [member_id for member_id in members if partition[0] in members[member_id].topics]
                 poor = min(readers, key=lambda member_id: (len(assigned[member_id]), member_id))
                 if len(assigned[poor]) + 1 < len(assigned[rich]):
-                    assigned[rich].remove(one)
-                    assigned[poor].add(one)
+                    assigned[rich].remove(partition)
+                    assigned[poor].add(partition)
                     settled = False
 
 
 def range_(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
-    """Per topic a range for each reader, static members first, so that equal numbers go together."""
+    """Assigns a range of each topic to each subscriber, static members first, so that equal numbers stay
+    together.
+    """
     assigned: Assigned = {member_id: set() for member_id in members}
     for topic_id, readers in _readers(members, sizes).items():
         order = sorted(
@@ -129,7 +139,7 @@ def range_(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
 
 
 def _readers(members: Members, sizes: Mapping[bytes, int]) -> dict[bytes, list[str]]:
-    """Who reads each topic that exists, topics and members in order."""
+    """Returns the subscribers of each existing topic; topics and members are sorted."""
     wanted = {topic_id for member in members.values() for topic_id in member.topics}
     return {
         topic_id: [member_id for member_id in sorted(members) if topic_id in members[member_id].topics]
@@ -141,4 +151,4 @@ ASSIGNORS: Final[dict[str, Callable[[Members, Mapping[bytes, int]], Assigned]]] 
     "uniform": uniform,
     "range": range_,
 }
-"""By the name that a member asks for."""
+"""Assignors by name."""

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat may say at all, and at which epoch.  Pure functions."""
+"""Validation of ConsumerGroupHeartbeat requests and member epochs. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pykafka2.protocol.messages.consumer_group import (
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Refuse what makes no sense, before looking at the group."""
+    """Rejects an invalid request, before the group is looked up."""
     epoch = request.member_epoch
     problem = None
     if not request.group_id:
@@ -27,26 +27,30 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
     elif not request.member_id and (version >= 1 or epoch != JOIN_EPOCH):
         problem = "the member id is empty"
     elif request.instance_id == "" or request.rack_id == "":
-        problem = "an instance id or rack id is empty; null says that there is none"
+        problem = "an instance id or rack id is empty; use null for none"
     elif epoch < STATIC_LEAVE_EPOCH:
-        problem = f"there is no member epoch {epoch}"
+        problem = f"invalid member epoch {epoch}"
     elif epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
-        problem = "only static members leave for a while"
+        problem = "only static members can leave temporarily"
     elif epoch == JOIN_EPOCH:
         if request.rebalance_timeout_ms == -1:
-            problem = "the rebalance timeout is missing in a first request"
+            problem = "the first request needs a rebalance timeout"
         elif request.topic_partitions is None or request.topic_partitions:
-            problem = "the list of owned partitions is empty in a first request, not missing"
+            problem = "the first request needs an empty list of owned partitions"
         elif request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            problem = "neither topics nor a pattern in a first request"
+            problem = "the first request needs topics or a pattern"
     if problem is not None:
         raise InvalidRequest(problem)
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise UnsupportedAssignor(f"no assignor {request.server_assignor}, only {', '.join(assignors)}")
+        raise UnsupportedAssignor(
+            f"unknown assignor {request.server_assignor}; use one of {', '.join(assignors)}"
+        )
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
-    """FENCED_MEMBER_EPOCH unless the epoch is the member's, or the one before and the answer may be lost."""
+    """Raises FENCED_MEMBER_EPOCH unless the epoch is the member's, or the previous one after a lost
+    response.
+    """
     if epoch == member.epoch:
         return
     is_subset = owned is not None and all(
@@ -56,10 +60,10 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     )
     if epoch < member.epoch and epoch == member.previous_epoch and is_subset:
         return
-    raise FencedMemberEpoch(f"{member.id} is at epoch {member.epoch}, not {epoch}; it has to join anew")
+    raise FencedMemberEpoch(f"{member.id} is at epoch {member.epoch}, not {epoch}; it must rejoin")
 
 
 def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned:
     if request.topic_partitions is None:
         return None
-    return [(one.topic_id, one.partitions) for one in request.topic_partitions]
+    return [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]

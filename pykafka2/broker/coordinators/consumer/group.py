@@ -1,8 +1,8 @@
-"""Requests of KIP-848: ConsumerGroupHeartbeat in all its meanings.
+"""Requests of KIP-848: all variants of ConsumerGroupHeartbeat.
 
-A heartbeat joins, changes a subscription, reports what was given up, or leaves.  It goes through the steps of
-steps.py on a draft of the group; what changed is written as records.  Kafka 4.3's rules; a pattern
-is resolved at once where Apache does it in the background, and is Python's syntax, not RE2's.
+A heartbeat joins, changes a subscription, reports revoked partitions, or leaves. It goes through the steps of
+steps.py on a draft of the group; changes are written as records. Kafka 4.3's rules, except that a pattern is
+resolved at once (Apache does it in the background) and uses Python's syntax instead of RE2's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pykafka2.protocol.messages.consumer_group import (
 
 
 class ConsumerGroups(ConsumerSteps):
-    """Every KIP-848 group of a shard."""
+    """All KIP-848 groups of a shard."""
 
     # -- heartbeats ---------------------------------------------------------------------------------
 
@@ -71,14 +71,16 @@ class ConsumerGroups(ConsumerSteps):
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
             and request.topic_partitions is not None
         )
-        tells = request.member_epoch == JOIN_EPOCH or is_full or _partitions(member) != _partitions(moved)
+        sends_assignment = (
+            request.member_epoch == JOIN_EPOCH or is_full or _partitions(member) != _partitions(moved)
+        )
         out.reply(
             deferred,
             ConsumerGroupHeartbeatResponse(
                 member_id=moved.id,
                 member_epoch=moved.epoch,
                 heartbeat_interval_ms=self._heartbeat_interval_ms(group.id),
-                assignment=_assignment(moved) if tells else None,
+                assignment=_assignment(moved) if sends_assignment else None,
             ),
         )
 
@@ -88,7 +90,7 @@ class ConsumerGroups(ConsumerSteps):
             live = self.groups.get(group.id)
             if isinstance(live, ConsumerGroup):
                 live.topics_seen, live.rules_seen = self.topics, caller.rules
-                if live is not group:  # it may have been upgraded with members that are gone by now
+                if live is not group:  # it can have been upgraded with members that have left by now
                     for member in live.members.values():
                         self.arm_session(group.id, member, now)
             self.arm_session(group.id, moved, now)
@@ -108,7 +110,7 @@ class ConsumerGroups(ConsumerSteps):
         return ConsumerGroup(request.group_id)
 
     def upgraded(self, group: ClassicGroup, out: Result) -> ConsumerGroup:
-        """A classic group becomes one of ours; with members only if it can be (migration.py)."""
+        """Converts a classic group; with members only if it is allowed (migration.py)."""
         raise NotImplementedError
 
     def _replaced(
@@ -121,7 +123,7 @@ class ConsumerGroups(ConsumerSteps):
     def _member(
         self, draft: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeatRequest, out: Result
     ) -> ConsumerMember:
-        """Who sends the heartbeat, as known so far; a static one is taken over from its former id."""
+        """Returns the sender of the heartbeat; a static member is taken over from its former id."""
         epoch = request.member_epoch
         if request.instance_id is None:
             if epoch == JOIN_EPOCH:
@@ -143,7 +145,7 @@ class ConsumerGroups(ConsumerSteps):
     def take_over(
         self, draft: ConsumerGroup, old: ConsumerMember, member_id: str, out: Result
     ) -> ConsumerMember:
-        """A static member under its new id, with all that it had under the old one."""
+        """Moves a static member with all its state to a new id."""
         member = attrs.evolve(old, id=member_id, epoch=JOIN_EPOCH, previous_epoch=0)
         records.write_removal(out, draft.id, old.id)
         target = draft.targets.pop(old.id, {})
@@ -159,8 +161,8 @@ class ConsumerGroups(ConsumerSteps):
     def _with_request(
         self, member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerMember:
-        """The member with what the heartbeat says; null stands for "as before"."""
-        said: dict[str, Any] = {
+        """Returns the member updated by the heartbeat; null fields keep their value."""
+        values: dict[str, Any] = {
             "instance_id": request.instance_id,
             "rack_id": request.rack_id,
             "rebalance_timeout": None
@@ -172,12 +174,12 @@ class ConsumerGroups(ConsumerSteps):
             "regex": request.subscribed_topic_regex,
             "assignor": request.server_assignor,
         }
-        given = {name: value for name, value in said.items() if value is not None}
+        changes = {name: value for name, value in values.items() if value is not None}
         return attrs.evolve(
-            member, client_id=caller.client_id, client_host=caller.client_host, classic=None, **given
+            member, client_id=caller.client_id, client_host=caller.client_host, classic=None, **changes
         )
 
-    # -- leaving and being put out ------------------------------------------------------------------
+    # -- leaving and fencing ------------------------------------------------------------------
 
     def _leave(
         self, deferred: Deferred[Any], request: ConsumerGroupHeartbeatRequest, out: Result, now: float
@@ -188,7 +190,7 @@ class ConsumerGroups(ConsumerSteps):
         else:
             member = group.get_static(request.instance_id, request.member_id)
         if request.member_epoch == STATIC_LEAVE_EPOCH:
-            # It will be back: its partitions stay its own until its session ends.
+            # It will return: its partitions stay assigned to it until its session expires.
             gone = attrs.evolve(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation={})
             records.write_current(out, group.id, gone)
             out.on_appended = lambda out: self.timers.cancel(("revocation", group.id, member.id))
@@ -202,7 +204,7 @@ class ConsumerGroups(ConsumerSteps):
         )
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], out: Result, now: float) -> None:
-        """Put members out; a new epoch gives their partitions to others."""
+        """Fences members; a new epoch assigns their partitions to others."""
         draft = group.draft()
         for member in members:
             draft.remove_member(member.id)
@@ -227,7 +229,7 @@ class ConsumerGroups(ConsumerSteps):
     # -- timers -------------------------------------------------------------------------------------
 
     def on_loaded(self, group: ConsumerGroup, now: float) -> None:
-        """Another coordinator's group goes on: its members get a full session."""
+        """Continues a loaded group: its members get a full session."""
         for member in group.members.values():
             self.arm_session(group.id, member, now)
             self._arm_revocation(group.id, member, now)
@@ -240,7 +242,7 @@ class ConsumerGroups(ConsumerSteps):
         self.arm_fence("session", group_id, member.id, now + timeout)
 
     def arm_fence(self, name: str, group_id: str, member_id: str, deadline: float) -> None:
-        """Put the member out at this time, unless the timer is cancelled before."""
+        """Fences the member at this time, unless the timer is cancelled before."""
         self.timers.set(
             (name, group_id, member_id),
             deadline,
@@ -248,7 +250,7 @@ class ConsumerGroups(ConsumerSteps):
         )
 
     def _arm_revocation(self, group_id: str, member: ConsumerMember, now: float) -> None:
-        """A member has its rebalance timeout to give up what is no longer its own."""
+        """Starts the rebalance timeout within which a member must revoke partitions."""
         name = ("revocation", group_id, member.id)
         if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
             self.timers.cancel(name)

@@ -1,8 +1,8 @@
-"""Patterns that clients send (subscriptions of KIP-848, ListTransactions): Python's `re`, kept within bounds.
+"""Patterns from clients (subscriptions of KIP-848, ListTransactions): Python's `re` with limits.
 
-Apache uses RE2, whose matching takes time in proportion to the text; Python's may take for ever, and it runs
-under the cluster's lock.  So what RE2 has not is refused (references, looking ahead and behind), and so is a
-pattern whose ways through a text could be too many.  Pure functions.
+Apache uses RE2, which matches in linear time. Python's `re` can take exponential time, and runs here under
+the cluster's lock. So features that RE2 lacks are rejected (back references, lookahead and lookbehind), and
+so are patterns with too many possible paths. Pure functions.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from pykafka2.errors import InvalidRegularExpression
 MAX_LENGTH: Final = 1000
 
 LONGEST_NAME: Final = 250
-"""Characters of what is matched: topics and transactional ids are hardly longer."""
+"""Maximum length of the matched text: topics and transactional ids are rarely longer."""
 
 MAX_WAYS: Final = LONGEST_NAME**3 * 64
-"""Three parts such as `.*` one after another, and some alternatives: a second at the very worst."""
+"""Three parts such as `.*` in a row, and some alternatives: one second at worst."""
 
 _REPEATS: Final = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 _PLAIN: Final = frozenset({"LITERAL", "NOT_LITERAL", "ANY", "IN", "AT", "CATEGORY", "RANGE"})
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
-    """The pattern, ready to match.
+    """Compiles a pattern.
 
     Raises:
-        InvalidRegularExpression: it is none, has what RE2 has not, or could take too long.
+        InvalidRegularExpression: it is invalid, uses features that RE2 lacks, or could take too long.
     """
     if len(text) > MAX_LENGTH:
-        raise InvalidRegularExpression(f"the pattern has {len(text)} characters; {MAX_LENGTH} may be")
+        raise InvalidRegularExpression(f"the pattern has {len(text)} characters; the limit is {MAX_LENGTH}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what looks like a mistake to Python is the client's own matter
+            warnings.simplefilter("ignore")  # the client's pattern can be suspicious to Python
             pattern = re.compile(text)
-            # The parser's tree is not public, but the only way to know a pattern before it runs.
+            # The parser's tree is not public, but there is no other way to inspect a pattern before it runs.
             tree = import_module("re._parser").parse(text)
     except (re.error, OverflowError, RecursionError) as error:
         raise InvalidRegularExpression(f"{text!r} is not a valid regular expression: {error}") from None
@@ -49,7 +49,7 @@ def compile_pattern(text: str) -> re.Pattern[str]:
 
 
 def _ways(tree: Iterable[Any], text: str) -> int:
-    """An upper bound of the ways in which a part can go through a text."""
+    """Returns an upper bound of the paths of a part through a text."""
     ways = 1
     for operator, argument in tree:
         name = str(operator)
@@ -63,11 +63,11 @@ def _ways(tree: Iterable[Any], text: str) -> int:
             low, high, part = argument
             inner = _ways(part, text)
             if inner > 1 and high > 1:
-                # (a+)+ and its like: every character could go either way.
+                # (a+)+ and the like: every character could match either way.
                 raise InvalidRegularExpression(f"{text!r} repeats a part that varies by itself")
             ways *= inner * min(int(high) - int(low) + 1, LONGEST_NAME)
         else:
-            raise InvalidRegularExpression(f"{text!r} has what RE2 has not: {name.lower()}")
+            raise InvalidRegularExpression(f"{text!r} uses a feature that RE2 lacks: {name.lower()}")
         if ways > MAX_WAYS:
             break
     return ways

@@ -1,7 +1,7 @@
-"""One step of a KIP-848 member from what it owns towards its target (CurrentAssignmentBuilder).
+"""One step of a KIP-848 member from its current assignment towards its target (CurrentAssignmentBuilder).
 
-Pure functions.  A member first gives up what is no longer its own, at its old epoch, and says so by no longer
-listing it; only then it moves to the new epoch.  It is given a partition only when nobody owns it.
+Pure functions. A member first revokes partitions, at its old epoch, and confirms that by no longer listing
+them; only then it moves to the new epoch. It is assigned a partition only when that has no owner.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pykafka2.broker.coordinators.consumer.state import (
 )
 
 Owned = Iterable[tuple[bytes, Iterable[int]]] | None
-"""What a member says it owns; None if it says nothing."""
+"""The partitions that a member reports as owned; None if the field is null."""
 
 
 def reconcile(
@@ -31,7 +31,7 @@ def reconcile(
     has_changed_subscription: bool,
     owned: Owned,
 ) -> ConsumerMember:
-    """The member one step on, or the same if it cannot move."""
+    """Returns the member after one step, or the same object if it cannot move."""
     owned = None if owned is None else [(topic_id, list(partitions)) for topic_id, partitions in owned]
     if member.state is MemberState.STABLE:
         if member.epoch != target_epoch:
@@ -52,18 +52,18 @@ def _next(
 ) -> ConsumerMember:
     kept: dict[bytes, dict[int, int]] = {}
     to_revoke: dict[bytes, dict[int, int]] = {}
-    given: dict[bytes, dict[int, int]] = {}
+    added: dict[bytes, dict[int, int]] = {}
     is_waiting = False
     for topic_id in sorted({*target, *member.assigned}):
         wanted = target.get(topic_id, frozenset()) if topic_id in subscribed else frozenset()
         has = member.assigned.get(topic_id, {})
-        kept[topic_id] = {one: epoch for one, epoch in has.items() if one in wanted}
-        to_revoke[topic_id] = {one: epoch for one, epoch in has.items() if one not in wanted}
-        given[topic_id] = {}
+        kept[topic_id] = {number: epoch for number, epoch in has.items() if number in wanted}
+        to_revoke[topic_id] = {number: epoch for number, epoch in has.items() if number not in wanted}
+        added[topic_id] = {}
         for partition in sorted(wanted - kept[topic_id].keys()):
-            # What it is giving up itself counts as free: nobody else can have it.
+            # Partitions that the member itself is revoking count as free: they have no other owner.
             if group.owners.get((topic_id, partition), member.id) == member.id:
-                given[topic_id][partition] = target_epoch
+                added[topic_id][partition] = target_epoch
             else:
                 is_waiting = True
     kept, to_revoke = _without_empty(kept), _without_empty(to_revoke)
@@ -76,7 +76,7 @@ def _next(
             pending_revocation=to_revoke,
         )
     assigned = {
-        topic_id: {**kept.get(topic_id, {}), **given.get(topic_id, {})} for topic_id in {*kept, *given}
+        topic_id: {**kept.get(topic_id, {}), **added.get(topic_id, {})} for topic_id in {*kept, *added}
     }
     return attrs.evolve(
         member,
@@ -89,7 +89,7 @@ def _next(
 
 
 def _strip(member: ConsumerMember, subscribed: frozenset[bytes], owned: Owned) -> ConsumerMember:
-    """Take away the topics that the member no longer reads, without waiting for a new target."""
+    """Removes topics that the member no longer subscribes to, without waiting for a new target."""
     gone = {topic_id: has for topic_id, has in member.assigned.items() if topic_id not in subscribed}
     if not gone:
         return member
@@ -110,7 +110,7 @@ def _strip(member: ConsumerMember, subscribed: frozenset[bytes], owned: Owned) -
 
 
 def _still_owns(owned: Owned, revoked: Assignment) -> bool:
-    """Whether the member may still read any of these; it may if it does not say."""
+    """Whether the member can still own any of these; it can if it does not report."""
     if owned is None:
         return True
     return any(

@@ -1,7 +1,7 @@
-"""The records that change a group of KIP-848: written by group.py, replayed here.
+"""Records of KIP-848 groups: written by group.py, replayed here.
 
-Writing and replaying stand side by side so that each kind is said once.  Replay makes the group when its
-first record comes and forgets it with the tombstone of its epoch.
+Writing and replaying of each type are next to each other. Replay creates the group with its first record and
+removes it with the tombstone of its epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEYS: Final = (
     wire.ConsumerGroupCurrentMemberAssignmentKey,
     wire.ConsumerGroupRegularExpressionKey,
 )
-"""What begins a record of such a group."""
+"""Key types of the records of such a group."""
 
 
 def write_member(out: Result, group_id: str, member: ConsumerMember) -> None:
@@ -69,7 +69,7 @@ def write_epoch(out: Result, group_id: str, epoch: int, metadata_hash: int) -> N
 def write_regex(
     out: Result, group_id: str, regex: str, topics: frozenset[str] | None, timestamp_ms: int = 0
 ) -> None:
-    """What a pattern matches; None when nobody subscribes to it any more."""
+    """Writes the topics that match a pattern; None once it has no subscribers."""
     out.write(
         wire.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex),
         None
@@ -81,7 +81,7 @@ def write_regex(
 
 
 def write_removal(out: Result, group_id: str, member_id: str) -> None:
-    """A member is gone with all that it had."""
+    """Writes the removal of a member with all its state."""
     for key in (
         wire.ConsumerGroupCurrentMemberAssignmentKey,
         wire.ConsumerGroupTargetAssignmentMemberKey,
@@ -91,7 +91,7 @@ def write_removal(out: Result, group_id: str, member_id: str) -> None:
 
 
 def write_group_removal(out: Result, group: ConsumerGroup) -> None:
-    """The group is gone; its members before it, its epoch last."""
+    """Writes the removal of a group: its members first, its epoch last."""
     for member_id in group.members:
         write_removal(out, group.id, member_id)
     for regex in group.regexes:
@@ -101,9 +101,9 @@ def write_group_removal(out: Result, group: ConsumerGroup) -> None:
 
 
 def replay(groups: Groups, key: RecordKey, value: RecordValue | None) -> None:
-    """Apply one of these records."""
+    """Applies one of these records."""
     if isinstance(key, wire.ConsumerGroupPartitionMetadataKey):
-        return  # Kafka 4.0's; the hash in the group's epoch took its place
+        return  # Kafka 4.0's; replaced by the hash in the group's epoch
     group_id: str = key.group_id  # type: ignore[attr-defined]
     group = groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
@@ -127,7 +127,7 @@ def _set(group: ConsumerGroup, key: RecordKey, value: RecordValue) -> None:
         group.replay_current(_member_of(key), value)
     elif isinstance(value, wire.ConsumerGroupTargetAssignmentMemberValue):
         group.targets[_member_of(key)] = {
-            one.topic_id: frozenset(one.partitions) for one in value.topic_partitions
+            topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions
         }
     elif isinstance(value, wire.ConsumerGroupRegularExpressionValue):
         assert isinstance(key, wire.ConsumerGroupRegularExpressionKey)  # noqa: S101 - narrows the type
@@ -154,5 +154,5 @@ def _member_of(key: RecordKey) -> str:
 
 
 def target_of(partitions: Mapping[bytes, set[int]]) -> Target:
-    """A target assignment as groups keep it."""
-    return {topic_id: frozenset(some) for topic_id, some in partitions.items() if some}
+    """Returns a target assignment in the groups' format."""
+    return {topic_id: frozenset(numbers) for topic_id, numbers in partitions.items() if numbers}

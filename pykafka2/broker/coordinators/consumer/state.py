@@ -1,9 +1,8 @@
-"""A group of KIP-848 as its coordinator sees it, rebuilt from records alone.
+"""State of a KIP-848 group, rebuilt from records alone.
 
-Members are values: an operation computes a new one, the record says it, replay puts it in the place of the
-old.  Who owns a partition follows from members' current assignments; a partition that a member still has to
-give up is its own until it says that it did.  group.py decides, reconciliation.py moves one member
-one step.
+Members are values: an operation computes a new one, a record stores it, and replay replaces the old one.
+Partition owners follow from the members' current assignments; a partition that a member must still revoke
+belongs to it until it confirms. group.py decides, reconciliation.py moves one member one step.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ STATIC_LEAVE_EPOCH: Final = -2
 FIRST_COMMIT_WITH_MEMBER_EPOCH: Final = 9
 
 Assignment = Mapping[bytes, Mapping[int, int]]
-"""Partitions by topic id, each with the epoch at which it was given out (KIP-1251)."""
+"""Partitions by topic id, each with the epoch at which it was assigned (KIP-1251)."""
 Target = Mapping[bytes, frozenset[int]]
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to the target; the value is the one in the log."""
+    """A member's progress towards its target; the value is the one in the log."""
 
     STABLE = 1
     UNREVOKED_PARTITIONS = 2
@@ -46,7 +45,7 @@ class MemberState(IntEnum):
 
 
 class ConsumerGroupState(Enum):
-    """What a group is called; it follows from its epochs and members."""
+    """The state of a group; it follows from its epochs and members."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -56,7 +55,7 @@ class ConsumerGroupState(Enum):
 
 @attrs.define(frozen=True)
 class ClassicMemberMetadata:
-    """What a member of the classic protocol joined with, in a group on its way between the two."""
+    """The JoinGroup metadata of a member with the classic protocol, in a group that is being migrated."""
 
     session_timeout: float
     protocols: tuple[tuple[str, bytes], ...]
@@ -86,7 +85,7 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def metadata_value(self) -> records.ConsumerGroupMemberMetadataValue:
-        """What the log says of its subscription."""
+        """Returns the record of its subscription."""
         return records.ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -108,7 +107,7 @@ class ConsumerMember:
         )
 
     def current_value(self) -> records.ConsumerGroupCurrentMemberAssignmentValue:
-        """What the log says of its partitions."""
+        """Returns the record of its partitions."""
         return records.ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
@@ -133,14 +132,14 @@ def _to_wire(assignment: Assignment) -> list[records.TopicPartitions]:
 def _from_wire(topics: Iterable[records.TopicPartitions], default_epoch: int) -> Assignment:
     assignment: dict[bytes, dict[int, int]] = {}
     for topic in topics:
-        # Records written before 4.3 carry no epochs; the member's own is the safe reading.
+        # Records from before 4.3 have no epochs; the member's own is the safe default.
         epochs = topic.assignment_epochs or [default_epoch] * len(topic.partitions)
         assignment[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
     return assignment
 
 
 class ConsumerGroup:
-    """One group.  Only the replay_* and remove_* methods change what the log says."""
+    """One group. Only the replay_* and remove_* methods change durable state."""
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
@@ -153,12 +152,12 @@ class ConsumerGroup:
         self.targets: dict[str, Target] = {}
         self.regexes: dict[str, frozenset[str]] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
-        # Soft: the topics its hash and patterns were last compared with, and the access rules.
+        # Soft state: the topics and access rules that its hash and patterns were last compared with.
         self.topics_seen: Topics | None = None
         self.rules_seen: object = None
 
     def draft(self) -> ConsumerGroup:
-        """A copy to try an operation on, before its records are in the log."""
+        """Returns a copy on which an operation runs before its records are in the log."""
         draft = ConsumerGroup(self.id)
         draft.epoch, draft.metadata_hash = self.epoch, self.metadata_hash
         draft.assignment_epoch, draft.assigned_at_ms = self.assignment_epoch, self.assigned_at_ms
@@ -192,11 +191,11 @@ class ConsumerGroup:
         if member is None:
             raise UnknownMemberId(f"{self.id} has no static member {instance_id}")
         if member.id != member_id:
-            raise FencedInstanceId(f"{instance_id} of {self.id} goes by another member id now")
+            raise FencedInstanceId(f"{instance_id} of {self.id} has another member id now")
         return member
 
     def subscribed_topics(self, member: ConsumerMember) -> frozenset[str]:
-        """By name and by pattern; a pattern that was not resolved yet matches nothing."""
+        """Returns the topics by name and by pattern; an unresolved pattern matches nothing."""
         return member.topics | self.regexes.get(member.regex or "", frozenset())
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -206,15 +205,17 @@ class ConsumerGroup:
         return sum(member.regex == regex for member in self.members.values())
 
     def preferred_assignor(self, default: str) -> str:
-        """What most members ask for."""
-        asked = Counter(member.assignor for member in self.members.values() if member.assignor is not None)
-        return asked.most_common(1)[0][0] if asked else default
+        """Returns the assignor that most members request."""
+        requested = Counter(
+            member.assignor for member in self.members.values() if member.assignor is not None
+        )
+        return requested.most_common(1)[0][0] if requested else default
 
     # -- replay -------------------------------------------------------------------------------------
 
     def replay_member_metadata(self, member_id: str, value: records.ConsumerGroupMemberMetadataValue) -> None:
         old = self.members.get(member_id, ConsumerMember(member_id))
-        said = value.classic_member_metadata
+        classic = value.classic_member_metadata
         self.put(
             attrs.evolve(
                 old,
@@ -227,10 +228,10 @@ class ConsumerGroup:
                 rebalance_timeout=value.rebalance_timeout_ms / 1000,
                 assignor=value.server_assignor,
                 classic=None
-                if said is None
+                if classic is None
                 else ClassicMemberMetadata(
-                    said.session_timeout_ms / 1000,
-                    tuple((one.name, one.metadata) for one in said.supported_protocols),
+                    classic.session_timeout_ms / 1000,
+                    tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols),
                 ),
             )
         )
@@ -263,7 +264,7 @@ class ConsumerGroup:
                 del self.static_members[old.instance_id]
 
     def put(self, member: ConsumerMember) -> None:
-        """Take in a member or its new state, and what it owns with it."""
+        """Adds or replaces a member, and updates the owners of its partitions."""
         old = self.members.get(member.id)
         if old is not None:
             self._release(old)
@@ -293,7 +294,7 @@ class ConsumerGroup:
         version: int,
         partitions: Iterable[tuple[bytes | None, int]],
     ) -> None:
-        """Whether a member of this epoch may commit; `partitions` by topic id (KIP-1251)."""
+        """Raises unless a member of this epoch can commit; `partitions` by topic id (KIP-1251)."""
         if epoch < 0 and not self.members:
             return
         if is_transactional and epoch == -1 and not member_id and instance_id is None:
@@ -310,24 +311,24 @@ class ConsumerGroup:
         if epoch == member.epoch:
             return
         for topic_id, partition in partitions:
-            given_at = self._given_at(member, topic_id, partition)
-            if given_at is None or given_at > epoch:
+            assigned_epoch = self._assigned_epoch(member, topic_id, partition)
+            if assigned_epoch is None or assigned_epoch > epoch:
                 raise StaleMemberEpoch(f"{member_id} is at epoch {member.epoch}, not {epoch}")
 
     @staticmethod
-    def _given_at(member: ConsumerMember, topic_id: bytes | None, partition: int) -> int | None:
+    def _assigned_epoch(member: ConsumerMember, topic_id: bytes | None, partition: int) -> int | None:
         for assignment in (member.assigned, member.pending_revocation):
-            given_at = assignment.get(topic_id or b"", {}).get(partition)
-            if given_at is not None:
-                return given_at
+            assigned_epoch = assignment.get(topic_id or b"", {}).get(partition)
+            if assigned_epoch is not None:
+                return assigned_epoch
         return None
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether committed offsets may be read by a member of this epoch; anyone may from outside."""
+        """Raises unless a member of this epoch can read committed offsets; without a member id anyone can."""
         if member_id is None:
             if epoch < 0:
                 return
-            raise UnknownServerError("a member epoch without a member id")  # where Kafka fails inside
+            raise UnknownServerError("a member epoch without a member id")  # Kafka fails internally here
         member = self.get_member(member_id)
         if epoch != member.epoch:
             raise StaleMemberEpoch(f"{member_id} is at epoch {member.epoch}, not {epoch}")

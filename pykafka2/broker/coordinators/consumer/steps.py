@@ -1,6 +1,6 @@
-"""The steps of a KIP-848 heartbeat: patterns, the group's epoch, its target, the member on its way there.
+"""Steps of a KIP-848 heartbeat: patterns, group epoch, target assignment, reconciliation.
 
-Each is tried on a draft of the group and written as records; group.py puts them in order.
+Each runs on a draft of the group and writes records; group.py calls them in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pykafka2.errors import (
 
 
 class ConsumerSteps:
-    """What group.py does with a draft of a group."""
+    """The steps that group.py applies to a draft of a group."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class ConsumerSteps:
         out: Result,
         now: float,
     ) -> bool:
-        """Bring what patterns match up to date; whether anybody's topics changed.
+        """Resolves patterns again. Returns whether any member's topics changed.
 
-        Topics that who asks may not describe are left out, for all members with that pattern, as in Kafka.
+        Topics that the caller cannot describe are left out for all members with that pattern, as in Kafka.
         """
         old, new = member.regex or None, updated.regex or None
         changed = False
@@ -97,12 +97,12 @@ class ConsumerSteps:
         )
 
     def bump_epoch(self, draft: ConsumerGroup, must: bool, out: Result) -> None:
-        """A new epoch where subscriptions or the topics behind them changed."""
+        """Increments the epoch if subscriptions or their topics changed."""
         is_new = draft.epoch == 0
         if not must and not is_new and draft.topics_seen is self.topics:
             return
         metadata_hash = self.hash_of(draft)
-        # A group begins at epoch 1, and a subscription moves it on, as seen in Kafka 4.3.1.
+        # A group starts at epoch 1, and a subscription increments it, as observed in Kafka 4.3.1.
         draft.epoch = max(draft.epoch, 1)
         if must or is_new or metadata_hash != draft.metadata_hash:
             draft.epoch += must or metadata_hash != draft.metadata_hash
@@ -110,7 +110,7 @@ class ConsumerSteps:
             records.write_epoch(out, draft.id, draft.epoch, metadata_hash)
 
     def hash_of(self, group: ConsumerGroup) -> int:
-        """What a change of the topics that the group reads changes."""
+        """Returns a hash that changes with the topics that the group subscribes to."""
         names = sorted(
             {name for member in group.members.values() for name in group.subscribed_topics(member)}
         )
@@ -124,7 +124,9 @@ class ConsumerSteps:
         return int.from_bytes(digest.digest(), "big", signed=True)
 
     def assign(self, draft: ConsumerGroup, out: Result, now: float) -> None:
-        """A new target where the epoch is ahead of it, at most one per assignment interval (KIP-1263)."""
+        """Computes a new target if the epoch is ahead of it, at most once per assignment interval
+        (KIP-1263).
+        """
         at_ms = self._wall_ms(now)
         if draft.epoch <= draft.assignment_epoch:
             return

@@ -1,1 +1,1 @@
-"""What groups of both protocols share: members' conversion, offsets, descriptions, the group coordinator."""
+"""Shared parts of both group protocols: conversion, offsets, descriptions, the group coordinator."""

@@ -1,6 +1,6 @@
-"""A classic group as a KIP-848 group, and back: members, subscriptions and assignments, for migration.py.
+"""Conversion between classic and KIP-848 groups: members, subscriptions, assignments; for migration.py.
 
-Pure functions.  The generation of a classic group becomes the epoch of its members, and the other way round.
+Pure functions. The generation of a classic group becomes the epoch of its members, and vice versa.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pykafka2.protocol.messages.consumer_protocol import (
 
 
 def from_classic(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
-    """The KIP-848 group with the members of a classic one; the caller sets its metadata hash.
+    """Returns a KIP-848 group with the members of a classic one; the caller sets its metadata hash.
 
     Raises:
-        CorruptData: what a member has said cannot be read.
+        CorruptData: a member's subscription or assignment cannot be decoded.
     """
     upgraded = ConsumerGroup(group.id)
     upgraded.epoch = upgraded.assignment_epoch = max(group.generation, 1)
@@ -51,7 +51,7 @@ def from_classic(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
                 assigned=assigned,
             )
         )
-        upgraded.targets[member.id] = {topic: frozenset(some) for topic, some in assigned.items()}
+        upgraded.targets[member.id] = {topic: frozenset(numbers) for topic, numbers in assigned.items()}
     return upgraded
 
 
@@ -60,15 +60,15 @@ def _read_assignment(data: bytes, epoch: int, topics: Topics) -> dict[bytes, dic
         return {}
     assignment = ConsumerProtocolAssignment.decode(data[2:], 0, allow_trailing=True)
     if assignment.user_data:
-        raise CorruptData("a custom assignor keeps data of its own in the assignment")
-    ids = ((topics.id_of(one.topic), one.partitions) for one in assignment.assigned_partitions)
+        raise CorruptData("the assignment has user data of a custom assignor")
+    ids = ((topics.id_of(entry.topic), entry.partitions) for entry in assignment.assigned_partitions)
     return {topic: dict.fromkeys(partitions, epoch) for topic, partitions in ids if topic is not None}
 
 
 def to_classic(
     group: ConsumerGroup, members: Sequence[ConsumerMember], topics: Topics, wall_ms: int
 ) -> ClassicGroup:
-    """The classic group of those members of a KIP-848 group that are left."""
+    """Returns a classic group with the remaining members of a KIP-848 group."""
     downgraded = ClassicGroup(group.id, wall_ms)
     downgraded.generation = group.epoch
     for member in members:
@@ -93,7 +93,7 @@ def to_classic(
 
 
 def assignment_bytes(member: ConsumerMember, partitions: Mapping[bytes, Any], topics: Topics) -> bytes:
-    """Partitions as classic consumers read them, in the version of their own subscription."""
+    """Encodes partitions for a classic consumer, in the version of its own subscription."""
     metadata = cast("ClassicMemberMetadata", member.classic)
     version = min(int.from_bytes(metadata.protocols[0][1][:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
     named = [
@@ -106,10 +106,10 @@ def assignment_bytes(member: ConsumerMember, partitions: Mapping[bytes, Any], to
 
 
 def read_subscription(protocols: Sequence[tuple[str, bytes]]) -> ConsumerProtocolSubscription:
-    """What a classic consumer says, which is the same under all its protocols."""
+    """Decodes a classic consumer's subscription, which is the same for all its protocols."""
     data = protocols[0][1]
     version = int.from_bytes(data[:2], "big")
     if len(data) < 2 or version < 0:
-        raise CorruptData("a subscription begins with its version")
+        raise CorruptData("a subscription must start with its version")
     version = min(version, ConsumerProtocolSubscription.MAX_VERSION)
     return ConsumerProtocolSubscription.decode(data[2:], version, allow_trailing=True)

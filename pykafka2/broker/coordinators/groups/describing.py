@@ -1,6 +1,6 @@
-"""What anybody may ask about groups: DescribeGroups, ListGroups, ConsumerGroupDescribe; and DeleteGroups.
+"""Descriptions of groups: DescribeGroups, ListGroups, ConsumerGroupDescribe; and DeleteGroups.
 
-Reads no more than the state of one shard; service.py puts the answers of shards together.
+Reads only the state of one shard; service.py merges the responses of shards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pykafka2.protocol.messages.group_records import GroupMetadataKey
 
 FIRST_DESCRIBE_WITH_ERRORS = 6
 
-# Without an authorizer everybody may do everything: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+# Without an authorizer all operations are allowed: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
 ALL_GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
 
 
@@ -35,20 +35,20 @@ def describe(groups: Groups, caller: Caller, deferred: Deferred[Any], out: Resul
 
 
 def _authorize(described: Sequence[group_admin.DescribedGroup | consumer_group.DescribedGroup]) -> None:
-    """Say what the asker may do with the groups that were found (KIP-430)."""
-    for one in described:
-        if not one.error_code:
-            one.authorized_operations = ALL_GROUP_OPERATIONS
+    """Sets the authorized operations of the groups that were found (KIP-430)."""
+    for group in described:
+        if not group.error_code:
+            group.authorized_operations = ALL_GROUP_OPERATIONS
 
 
 def _described(
     group: ClassicGroup | ConsumerGroup | None, group_id: str, version: int
 ) -> group_admin.DescribedGroup:
     if not isinstance(group, ClassicGroup):
-        # Old clients are shown a dead group.
+        # Old clients get a dead group.
         if version >= FIRST_DESCRIBE_WITH_ERRORS:
-            what = "not found" if group is None else "is not a classic group"
-            message = f"Group {group_id} {what}."
+            reason = "not found" if group is None else "is not a classic group"
+            message = f"Group {group_id} {reason}."
             return described_error(group_id, version, GroupIdNotFound.code, "Dead", message)
         return described_error(group_id, version, 0, "Dead")
     is_stable = group.state is GroupState.STABLE
@@ -65,7 +65,7 @@ def _described(
                 client_id=member.client_id,
                 client_host=member.client_host,
                 member_metadata=member.metadata(protocol) if is_stable else b"",
-                member_assignment=member.assignment,  # the last one, while a new one is made
+                member_assignment=member.assignment,  # the latest one, also during a rebalance
             )
             for member in group.members.values()
         ],
@@ -106,9 +106,9 @@ def describe_consumer_groups(
         elif not group_id:
             described.append(consumer_described_error(group_id, InvalidGroupId.code))
         else:
-            what = "is not a consumer group" if group is not None else "not found"
+            reason = "is not a consumer group" if group is not None else "not found"
             described.append(
-                consumer_described_error(group_id, GroupIdNotFound.code, f"Group {group_id} {what}.")
+                consumer_described_error(group_id, GroupIdNotFound.code, f"Group {group_id} {reason}.")
             )
     if request.include_authorized_operations:
         _authorize(described)
@@ -145,7 +145,7 @@ def _consumer_member(group: ConsumerGroup, member: ConsumerMember, topics: Topic
 
 
 def _held(member: ConsumerMember) -> dict[bytes, set[int]]:
-    """What it may read still: what it has yet to give up counts, as in Apache."""
+    """Returns the partitions it can still read, including those it must revoke, as in Apache."""
     held: dict[bytes, set[int]] = {}
     for assignment in (member.assigned, member.pending_revocation):
         for topic_id, partitions in assignment.items():
@@ -156,7 +156,7 @@ def _held(member: ConsumerMember) -> dict[bytes, set[int]]:
 def _named(
     assignment: Mapping[bytes, Iterable[int]], topics: Topics
 ) -> consumer_group.ConsumerGroupDescribeResponseAssignment:
-    """Topics that were deleted meanwhile are left out, as in Apache."""
+    """Converts an assignment; deleted topics are left out, as in Apache."""
     return consumer_group.ConsumerGroupDescribeResponseAssignment(
         topic_partitions=[
             consumer_group.ConsumerGroupDescribeResponseTopicPartitions(
@@ -169,7 +169,7 @@ def _named(
 
 
 def delete_groups(groups: Groups, offsets: Offsets, deferred: Deferred[Any], out: Result) -> None:
-    """Groups without members go, with their offsets (rule groups-in-use-are-not-deleted)."""
+    """Deletes groups without members, with their offsets (rule groups-in-use-are-not-deleted)."""
     request = cast("group_admin.DeleteGroupsRequest", deferred.request)
     results = []
     for group_id in dict.fromkeys(request.groups_names):
@@ -185,9 +185,9 @@ def delete_groups(groups: Groups, offsets: Offsets, deferred: Deferred[Any], out
 
 
 def check_deletable(group: ClassicGroup | ConsumerGroup | None, group_id: str) -> None:
-    """GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP if it cannot be deleted."""
+    """Raises GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP if the group cannot be deleted."""
     if group is None or group.state is GroupState.DEAD:
-        raise GroupIdNotFound(f"no group {group_id}")
+        raise GroupIdNotFound(f"group {group_id} does not exist")
     is_empty = group.state is GroupState.EMPTY if isinstance(group, ClassicGroup) else not group.members
     if not is_empty:
         raise NonEmptyGroup(f"{group_id} has members")

@@ -1,9 +1,8 @@
-"""Requests of members of a classic group: SyncGroup, Heartbeat, LeaveGroup; JoinGroup is in classic/join.py.
+"""Requests of classic group members: SyncGroup, Heartbeat, LeaveGroup; classic/join.py has JoinGroup.
 
-Kafka 4.3's rules in its order of checks (GroupMetadataManager); what follows from them is in
-classic/rebalance.py, the state is in classic/state.py.  Differences from Apache: a JoinGroup or SyncGroup
-that a later one of the same member supersedes is answered with REBALANCE_IN_PROGRESS, where Apache leaves it
-without an answer.
+Kafka 4.3's rules in its order of checks (GroupMetadataManager). classic/rebalance.py has the consequences,
+classic/state.py the state. Difference from Apache: a JoinGroup or SyncGroup that is superseded by a later one
+of the same member gets REBALANCE_IN_PROGRESS; Apache sends no response.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ FIRST_SYNC_WITH_PROTOCOL = 5
 
 
 class ClassicGroups(ClassicJoins):
-    """Every classic group of a shard."""
+    """All classic groups of a shard."""
 
     def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None, is_loading: bool) -> None:
-        """A group's record.  A live group knows already what it wrote; a loaded one is made of it."""
+        """Applies a group's record: a live group has that state already, a loaded one is created from it."""
         group = self.groups.get(key.group)
         if value is None:
             if isinstance(group, ClassicGroup):
@@ -131,25 +130,25 @@ class ClassicGroups(ClassicJoins):
             raise CoordinatorNotAvailable
         answers = [
             MemberResponse(
-                member_id=one.member_id,
-                group_instance_id=one.group_instance_id,
-                error_code=UnknownMemberId.code if group is None else self._leave(group, one, out),
+                member_id=leaver.member_id,
+                group_instance_id=leaver.group_instance_id,
+                error_code=UnknownMemberId.code if group is None else self._leave(group, leaver, out),
             )
-            for one in leaving
+            for leaver in leaving
         ]
-        if group is not None and any(one.error_code == 0 for one in answers):
+        if group is not None and any(answer.error_code == 0 for answer in answers):
             if group.is_in(GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
                 self.rebalance_or_complete(group, out, now)
             else:
                 self.complete_join_if_all_joined(group, out, now)
         out.reply(deferred, leave_response(caller.version, answers))
 
-    def _leave(self, group: ClassicGroup, one: MemberIdentity, out: Result) -> int:
-        """Take one out; the error code."""
-        member_id = one.member_id
+    def _leave(self, group: ClassicGroup, leaver: MemberIdentity, out: Result) -> int:
+        """Removes a member. Returns the error code."""
+        member_id = leaver.member_id
         if not member_id:
-            # An administrator names static members by their instance.
-            known = group.static_members.get(one.group_instance_id or "")
+            # Administrators name static members by their instance id.
+            known = group.static_members.get(leaver.group_instance_id or "")
             if known is None:
                 return UnknownMemberId.code
             member_id = known
@@ -158,7 +157,7 @@ class ClassicGroups(ClassicJoins):
             self.timers.cancel(("member", group.id, member_id))
             return 0
         try:
-            member = group.check_member(member_id, one.group_instance_id)
+            member = group.check_member(member_id, leaver.group_instance_id)
         except BrokerError as error:
             return error.code or 0
         self.drop_member(group, member, out)
@@ -166,7 +165,7 @@ class ClassicGroups(ClassicJoins):
 
 
 def leave_response(version: int, answers: list[MemberResponse]) -> LeaveGroupResponse:
-    """One answer per member; versions below 3 have one member and say its error at the top."""
+    """Returns the response with one result per member; versions below 3 have a single member."""
     if version >= FIRST_LEAVE_OF_MANY:
         return LeaveGroupResponse(members=answers)
     return LeaveGroupResponse(error_code=answers[0].error_code)

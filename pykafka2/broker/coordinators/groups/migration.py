@@ -1,11 +1,10 @@
-"""Groups on their way between the protocols: members of both in one KIP-848 group.
+"""Migration between the group protocols: members of both protocols in one KIP-848 group.
 
-The first heartbeat of a new-protocol member upgrades a classic group with all its members, which go on with
-JoinGroup, SyncGroup and Heartbeat, their generation being their member epoch; when the last new-protocol
-member goes, the group is a classic one again.  group.consumer.migration.policy says which way is open
-(rule groups-change-their-protocol).  As in Kafka 4.3, but for one case that is missing: a classic member that
-takes the place of the last new-protocol member (static, same instance) does not downgrade the group, which
-stays a KIP-848 group.
+The first heartbeat of a new-protocol member upgrades a classic group with all its members. These continue
+with JoinGroup, SyncGroup and Heartbeat, with their member epoch as generation. When the last new-protocol
+member leaves, the group becomes a classic one again. group.consumer.migration.policy enables each direction
+(rule groups-change-their-protocol). As in Kafka 4.3, with one exception: a classic member that replaces the
+last new-protocol member (static, same instance) does not downgrade the group, which stays a KIP-848 group.
 """
 
 from __future__ import annotations
@@ -87,16 +86,20 @@ class MixedGroups(ConsumerGroups):
         super().__init__(classic.groups, classic.timers, settings, wall_ms, new_id)
         self.classic = classic
 
-    # -- up -----------------------------------------------------------------------------------------
+    # -- upgrade -----------------------------------------------------------------------------------------
 
     def upgraded(self, group: ClassicGroup, out: Result) -> ConsumerGroup:
         if group.state is GroupState.EMPTY:
             out.write(GroupMetadataKey(group=group.id), None)
             return ConsumerGroup(group.id)
         if self.settings.migration_policy not in UPGRADES:
-            raise GroupIdNotFound(f"{group.id} has members of the classic protocol, and upgrades are off")
+            raise GroupIdNotFound(
+                f"{group.id} has members of the classic protocol, and upgrades are disabled"
+            )
         if not group.uses_consumer_protocol or len(group.members) > self.settings.consumer_max_size:
-            raise GroupIdNotFound(f"{group.id} cannot be upgraded: no consumers, or too many")
+            raise GroupIdNotFound(
+                f"{group.id} cannot be upgraded: its members are not consumers, or too many"
+            )
         try:
             upgraded = from_classic(group, self.topics)
         except CorruptData as error:
@@ -108,29 +111,29 @@ class MixedGroups(ConsumerGroups):
                     out.refuse(waiting, RebalanceInProgress.code)
             member.awaiting_join = member.awaiting_sync = None
         out.write(GroupMetadataKey(group=group.id), None)
-        for one in upgraded.members.values():
-            records.write_member(out, group.id, one)
+        for migrated in upgraded.members.values():
+            records.write_member(out, group.id, migrated)
         records.write_epoch(out, group.id, upgraded.epoch, upgraded.metadata_hash)
         for member_id, target in upgraded.targets.items():
             records.write_target(out, group.id, member_id, target)
         records.write_target_epoch(out, group.id, upgraded.assignment_epoch, 0)
-        for one in upgraded.members.values():
-            records.write_current(out, group.id, one)
+        for migrated in upgraded.members.values():
+            records.write_current(out, group.id, migrated)
         return upgraded
 
-    # -- down ---------------------------------------------------------------------------------------
+    # -- downgrade ---------------------------------------------------------------------------------------
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], out: Result, now: float) -> None:
         gone = {member.id for member in members}
         left = [member for member in group.members.values() if member.id not in gone]
         is_classic = bool(left) and all(member.classic is not None for member in left)
-        may = self.settings.migration_policy in DOWNGRADES and len(left) <= self.settings.max_size
-        if not is_classic or not may or all(member.classic is not None for member in members):
+        is_allowed = self.settings.migration_policy in DOWNGRADES and len(left) <= self.settings.max_size
+        if not is_classic or not is_allowed or all(member.classic is not None for member in members):
             super().fence(group, members, out, now)
             return
         downgraded = to_classic(group, left, self.topics, self._wall_ms(now))
         records.write_group_removal(out, group)
-        assignments = {one.id: one.assignment for one in downgraded.members.values()}
+        assignments = {member.id: member.assignment for member in downgraded.members.values()}
         out.write(GroupMetadataKey(group=group.id), downgraded.to_record(assignments))
 
         def appended(out: Result) -> None:
@@ -167,7 +170,7 @@ class MixedGroups(ConsumerGroups):
         elif is_new:
             member = self.take_over(draft, old, member_id, out)
         elif old.id != member_id:
-            raise FencedInstanceId(f"{instance_id} of {group.id} goes by another member id now")
+            raise FencedInstanceId(f"{instance_id} of {group.id} has another member id now")
         else:
             member = old
         subscription = read_subscription(protocols_of(request))
@@ -192,9 +195,9 @@ class MixedGroups(ConsumerGroups):
         self.bump_epoch(draft, has_changed, out)
         self.assign(draft, out, now)
         owned = [
-            (topic_id, one.partitions)
-            for one in subscription.owned_partitions
-            if (topic_id := self.topics.id_of(one.topic)) is not None
+            (topic_id, entry.partitions)
+            for entry in subscription.owned_partitions
+            if (topic_id := self.topics.id_of(entry.topic)) is not None
         ]
         moved = self.reconcile(draft, updated, owned, has_changed, out)
         out.reply(deferred, _joined(moved, caller.version))
@@ -212,11 +215,11 @@ class MixedGroups(ConsumerGroups):
         out.on_appended = appended
 
     def _check_join(self, group: ConsumerGroup, request: JoinGroupRequest) -> None:
-        """INCONSISTENT_GROUP_PROTOCOL unless it shares a protocol with the classic members there are.
+        """Raises INCONSISTENT_GROUP_PROTOCOL unless it shares a protocol with the classic members.
 
-        What it said itself the last time counts, too.
+        The member's own earlier protocols count, too.
         """
-        names = {one.name for one in request.protocols}
+        names = {protocol.name for protocol in request.protocols}
         for member in group.members.values():
             if member.classic is not None:
                 names &= {name for name, _ in member.classic.protocols}
@@ -231,22 +234,22 @@ class MixedGroups(ConsumerGroups):
         else:
             member = group.get_static(instance_id, member_id)
         if member.classic is None:
-            raise UnknownMemberId(f"{member_id} does not speak the classic protocol")
+            raise UnknownMemberId(f"{member_id} does not use the classic protocol")
         if member.epoch != generation:
             raise IllegalGeneration(f"{member_id} is at generation {member.epoch}, not {generation}")
         return member
 
     def sync_classic(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
         request = cast("SyncGroupRequest", deferred.request)
-        said = (request.protocol_type, request.protocol_name)
-        if caller.version >= FIRST_SYNC_WITH_PROTOCOL and None in said:
+        protocol = (request.protocol_type, request.protocol_name)
+        if caller.version >= FIRST_SYNC_WITH_PROTOCOL and None in protocol:
             raise InconsistentGroupProtocol
         group = self.get(request.group_id)
         member = self._classic_member(
             group, request.member_id, request.group_instance_id, request.generation_id
         )
         name = cast("ClassicMemberMetadata", member.classic).protocols[0][0]
-        if said[0] not in (None, CONSUMER_PROTOCOL) or said[1] not in (None, name):
+        if protocol[0] not in (None, CONSUMER_PROTOCOL) or protocol[1] not in (None, name):
             raise InconsistentGroupProtocol
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._expect_rejoin(group, member, now)
@@ -277,7 +280,7 @@ class MixedGroups(ConsumerGroups):
         out.reply(deferred, HeartbeatResponse(error_code=code))
 
     def _is_waiting(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
-        """Whether another member still holds something of its target."""
+        """Whether another member still owns a partition of its target."""
         return any(
             group.owners.get((topic_id, partition), member.id) != member.id
             for topic_id, partitions in group.targets.get(member.id, {}).items()
@@ -296,35 +299,35 @@ class MixedGroups(ConsumerGroups):
             leaving = [MemberIdentity(member_id=request.member_id)]
         answers: list[MemberResponse] = []
         gone: dict[str, ConsumerMember] = {}
-        for one in leaving:
+        for leaver in leaving:
             code = 0
             try:
-                member = self._leaving(group, one)
+                member = self._leaving(group, leaver)
                 gone[member.id] = member
             except BrokerError as error:
                 code = error.code or 0
             answers.append(
                 MemberResponse(
-                    member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code
+                    member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=code
                 )
             )
         if gone:
             self.fence(group, list(gone.values()), out, now)
         out.reply(deferred, leave_response(caller.version, answers))
 
-    def _leaving(self, group: ConsumerGroup, one: MemberIdentity) -> ConsumerMember:
-        if one.group_instance_id is None:
-            return group.get_member(one.member_id)
-        if one.member_id:
-            return group.get_static(one.group_instance_id, one.member_id)
-        member = group.static_member(one.group_instance_id)
+    def _leaving(self, group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:
+        if leaver.group_instance_id is None:
+            return group.get_member(leaver.member_id)
+        if leaver.member_id:
+            return group.get_static(leaver.group_instance_id, leaver.member_id)
+        member = group.static_member(leaver.group_instance_id)
         if member is None:
-            raise UnknownMemberId(f"{group.id} has no static member {one.group_instance_id}")
+            raise UnknownMemberId(f"{group.id} has no static member {leaver.group_instance_id}")
         return member
 
 
 def _joined(member: ConsumerMember, version: int) -> JoinGroupResponse:
-    """Nobody leads: the coordinator assigns."""
+    """Returns a response without a leader, because the coordinator assigns."""
     return JoinGroupResponse(
         generation_id=member.epoch,
         protocol_type=CONSUMER_PROTOCOL,

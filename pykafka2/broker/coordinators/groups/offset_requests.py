@@ -1,6 +1,6 @@
 """Requests about committed offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete.
 
-Kafka 4.3's rules; offsets.py keeps what they ask about.
+Kafka 4.3's rules; offsets.py stores the offsets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FIRST_COMMIT_THAT_NAMES_A_MISSING_GROUP: Final = 9
 
 
 class Offsets(OffsetStore):
-    """Every committed offset of a shard, and what may be asked about them."""
+    """All committed offsets of a shard, and the requests about them."""
 
     # -- OffsetCommit -------------------------------------------------------------------------------
 
@@ -51,14 +51,14 @@ class Offsets(OffsetStore):
         generation = request.generation_id_or_member_epoch
         names = [self._name(topic.name, topic.topic_id, caller.version) for topic in request.topics]
         if names and not any(name is not None and self.topics.partition_count(name) for name in names):
-            self._refuse_topics(deferred, names, out)  # as in Kafka, before the group is looked at
+            self._refuse_topics(deferred, names, out)  # as in Kafka, before the group is looked up
             return
         group = self._group_for_commit(request.group_id, generation, caller.version)
         if isinstance(group, ConsumerGroup):
             partitions = [
-                (None if name is None else self.topics.id_of(name), one.partition_index)
+                (None if name is None else self.topics.id_of(name), partition.partition_index)
                 for topic, name in zip(request.topics, names, strict=True)
-                for one in topic.partitions
+                for partition in topic.partitions
             ]
             group.check_commit(
                 request.member_id, request.group_instance_id, generation, False, caller.version, partitions
@@ -66,7 +66,7 @@ class Offsets(OffsetStore):
         else:
             group.check_commit(request.member_id, request.group_instance_id, generation, False)
             member = group.members.get(request.member_id)
-            # A commit is a sign of life, as a heartbeat is.
+            # A commit counts as a heartbeat.
             if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
                 self._classic.arm_session(group, member, now)
         at_ms = self._wall_ms(now)
@@ -74,20 +74,22 @@ class Offsets(OffsetStore):
         topics = []
         for topic, name in zip(request.topics, names, strict=True):
             answers = []
-            for one in topic.partitions:
-                code = self._refusal(name, one.partition_index, one.committed_metadata)
+            for partition in topic.partitions:
+                code = self._refusal(name, partition.partition_index, partition.committed_metadata)
                 if not code and name is not None:
                     offset = CommittedOffset(
-                        one.committed_offset,
-                        one.committed_leader_epoch,
-                        one.committed_metadata or "",
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata or "",
                         at_ms,
                         expires_ms,
                         self.topics.id_of(name) or NO_TOPIC_ID,
                     )
-                    write_offset(out, request.group_id, (name, one.partition_index), offset)
+                    write_offset(out, request.group_id, (name, partition.partition_index), offset)
                 answers.append(
-                    wire.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+                    wire.OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=code
+                    )
                 )
             topics.append(
                 wire.OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
@@ -102,10 +104,10 @@ class Offsets(OffsetStore):
                 topic_id=topic.topic_id,
                 partitions=[
                     wire.OffsetCommitResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=self._refusal(name, one.partition_index, None),
+                        partition_index=partition.partition_index,
+                        error_code=self._refusal(name, partition.partition_index, None),
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic, name in zip(request.topics, names, strict=True)
@@ -117,10 +119,10 @@ class Offsets(OffsetStore):
         if group is not None:
             return group
         if generation < 0:
-            return ClassicGroup(group_id)  # replay makes the real one
+            return ClassicGroup(group_id)  # replay creates the real one
         if version >= FIRST_COMMIT_THAT_NAMES_A_MISSING_GROUP:
-            raise GroupIdNotFound(f"no group {group_id}")
-        raise IllegalGeneration(f"no group {group_id}")
+            raise GroupIdNotFound(f"group {group_id} does not exist")
+        raise IllegalGeneration(f"group {group_id} does not exist")
 
     def _name(self, name: str, topic_id: bytes, version: int) -> str | None:
         return self.topics.name_of(topic_id) if version >= FIRST_COMMIT_WITH_TOPIC_IDS else name
@@ -130,7 +132,7 @@ class Offsets(OffsetStore):
             return UnknownTopicId.code
         if not 0 <= partition < self.topics.partition_count(name):
             return UnknownTopicOrPartition.code
-        # Apache counts Java's characters, not bytes, against offset.metadata.max.bytes.
+        # Apache compares offset.metadata.max.bytes with Java's characters, not bytes.
         units = len((metadata or "").encode("utf-16-be", "surrogatepass")) // 2
         return OffsetMetadataTooLarge.code if units > self._settings.offset_metadata_max_bytes else 0
 
@@ -143,21 +145,21 @@ class Offsets(OffsetStore):
         group = self.groups.get(request.group_id)
         if group is None:
             if request.generation_id >= 0:
-                raise IllegalGeneration(f"no group {request.group_id}")
+                raise IllegalGeneration(f"group {request.group_id} does not exist")
             group = ClassicGroup(request.group_id)
         generation, instance_id = request.generation_id, request.group_instance_id
         if isinstance(group, ConsumerGroup):
             partitions = [
-                (self.topics.id_of(topic.name), one.partition_index)
+                (self.topics.id_of(topic.name), partition.partition_index)
                 for topic in request.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             ]
             try:
                 group.check_commit(
                     request.member_id, instance_id, generation, True, caller.version, partitions
                 )
             except BrokerError as error:
-                # Producers know no member epochs.
+                # Producers do not know member epochs.
                 if isinstance(error, StaleMemberEpoch):
                     raise IllegalGeneration(str(error)) from error
                 raise
@@ -168,19 +170,19 @@ class Offsets(OffsetStore):
         topics = []
         for topic in request.topics:
             answers = []
-            for one in topic.partitions:
-                code = self._refusal(topic.name, one.partition_index, one.committed_metadata)
+            for partition in topic.partitions:
+                code = self._refusal(topic.name, partition.partition_index, partition.committed_metadata)
                 if not code:
                     offset = CommittedOffset(
-                        one.committed_offset,
-                        one.committed_leader_epoch,
-                        one.committed_metadata or "",
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata or "",
                         at_ms,
                     )
-                    write_offset(out, request.group_id, (topic.name, one.partition_index), offset)
+                    write_offset(out, request.group_id, (topic.name, partition.partition_index), offset)
                 answers.append(
                     transaction.TxnOffsetCommitResponsePartition(
-                        partition_index=one.partition_index, error_code=code
+                        partition_index=partition.partition_index, error_code=code
                     )
                 )
             topics.append(transaction.TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
@@ -191,10 +193,10 @@ class Offsets(OffsetStore):
     def fetch(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
         request = cast("wire.OffsetFetchRequest", deferred.request)
         if caller.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
-            groups = [self._fetch_group(one, caller, request.require_stable) for one in request.groups]
+            groups = [self._fetch_group(group, caller, request.require_stable) for group in request.groups]
             out.reply(deferred, wire.OffsetFetchResponse(groups=groups))
             return
-        asked = wire.OffsetFetchRequestGroup(
+        single = wire.OffsetFetchRequestGroup(
             group_id=request.group_id,
             topics=None
             if request.topics is None
@@ -203,19 +205,19 @@ class Offsets(OffsetStore):
                 for topic in request.topics
             ],
         )
-        group = self._fetch_group(asked, caller, request.require_stable)
+        group = self._fetch_group(single, caller, request.require_stable)
         topics = [
             wire.OffsetFetchResponseTopic(
                 name=topic.name,
                 partitions=[
                     wire.OffsetFetchResponsePartition(
-                        partition_index=one.partition_index,
-                        committed_offset=one.committed_offset,
-                        committed_leader_epoch=one.committed_leader_epoch,
-                        metadata=one.metadata,
-                        error_code=one.error_code,
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in group.topics
@@ -223,40 +225,40 @@ class Offsets(OffsetStore):
         out.reply(deferred, wire.OffsetFetchResponse(topics=topics, error_code=group.error_code))
 
     def _fetch_group(
-        self, asked: wire.OffsetFetchRequestGroup, caller: Caller, require_stable: bool
+        self, query: wire.OffsetFetchRequestGroup, caller: Caller, require_stable: bool
     ) -> wire.OffsetFetchResponseGroup:
-        """What nobody committed is -1 and no error, an unknown group included."""
-        group = self.groups.get(asked.group_id)
+        """Returns a group's offsets: -1 without an error if there is no commit, even for an unknown group."""
+        group = self.groups.get(query.group_id)
         if isinstance(group, ConsumerGroup):
             try:
-                group.check_fetch(asked.member_id, asked.member_epoch)
+                group.check_fetch(query.member_id, query.member_epoch)
             except BrokerError as error:
                 return wire.OffsetFetchResponseGroup(
-                    group_id=asked.group_id, topics=[], error_code=error.code or 0
+                    group_id=query.group_id, topics=[], error_code=error.code or 0
                 )
-        known = self.committed.get(asked.group_id, {})
+        known = self.committed.get(query.group_id, {})
         answers: dict[tuple[str, bytes], list[wire.OffsetFetchResponsePartitions]] = {}
-        if asked.topics is None:
+        if query.topics is None:
             for name, partition in sorted(known):
                 topic = (name, self.topics.id_of(name) or bytes(16))
                 answers.setdefault(topic, []).append(
-                    self._answer(asked.group_id, (name, partition), require_stable)
+                    self._answer(query.group_id, (name, partition), require_stable)
                 )
-        for one in asked.topics or ():
-            found = one.name
+        for requested in query.topics or ():
+            found = requested.name
             if caller.version >= FIRST_FETCH_WITH_TOPIC_IDS:
-                found = self.topics.name_of(one.topic_id) or ""
+                found = self.topics.name_of(requested.topic_id) or ""
                 if not found:
-                    answers[one.name, one.topic_id] = [
-                        _absent(partition, UnknownTopicId.code) for partition in one.partition_indexes
+                    answers[requested.name, requested.topic_id] = [
+                        _absent(partition, UnknownTopicId.code) for partition in requested.partition_indexes
                     ]
                     continue
-            answers.setdefault((one.name, one.topic_id), []).extend(
-                self._answer(asked.group_id, (found, partition), require_stable, one.topic_id)
-                for partition in one.partition_indexes
+            answers.setdefault((requested.name, requested.topic_id), []).extend(
+                self._answer(query.group_id, (found, partition), require_stable, requested.topic_id)
+                for partition in requested.partition_indexes
             )
         return wire.OffsetFetchResponseGroup(
-            group_id=asked.group_id,
+            group_id=query.group_id,
             topics=[
                 wire.OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
                 for (name, topic_id), partitions in answers.items()
@@ -286,27 +288,29 @@ class Offsets(OffsetStore):
             raise InvalidGroupId
         group = self.groups.get(request.group_id)
         if group is None:
-            raise GroupIdNotFound(f"no group {request.group_id}")
+            raise GroupIdNotFound(f"group {request.group_id} does not exist")
         if isinstance(group, ClassicGroup):
             if group.state is GroupState.DEAD:
                 raise CoordinatorNotAvailable
             if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
-                raise NonEmptyGroup(f"{request.group_id} has members, and what they read is not known")
+                raise NonEmptyGroup(f"{request.group_id} has members, and their subscriptions are unknown")
         known = self.committed.get(request.group_id, {})
         topics = []
         for topic in request.topics:
             answers = []
-            for one in topic.partitions:
-                place = (topic.name, one.partition_index)
+            for partition in topic.partitions:
+                place = (topic.name, partition.partition_index)
                 code = 0
-                if not 0 <= one.partition_index < self.topics.partition_count(topic.name):
+                if not 0 <= partition.partition_index < self.topics.partition_count(topic.name):
                     code = UnknownTopicOrPartition.code
                 elif group.is_subscribed_to(topic.name):
                     code = GroupSubscribedToTopic.code
                 elif place in known or self.is_pending(request.group_id, place):
                     write_offset(out, request.group_id, place, None)
                 answers.append(
-                    wire.OffsetDeleteResponsePartition(partition_index=one.partition_index, error_code=code)
+                    wire.OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index, error_code=code
+                    )
                 )
             topics.append(wire.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
         out.reply(deferred, wire.OffsetDeleteResponse(topics=topics))
@@ -322,19 +326,19 @@ Commit = wire.OffsetCommitRequest | transaction.TxnOffsetCommitRequest
 
 
 def missing_partitions(request: Commit, version: int, topics: Topics | None) -> dict[tuple[int, int], int]:
-    """Partitions of a commit that there are not: their places in the request, with the error of each."""
+    """Returns the missing partitions of a commit: their positions in the request, with an error code each."""
     missing: dict[tuple[int, int], int] = {}
     if topics is None:
         return missing
-    asked: list[Any] = [*request.topics]
-    for at, topic in enumerate(asked):
+    topic_list: list[Any] = [*request.topics]
+    for at, topic in enumerate(topic_list):
         name: str | None = topic.name
         code = UnknownTopicOrPartition.code
         if isinstance(request, wire.OffsetCommitRequest) and version >= FIRST_COMMIT_WITH_TOPIC_IDS:
             name = topics.name_of(topic.topic_id)
             code = UnknownTopicId.code if name is None else code
         count = 0 if name is None else topics.partition_count(name)
-        for place, one in enumerate(topic.partitions):
-            if not 0 <= one.partition_index < count:
+        for place, partition in enumerate(topic.partitions):
+            if not 0 <= partition.partition_index < count:
                 missing[at, place] = code
     return missing

@@ -1,8 +1,7 @@
-"""Committed offsets as they are kept: what the log says, what open transactions would add, when they expire.
+"""Committed offsets: the ones in the log, those pending in open transactions, and their expiry.
 
-Offsets live in the log's records alone.  What a transaction commits is pending, invisible, until its marker
-comes; meanwhile readers that require stable offsets are told UNSTABLE_OFFSET_COMMIT.  Kafka 4.3's
-rules.
+Offsets exist only in the log's records. An offset committed in a transaction is pending and invisible until
+the marker arrives; meanwhile requests for stable offsets get UNSTABLE_OFFSET_COMMIT. Kafka 4.3's rules.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Place = tuple[str, int]
 
 @attrs.define(frozen=True)
 class CommittedOffset:
-    """One committed offset; timestamps are the wall clock's milliseconds."""
+    """One committed offset; timestamps are in milliseconds since 1970."""
 
     offset: int
     leader_epoch: int
@@ -43,9 +42,11 @@ class CommittedOffset:
     committed_ms: int
     expires_ms: int | None = None
     topic_id: bytes = NO_TOPIC_ID
-    """The topic it was committed for, where the commit knew: not another one of the same name (KIP-848)."""
+    """The topic it was committed for, if the commit named the id; not another topic of the same name
+    (KIP-848).
+    """
     record_offset: int = attrs.field(default=0, eq=False)
-    """Which of two came later, whatever its transaction's marker does."""
+    """Orders two commits, regardless of when their transactions' markers arrive."""
 
     @classmethod
     def from_record(cls, value: OffsetCommitValue, record_offset: int) -> CommittedOffset:
@@ -60,12 +61,12 @@ class CommittedOffset:
         )
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Whether it counts for who asks by this id; NO_TOPIC_ID is anybody's."""
+        """Whether it is valid for a request with this topic id; NO_TOPIC_ID matches every topic."""
         return NO_TOPIC_ID in (self.topic_id, topic_id) or self.topic_id == topic_id
 
 
 class OffsetStore:
-    """Every committed offset of a shard."""
+    """All committed offsets of a shard."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class OffsetStore:
         self.groups = groups
         self.topics: Topics = NO_TOPICS
         self.committed: dict[str, dict[Place, CommittedOffset]] = {}
-        # Per producer and group what its open transaction would commit.
+        # Offsets that each producer's open transaction would commit, by group.
         self.pending: dict[int, dict[str, dict[Place, CommittedOffset]]] = {}
         self._replayed = 0
         self._classic = classic
@@ -96,7 +97,7 @@ class OffsetStore:
         if value is None:
             self._forget(key.group, place)
             return
-        # A consumer outside of groups has a group nonetheless: empty, without a protocol.
+        # A consumer without a group protocol still has a group: empty, without a protocol.
         if key.group not in self.groups:
             self.groups[key.group] = ClassicGroup(key.group)
         self._replayed += 1
@@ -107,9 +108,9 @@ class OffsetStore:
             self.committed.setdefault(key.group, {})[place] = offset
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """A transaction ended: what it would commit is committed, or was never there.
+        """Ends a transaction: its pending offsets are committed or dropped.
 
-        What was committed since the transaction said its own stays.
+        An offset that was committed after the transaction's own is kept.
         """
         for group_id, offsets in self.pending.pop(producer.id, {}).items():
             known = self.committed.setdefault(group_id, {}) if committed else {}
@@ -129,37 +130,39 @@ class OffsetStore:
                 groups.pop(group_id, None)
 
     def is_pending(self, group_id: str, place: Place) -> bool:
-        """Whether an open transaction would commit it."""
+        """Whether an open transaction would commit this partition."""
         return any(place in groups.get(group_id, ()) for groups in self.pending.values())
 
     def has_open_transaction(self, group_id: str) -> bool:
         return any(group_id in groups for groups in self.pending.values())
 
-    # -- the end of offsets -------------------------------------------------------------------------
+    # -- deletion and expiry -------------------------------------------------------------------------
 
     def forget_all(self, group_id: str, out: Result) -> None:
-        """All offsets of a group that is deleted, those that a transaction would commit among them."""
+        """Deletes all offsets of a group, including those pending in transactions."""
         for place in self._places(group_id):
             write_offset(out, group_id, place, None)
 
     def forget_topics(self, names: Iterable[str], out: Result) -> None:
-        """Topics were deleted: so are the offsets in them, pending ones among them."""
+        """Deletes the offsets of deleted topics, including pending ones."""
         gone = set(names)
-        groups = dict.fromkeys([*self.committed, *(one for each in self.pending.values() for one in each)])
+        groups = dict.fromkeys(
+            [*self.committed, *(group_id for groups in self.pending.values() for group_id in groups)]
+        )
         for group_id in groups:
             for place in self._places(group_id):
                 if place[0] in gone:
                     write_offset(out, group_id, place, None)
 
     def _places(self, group_id: str) -> list[Place]:
-        """Where a group has offsets, committed or yet to be, in order."""
+        """Returns the partitions with committed or pending offsets of a group, sorted."""
         places = set(self.committed.get(group_id, ()))
         for groups in self.pending.values():
             places |= set(groups.get(group_id, ()))
         return sorted(places)
 
     def expire(self, group_id: str, now: float, out: Result) -> bool:
-        """Remove a group's offsets that are due; whether none is left, pending ones included."""
+        """Removes a group's expired offsets. Returns whether none is left, including pending ones."""
         group = self.groups[group_id]
         known = self.committed.get(group_id)
         if not known:
@@ -183,7 +186,7 @@ class OffsetStore:
 
 
 def _expiry_base(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when an offset's retention counts, in the wall clock's milliseconds; None if none expires."""
+    """Returns the start of an offset's retention, in milliseconds since 1970; None if none expires."""
     if isinstance(group, ClassicGroup) and group.protocol_type is not None:
         if group.state is GroupState.EMPTY:
             emptied_ms = group.changed_ms
@@ -195,7 +198,7 @@ def _expiry_base(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffs
 
 
 def write_offset(out: Result, group_id: str, place: Place, offset: CommittedOffset | None) -> None:
-    """A commit as a record, or with None its removal."""
+    """Writes a commit as a record, or its removal if None."""
     key = OffsetCommitKey(group=group_id, topic=place[0], partition=place[1])
     if offset is None:
         out.write(key, None)
@@ -208,5 +211,5 @@ def write_offset(out: Result, group_id: str, place: Place, offset: CommittedOffs
         expire_timestamp=-1 if offset.expires_ms is None else offset.expires_ms,
         topic_id=offset.topic_id,
     )
-    # Only version 1 has a place for an expiry of its own, as clients before 2.1 ask for.
+    # Only version 1 can hold a separate expiry, which clients before 2.1 request.
     out.write(key, value, 4 if offset.expires_ms is None else 1)

@@ -1,4 +1,4 @@
-"""How a group coordinator refuses each kind of request.  Pure."""
+"""Error responses of a group coordinator for each type of request. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _join(request: classic.JoinGroupRequest, version: int, code: int) -> Respons
 
 
 def join_error(version: int, code: int, member_id: str) -> classic.JoinGroupResponse:
-    """A JoinGroup that failed; old versions have no null protocol."""
+    """Returns a JoinGroup response with an error; old versions have no null protocol."""
     return classic.JoinGroupResponse(
         error_code=code,
         member_id=member_id,
@@ -49,7 +49,7 @@ def _describe(request: group_admin.DescribeGroupsRequest, version: int, code: in
 def described_error(
     group_id: str, version: int, code: int, state: str = "", message: str | None = None
 ) -> group_admin.DescribedGroup:
-    """A group of a DescribeGroups response that could not be described."""
+    """Returns a group with an error for a DescribeGroups response."""
     return group_admin.DescribedGroup(
         error_code=code,
         error_message=message if version >= 6 else None,
@@ -81,9 +81,9 @@ def _commit(request: offsets.OffsetCommitRequest, version: int, code: int) -> Re
                 topic_id=topic.topic_id,
                 partitions=[
                     offsets.OffsetCommitResponsePartition(
-                        partition_index=one.partition_index, error_code=code
+                        partition_index=partition.partition_index, error_code=code
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -95,12 +95,12 @@ def _fetch(request: offsets.OffsetFetchRequest, version: int, code: int) -> Resp
     if version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
         return offsets.OffsetFetchResponse(
             groups=[
-                offsets.OffsetFetchResponseGroup(group_id=one.group_id, topics=[], error_code=code)
-                for one in request.groups
+                offsets.OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=code)
+                for group in request.groups
             ]
         )
     topics = []
-    if version < 2:  # no place for an error but at the partitions
+    if version < 2:  # version 0 and 1 have errors only in partitions
         topics = [
             offsets.OffsetFetchResponseTopic(
                 name=topic.name,
@@ -127,9 +127,9 @@ def _commit_transactional(request: transaction.TxnOffsetCommitRequest, version: 
                 name=topic.name,
                 partitions=[
                     transaction.TxnOffsetCommitResponsePartition(
-                        partition_index=one.partition_index, error_code=code
+                        partition_index=partition.partition_index, error_code=code
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -144,7 +144,7 @@ def _consumer_heartbeat(
 
 
 def consumer_heartbeat_error(code: int, message: str | None) -> consumer_group.ConsumerGroupHeartbeatResponse:
-    """A ConsumerGroupHeartbeat that failed."""
+    """Returns a ConsumerGroupHeartbeat response with an error."""
     return consumer_group.ConsumerGroupHeartbeatResponse(
         error_code=code, error_message=message, member_epoch=0, heartbeat_interval_ms=0
     )
@@ -161,7 +161,7 @@ def _consumer_describe(
 def consumer_described_error(
     group_id: str, code: int, message: str | None = None
 ) -> consumer_group.DescribedGroup:
-    """A group of a ConsumerGroupDescribe response that could not be described."""
+    """Returns a group with an error for a ConsumerGroupDescribe response."""
     return consumer_group.DescribedGroup(
         error_code=code,
         error_message=message,
@@ -189,4 +189,4 @@ REFUSERS: Final[dict[type[Any], Callable[[Any, int, int], Response]]] = {
     consumer_group.ConsumerGroupHeartbeatRequest: _consumer_heartbeat,
     consumer_group.ConsumerGroupDescribeRequest: _consumer_describe,
 }
-"""For each kind of request, the function of (request, version, error code) that refuses it."""
+"""For each type of request, the function (request, version, error code) that builds its error response."""

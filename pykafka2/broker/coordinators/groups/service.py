@@ -1,6 +1,6 @@
-"""The group coordinator of a broker: groups and committed offsets, over the partitions that it leads.
+"""The group coordinator of a broker: groups and committed offsets, for the partitions that it leads.
 
-What is common to both coordinators is in service.py; hosting.py tells of elections, topics and time.
+service.py has the common parts of both coordinators; hosting.py reports elections, topics and time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pykafka2.protocol.struct import Request
 class GroupCoordinator(CoordinatorService[GroupShard]):
     """Groups and committed offsets.
 
-    `new_id` makes the random part of member ids, `group_configs` tells what is set on a group now.
+    `new_id` returns the random part of member ids, `group_configs` the current options of a group.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         self._topics: Topics | None = None
 
     def elect(self, partition: int, log: ShardLog) -> None:
-        """The broker was elected leader of a partition; `load` follows."""
+        """Creates the shard of a partition that this broker leads now; `load` follows."""
         shard = GroupShard(self.settings, self._wall_ms, self._new_id)
         shard.consumer.group_configs = self._group_configs
         if self._topics is not None:
@@ -64,7 +64,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         self.begin(partition, shard, log)
 
     def on_topics(self, topics: Topics, now: float) -> None:
-        """The cluster's topics changed."""
+        """Applies a change of the cluster's topics."""
         known = () if self._topics is None else self._topics.names()
         now_known = set(topics.names())
         gone = {name for name in known if name not in now_known}
@@ -77,7 +77,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
     def on_marker(
         self, partition: int, producer: Producer, committed: bool, end_offset: int, now: float
     ) -> None:
-        """A transaction's marker was appended to a partition of __consumer_offsets."""
+        """Handles a transaction marker that was appended to a partition of __consumer_offsets."""
         runtime = self.runtimes.get(partition)
         if runtime is not None:
             runtime.on_marker(producer, committed, end_offset, now)
@@ -88,7 +88,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
 
     def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
         if isinstance(request, group_admin.ListGroupsRequest):
-            return self.ask_all(caller, request, now)
+            return self.submit_to_all(caller, request, now)
         if isinstance(request, committed_offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest):
             return self._submit_commit(caller, request, now)
         return super().submit(caller, request, now)
@@ -99,7 +99,7 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         request: committed_offsets.OffsetCommitRequest | transaction.TxnOffsetCommitRequest,
         now: float,
     ) -> Deferred[Any]:
-        """A commit; the broker itself refuses partitions that do not exist, whatever the group says."""
+        """Submits a commit without the missing partitions, which the broker rejects itself."""
         missing = missing_partitions(request, caller.version, self._topics)
         if not missing:
             return super().submit(caller, request, now)
@@ -148,9 +148,11 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         ):
             return [
                 (
-                    one.group_id,
-                    committed_offsets.OffsetFetchRequest(groups=[one], require_stable=request.require_stable),
+                    group.group_id,
+                    committed_offsets.OffsetFetchRequest(
+                        groups=[group], require_stable=request.require_stable
+                    ),
                 )
-                for one in request.groups
+                for group in request.groups
             ]
         return None

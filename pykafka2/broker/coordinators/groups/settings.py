@@ -1,6 +1,6 @@
-"""What coordinators can be told: Kafka 4.3.1's broker options, durations in seconds.
+"""Settings of the coordinators: Kafka 4.3.1's broker options, durations in seconds.
 
-`group_settings` and `transaction_settings` read them from the broker's options table.
+`group_settings` and `transaction_settings` read them from the broker's configuration.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MigrationPolicy(Enum):
-    """group.consumer.migration.policy: which way groups with members may change their protocol."""
+    """group.consumer.migration.policy: the directions in which groups with members can be migrated."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -26,7 +26,7 @@ class MigrationPolicy(Enum):
 
 @attrs.define(frozen=True, kw_only=True)
 class GroupSettings:
-    """Options of the group coordinator; the comment names Kafka's."""
+    """Options of the group coordinator; the comment is Kafka's name."""
 
     min_session_timeout: float = 6.0  # group.min.session.timeout.ms
     max_session_timeout: float = 1800.0  # group.max.session.timeout.ms
@@ -47,18 +47,18 @@ class GroupSettings:
 
 @attrs.define(frozen=True, kw_only=True)
 class TransactionSettings:
-    """Options of the transaction coordinator; the comment names Kafka's."""
+    """Options of the transaction coordinator; the comment is Kafka's name."""
 
     max_timeout: float = 900.0  # transaction.max.timeout.ms
     expiration: float = 7 * 86400.0  # transactional.id.expiration.ms
     abort_check_interval: float = 10.0  # transaction.abort.timed.out.transaction.cleanup.interval.ms
     expiration_check_interval: float = 3600.0  # transaction.remove.expired.transaction.cleanup.interval.ms
     append_timeout: float = 5.0
-    transaction_version: int = 2  # the finalised feature transaction.version
+    transaction_version: int = 2  # the finalized feature transaction.version
 
 
 GroupConfigs = Callable[[str], Mapping[str, str]]
-"""What is set on a group by Kafka's names, such as consumer.session.timeout.ms; empty for most."""
+"""Callback: the options of a group by Kafka's names, such as consumer.session.timeout.ms; usually empty."""
 
 
 def no_group_configs(group_id: str) -> Mapping[str, str]:
@@ -66,7 +66,7 @@ def no_group_configs(group_id: str) -> Mapping[str, str]:
 
 
 def seconds_of(configs: Mapping[str, str], name: str, default: float) -> float:
-    """A group's own duration, or the broker's."""
+    """Returns a group's own duration, or the broker's."""
     text = configs.get(name)
     return default if text is None else int(text) / 1000.0
 
@@ -103,21 +103,21 @@ def transaction_settings(config: BrokerConfig, transaction_version: int) -> Tran
 
 
 class Topics(Protocol):
-    """What a coordinator knows of the cluster's topics: an image that never changes."""
+    """The cluster's topics, as a coordinator sees them: an immutable image."""
 
     def id_of(self, name: str) -> bytes | None: ...
 
     def name_of(self, topic_id: bytes) -> str | None: ...
 
     def partition_count(self, name: str) -> int:
-        """0 for a topic that does not exist."""
+        """Returns the number of partitions, 0 for a missing topic."""
         ...
 
     def names(self) -> Iterable[str]: ...
 
 
 class TopicTable:
-    """Topics from a mapping of name to (id, number of partitions)."""
+    """Topics from a mapping of names to (id, number of partitions)."""
 
     def __init__(self, topics: Mapping[str, tuple[bytes, int]]) -> None:
         self._topics = dict(topics)

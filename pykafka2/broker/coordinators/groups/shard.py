@@ -1,7 +1,7 @@
-"""One partition of __consumer_offsets as a shard: classic groups, KIP-848 groups and offsets under one roof.
+"""One partition of __consumer_offsets as a shard: classic groups, KIP-848 groups and offsets.
 
-Hands each request to the part that knows it and each record to the part that keeps it; owns the timers.  Runs
-under the broker's lock, driven by runtime.py; the cluster's topics are pushed in with on_topics.
+Dispatches requests and records to the parts that handle them, and owns the timers. Runs under the broker's
+lock, driven by runtime.py; on_topics passes in the cluster's topics.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ from pykafka2.protocol.messages.transaction import TxnOffsetCommitRequest
 class GroupShard:
     """The groups of one partition.
 
-    `wall_ms` turns a moment into the wall clock's milliseconds, `new_id` makes the random part of member ids.
+    `wall_ms` converts a time to milliseconds since 1970, `new_id` returns the random part of member ids.
     """
 
-    LOADS_WHAT_CAN_BE_READ = False  # CoordinatorRuntime: the partition's coordinator has failed
+    # like CoordinatorRuntime, which marks the partition's coordinator as failed
+    LOADS_WHAT_CAN_BE_READ = False
 
     def __init__(
         self, settings: GroupSettings, wall_ms: Callable[[float], int], new_id: Callable[[], str]
@@ -63,7 +64,7 @@ class GroupShard:
         self.topics: Topics = NO_TOPICS
         self._is_loading = True
 
-    # -- what a Shard is ----------------------------------------------------------------------------
+    # -- the Shard interface ----------------------------------------------------------------------------
 
     def operation(self, caller: Caller, deferred: Deferred[Any], now: float) -> Result:
         out = Result()
@@ -111,10 +112,10 @@ class GroupShard:
             default = self.settings.consumer_assignors[0]
             describing.describe_consumer_groups(self.groups, self.topics, default, deferred, out)
         else:
-            raise TypeError(f"{type(request).__name__} is not for a group coordinator")
+            raise TypeError(f"{type(request).__name__} is not a request for a group coordinator")
 
     def _join(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
-        """A JoinGroup; an empty KIP-848 group gives way to a classic one of its name."""
+        """Handles a JoinGroup; an empty KIP-848 group is replaced by a classic one of the same name."""
         group_id: str = deferred.request.group_id  # type: ignore[attr-defined]
         if not group_id:
             raise InvalidGroupId
@@ -126,10 +127,10 @@ class GroupShard:
             self.classic.check_session_timeout(deferred.request)  # type: ignore[arg-type]
             try:
                 self.consumer.join_classic(caller, deferred, out, now)
-            except BrokerError as error:  # told without the member's id, as by Kafka
+            except BrokerError as error:  # without the member id, as in Kafka
                 out.reply(deferred, join_error(caller.version, error.code or 0, ""))
             return
-        # The live classic group is in place before the tombstones of the other are replayed.
+        # The live classic group must exist before the tombstones of the other one are replayed.
         del self.groups[group_id]
         tombstones = Result()
         consumer_records.write_group_removal(tombstones, group)
@@ -139,17 +140,17 @@ class GroupShard:
             if group_id not in self.groups:
                 self.groups[group_id] = group
         out.records[:0] = tombstones.records
-        give_up = out.on_append_error
+        undo_join = out.on_append_error
 
         def restore(error: Any, repair: Result) -> None:
-            if give_up is not None:
-                give_up(error, repair)
+            if undo_join is not None:
+                undo_join(error, repair)
             self.groups[group_id] = group
 
         out.on_append_error = restore
 
     def _is_mixed(self, group_id: str) -> bool:
-        """Whether members of the classic protocol are in a KIP-848 group there."""
+        """Whether the group is a KIP-848 group, which can have classic members."""
         return isinstance(self.groups.get(group_id), ConsumerGroup)
 
     def poll(self, now: float) -> Result | None:
@@ -199,10 +200,12 @@ class GroupShard:
                 self.classic.on_unloaded(group, out)
         return out
 
-    # -- what comes from the cluster and the clock --------------------------------------------------
+    # -- topics and cleanup --------------------------------------------------
 
     def on_topics(self, topics: Topics, gone: Set[str] | None = None) -> Result:
-        """The topics changed; offsets of those gone (None: find out) go with what is carried out."""
+        """Applies changed topics. Returns a result that deletes the offsets of deleted topics (None:
+        determine them).
+        """
         if gone is None:
             gone = set(self.topics.names()) - set(topics.names())
         self.topics = self.consumer.topics = self.offsets.topics = topics
@@ -215,7 +218,7 @@ class GroupShard:
         self.timers.set("cleanup", now + self.settings.offsets_retention_check_interval, self._clean_up)
 
     def _clean_up(self, now: float) -> Result:
-        """Expire offsets; a group without members goes with its last one (rule offsets-expire)."""
+        """Expires offsets; a group without members is removed with its last offset (rule offsets-expire)."""
         out = Result()
         for group_id, group in list(self.groups.items()):
             has_no_members = not group.members and (

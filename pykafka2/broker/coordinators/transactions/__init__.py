@@ -1,1 +1,1 @@
-"""Transactions: producers' ids and epochs, what takes part, decisions, markers, verification (KIP-890)."""
+"""Transactions: producer ids and epochs, partitions, decisions, markers, verification (KIP-890)."""

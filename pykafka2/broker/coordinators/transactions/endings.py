@@ -1,10 +1,10 @@
-"""What an EndTxn leads to: by state and result, in Kafka 4.3's order of checks.
+"""Results of EndTxn by state and decision, in Kafka 4.3's order of checks.
 
-Pure functions over `Transaction`.  While markers are on their way (Prepare...) every EndTxn that gets that
-far is told CONCURRENT_TRANSACTIONS, also one with the other result: Kafka's tables say INVALID_TXN_STATE for
-that, but its pending move to Complete... answers first.
+Pure functions over `Transaction`. While markers are in flight (Prepare...) every EndTxn that gets that far
+gets CONCURRENT_TRANSACTIONS, even with the opposite decision: Kafka's tables say INVALID_TXN_STATE for that,
+but its pending transition to Complete... is checked first.
 
-With transaction.version 2, for Empty and Complete... states (retry: the epoch before the present one):
+With transaction.version 2, for Empty and Complete... states (retry: with the previous epoch):
 
     state           abort, retry  abort          commit, retry  commit
     Empty           FENCED        new epoch      FENCED         INVALID
@@ -38,7 +38,7 @@ _COMPLETE: Final = {True: TransactionState.COMPLETE_COMMIT, False: TransactionSt
 
 @attrs.define(frozen=True)
 class EndOfTransaction:
-    """An EndTxn: who asks for what, and which transaction.version its request speaks."""
+    """An EndTxn: the producer, the decision, and the transaction.version of the request."""
 
     producer_id: int
     epoch: int
@@ -49,7 +49,7 @@ class EndOfTransaction:
 def end_transaction(
     transaction: Transaction, end: EndOfTransaction, new_producer_id: Callable[[], int], now_ms: int
 ) -> Transaction | None:
-    """The draft to append; None where it was done already.
+    """Returns the draft to append; None if the transaction has ended that way already.
 
     Raises:
         BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE,
@@ -105,13 +105,13 @@ def _mapping(transaction: Transaction, end: EndOfTransaction) -> str:
 
 
 def _fenced(transaction: Transaction, end: EndOfTransaction) -> str:
-    return f"{transaction.id}: epoch {end.epoch} is over, {transaction.epoch} is valid"
+    return f"{transaction.id}: epoch {end.epoch} is fenced, {transaction.epoch} is current"
 
 
 def _ending(transaction: Transaction) -> str:
-    return f"{transaction.id} is in {transaction.state.value}; ask again when it is over"
+    return f"{transaction.id} is in {transaction.state.value}; retry when it is complete"
 
 
 def _invalid(transaction: Transaction, end: EndOfTransaction) -> str:
-    wish = "committed" if end.committed else "aborted"
-    return f"{transaction.id} is in {transaction.state.value} and cannot be {wish}"
+    decision = "committed" if end.committed else "aborted"
+    return f"{transaction.id} is in {transaction.state.value} and cannot be {decision}"

@@ -1,8 +1,8 @@
-"""Carries a coordinator's markers to the leaders of partitions, and what they say back.
+"""Sends a coordinator's markers to partition leaders, and reports the results.
 
-The shards decide and keep what is unwritten; a marker whose leader is unknown or refuses is reported to its
-shard, which orders it again after a pause.  One for each broker that coordinates transactions, under the
-cluster's lock; after Kafka's TransactionMarkerChannelManager.
+The shards decide, and track unwritten markers. A marker whose leader is unknown or rejects it is reported to
+its shard, which schedules it again after a pause. One for each broker that coordinates transactions, under
+the cluster's lock; based on Kafka's TransactionMarkerChannelManager.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 WRITE_TXN_MARKERS_VERSION: Final = 2
 GRACE: Final = 5.0
-"""Seconds beyond request.timeout.ms, after which the leader itself gives up waiting for its replicas."""
+"""Seconds in addition to request.timeout.ms, after which the leader itself stops waiting for its replicas."""
 
 Order = tuple[WriteMarkers, "list[Key]"]
-"""What was ordered, and the partitions of it that one broker leads."""
+"""Markers to write, and the partitions among them that one broker leads."""
 
 
 class MarkerSender:
-    """Takes markers from the coordinator whenever it has some."""
+    """Sends the coordinator's markers whenever there are any."""
 
     def __init__(self, node: Node, peers: Peers, coordinator: TransactionCoordinator) -> None:
         self._node = node
@@ -42,7 +42,7 @@ class MarkerSender:
         self._timeout = node.config.seconds("request.timeout.ms") + GRACE
 
     def send(self, now: float) -> None:
-        """Send what is ordered, one request for each leader."""
+        """Sends the pending markers, one request for each leader."""
         by_leader: dict[int, list[Order]] = {}
         for markers in self._coordinator.take_markers():
             places: dict[int, list[Key]] = {}
@@ -61,16 +61,16 @@ class MarkerSender:
         def on_response(response: WriteTxnMarkersResponse, at: float) -> None:
             for (markers, _), result in zip(orders, response.markers, strict=True):
                 for topic in result.topics:
-                    for one in topic.partitions:
-                        key = (topic.name, one.partition_index)
-                        self._coordinator.marker_written(markers, key, one.error_code, at)
+                    for partition in topic.partitions:
+                        key = (topic.name, partition.partition_index)
+                        self._coordinator.marker_written(markers, key, partition.error_code, at)
 
         def on_failure(error: KafkaError, at: float) -> None:
             for markers, keys in orders:
                 for key in keys:
                     self._coordinator.marker_written(markers, key, NetworkException.code or 0, at)
 
-        self._peers.ask(
+        self._peers.send(
             leader,
             WriteTxnMarkersRequest(markers=[_marker(markers, keys) for markers, keys in orders]),
             WRITE_TXN_MARKERS_VERSION,

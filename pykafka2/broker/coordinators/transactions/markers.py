@@ -1,8 +1,8 @@
-"""Which markers are still to be written: the way from Prepare... to Complete... (Kafka's marker channel).
+"""Unwritten markers: the transition from Prepare... to Complete... (Kafka's marker channel).
 
-Soft state of one shard: a coordinator that loads orders all markers of what it finds decided again, so a
-marker may be written twice; partitions take that.  The runtime holds an order back until the
-record of the decision is committed, because a marker must not tell what a failover then takes back.
+Soft state of one shard: a coordinator that loads a partition schedules all markers of decided transactions
+again, so a marker can be written twice, which partitions accept. The runtime holds markers back until the
+record of the decision is committed, because a failover could otherwise revoke it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pykafka2.broker.coordinators.transactions.state import Partition, Transacti
 
 _WRITTEN: Final = frozenset({0, errors.UnsupportedForMessageFormat.code, errors.UnsupportedVersion.code})
 
-# A newer coordinator or a newer epoch was there: not ours to end any more.
+# A newer coordinator or epoch exists: this one must not end the transaction any more.
 _FENCED: Final = frozenset({errors.InvalidProducerEpoch.code, errors.TransactionCoordinatorFenced.code})
 
 
 @attrs.define
 class PendingMarkers:
-    """One transaction whose end is decided: which partitions have no marker, and which of them failed."""
+    """A decided transaction: its partitions without a marker, and those where writing failed."""
 
     decision: WriteMarkers
     unwritten: set[Partition]
     failed: set[Partition] = attrs.field(factory=set)
     is_abandoned: bool = False
-    """Fenced: whoever fenced us will see to it, or the next coordinator."""
+    """Fenced: the newer producer or coordinator takes over."""
 
     @property
     def is_done(self) -> bool:
@@ -44,12 +44,12 @@ class PendingMarkers:
         return attrs.evolve(self.decision, partitions=frozenset(self.unwritten))
 
     def order_failed(self) -> WriteMarkers | None:
-        """Those that failed, once more; None if none is left."""
+        """Returns the failed markers again; None if there are none."""
         failed, self.failed = frozenset(self.failed & self.unwritten), set()
         return attrs.evolve(self.decision, partitions=failed) if failed else None
 
     def note(self, partition: Partition, code: int) -> None:
-        """What the leader of a partition said to its marker."""
+        """Records the leader's result for the marker of a partition."""
         if code in _FENCED:
             self.is_abandoned = True
         elif code in _WRITTEN:
@@ -58,12 +58,12 @@ class PendingMarkers:
             self.failed.add(partition)
 
     def drop_deleted(self, topics: Topics | None) -> None:
-        """A partition that does not exist any more needs no marker."""
+        """Drops deleted partitions, which need no marker."""
         self.unwritten -= deleted(frozenset(self.unwritten), topics)
 
 
 def pending_markers_of(transaction: Transaction, coordinator_epoch: int) -> PendingMarkers:
-    """For a transaction in Prepare...: everything is to be written."""
+    """Returns the pending markers of a transaction in Prepare...: all of its partitions."""
     decision = WriteMarkers(
         transaction.id,
         transaction.producer_id,

@@ -1,4 +1,4 @@
-"""Partitions of a transaction: AddPartitionsToTxn, from clients and from brokers (KIP-98, KIP-890).
+"""Partitions of a transaction: AddPartitionsToTxn of clients and brokers (KIP-98, KIP-890).
 
 Pure functions over `Transaction`, in Kafka 4.3's order of checks.
 """
@@ -26,18 +26,18 @@ from pykafka2.protocol.messages.transaction import (
 
 
 def owned_by(transaction: Transaction | None, producer_id: int, epoch: int) -> Transaction:
-    """The transaction, if it is the producer's and not ending.
+    """Returns the transaction if it belongs to the producer and is not ending.
 
     Raises:
         BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
     if transaction is None or transaction.producer_id != producer_id:
-        raise InvalidProducerIdMapping(f"no transactional id of this name belongs to producer {producer_id}")
+        raise InvalidProducerIdMapping(f"the transactional id does not belong to producer {producer_id}")
     if transaction.epoch != epoch:
-        raise ProducerFenced(f"{transaction.id}: epoch {epoch} is over, {transaction.epoch} is valid")
+        raise ProducerFenced(f"{transaction.id}: epoch {epoch} is fenced, {transaction.epoch} is current")
     if transaction.state.is_ending:
         raise ConcurrentTransactions(
-            f"{transaction.id} is in {transaction.state.value}; ask again when it is over"
+            f"{transaction.id} is in {transaction.state.value}; retry when it is complete"
         )
     return transaction
 
@@ -45,14 +45,16 @@ def owned_by(transaction: Transaction | None, producer_id: int, epoch: int) -> T
 def with_added(
     transaction: Transaction, partitions: frozenset[Partition], client_version: int, now_ms: int
 ) -> Transaction | None:
-    """The draft to append; None where all of them take part already."""
+    """Returns the draft to append; None if all partitions are part of the transaction already."""
     if transaction.state is TransactionState.ONGOING and partitions <= transaction.partitions:
         return None
     return transaction.with_partitions(partitions, now_ms, client_version)
 
 
 def verified(transaction: Transaction, partitions: frozenset[Partition]) -> dict[Partition, int]:
-    """Whether each partition takes part: 0, or TRANSACTION_ABORTABLE (rule older-producers-are-verified)."""
+    """Returns 0 for each partition in the transaction, else TRANSACTION_ABORTABLE (rule
+    older-producers-are-verified).
+    """
     return {
         partition: 0 if partition in transaction.partitions else TransactionAbortable.code
         for partition in partitions
@@ -60,9 +62,9 @@ def verified(transaction: Transaction, partitions: frozenset[Partition]) -> dict
 
 
 def deleted(partitions: frozenset[Partition], topics: Topics | None) -> frozenset[Partition]:
-    """Those that do not exist (any more); none where nothing is known of topics.
+    """Returns the partitions that do not exist; empty if topics are unknown.
 
-    The offsets topic always does: it is made before a group's coordinator can be found.
+    The offsets topic always exists: it is created before a group's coordinator can be found.
     """
     if topics is None:
         return frozenset()
@@ -74,13 +76,13 @@ def deleted(partitions: frozenset[Partition], topics: Topics | None) -> frozense
 
 
 def missing(partitions: frozenset[Partition], topics: Topics | None) -> dict[Partition, int]:
-    """Codes for all of them where one does not exist, nothing where all do."""
+    """Returns error codes for all partitions if one does not exist; empty if all exist."""
     unknown = deleted(partitions, topics)
     if not unknown:
         return {}
     return {
-        one: UnknownTopicOrPartition.code if one in unknown else OperationNotAttempted.code
-        for one in partitions
+        partition: UnknownTopicOrPartition.code if partition in unknown else OperationNotAttempted.code
+        for partition in partitions
     }
 
 
@@ -91,7 +93,7 @@ def partitions_of(topics: list[AddPartitionsToTxnTopic]) -> frozenset[Partition]
 def results_of(
     topics: list[AddPartitionsToTxnTopic], codes: Mapping[Partition, int]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    """The answer with the code of each partition."""
+    """Returns the result with the code of each partition."""
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,

@@ -1,7 +1,7 @@
-"""What InitProducerId leads to: a producer begins, goes on, or fences another (KIP-360).
+"""Results of InitProducerId: a producer starts, continues, or fences another one (KIP-360).
 
-Pure functions over `Transaction`, in Kafka 4.3's order of checks.  Difference from Apache: the retry of an
-epoch bump that used up the epochs is answered like any retry, where Apache fails with UNKNOWN_SERVER_ERROR.
+Pure functions over `Transaction`, in Kafka 4.3's order of checks. Difference from Apache: the retry of an
+epoch bump that exhausted the epochs is answered like any retry, while Apache fails with UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -31,32 +31,33 @@ from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 
 @attrs.define(frozen=True)
 class Expected:
-    """The producer id and epoch that a producer says it has."""
+    """The producer id and epoch in the producer's request."""
 
     producer_id: int
     epoch: int
 
 
 def check_request(request: InitProducerIdRequest, max_timeout: float) -> Expected | None:
-    """What a producer expects to have; None for one that begins.
+    """Returns the producer's id and epoch; None if it starts.
 
     Raises:
-        BrokerError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT; and what only two-phase commit knows
-            (KIP-939) as a broker answers that has it switched off.
+        BrokerError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT; for two-phase commit (KIP-939) the error of
+    a
+            broker that has it disabled.
     """
     if not request.transactional_id:
-        raise InvalidRequest("a transactional id is not empty")
+        raise InvalidRequest("the transactional id must not be empty")
     has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_EPOCH
     if has_id != has_epoch:
-        raise InvalidRequest("a producer names its id and its epoch, or neither")
+        raise InvalidRequest("the request must have both producer id and epoch, or neither")
     if request.enable2_pc:
         raise TransactionalIdAuthorizationFailed("transaction.two.phase.commit.enable is false")
     if request.keep_prepared_txn:
-        raise UnsupportedVersion("prepared transactions are not kept")
+        raise UnsupportedVersion("prepared transactions are not supported")
     if not 0 < request.transaction_timeout_ms <= max_timeout * 1000:
         raise InvalidTransactionTimeout(
-            f"transaction.timeout.ms is {request.transaction_timeout_ms}, "
-            f"transaction.max.timeout.ms {max_timeout * 1000:.0f}"
+            f"transaction.timeout.ms is {request.transaction_timeout_ms}, but "
+            f"transaction.max.timeout.ms is {max_timeout * 1000:.0f}"
         )
     return Expected(request.producer_id, request.producer_epoch) if has_id else None
 
@@ -64,7 +65,7 @@ def check_request(request: InitProducerIdRequest, max_timeout: float) -> Expecte
 def new_transaction(
     transactional_id: str, timeout_ms: int, new_producer_id: Callable[[], int], now_ms: int
 ) -> Transaction:
-    """A transactional id that nobody used before; its first move gives it epoch 0."""
+    """Returns the state of a new transactional id; its first transition assigns epoch 0."""
     return Transaction(
         id=transactional_id,
         producer_id=new_producer_id(),
@@ -81,18 +82,20 @@ def init_producer(
     now_ms: int,
     transaction_version: int,
 ) -> Transaction:
-    """The draft to append.  In Empty the producer has what it says; in PrepareAbort an open transaction is
-    being aborted and fenced first, and the producer is to ask again (CONCURRENT_TRANSACTIONS).
+    """Returns the draft to append.
+
+    In state Empty the producer has the draft's id and epoch. In PrepareAbort an open transaction is aborted
+    and fenced first, and the producer must retry (CONCURRENT_TRANSACTIONS).
 
     Raises:
-        BrokerError: CONCURRENT_TRANSACTIONS while markers are on their way, PRODUCER_FENCED, or what
+        BrokerError: CONCURRENT_TRANSACTIONS while markers are in flight, PRODUCER_FENCED, or what
             `new_producer_id` raises.
     """
     if transaction.state.is_ending:
         raise ConcurrentTransactions(
-            f"{transaction.id} is in {transaction.state.value}; ask again when it is over"
+            f"{transaction.id} is in {transaction.state.value}; retry when it is complete"
         )
-    if expected is not None and not _may_go_on(transaction, expected):
+    if expected is not None and not _can_continue(transaction, expected):
         raise ProducerFenced(
             f"{transaction.id} belongs to producer {transaction.producer_id}, not {expected.producer_id}"
         )
@@ -108,18 +111,18 @@ def init_producer(
 def fence(
     transaction: Transaction, new_producer_id: Callable[[], int], now_ms: int, transaction_version: int
 ) -> Transaction:
-    """The draft that aborts what is open with an epoch that its producer does not have.
+    """Returns the draft that aborts the open transaction with an epoch that its producer does not have.
 
-    The coordinator's own aborts speak the cluster's transaction.version.
+    The coordinator's own aborts use the cluster's transaction.version.
     """
     needs_id = transaction_version >= EPOCH_BUMP and transaction.is_epoch_exhausted
     next_id = new_producer_id() if needs_id else NO_PRODUCER_ID
     return transaction.aborted_and_fenced(transaction_version, next_id, now_ms)
 
 
-def _may_go_on(transaction: Transaction, expected: Expected) -> bool:
-    """A new transactional id takes any; else the id is the present one, or the one before if the producer
-    never learnt that its epochs were used up.
+def _can_continue(transaction: Transaction, expected: Expected) -> bool:
+    """Whether the producer can continue: a new transactional id accepts any id. Otherwise it must be the
+    current one, or the previous one if the producer does not know that its epochs are exhausted.
     """
     return (
         transaction.epoch == NO_EPOCH

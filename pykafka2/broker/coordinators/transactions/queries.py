@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152): looking, never changing."""
+"""DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152): read-only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pykafka2.protocol.messages.transaction_admin import (
 def describe(
     request: DescribeTransactionsRequest, transactions: dict[str, Transaction]
 ) -> DescribeTransactionsResponse:
-    """Each transactional id that was asked for, of those in this shard."""
+    """Returns the state of each requested transactional id in this shard."""
     return DescribeTransactionsResponse(
         transaction_states=[_described(name, transactions) for name in request.transactional_ids]
     )
@@ -54,34 +54,34 @@ def _described(
 def list_transactions(
     request: ListTransactionsRequest, transactions: Collection[Transaction], now_ms: int
 ) -> ListTransactionsResponse:
-    """Those that every filter lets through; an empty filter lets all through.
+    """Returns the transactions that match all filters; an empty filter matches all.
 
-    A state that does not exist is named in the answer and matches nothing.  The duration is that of the
-    transaction so far, in milliseconds.  Kafka matches the pattern with RE2, we with `re`.
+    An unknown state is listed in the response and matches nothing. The duration is that of the transaction so
+    far, in milliseconds. Kafka matches the pattern with RE2, this broker with `re`.
 
     Raises:
-        InvalidRegularExpression: the pattern is none.
+        InvalidRegularExpression: the pattern is invalid.
     """
     names = {state.value for state in TransactionState}
     pattern = _compiled(request.transactional_id_pattern)
     states, producers = set(request.state_filters), set(request.producer_id_filters)
     found = [
-        one
-        for one in transactions
-        if (not producers or one.producer_id in producers)
-        and (not states or one.state.value in states)
-        and (request.duration_filter < 0 or now_ms - one.started_ms > request.duration_filter)
-        and (pattern is None or pattern.fullmatch(one.id))
+        transaction
+        for transaction in transactions
+        if (not producers or transaction.producer_id in producers)
+        and (not states or transaction.state.value in states)
+        and (request.duration_filter < 0 or now_ms - transaction.started_ms > request.duration_filter)
+        and (pattern is None or pattern.fullmatch(transaction.id))
     ]
     return ListTransactionsResponse(
         unknown_state_filters=sorted(states - names),
         transaction_states=[
             ListTransactionsResponseTransactionState(
-                transactional_id=one.id,
-                producer_id=one.producer_id,
-                transaction_state=one.state.value,
+                transactional_id=transaction.id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.value,
             )
-            for one in found
+            for transaction in found
         ],
     )
 

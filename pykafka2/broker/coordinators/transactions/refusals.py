@@ -1,4 +1,4 @@
-"""How a transaction coordinator refuses each kind of request.  Pure."""
+"""Error responses of a transaction coordinator for each type of request. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def _add_partitions(request: transaction.AddPartitionsToTxnRequest, version: int
         return transaction.AddPartitionsToTxnResponse(
             results_by_transaction=[
                 transaction.AddPartitionsToTxnResult(
-                    transactional_id=one.transactional_id, topic_results=partition_results(one.topics, code)
+                    transactional_id=entry.transactional_id,
+                    topic_results=partition_results(entry.topics, code),
                 )
-                for one in request.transactions
+                for entry in request.transactions
             ]
         )
     return transaction.AddPartitionsToTxnResponse(
@@ -33,7 +34,7 @@ def _add_partitions(request: transaction.AddPartitionsToTxnRequest, version: int
 def partition_results(
     topics: list[transaction.AddPartitionsToTxnTopic], code: int
 ) -> list[transaction.AddPartitionsToTxnTopicResult]:
-    """One code for all partitions of an AddPartitionsToTxn."""
+    """Returns one code for all partitions of an AddPartitionsToTxn."""
     return [
         transaction.AddPartitionsToTxnTopicResult(
             name=topic.name,
@@ -67,7 +68,7 @@ def _describe_transactions(
 def described_transaction_error(
     transactional_id: str, code: int
 ) -> transaction_admin.DescribeTransactionsResponseTransactionState:
-    """A transaction that could not be described."""
+    """Returns a transaction with an error for a DescribeTransactions response."""
     return transaction_admin.DescribeTransactionsResponseTransactionState(
         error_code=code,
         transactional_id=transactional_id,
@@ -96,4 +97,4 @@ REFUSERS: Final[dict[type[Any], Callable[[Any, int, int], Response]]] = {
     transaction_admin.DescribeTransactionsRequest: _describe_transactions,
     transaction_admin.ListTransactionsRequest: _list_transactions,
 }
-"""For each kind of request, the function of (request, version, error code) that refuses it."""
+"""For each type of request, the function (request, version, error code) that builds its error response."""

@@ -1,7 +1,7 @@
-"""The transaction coordinator of a broker, over the partitions of __transaction_state that it leads.
+"""The transaction coordinator of a broker, for the partitions of __transaction_state that it leads.
 
-What is common to both coordinators is in service.py; hosting.py tells of elections, topics and time, and
-marker_sender.py takes the markers and says what became of them.
+service.py has the common parts of both coordinators; hosting.py reports elections, topics and time, and
+marker_sender.py sends the markers and reports their results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pykafka2.protocol.struct import Request
 
 
 class TransactionCoordinator(CoordinatorService[TransactionShard]):
-    """Transactions.  `new_producer_id` takes one from the controller's blocks."""
+    """Transactions. `new_producer_id` returns an id from the controller's blocks."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
         self._topics: Topics | None = None
 
     def elect(self, partition: int, leader_epoch: int, log: ShardLog) -> None:
-        """The broker was elected leader of a partition in this epoch; `load` follows."""
+        """Creates the shard of a partition that this broker leads in this epoch; `load` follows."""
         shard = TransactionShard(
             self.settings, leader_epoch, self._wall_ms, self._new_producer_id, self._offsets_partitions
         )
@@ -60,20 +60,20 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
         self.begin(partition, shard, log)
 
     def on_topics(self, topics: Topics) -> None:
-        """The cluster's topics changed."""
+        """Applies a change of the cluster's topics."""
         self._topics = topics
         for shard in self.shards.values():
             shard.topics = topics
 
     def use_version(self, transaction_version: int) -> None:
-        """The finalised feature transaction.version, which may change while transactions are open."""
+        """Applies the finalized feature transaction.version, which can change while transactions are open."""
         if transaction_version != self.settings.transaction_version:
             self.settings = attrs.evolve(self.settings, transaction_version=transaction_version)
             for shard in self.shards.values():
                 shard.settings = self.settings
 
     def take_markers(self) -> list[WriteMarkers]:
-        """Markers to write, each handed out once; `marker_written` tells how it went."""
+        """Returns the markers to write, each of them once; `marker_written` reports the results."""
         taken: list[WriteMarkers] = []
         for runtime in self.runtimes.values():
             taken += runtime.actions
@@ -81,7 +81,7 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
         return taken
 
     def marker_written(self, markers: WriteMarkers, place: tuple[str, int], code: int, now: float) -> None:
-        """A partition's leader took a marker (0), or said why not; others are tried again."""
+        """Records a leader's result for a marker: 0 or an error code; failed markers are retried."""
         partition = partition_for(markers.transactional_id, self.partitions)
         shard = self.shards.get(partition)
         if shard is not None:
@@ -91,9 +91,9 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
 
     def submit(self, caller: Caller, request: Request[Any], now: float) -> Deferred[Any]:
         if isinstance(request, transaction_admin.ListTransactionsRequest):
-            return self.ask_all(caller, request, now)
+            return self.submit_to_all(caller, request, now)
         if isinstance(request, transaction.InitProducerIdRequest) and request.transactional_id is None:
-            # A producer that is only idempotent: any broker serves it.
+            # An idempotent producer without transactions: any broker serves it.
             deferred: Deferred[Any] = Deferred(request, caller.version)
             producer_id = self._new_producer_id()
             response = transaction.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
@@ -117,7 +117,7 @@ class TransactionCoordinator(CoordinatorService[TransactionShard]):
             and version >= FIRST_ADD_PARTITIONS_WITH_TRANSACTIONS
         ):
             return [
-                (one.transactional_id, transaction.AddPartitionsToTxnRequest(transactions=[one]))
-                for one in request.transactions
+                (entry.transactional_id, transaction.AddPartitionsToTxnRequest(transactions=[entry]))
+                for entry in request.transactions
             ]
         return None

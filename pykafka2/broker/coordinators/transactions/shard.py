@@ -1,10 +1,10 @@
-"""One partition of __transaction_state as a shard: every transactional id that hashes to it.
+"""One partition of __transaction_state as a shard: the transactional ids that hash to it.
 
-Answers requests by drafts (producers.py, partitions.py, endings.py), keeps the state that their records
-make, aborts what takes too long, forgets who is not seen any more.  A transaction ends in two steps: the
-decision is a record; once that is committed the markers go out as actions (markers.py), the broker
-reports each with `marker_written`, and the last one brings the record that completes it.  Runs under the
-broker's lock, driven by runtime.py; service.py routes to it.
+Handles requests with drafts (producers.py, partitions.py, endings.py), keeps the state of their records,
+aborts timed-out transactions, and expires unused ids. A transaction ends in two steps. The decision is a
+record; once it is committed, the markers are returned as actions (markers.py). The broker reports each with
+`marker_written`, and the last one leads to the record that completes the transaction. Runs under the broker's
+lock, driven by runtime.py; service.py routes requests.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ from pykafka2.protocol.messages.transaction import (
 from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from pykafka2.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
-# From these versions on a request is told PRODUCER_FENCED, before INVALID_PRODUCER_EPOCH
-# (rule fencing-has-two-names).
+# From these versions on the error is PRODUCER_FENCED, before it is INVALID_PRODUCER_EPOCH (rule
+# fencing-has-two-names).
 _FIRST_WITH_FENCED: Final[dict[type[Any], int]] = {
     InitProducerIdRequest: 4,
     AddPartitionsToTxnRequest: 2,
@@ -85,10 +85,10 @@ FIRST_ADD_PARTITIONS_OF_MANY: Final = 4
 FIRST_END_WITH_EPOCH_BUMP: Final = 5
 
 MARKER_RETRY: Final = 0.1
-"""Seconds until a marker that could not be written is ordered again."""
+"""Seconds until a failed marker is sent again."""
 
 NO_TIMEOUT_MS: Final = 2**31 - 1
-"""The timeout of two-phase commit: never."""
+"""The timeout with two-phase commit: never."""
 
 _MAY_EXPIRE: Final = frozenset(
     {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
@@ -98,13 +98,14 @@ _MAY_EXPIRE: Final = frozenset(
 class TransactionShard:
     """The transactions of one partition; see replay.Shard.
 
-    `coordinator_epoch` is the partition's leader epoch, `wall_ms` turns a moment into the wall clock's
-    milliseconds, `new_producer_id` gives one that nobody had (it may raise a BrokerError while the controller
-    has not answered), `offsets_partitions` is the size of __consumer_offsets.  The broker keeps `topics` up
-    to date; while it is None no partition is taken for missing.
+    `coordinator_epoch` is the partition's leader epoch, `wall_ms` converts a time to milliseconds since 1970,
+    `new_producer_id` returns an unused id (it can raise a BrokerError while the controller has not
+    responded), `offsets_partitions` is the size of __consumer_offsets. The broker updates `topics`; while it
+    is None no partition counts as missing.
     """
 
-    LOADS_WHAT_CAN_BE_READ = True  # TransactionStateManager.loadTransactionMetadata logs, and goes on
+    # like TransactionStateManager.loadTransactionMetadata, which logs and continues
+    LOADS_WHAT_CAN_BE_READ = True
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class TransactionShard:
             known = self.transactions.values()
             out.reply(deferred, list_transactions(request, known, self._wall_ms(now)))
         else:
-            raise TypeError(f"{type(request).__name__} is not for a transaction coordinator")
+            raise TypeError(f"{type(request).__name__} is not a request for a transaction coordinator")
         return out
 
     def _init(self, request: InitProducerIdRequest, deferred: Deferred[Any], out: Result, now: float) -> None:
@@ -188,10 +189,10 @@ class TransactionShard:
         if version >= FIRST_ADD_PARTITIONS_OF_MANY:
             results = [
                 AddPartitionsToTxnResult(
-                    transactional_id=one.transactional_id,
-                    topic_results=self._add_to(one, EPOCH_BUMP, version, drafts, now),
+                    transactional_id=entry.transactional_id,
+                    topic_results=self._add_to(entry, EPOCH_BUMP, version, drafts, now),
                 )
-                for one in request.transactions
+                for entry in request.transactions
             ]
             response = AddPartitionsToTxnResponse(results_by_transaction=results)
         else:
@@ -209,38 +210,38 @@ class TransactionShard:
 
     def _add_to(
         self,
-        one: AddPartitionsToTxnTransaction,
+        entry: AddPartitionsToTxnTransaction,
         client_version: int,
         version: int,
         drafts: dict[str, Transaction],
         now: float,
     ) -> list[AddPartitionsToTxnTopicResult]:
-        """The answer for one transaction; its draft, if it needs one, joins the others."""
-        partitions = partitions_of(one.topics)
+        """Returns the result for one transaction; adds its draft, if there is one, to `drafts`."""
+        partitions = partitions_of(entry.topics)
         codes = missing(partitions, self.topics)
         if codes:
-            return results_of(one.topics, codes)
+            return results_of(entry.topics, codes)
         try:
-            if not one.transactional_id:
-                raise InvalidRequest("a transactional id is not empty")
-            known = drafts.get(one.transactional_id) or self.transactions.get(one.transactional_id)
-            transaction = owned_by(known, one.producer_id, one.producer_epoch)
-            if one.verify_only:
-                return results_of(one.topics, verified(transaction, partitions))
+            if not entry.transactional_id:
+                raise InvalidRequest("the transactional id must not be empty")
+            known = drafts.get(entry.transactional_id) or self.transactions.get(entry.transactional_id)
+            transaction = owned_by(known, entry.producer_id, entry.producer_epoch)
+            if entry.verify_only:
+                return results_of(entry.topics, verified(transaction, partitions))
             draft = with_added(transaction, partitions, client_version, self._wall_ms(now))
         except BrokerError as error:
             is_old = version < _FIRST_WITH_FENCED[AddPartitionsToTxnRequest]
             code = InvalidProducerEpoch.code if is_old and isinstance(error, ProducerFenced) else error.code
-            return partition_results(one.topics, code or 0)
+            return partition_results(entry.topics, code or 0)
         if draft is not None:
-            drafts[one.transactional_id] = draft
-        return partition_results(one.topics, 0)
+            drafts[entry.transactional_id] = draft
+        return partition_results(entry.topics, 0)
 
     def _add_offsets(
         self, request: AddOffsetsToTxnRequest, deferred: Deferred[Any], out: Result, now: float
     ) -> None:
         if not request.transactional_id:
-            raise InvalidRequest("a transactional id is not empty")
+            raise InvalidRequest("the transactional id must not be empty")
         known = self.transactions.get(request.transactional_id)
         transaction = owned_by(known, request.producer_id, request.producer_epoch)
         partition = (OFFSETS_TOPIC, partition_for(request.group_id, self._offsets_partitions))
@@ -253,11 +254,11 @@ class TransactionShard:
         self, request: EndTxnRequest, version: int, deferred: Deferred[Any], out: Result, now: float
     ) -> None:
         if not request.transactional_id:
-            raise InvalidRequest("a transactional id is not empty")
+            raise InvalidRequest("the transactional id must not be empty")
         transaction = self.transactions.get(request.transactional_id)
         if transaction is None:
-            raise InvalidProducerIdMapping(f"nobody has the transactional id {request.transactional_id!r}")
-        # From version 5 on the client has read transaction.version 2 in ApiVersions.
+            raise InvalidProducerIdMapping(f"transactional id {request.transactional_id!r} is unknown")
+        # From version 5 on the client supports transaction.version 2, as returned by ApiVersions.
         client_version = EPOCH_BUMP if version >= FIRST_END_WITH_EPOCH_BUMP else 0
         end = EndOfTransaction(request.producer_id, request.producer_epoch, request.committed, client_version)
         draft = end_transaction(transaction, end, self._new_producer_id, self._wall_ms(now))
@@ -266,19 +267,19 @@ class TransactionShard:
         if client_version < EPOCH_BUMP:
             out.reply(deferred, EndTxnResponse())
             return
-        # What the producer goes on with is what it will have when the markers are written.
+        # The producer continues with the id and epoch that it has once the markers are written.
         after = transaction if draft is None else draft.completed(0)
         out.reply(deferred, EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch))
 
     # -- records ------------------------------------------------------------------------------------
 
     def _propose(self, drafts: Iterable[Transaction], out: Result, now: float) -> None:
-        """Append the drafts as one batch; they become the state when that worked."""
+        """Appends the drafts as one batch; they become the state if that succeeds."""
         proposed: list[Transaction] = []
         for draft in drafts:
             proposed.append(draft)
             if draft.state.is_ending and not draft.partitions:
-                # Nothing to mark, so that the decision and the end are one.
+                # No markers are needed, so the decision and the completion are one batch.
                 proposed.append(draft.completed(self._wall_ms(now)))
         version = 1 if self.settings.transaction_version >= 1 else 0
         for draft in proposed:
@@ -289,7 +290,7 @@ class TransactionShard:
             out.on_appended = lambda result: self._appended(proposed, result, now)
 
     def _appended(self, drafts: list[Transaction], result: Result, now: float) -> None:
-        """Replayed already; the draft knows what the record has no place for."""
+        """Applies drafts after their replay: a draft holds more than its record."""
         for draft in drafts:
             if draft.state is not TransactionState.DEAD:
                 self.transactions[draft.id] = draft
@@ -312,10 +313,10 @@ class TransactionShard:
         self.transactions[name] = Transaction.from_value(name, log_value)
 
     def replay_marker(self, producer: Producer, committed: bool, now: float) -> None:
-        """Nothing in __transaction_state belongs to a transaction."""
+        """Does nothing: no record of __transaction_state belongs to a transaction."""
 
     def on_loaded(self, now: float) -> Result:
-        """Every decision of the coordinator before is carried out again, whatever it had done of it."""
+        """Executes every decision of the previous coordinator again, however much of it was done."""
         self._loaded_at = now
         out = Result()
         for transaction in self.transactions.values():
@@ -341,30 +342,30 @@ class TransactionShard:
             self.timers.set(("markers", transaction.id), now, lambda at: self._retry(pending, at))
 
     def marker_written(self, order: WriteMarkers, partition: Partition, code: int, now: float) -> Result:
-        """What a partition's leader said to an ordered marker; have the runtime carry the result out.
+        """Records a leader's result for a marker. Returns a result for the runtime to execute.
 
-        0 ends the matter for this partition and the last one completes the transaction.  An error that may
-        pass has the marker ordered again after a pause; a fenced epoch ends our part in it.
+        0 completes this partition, and the last one completes the transaction. After a retriable error the
+        marker is sent again after a pause; a fenced epoch stops this coordinator's work on it.
         """
         pending = self.pending_markers.get(order.transactional_id)
         if pending is None or not pending.is_of(order):
-            return Result()  # of an earlier transaction, or of a coordinator before
+            return Result()  # of an earlier transaction, or of a previous coordinator
         pending.note(partition, code)
         if pending.is_done:
             return self._complete(pending, now)
         if pending.failed:
-            self._try_again(pending, now)
+            self._retry_later(pending, now)
         return Result()
 
     def _complete(self, pending: PendingMarkers, now: float) -> Result:
         out = Result()
         transaction = self.transactions[pending.decision.transactional_id]
         self._propose([transaction.completed(self._wall_ms(now))], out, now)
-        out.on_append_error = lambda error, repair: self._try_again(pending, now)
+        out.on_append_error = lambda error, repair: self._retry_later(pending, now)
         return out
 
-    def _try_again(self, pending: PendingMarkers, now: float) -> None:
-        """Order failed markers, or append the last record, after a pause."""
+    def _retry_later(self, pending: PendingMarkers, now: float) -> None:
+        """Sends failed markers again, or appends the last record, after a pause."""
         name = ("markers", pending.decision.transactional_id)
         if self.timers.deadline(name) is None:
             self.timers.set(name, now + MARKER_RETRY, lambda at: self._retry(pending, at))
@@ -392,26 +393,26 @@ class TransactionShard:
         return self.timers.next_deadline
 
     def _arm(self, transaction: Transaction, now: float) -> None:
-        """The two rounds run while there is something to look at."""
+        """Starts the two periodic checks while there is something to check."""
         settings = self.settings
         if transaction.state is TransactionState.ONGOING:
-            self._arm_round("timeouts", settings.abort_check_interval, self._abort_timed_out, now)
-        self._arm_round("expiry", settings.expiration_check_interval, self._remove_expired, now)
+            self._arm_check("timeouts", settings.abort_check_interval, self._abort_timed_out, now)
+        self._arm_check("expiry", settings.expiration_check_interval, self._remove_expired, now)
 
-    def _arm_round(
+    def _arm_check(
         self, name: str, interval: float, action: Callable[[float], Result | None], now: float
     ) -> None:
         if self.timers.deadline(name) is not None:
             return
         rounds = floor((now - self._loaded_at) / interval) + 1
         deadline = self._loaded_at + rounds * interval
-        # A round armed in its own moment may be rounded down to that moment, and would never end.
+        # A check that starts exactly at an interval could be rounded down to now, and would repeat forever.
         self.timers.set(name, deadline if deadline > now else deadline + interval, action)
 
     def _abort_timed_out(self, now: float) -> Result | None:
-        """Idle transactions are aborted; as in Kafka every abort_check_interval, so up to that much late."""
+        """Aborts timed-out transactions; as in Kafka every abort_check_interval, so up to that much late."""
         now_ms, version = self._wall_ms(now), self.settings.transaction_version
-        ongoing = [one for one in self.transactions.values() if one.state is TransactionState.ONGOING]
+        ongoing = [known for known in self.transactions.values() if known.state is TransactionState.ONGOING]
         drafts = []
         for transaction in ongoing:
             self._arm(transaction, now)
@@ -420,7 +421,7 @@ class TransactionShard:
                 try:
                     drafts.append(fence(transaction, self._new_producer_id, now_ms, version))
                 except BrokerError:
-                    continue  # no producer id yet; the next round tries again
+                    continue  # no producer id yet; the next check retries
         if not drafts:
             return None
         out = Result()
@@ -428,7 +429,7 @@ class TransactionShard:
         return out
 
     def _remove_expired(self, now: float) -> Result | None:
-        """Transactional ids that nobody used for transactional.id.expiration.ms."""
+        """Removes transactional ids that were unused for transactional.id.expiration.ms."""
         oldest = self._wall_ms(now) - round(self.settings.expiration * 1000)
         drafts = [
             transaction.moved_to(TransactionState.DEAD)

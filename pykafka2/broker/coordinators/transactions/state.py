@@ -1,8 +1,8 @@
-"""What the coordinator knows of one transactional id, and how it moves.
+"""State of one transactional id, and its transitions.
 
-Values only: a move answers with a draft, which becomes the state when its record is appended and replayed.
-Names, numbers and moves are those of Kafka 4.3 (TransactionState, TransactionMetadata); epochs follow KIP-360
-and, with transaction.version 2, KIP-890.
+Values only: a transition returns a draft, which becomes the state when its record is appended and replayed.
+Names, numbers and transitions are those of Kafka 4.3 (TransactionState, TransactionMetadata); epochs follow
+KIP-360 and, with transaction.version 2, KIP-890.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 32767
 
 EPOCH_BUMP: Final = 2
-"""The transaction.version from which on every end of a transaction brings a new epoch (KIP-890)."""
+"""The first transaction.version in which every end of a transaction assigns a new epoch (KIP-890)."""
 
 
 class TransactionState(Enum):
-    """The name that DescribeTransactions shows; `number` is what the log says."""
+    """The name in DescribeTransactions; `number` is the value in the log."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -43,7 +43,7 @@ class TransactionState(Enum):
 
     @property
     def is_ending(self) -> bool:
-        """Its markers are on their way."""
+        """Whether its markers are in flight."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
@@ -53,7 +53,7 @@ _AFTER_THE_END: Final = frozenset(
     {
         TransactionState.EMPTY,
         TransactionState.ONGOING,
-        TransactionState.PREPARE_ABORT,  # of nothing, with transaction.version 2 only
+        TransactionState.PREPARE_ABORT,  # of no transaction, with transaction.version 2 only
         TransactionState.DEAD,
     }
 )
@@ -73,13 +73,13 @@ LEGAL_MOVES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.COMPLETE_COMMIT: _AFTER_THE_END,
     TransactionState.COMPLETE_ABORT: _AFTER_THE_END,
     TransactionState.DEAD: frozenset(),
-    # Passed through on the way to an abort that fences; never in the log.
+    # Intermediate state of an abort that fences; never in the log.
     TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.PREPARE_ABORT}),
 }
 
 
 def is_exhausted(epoch: int) -> bool:
-    """The last epoch is kept for fencing, so that a producer never has it.
+    """Whether the epochs are exhausted; the last epoch is reserved for fencing.
 
     See rule used-up-epochs-bring-a-new-producer-id.
     """
@@ -88,31 +88,31 @@ def is_exhausted(epoch: int) -> bool:
 
 @attrs.define(frozen=True, kw_only=True)
 class Transaction:
-    """One transactional id.  Times are the wall clock's milliseconds."""
+    """One transactional id. Times are in milliseconds since 1970."""
 
     id: str
     """The transactional id."""
     producer_id: int
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    """With transaction.version 2: who goes on when the epochs of this one are used up."""
+    """With transaction.version 2: the next producer id once the epochs of this one are exhausted."""
     epoch: int = NO_EPOCH
     last_epoch: int = NO_EPOCH
-    """The epoch before a bump that was asked for.  Not in the log: a coordinator that moved does not know."""
+    """The epoch before a requested bump. Not in the log, so a new coordinator does not know it."""
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[Partition] = frozenset()
     started_ms: int = -1
     updated_ms: int
     client_version: int = 0
-    """The transaction.version that the client's requests speak: 0 or 2."""
+    """The transaction.version of the client's requests: 0 or 2."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
         return is_exhausted(self.epoch)
 
     def moved_to(self, state: TransactionState, **changes: Any) -> Transaction:
-        """The draft of a move; `IllegalTransition` for one that the table does not have."""
+        """Returns the draft of a transition; raises `IllegalTransition` if it is not in the table."""
         if state not in LEGAL_MOVES[self.state]:
             raise IllegalTransition(self.state.value, state.value)
         return attrs.evolve(self, state=state, previous_producer_id=self.producer_id, **changes)
@@ -120,10 +120,10 @@ class Transaction:
     # -- InitProducerId -----------------------------------------------------------------------------
 
     def with_next_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
-        """A producer begins or goes on (KIP-360): one epoch higher, but for the retry of a bump.
+        """Starts or continues a producer (KIP-360): increments the epoch, except for a retried bump.
 
         Raises:
-            ProducerFenced: it names an epoch that is neither the present one nor the one before the bump.
+            ProducerFenced: the producer's epoch is neither the current one nor the one before the bump.
         """
         epoch, last_epoch = self.epoch + 1, NO_EPOCH
         if expected_epoch is not None and self.epoch != NO_EPOCH:
@@ -132,17 +132,17 @@ class Transaction:
             elif expected_epoch == self.last_epoch:
                 epoch, last_epoch = self.epoch, self.last_epoch
             else:
-                raise ProducerFenced(f"{self.id}: epoch {expected_epoch} is over, {self.epoch} is valid")
-        return self._begun_again(self.producer_id, epoch, last_epoch, timeout_ms, now_ms)
+                raise ProducerFenced(f"{self.id}: epoch {expected_epoch} is fenced, {self.epoch} is current")
+        return self._restarted(self.producer_id, epoch, last_epoch, timeout_ms, now_ms)
 
     def with_new_id(
         self, producer_id: int, timeout_ms: int, now_ms: int, *, keeps_last_epoch: bool
     ) -> Transaction:
-        """The epochs of the present producer id are used up."""
+        """Assigns a new producer id because the epochs of the current one are exhausted."""
         last_epoch = self.epoch if keeps_last_epoch else NO_EPOCH
-        return self._begun_again(producer_id, 0, last_epoch, timeout_ms, now_ms)
+        return self._restarted(producer_id, 0, last_epoch, timeout_ms, now_ms)
 
-    def _begun_again(
+    def _restarted(
         self, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
     ) -> Transaction:
         return self.moved_to(
@@ -159,7 +159,7 @@ class Transaction:
     # -- in a transaction ---------------------------------------------------------------------------
 
     def with_partitions(self, added: frozenset[Partition], now_ms: int, client_version: int) -> Transaction:
-        """They take part; the first ones begin the transaction."""
+        """Adds partitions; the first ones start the transaction."""
         is_ongoing = self.state is TransactionState.ONGOING
         return self.moved_to(
             TransactionState.ONGOING,
@@ -170,9 +170,9 @@ class Transaction:
         )
 
     def ended(self, committed: bool, client_version: int, next_producer_id: int, now_ms: int) -> Transaction:
-        """The decision: from here on it will be committed, or aborted, whatever happens.
+        """Decides the transaction: from here on it is going to be committed or aborted.
 
-        With transaction.version 2 the epoch is one higher from here on.
+        With transaction.version 2 this increments the epoch.
         """
         epoch, last_epoch = self.epoch, self.last_epoch
         if client_version >= EPOCH_BUMP:
@@ -189,9 +189,10 @@ class Transaction:
         )
 
     def aborted_and_fenced(self, transaction_version: int, next_producer_id: int, now_ms: int) -> Transaction:
-        """Abort what is open with an epoch that the producer does not have.
+        """Aborts the open transaction with an epoch that the producer does not have.
 
-        One bump in every version: transaction.version 2 brings it anyway (KAFKA-19367, mended in 4.1).
+        Increments the epoch once in every version: transaction.version 2 does so anyway (KAFKA-19367, fixed
+        in 4.1).
         """
         if transaction_version >= EPOCH_BUMP:
             fence = self.moved_to(TransactionState.PREPARE_EPOCH_FENCE)
@@ -204,7 +205,7 @@ class Transaction:
         return fence.ended(False, 0, NO_PRODUCER_ID, now_ms)
 
     def completed(self, now_ms: int) -> Transaction:
-        """All markers are written."""
+        """Completes the transaction after all markers are written."""
         was_commit = self.state is TransactionState.PREPARE_COMMIT
         has_new_id = self.client_version >= EPOCH_BUMP and self.next_producer_id != NO_PRODUCER_ID
         return self.moved_to(
@@ -219,7 +220,7 @@ class Transaction:
     # -- the log ------------------------------------------------------------------------------------
 
     def to_value(self, version: int) -> TransactionLogValue:
-        """What the log says; version 0 has no place for the other ids and the client's version."""
+        """Returns the value for the log; version 0 cannot hold the other ids and the client's version."""
         topics: dict[str, list[int]] = {}
         for topic, partition in sorted(self.partitions):
             topics.setdefault(topic, []).append(partition)
@@ -242,10 +243,12 @@ class Transaction:
 
     @classmethod
     def from_value(cls, transactional_id: str, value: TransactionLogValue) -> Transaction:
-        """Raises CorruptData for a state that the log cannot have."""
+        """Returns the state for a value of the log. Raises CorruptData for an impossible state."""
         number = value.transaction_status
         if not 0 <= number < TransactionState.DEAD.number:
-            raise CorruptData(f"the log says state {number} of transactional id {transactional_id!r}")
+            raise CorruptData(
+                f"transactional id {transactional_id!r} has the invalid state {number} in the log"
+            )
         return cls(
             id=transactional_id,
             producer_id=value.producer_id,
@@ -255,9 +258,9 @@ class Transaction:
             timeout_ms=value.transaction_timeout_ms,
             state=STATES[number],
             partitions=frozenset(
-                (one.topic, partition)
-                for one in value.transaction_partitions or ()
-                for partition in one.partition_ids
+                (schema.topic, partition)
+                for schema in value.transaction_partitions or ()
+                for partition in schema.partition_ids
             ),
             started_ms=value.transaction_start_timestamp_ms,
             updated_ms=value.transaction_last_update_timestamp_ms,

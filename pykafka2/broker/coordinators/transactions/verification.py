@@ -1,9 +1,9 @@
-"""What a partition's leader asks a transaction's coordinator before the first batch, and what clients hear.
+"""Verification of a transaction's first batch in a partition, and the resulting error codes.
 
-Pure functions (KIP-890): `verification_request` is the AddPartitionsToTxn to send to the coordinator,
-`verification_codes` the code of each partition in its answer, `for_produce` and `for_offsets` what a producer
-is told of such a code.  The guard that belongs to it is PartitionLog.begin_verification's.  Sources: Kafka
-4.3's AddPartitionsToTxnManager, ReplicaManager and GroupCoordinatorService.
+Pure functions (KIP-890): `verification_request` is the AddPartitionsToTxn for the coordinator,
+`verification_codes` returns the code of each partition in its response, and `for_produce` and `for_offsets`
+return the producer's code. PartitionLog.begin_verification creates the guard. Sources: Kafka 4.3's
+AddPartitionsToTxnManager, ReplicaManager and GroupCoordinatorService.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FIRST_PRODUCE_THAT_ADDS: Final = 12
 
 
 class TransactionSupport(Enum):
-    """What a producer understands, by the version of its Produce request."""
+    """The transaction features of a producer, by the version of its Produce request."""
 
     OLD_ERRORS = "no TRANSACTION_ABORTABLE"
     ABORTABLE = "TRANSACTION_ABORTABLE"
-    ADDS_PARTITIONS = "transaction.version 2: a produce makes the partition take part"
+    ADDS_PARTITIONS = "transaction.version 2: a produce adds the partition"
 
     @classmethod
     def of_produce(cls, version: int) -> TransactionSupport:
@@ -39,8 +39,8 @@ class TransactionSupport(Enum):
         return cls.ABORTABLE if version >= FIRST_PRODUCE_WITH_ABORTABLE else cls.OLD_ERRORS
 
 
-# The leader could not ask; the producer is to try again, as it does for this error in every version.
-_NOT_ANSWERED: Final = frozenset(
+# The leader got no answer; the producer retries this error in every version.
+_UNVERIFIED: Final = frozenset(
     {
         errors.NetworkException.code,
         errors.CoordinatorLoadInProgress.code,
@@ -57,7 +57,7 @@ def verification_request(
     partitions: Iterable[Partition],
     support: TransactionSupport,
 ) -> AddPartitionsToTxnRequest:
-    """Version 4 or 5: verify that the partitions take part, or make them."""
+    """Returns a request of version 4 or 5 that verifies the partitions, or adds them."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
@@ -77,36 +77,36 @@ def verification_request(
 def verification_codes(
     request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse, support: TransactionSupport
 ) -> dict[Partition, int]:
-    """The code for each partition that was asked for; 0 lets its batch in."""
-    (asked,) = request.transactions
-    partitions = [(topic.name, index) for topic in asked.topics for index in topic.partitions]
+    """Returns the code of each requested partition; 0 accepts its batch."""
+    (transaction,) = request.transactions
+    partitions = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
     if response.error_code:
-        # A coordinator that does not let us ask is one that we cannot trust to know of the transaction.
+        # A coordinator that denies verification cannot be trusted to know the transaction.
         is_forbidden = response.error_code == errors.ClusterAuthorizationFailed.code
         code = errors.InvalidTxnState.code if is_forbidden else response.error_code
         return dict.fromkeys(partitions, _answered(code, support))
     found = {
-        (topic.name, one.partition_index): one.partition_error_code
+        (topic.name, partition.partition_index): partition.partition_error_code
         for result in response.results_by_transaction
-        if result.transactional_id == asked.transactional_id
+        if result.transactional_id == transaction.transactional_id
         for topic in result.topic_results
-        for one in topic.results_by_partition
+        for partition in topic.results_by_partition
     }
     missing = errors.CoordinatorNotAvailable.code
-    return {one: _answered(found.get(one, missing), support) for one in partitions}
+    return {partition: _answered(found.get(partition, missing), support) for partition in partitions}
 
 
 def _answered(code: int, support: TransactionSupport) -> int:
     if code == errors.ProducerFenced.code:
-        return errors.InvalidProducerEpoch.code  # which a producer may answer by an abort
+        return errors.InvalidProducerEpoch.code  # to which a producer can respond by an abort
     if code == errors.TransactionAbortable.code and support is TransactionSupport.OLD_ERRORS:
         return errors.InvalidTxnState.code
     return code
 
 
 def for_produce(code: int, support: TransactionSupport) -> int:
-    """What the Produce response says."""
-    if code in _NOT_ANSWERED:
+    """Returns the code for the Produce response."""
+    if code in _UNVERIFIED:
         return errors.NotEnoughReplicas.code
     if code == errors.ConcurrentTransactions.code and support is not TransactionSupport.ADDS_PARTITIONS:
         return errors.NotEnoughReplicas.code
@@ -114,9 +114,9 @@ def for_produce(code: int, support: TransactionSupport) -> int:
 
 
 def for_offsets(code: int) -> int:
-    """What the TxnOffsetCommit response says (Kafka's GroupCoordinatorService)."""
+    """Returns the code for the TxnOffsetCommit response (Kafka's GroupCoordinatorService)."""
     if code == errors.NetworkException.code:
-        return errors.CoordinatorLoadInProgress.code  # retried without another look-up
+        return errors.CoordinatorLoadInProgress.code  # retried without another lookup
     if code in (errors.UnknownTopicOrPartition.code, errors.NotEnoughReplicas.code):
         return errors.CoordinatorNotAvailable.code
     return errors.NotCoordinator.code if code == errors.NotLeaderOrFollower.code else code

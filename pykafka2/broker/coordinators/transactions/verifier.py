@@ -1,9 +1,9 @@
-"""A leader's questions to transaction coordinators: may these partitions' first batches enter?
+"""Verifies transactions' first batches in partitions with their transaction coordinators.
 
-Takes a guard for each partition whose transaction is not open yet, asks the coordinator of the transactional
-id over the brokers' links, and hands on what it said of each partition.  With transaction.version 2
-the question itself makes the partitions take part.  One per broker, under the cluster's lock; after
-Kafka's AddPartitionsToTxnManager and ReplicaManager.handleProduceAppend.
+Creates a guard for each partition without an open transaction, sends a request to the coordinator of the
+transactional id over the brokers' links, and returns the result of each partition. With transaction.version 2
+the request also adds the partitions. One per broker, under the cluster's lock; based on Kafka's
+AddPartitionsToTxnManager and ReplicaManager.handleProduceAppend.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from pykafka2.broker.log.verifications import VerificationGuard
     from pykafka2.broker.replication.key import Key
 
-QUESTION_VERSION: Final = 5
+REQUEST_VERSION: Final = 5
 
 Guards = dict["Key", "VerificationGuard"]
 Codes = dict["Key", int]
 Then = Callable[[Guards, Codes, float], None]
-"""(guards, what the coordinator said of each of their partitions, now)"""
+"""Callback: (guards, the coordinator's code for each of their partitions, now)."""
 
 
 @attrs.define(frozen=True)
 class VerificationRequest:
-    """Whose batches wait: `sequences` has the first sequence for each partition."""
+    """A producer whose batches wait; `sequences` has the first sequence for each partition."""
 
     transactional_id: str
     producer_id: int
@@ -67,8 +67,8 @@ class Verifier:
         self._retry_backoff = config.seconds("add.partitions.to.txn.retry.backoff.ms")
         self._retry_time = config.seconds("add.partitions.to.txn.retry.backoff.max.ms")
 
-    def begin(self, asked: VerificationRequest) -> tuple[Guards, dict[Key, BrokerError]]:
-        """Guards for the partitions that need one; and at once why others cannot be appended to.
+    def begin(self, verification: VerificationRequest) -> tuple[Guards, dict[Key, BrokerError]]:
+        """Returns guards for partitions that need one, and errors for partitions that cannot be appended to.
 
         A partition whose transaction is open is in neither.
         """
@@ -77,97 +77,109 @@ class Verifier:
         now_ms = self._node.clock.wall_ms()
         # A dynamic option of the broker.
         is_required: bool = self._node.config.get("transaction.partition.verification.enable")
-        has_bump = asked.support is TransactionSupport.ADDS_PARTITIONS
-        for key, sequence in asked.sequences.items():
+        has_bump = verification.support is TransactionSupport.ADDS_PARTITIONS
+        for key, sequence in verification.sequences.items():
             try:
                 log = self._replicas.leader_of(key).log
             except BrokerError as error:
                 errors[key] = error
                 continue
             log.verifications.required = is_required
-            guard = log.begin_verification(asked.producer_id, asked.epoch, sequence, has_bump, now_ms)
+            guard = log.begin_verification(
+                verification.producer_id, verification.epoch, sequence, has_bump, now_ms
+            )
             if guard is not None:
                 guards[key] = guard
         return guards, errors
 
-    def ask(
+    def verify(
         self,
-        asked: VerificationRequest,
+        verification: VerificationRequest,
         guards: Guards,
         then: Then,
         now: float,
         *,
         waits_for_end: bool = False,
     ) -> None:
-        """Ask the coordinator about the guards' partitions; `then` is called once.
+        """Sends the guards' partitions to the coordinator; `then` is called once.
 
-        With `waits_for_end` it is asked again for a moment while the transaction before is being ended.
+        With `waits_for_end` it retries for a moment while the previous transaction is being ended.
         """
         request = verification_request(
-            asked.transactional_id, asked.producer_id, asked.epoch, guards, asked.support
+            verification.transactional_id,
+            verification.producer_id,
+            verification.epoch,
+            guards,
+            verification.support,
         )
         last_retry = now + self._retry_time if waits_for_end else now
-        self._send(_PendingVerification(asked, guards, request, then, last_retry), now)
+        self._send(_PendingVerification(verification, guards, request, then, last_retry), now)
 
-    def _send(self, one: _PendingVerification, now: float) -> None:
-        coordinator = self._coordinator_of(one.asked.transactional_id)
+    def _send(self, pending: _PendingVerification, now: float) -> None:
+        coordinator = self._coordinator_of(pending.verification.transactional_id)
         if coordinator is None:
-            self._finish(one, {}, CoordinatorNotAvailable.code, now)
+            self._finish(pending, {}, CoordinatorNotAvailable.code, now)
             return
-        self._peers.ask(
+        self._peers.send(
             coordinator,
-            one.request,
-            QUESTION_VERSION,
-            lambda response, at: self._on_answer(one, response, at),
-            lambda error, at: self._on_failure(one, error, at),
+            pending.request,
+            REQUEST_VERSION,
+            lambda response, at: self._on_answer(pending, response, at),
+            lambda error, at: self._on_failure(pending, error, at),
             self._timeout,
             now,
         )
 
-    def _on_answer(self, one: _PendingVerification, response: AddPartitionsToTxnResponse, now: float) -> None:
-        codes = verification_codes(one.request, response, one.asked.support)
+    def _on_answer(
+        self, pending: _PendingVerification, response: AddPartitionsToTxnResponse, now: float
+    ) -> None:
+        codes = verification_codes(pending.request, response, pending.verification.support)
         retry_at = now + self._retry_backoff
-        if ConcurrentTransactions.code in codes.values() and retry_at <= one.last_retry:
-            # The markers of the transaction before are on their way; the producer need not see that.
-            self._node.wheel.add(retry_at, lambda at: self._ask_anew(one, at))
+        if ConcurrentTransactions.code in codes.values() and retry_at <= pending.last_retry:
+            # The markers of the previous transaction are in flight; the producer does not need to know.
+            self._node.wheel.add(retry_at, lambda at: self._retry(pending, at))
             return
-        if one.asked.support is TransactionSupport.ADDS_PARTITIONS and self._is_void(one, codes):
-            self._ask_anew(one, now)
+        if pending.verification.support is TransactionSupport.ADDS_PARTITIONS and self._is_stale(
+            pending, codes
+        ):
+            self._retry(pending, now)
             return
-        self._finish(one, codes, CoordinatorNotAvailable.code, now)
+        self._finish(pending, codes, CoordinatorNotAvailable.code, now)
 
-    def _is_void(self, one: _PendingVerification, codes: Codes) -> bool:
-        """Whether a marker was appended since it was asked, where the answer lets something in.
+    def _is_stale(self, pending: _PendingVerification, codes: Codes) -> bool:
+        """Whether a marker was appended since the request, and the response accepts something.
 
-        Most often it is that of the transaction before.  Should the one that was asked for have ended
-        meanwhile, the next answer says so, as each end raises the epoch.
+        Usually it is the marker of the previous transaction. If the verification transaction itself has ended
+        meanwhile, the next response reports that, because each end increments the epoch.
         """
-        for key, guard in one.guards.items():
+        for key, guard in pending.guards.items():
             if codes.get(key):
                 continue
             try:
                 log = self._replicas.leader_of(key).log
             except BrokerError:
-                continue  # the append says so
-            has_open = log.producers.has_open_transaction(one.asked.producer_id, one.asked.epoch)
-            if not has_open and not log.verifications.admits(one.asked.producer_id, guard):
+                continue  # the append reports it
+            has_open = log.producers.has_open_transaction(
+                pending.verification.producer_id, pending.verification.epoch
+            )
+            if not has_open and not log.verifications.admits(pending.verification.producer_id, guard):
                 return True
         return False
 
-    def _ask_anew(self, one: _PendingVerification, now: float) -> None:
-        """With guards of now: a marker voids those that were given out before it."""
-        guards, _ = self.begin(one.asked)
-        one.guards = {key: guards.get(key, old) for key, old in one.guards.items()}
-        self._send(one, now)
+    def _retry(self, pending: _PendingVerification, now: float) -> None:
+        """Sends the request again with new guards, because a marker invalidates the old ones."""
+        guards, _ = self.begin(pending.verification)
+        pending.guards = {key: guards.get(key, old) for key, old in pending.guards.items()}
+        self._send(pending, now)
 
-    def _on_failure(self, one: _PendingVerification, error: KafkaError, now: float) -> None:
-        self._finish(one, {}, NetworkException.code, now)
+    def _on_failure(self, pending: _PendingVerification, error: KafkaError, now: float) -> None:
+        self._finish(pending, {}, NetworkException.code, now)
 
-    def _finish(self, one: _PendingVerification, codes: Codes, otherwise: int | None, now: float) -> None:
-        one.then(one.guards, {key: codes.get(key, otherwise or 0) for key in one.guards}, now)
+    def _finish(self, pending: _PendingVerification, codes: Codes, otherwise: int | None, now: float) -> None:
+        pending.then(pending.guards, {key: codes.get(key, otherwise or 0) for key in pending.guards}, now)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
-        """The broker that leads the transactional id's partition, as we know it; None if nobody does."""
+        """Returns the known leader of the transactional id's partition; None if it has none."""
         topic = self._node.image.topics.get(TRANSACTIONS_TOPIC)
         if topic is None:
             return None
@@ -177,7 +189,7 @@ class Verifier:
 
 @attrs.define(eq=False)
 class _PendingVerification:
-    asked: VerificationRequest
+    verification: VerificationRequest
     guards: Guards
     request: AddPartitionsToTxnRequest
     then: Then
