@@ -1,1 +1,1 @@
-"""What the broker answers: one file an API, registered by `registry.py` (Kafka's KafkaApis)."""
+"""Handlers of the broker's APIs: one file for each API, registered by `registry.py` (Kafka's KafkaApis)."""

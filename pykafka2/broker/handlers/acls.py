@@ -1,8 +1,7 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: the access rules of the cluster.
+"""DescribeAcls, CreateAcls, DeleteAcls: the cluster's ACLs.
 
-A broker without an authorizer keeps none, and says so, as Apache Kafka 4.3.1 does where
-`authorizer.class.name` is empty; also for resource types that it does not know, as it asks for the
-authorizer first.
+A broker without an authorizer stores none and responds with SECURITY_DISABLED, like Apache Kafka 4.3.1 with
+an empty `authorizer.class.name`, even for unknown resource types, because the authorizer is checked first.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ def handle_describe(
 ) -> DescribeAclsResponse:
     if services.gate is None:
         return _describe_refused(SecurityDisabled("No Authorizer is configured on the broker"))
-    wanted = _filter_of(request)
-    found = [acl for acl in services.image.acls if wanted.matches(acl)]
+    acl_filter = _filter_of(request)
+    found = [acl for acl in services.image.acls if acl_filter.matches(acl)]
     return DescribeAclsResponse(resources=_by_resource(found))
 
 
@@ -82,7 +81,7 @@ def handle_delete(
     return DeleteAclsResponse(filter_results=results)
 
 
-# ---------------------------------------------------------------------- rules and messages
+# ---------------------------------------------------------------------- conversion
 
 
 def _acl_of(creation: AclCreation) -> Acl:
@@ -97,15 +96,15 @@ def _acl_of(creation: AclCreation) -> Acl:
     )
 
 
-def _filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def _filter_of(source: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     return AclFilter(
-        asked.resource_type_filter,
-        asked.resource_name_filter,
-        asked.pattern_type_filter,
-        asked.principal_filter,
-        asked.host_filter,
-        asked.operation,
-        asked.permission_type,
+        source.resource_type_filter,
+        source.resource_name_filter,
+        source.pattern_type_filter,
+        source.principal_filter,
+        source.host_filter,
+        source.operation,
+        source.permission_type,
     )
 
 
@@ -169,15 +168,15 @@ def _describe_refused(error: BrokerError) -> DescribeAclsResponse:
 
 def _create_refused(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse:
     code = error.code or 0
-    words = None if isinstance(error, UnknownServerError) else str(error)
-    results = [AclCreationResult(error_code=code, error_message=words) for _ in request.creations]
+    message = None if isinstance(error, UnknownServerError) else str(error)
+    results = [AclCreationResult(error_code=code, error_message=message) for _ in request.creations]
     return CreateAclsResponse(results=results)
 
 
 def _delete_refused(request: DeleteAclsRequest, error: BrokerError) -> DeleteAclsResponse:
-    code, words = error.code or 0, str(error)
+    code, message = error.code or 0, str(error)
     results = [
-        DeleteAclsFilterResult(error_code=code, error_message=words, matching_acls=[])
+        DeleteAclsFilterResult(error_code=code, error_message=message, matching_acls=[])
         for _ in request.filters
     ]
     return DeleteAclsResponse(filter_results=results)

@@ -1,7 +1,7 @@
-"""The APIs of administration, registered without loading a message: each comes with its first request.
+"""Administrative APIs, registered without importing their messages: each is loaded with its first request.
 
-The versions are those of Apache Kafka 4.3.1.  A module named here has `handle` and `refuse`, or these with
-the suffix that the table gives.
+The versions are those of Apache Kafka 4.3.1. A module named here has `handle` and `refuse`, or these with the
+suffix from the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.define(frozen=True)
 class LazyHandler:
-    """An API whose module is loaded when it is asked for."""
+    """An API whose module is imported with its first request."""
 
     min_version: int
     max_version: int
@@ -30,7 +30,7 @@ class LazyHandler:
     by_controller: bool = True
     suffix: str = ""
     by_version: bool = False
-    """Whether a refusal depends on the version of the request."""
+    """Whether error responses depend on the version of the request."""
 
     def function(self, name: str) -> Any:
         return getattr(import_module(f"pykafka2.broker.handlers.{self.module}"), name + self.suffix)

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: the controller gives a broker a block of producer ids (KIP-730)."""
+"""AllocateProducerIds: the controller assigns a block of producer ids to a broker (KIP-730)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs and AlterConfigs: change what is set on topics, brokers, groups and more (KIP-226,
+"""IncrementalAlterConfigs and AlterConfigs: change options of topics, brokers, groups and others (KIP-226,
 KIP-339).
 
-The controller makes the changes.  What concerns one broker must be asked of that broker, as in Kafka.
+The controller makes the changes. As in Kafka, a request about one broker must be sent to that broker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.broker.base.image import BROKER_RESOURCE, LOGGER_RESOURCE
 from pykafka2.broker.controller.configs import ConfigChange, Operation, configured, replaced
 from pykafka2.broker.controller.records import Record
-from pykafka2.broker.handlers.registry import services_asked
+from pykafka2.broker.handlers.registry import services_of_receiver
 from pykafka2.errors import BrokerError, InvalidConfig, InvalidRequest, UnknownServerError, error_of
 from pykafka2.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 LOG_LEVELS = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 
 Outcome = tuple[Any, "BrokerError | None"]
-"""A resource of the request, and why nothing was done to it."""
+"""A resource of the request, and the error if it was not changed."""
 
 
 def handle_incremental(
     services: Services, context: RequestContext, request: IncrementalAlterConfigsRequest, now: float
 ) -> IncrementalAlterConfigsResponse:
-    asked = services_asked(services, context)
+    receiver = services_of_receiver(services, context)
 
     def change(resource: Any) -> Record | None:
         changes = [
             ConfigChange(config.name, config.config_operation, config.value) for config in resource.configs
         ]
         if resource.resource_type == LOGGER_RESOURCE:
-            _change_loggers(asked, resource.resource_name, changes, validate_only=request.validate_only)
+            _change_loggers(receiver, resource.resource_name, changes, validate_only=request.validate_only)
             return None
         return configured(services.controller, resource.resource_type, resource.resource_name, changes)
 
-    outcomes = _altered(services, asked, request, change)
+    outcomes = _altered(services, receiver, request, change)
     return IncrementalAlterConfigsResponse(
         responses=[
             IncrementalAlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
@@ -64,7 +64,7 @@ def handle(
         configs = {config.name: config.value for config in resource.configs}
         return replaced(services.controller, resource.resource_type, resource.resource_name, configs)
 
-    outcomes = _altered(services, services_asked(services, context), request, change)
+    outcomes = _altered(services, services_of_receiver(services, context), request, change)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResponseAlterConfigsResourceResponse(**_resource_response(resource, error))
@@ -74,9 +74,9 @@ def handle(
 
 
 def _altered(
-    services: Services, asked: Services, request: Any, change: Callable[[Any], Record | None]
+    services: Services, receiver: Services, request: Any, change: Callable[[Any], Record | None]
 ) -> list[Outcome]:
-    """Make the changes that can be made, in one write; the others with their reasons."""
+    """Makes all valid changes in one write, and returns errors for the others."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     outcomes: list[Outcome] = []
     records: list[Record] = []
@@ -84,7 +84,7 @@ def _altered(
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequest("Each resource must appear at most once.")
-            _check(asked, resource)
+            _check(receiver, resource)
             record = change(resource)
         except BrokerError as error:
             outcomes.append((resource, error))
@@ -97,8 +97,8 @@ def _altered(
     return outcomes
 
 
-def _check(asked: Services, resource: Any) -> None:
-    """What the broker that was asked checks before the controller sees anything."""
+def _check(receiver: Services, resource: Any) -> None:
+    """Performs the checks of the broker that received the request, before the controller handles it."""
     nulls = [
         config.name
         for config in resource.configs
@@ -115,15 +115,17 @@ def _check(asked: Services, resource: Any) -> None:
             node = int(name)
         except ValueError:
             raise InvalidRequest(f"Node id must be an integer, but it is: {name}") from None
-        if node != asked.id and resource.resource_type == BROKER_RESOURCE:
-            raise InvalidRequest(f"Unexpected broker id, expected {asked.id}, but received {name}")
-        if node != asked.id:
-            raise InvalidRequest(f"Unexpected node id. Expected {asked.id}, but received {name}")
+        if node != receiver.id and resource.resource_type == BROKER_RESOURCE:
+            raise InvalidRequest(f"Unexpected broker id, expected {receiver.id}, but received {name}")
+        if node != receiver.id:
+            raise InvalidRequest(f"Unexpected node id. Expected {receiver.id}, but received {name}")
 
 
-def _change_loggers(asked: Services, name: str, changes: list[ConfigChange], *, validate_only: bool) -> None:
-    """A broker's log levels are its own: the controller knows nothing of them."""
-    levels = dict(asked.log_levels)
+def _change_loggers(
+    receiver: Services, name: str, changes: list[ConfigChange], *, validate_only: bool
+) -> None:
+    """Changes a broker's log levels, which the controller does not store."""
+    levels = dict(receiver.log_levels)
     for change in changes:
         if change.operation in (Operation.APPEND, Operation.SUBTRACT):
             verb = Operation(change.operation).name
@@ -139,7 +141,7 @@ def _change_loggers(asked: Services, name: str, changes: list[ConfigChange], *, 
             )
         levels[change.name] = change.value
     if not validate_only:
-        asked.log_levels.update(levels)
+        receiver.log_levels.update(levels)
 
 
 def _resource_response(resource: Any, error: BrokerError | None) -> dict[str, Any]:

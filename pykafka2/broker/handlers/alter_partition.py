@@ -1,4 +1,4 @@
-"""AlterPartition: a leader tells the controller who is in sync (KIP-497)."""
+"""AlterPartition: a leader requests ISR changes from the controller (KIP-497)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def handle(
 ) -> AlterPartitionResponse:
     controller = services.controller
     check_epoch(controller, request.broker_id, request.broker_epoch)
-    asked = [(topic.topic_id, partition) for topic in request.topics for partition in topic.partitions]
-    changes = [_change(topic_id, partition) for topic_id, partition in asked]
+    requested = [(topic.topic_id, partition) for topic in request.topics for partition in topic.partitions]
+    changes = [_change(topic_id, partition) for topic_id, partition in requested]
     refusals = controller.alter_partitions(request.broker_id, changes)
     answers: dict[bytes, list[AlterPartitionResponsePartitionData]] = {}
-    for (topic_id, partition), refusal in zip(asked, refusals, strict=True):
+    for (topic_id, partition), refusal in zip(requested, refusals, strict=True):
         topic = controller.image.topic_by_id(topic_id)
         known = None if topic is None else controller.image.partition(topic.name, partition.partition_index)
         answers.setdefault(topic_id, []).append(_answer(partition.partition_index, known, refusal))

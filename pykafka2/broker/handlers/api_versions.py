@@ -1,8 +1,7 @@
-"""ApiVersions: which APIs this broker answers, at which versions (KIP-35, KIP-511), and the
-cluster's features (KIP-584).
+"""ApiVersions: the APIs and versions of this broker (KIP-35, KIP-511), and the cluster's features (KIP-584).
 
-A version that we do not know is answered in version 0, with UNSUPPORTED_VERSION and nothing but our range
-for this API, so that the asker can come down.
+A request of an unknown version gets UNSUPPORTED_VERSION in version 0, with only the range of this API, so
+that the client can retry with a lower version.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_LEVEL_0 = 4
 
-# librdkafka takes a broker whose Produce begins above 0 for one without compression, so Kafka 4 names 0
-# although
-# it refuses 0 to 2 (KAFKA-18659).
+# librdkafka assumes that a broker whose Produce starts above version 0 has no compression, so Kafka 4
+# advertises 0 although it rejects 0 to 2 (KAFKA-18659).
 ADVERTISED_MINIMUM = {ApiKey.PRODUCE: 0}
 
 
@@ -56,7 +54,7 @@ def handle(
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
             for name, levels in SUPPORTED.items()
-            # Clients of version 3 take a lowest level of 0 for a mistake (KAFKA-17011).
+            # Clients of version 3 treat a lowest level of 0 as an error (KAFKA-17011).
             if levels.lowest > 0 or context.version >= FIRST_VERSION_WITH_LEVEL_0
         ],
         finalized_features_epoch=image.version,
@@ -74,7 +72,9 @@ def refuse(request: ApiVersionsRequest, code: int) -> ApiVersionsResponse:
 
 @cache
 def _ranges() -> list[ApiVersion]:
-    """Of all that clients may ask: every connection begins with this question."""
+    """Returns the ranges of all APIs for clients; cached, because every connection starts with this
+    request.
+    """
     return [_range(APIS[key]) for key in sorted(APIS) if not APIS[key].between_brokers]
 
 

@@ -1,7 +1,7 @@
-"""BrokerRegistration and BrokerHeartbeat: brokers tell the active controller that they are there.
+"""BrokerRegistration and BrokerHeartbeat: brokers register with the active controller.
 
-Answered by the controller only.  A heartbeat counts as a sign of life when it arrives, however long the
-controller's queue is, and becomes an event only where it changes something.
+Handled by the controller only. A heartbeat counts when it arrives, however long the controller's queue is,
+and becomes an event only if it changes something.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def handle_registration(
 ) -> BrokerRegistrationResponse:
     controller = services.controller
     if request.cluster_id != controller.image.cluster_id:
-        raise InconsistentClusterId(f"this is cluster {controller.image.cluster_id}")
+        raise InconsistentClusterId(f"the cluster id is {controller.image.cluster_id}")
     endpoints = tuple(
-        Endpoint(one.name, one.host, one.port, one.security_protocol) for one in request.listeners
+        Endpoint(listener.name, listener.host, listener.port, listener.security_protocol)
+        for listener in request.listeners
     )
     new = Registration(request.broker_id, endpoints, request.rack, request.incarnation_id)
     epoch = register(controller, new)

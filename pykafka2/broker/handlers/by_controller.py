@@ -1,7 +1,7 @@
-"""Requests that the active controller answers, as events of its queue, on the broker that hosts it (KIP-590).
+"""Requests for the active controller, handled as events of its queue, on the broker that hosts it (KIP-590).
 
-The request's own timeout, where Kafka heeds it, bounds the wait for its turn; after it the asker is told
-REQUEST_TIMED_OUT.  Under the cluster's lock.
+The request's own timeout, if Kafka uses it, limits the wait in the queue; after it the client gets
+REQUEST_TIMED_OUT. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.clock import FOREVER
 from pykafka2.errors import RequestTimedOut
 
-# The requests whose timeout_ms Kafka's controller heeds: CreateTopics, DeleteTopics, CreatePartitions,
-# ElectLeaders, AlterPartitionReassignments.  ListPartitionReassignments and UpdateFeatures carry one in vain.
+# Requests whose timeout_ms Kafka's controller uses: CreateTopics, DeleteTopics, CreatePartitions,
+# ElectLeaders, AlterPartitionReassignments. It ignores that of ListPartitionReassignments and UpdateFeatures.
 BOUNDED_BY_THEMSELVES = frozenset((19, 20, 37, 43, 45))
 
-# For all others: Kafka's request.timeout.ms.
+# Kafka's request.timeout.ms for all others.
 DEFAULT_TIMEOUT = 30.0
 
 
 def timeout_of(request: Any) -> float:
-    """How long the asker waits, in seconds."""
+    """Returns how long the client waits, in seconds."""
     if request.API_KEY not in BOUNDED_BY_THEMSELVES:
         return DEFAULT_TIMEOUT
     timeout_ms: int = request.timeout_ms
@@ -32,15 +32,16 @@ def timeout_of(request: Any) -> float:
 
 
 def deadline_of(context: RequestContext) -> float:
-    """Until when the asker waits."""
+    """Returns until when the client waits."""
     return context.received.received_at + timeout_of(context.request)
 
 
 def submit_to_controller(
     services: Services, api: Api, context: RequestContext, now: float, refused: Callable[[float], None]
 ) -> None:
-    """Answer a request as an event of the controller's queue; `refused` is told if this broker is not the
-    controller any more.
+    """Handles a request as an event of the controller's queue.
+
+    `refused` is called if this broker is no longer the controller by then.
     """
     services.controller_node.change(
         api.name,

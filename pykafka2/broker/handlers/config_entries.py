@@ -1,6 +1,6 @@
-"""How configurations are told in answers: value, source and synonyms of each option of a resource (KIP-226).
+"""Configurations in responses: value, source and synonyms of each option of a resource (KIP-226).
 
-Pure functions over a broker's image; passwords are never told.
+Pure functions over a broker's image; passwords are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNKNOWN_TYPE = 0
 
 
 def of_topic(config: TopicConfig) -> Entries:
-    """A topic's options over those of the broker that is asked."""
+    """Returns a topic's options over those of this broker."""
     keys = {
         **TOPIC_KEYS,
         **{name: key for name, key in INTERNAL_TOPIC_KEYS.items() if name in config.overrides},
@@ -44,7 +44,7 @@ def of_topic(config: TopicConfig) -> Entries:
 
 
 def of_broker(config: BrokerConfig) -> Entries:
-    """All options of one broker, and what else was set while it ran."""
+    """Returns all options of one broker, including unknown dynamic ones."""
     entries = [
         _entry(key, config.text(name), config.synonyms(name), read_only=not key.is_dynamic)
         for name, key in sorted(BROKER_KEYS.items())
@@ -54,17 +54,19 @@ def of_broker(config: BrokerConfig) -> Entries:
 
 
 def of_all_brokers(configs: Mapping[str, str]) -> Entries:
-    """What is set for all brokers together, and nothing else."""
+    """Returns only the options that are set for all brokers."""
     return [_dynamic(name, [Synonym(name, text, CLUSTER_SOURCE)]) for name, text in sorted(configs.items())]
 
 
 def of_group(configs: Mapping[str, str], broker: BrokerConfig) -> Entries:
-    """A group's options over the broker's."""
+    """Returns a group's options over the broker's."""
     return [_with_default(key, configs.get(name), GROUP_SOURCE, broker) for name, key in GROUP_KEYS.items()]
 
 
 def of_metrics(configs: Mapping[str, str]) -> Entries:
-    """A subscription of client metrics; its defaults are nobody's synonyms, as in Kafka's ConfigHelper."""
+    """Returns the options of a client metrics subscription; defaults have no synonyms, as in Kafka's
+    ConfigHelper.
+    """
     entries = []
     for name, key in METRICS_KEYS.items():
         value = configs.get(name)
@@ -74,7 +76,7 @@ def of_metrics(configs: Mapping[str, str]) -> Entries:
 
 
 def of_loggers(services: Services) -> Entries:
-    """The levels of a broker's loggers."""
+    """Returns the levels of a broker's loggers."""
     return [
         DescribeConfigsResourceResult(
             name=name,
@@ -103,7 +105,7 @@ def _with_default(
 
 
 def _dynamic(name: str, synonyms: list[Synonym]) -> DescribeConfigsResourceResult:
-    """Something that a running broker was given; what nobody knows may be a secret."""
+    """Returns a dynamic option; an unknown one could be a secret."""
     key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name) or Key(name, "PASSWORD", None, "")
     return _entry(key, synonyms[0].value, synonyms)
 
@@ -121,8 +123,8 @@ def _entry(
         config_source=synonyms[0].source if synonyms else DEFAULT_SOURCE,
         is_sensitive=key.is_sensitive,
         synonyms=[
-            DescribeConfigsSynonym(name=one.name, value=shown(one.value), source=one.source)
-            for one in synonyms
+            DescribeConfigsSynonym(name=synonym.name, value=shown(synonym.value), source=synonym.source)
+            for synonym in synonyms
         ],
         config_type=key.type_code,
         documentation=None,

@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics that exist."""
+"""CreatePartitions: adds partitions to existing topics."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def handle(
     services: Services, context: RequestContext, request: CreatePartitionsRequest, now: float
 ) -> CreatePartitionsResponse:
     times = Counter(topic.name for topic in request.topics)
-    twice = [name for name, count in times.items() if count > 1]
-    results = [_failed(name, InvalidRequest("Duplicate topic name.")) for name in twice]
+    duplicates = [name for name, count in times.items() if count > 1]
+    results = [_failed(name, InvalidRequest("Duplicate topic name.")) for name in duplicates]
     results += [
         _add(services, topic, validate_only=request.validate_only)
         for topic in request.topics
@@ -53,8 +53,8 @@ def _add(
 
 
 def _failed(name: str, error: BrokerError) -> CreatePartitionsTopicResult:
-    words = None if isinstance(error, UnknownTopicOrPartition) else str(error)
-    return CreatePartitionsTopicResult(name=name, error_code=error.code or 0, error_message=words)
+    message = None if isinstance(error, UnknownTopicOrPartition) else str(error)
+    return CreatePartitionsTopicResult(name=name, error_code=error.code or 0, error_message=message)
 
 
 def refuse(request: CreatePartitionsRequest, code: int) -> CreatePartitionsResponse:

@@ -1,4 +1,4 @@
-"""CreateTopics: any broker takes it and has the controller do it."""
+"""CreateTopics: any broker accepts it; the controller creates the topics."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def handle(
     services: Services, context: RequestContext, request: CreateTopicsRequest, now: float
 ) -> CreateTopicsResponse:
     times = Counter(topic.name for topic in request.topics)
-    twice = [name for name, count in times.items() if count > 1]
-    results = [_failed(name, InvalidRequest("Duplicate topic name.")) for name in twice]
+    duplicates = [name for name, count in times.items() if count > 1]
+    results = [_failed(name, InvalidRequest("Duplicate topic name.")) for name in duplicates]
     room = MAX_PARTITIONS_PER_REQUEST
     for topic in request.topics:
         if times[topic.name] > 1:
@@ -93,7 +93,7 @@ def _created(topic: TopicImage) -> CreatableTopicResult:
 
 
 def _described(topic: TopicImage) -> list[str]:
-    """Every option, and those of Kafka's own that this topic has."""
+    """Returns the names of all public options, and of internal ones that this topic sets."""
     return sorted({*TOPIC_KEYS, *topic.config.overrides})
 
 

@@ -1,8 +1,8 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken (KIP-48).
 
-Taken from those alone who are known by other means than a token, and not over a plaintext listener.  The
-broker that was asked looks at that and has the controller make the change, in place of forwarding: the
-controller is not told by which listener a client came.
+Accepted only from clients that authenticated without a token, and not over a plaintext listener. The
+receiving broker checks that and has the controller make the change instead of forwarding the request, because
+the controller does not get the client's listener.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from pykafka2.protocol.primitives import Buffer
 
     Change = Callable[[Controller, BrokerConfig, bytes, Principal, int, int], int]
-    """(controller, config, HMAC, who asks, period, time) -> when the token expires then."""
+    """Callback: (controller, config, HMAC, requester, period, time) -> the new expiry time."""
 
 FIRST_VERSION_WITH_REQUESTER = 3
 NO_TIME, CONTROLLERS_NO_TIME = -1, 0
-"""What stands for a time in an answer without one: of the broker that was asked, of Kafka's controller."""
+"""Times in a response without one: from the receiving broker, from Kafka's controller."""
 
 
 def handle_create(
@@ -60,13 +60,13 @@ def handle_create(
     requester = owner = context.principal
     if request.owner_principal_name:
         owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
-    renewers = [Principal(one.principal_type, one.principal_name) for one in request.renewers]
+    renewers = [Principal(renewer.principal_type, renewer.principal_name) for renewer in request.renewers]
     at_ms = NO_TIME
     try:
         _check_caller(context)
         if owner != requester and not _may(services, context, Operation.CREATE_TOKENS, owner):
             raise DelegationTokenAuthorizationFailed
-        if any(one.kind != USER for one in renewers):
+        if any(renewer.kind != USER for renewer in renewers):
             raise InvalidPrincipalType
         at_ms = CONTROLLERS_NO_TIME
         wanted = TokenRequest(owner, requester, renewers, request.max_lifetime_ms)
@@ -147,11 +147,15 @@ def handle_describe(
     except BrokerError as error:
         return refuse_describe(request, error.code or 0)
     owners = request.owners
-    asked = None if owners is None else [Principal(one.principal_type, one.principal_name) for one in owners]
+    principals = (
+        None
+        if owners is None
+        else [Principal(owner.principal_type, owner.principal_name) for owner in owners]
+    )
     tokens = [
         token
         for token in services.image.tokens.values()
-        if matches_owners(token, asked) and _may_see(services, context, token)
+        if matches_owners(token, principals) and _may_see(services, context, token)
     ]
     return DescribeDelegationTokenResponse(tokens=[_described(token, context.version) for token in tokens])
 
@@ -170,8 +174,8 @@ def _described(token: DelegationToken, version: int) -> DescribedDelegationToken
         token_id=token.id,
         hmac=token.hmac,
         renewers=[
-            DescribedDelegationTokenRenewer(principal_type=one.kind, principal_name=one.name)
-            for one in token.renewers
+            DescribedDelegationTokenRenewer(principal_type=renewer.kind, principal_name=renewer.name)
+            for renewer in token.renewers
         ],
     )
     if version >= FIRST_VERSION_WITH_REQUESTER:
@@ -183,21 +187,21 @@ def _described(token: DelegationToken, version: int) -> DescribedDelegationToken
 def _changed(
     services: Services,
     context: RequestContext,
-    what: str,
+    name: str,
     change: Change,
     token_hmac: Buffer,
     period_ms: int,
 ) -> tuple[int, int]:
-    """Have the controller change a token; an error's code, and when the token expires then."""
-    who = context.principal
+    """Has the controller change a token. Returns the error code and the new expiry time."""
+    requester = context.principal
     at_ms = NO_TIME
     try:
         _check_caller(context)
         at_ms = CONTROLLERS_NO_TIME
         return 0, services.change_now(
-            what,
+            name,
             lambda active: change(
-                active, services.config, bytes(token_hmac), who, period_ms, services.clock.wall_ms()
+                active, services.config, bytes(token_hmac), requester, period_ms, services.clock.wall_ms()
             ),
         )
     except BrokerError as error:
@@ -212,14 +216,14 @@ def _check_caller(context: RequestContext) -> None:
 def _may_see(services: Services, context: RequestContext, token: DelegationToken) -> bool:
     if token.is_shown_to(context.principal):
         return True
-    asker = services.asker_of(context)
-    if asker is None:
+    access = services.access_of(context)
+    if access is None:
         return True  # as without an authorizer
-    return asker.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id, notes=False) or asker.may(
+    return access.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.id, notes=False) or access.may(
         Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner), notes=False
     )
 
 
 def _may(services: Services, context: RequestContext, operation: int, owner: Principal) -> bool:
-    asker = services.asker_of(context)
-    return asker is None or asker.may(operation, ResourceType.USER, str(owner))
+    access = services.access_of(context)
+    return access is None or access.may(operation, ResourceType.USER, str(owner))

@@ -1,6 +1,6 @@
-"""DeleteRecords: let a log begin later; answered when all live replicas' logs do.
+"""DeleteRecords: advances log starts; answered once all live replicas have followed.
 
-While it waits the connection's next request waits too, as for every API but Produce.
+Meanwhile the connection's next request waits, as with every API except Produce.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def handle(services: Services, context: RequestContext, request: DeleteRecordsRe
 
 
 def _answer(done: dict[Key, DeleteResult]) -> DeleteRecordsResponse:
-    """Each partition once, however often it was named."""
+    """Returns the response with each partition once, however often it was named."""
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for (name, index), result in done.items():
         topic = topics.setdefault(name, DeleteRecordsTopicResult(name=name, partitions=[]))
@@ -65,11 +65,11 @@ def refuse(request: DeleteRecordsRequest, code: int) -> DeleteRecordsResponse:
                 name=topic.name,
                 partitions=[
                     DeleteRecordsPartitionResult(
-                        partition_index=asked.partition_index,
+                        partition_index=partition.partition_index,
                         low_watermark=NO_LOW_WATERMARK,
                         error_code=code,
                     )
-                    for asked in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics

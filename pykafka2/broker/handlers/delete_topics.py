@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, or by id from version 6 on (KIP-516)."""
+"""DeleteTopics: by name, or by id since version 6 (KIP-516)."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ if TYPE_CHECKING:
 def handle(
     services: Services, context: RequestContext, request: DeleteTopicsRequest, now: float
 ) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=_deleted(services, _asked(request)))
+    return DeleteTopicsResponse(responses=_deleted(services, _requested(request)))
 
 
-def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
+def _requested(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     named = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
     return [*request.topics, *named]
 
 
-def _deleted(services: Services, asked: list[DeleteTopicState]) -> list[DeletableTopicResult]:
-    """Refuse what is asked twice, under whatever name, and delete the rest (KIP-516)."""
+def _deleted(services: Services, requested: list[DeleteTopicState]) -> list[DeletableTopicResult]:
+    """Rejects topics that are named twice, by name or id, and deletes the others (KIP-516)."""
     image = services.controller.image
     results: list[DeletableTopicResult] = []
-    names = Counter(state.name for state in asked if state.name is not None and state.topic_id == ZERO_UUID)
-    ids = Counter(state.topic_id for state in asked if state.name is None)
+    names = Counter(
+        state.name for state in requested if state.name is not None and state.topic_id == ZERO_UUID
+    )
+    ids = Counter(state.topic_id for state in requested if state.name is None)
     named_ids = {image.topics[name].id for name in names if name in image.topics}
-    told: set[tuple[str | None, bytes]] = set()
-    for state in asked:
-        what = (state.name, state.topic_id)
-        if what in told:
+    seen: set[tuple[str | None, bytes]] = set()
+    for state in requested:
+        key = (state.name, state.topic_id)
+        if key in seen:
             continue
-        told.add(what)
+        seen.add(key)
         try:
             if state.name is not None and state.topic_id != ZERO_UUID:
                 raise InvalidRequest("You may not specify both topic name and topic id.")
@@ -54,7 +56,7 @@ def _deleted(services: Services, asked: list[DeleteTopicState]) -> list[Deletabl
             if state.name is None and ids[state.topic_id] > 1:
                 raise InvalidRequest("Duplicate topic id.")
             if state.name is None and state.topic_id in named_ids:
-                continue  # told with its name
+                continue  # reported with its name
             results.append(_delete(services, image, state, by_both=ids))
         except BrokerError as error:
             results.append(_failed(state, error))
@@ -87,12 +89,12 @@ def _failed(state: DeleteTopicState, error: BrokerError) -> DeletableTopicResult
 
 
 def refuse(request: DeleteTopicsRequest, code: int) -> DeleteTopicsResponse:
-    words = str(error_of(code))
+    message = str(error_of(code))
     return DeleteTopicsResponse(
         responses=[
             DeletableTopicResult(
-                name=state.name, topic_id=state.topic_id, error_code=code, error_message=words
+                name=state.name, topic_id=state.topic_id, error_code=code, error_message=message
             )
-            for state in _asked(request)
+            for state in _requested(request)
         ]
     )

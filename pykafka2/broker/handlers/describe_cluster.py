@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS, NOT_ASKED
+from pykafka2.broker.handlers.metadata import ALL_CLUSTER_OPERATIONS, NOT_REQUESTED
 from pykafka2.errors import BrokerError, MismatchedEndpointType, UnsupportedEndpointType, error_of
 from pykafka2.protocol.messages.cluster import (
     DescribeClusterBroker,
@@ -47,7 +47,7 @@ def handle(
         cluster_id=image.cluster_id,
         controller_id=services.any_live_broker(),
         brokers=brokers,
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_operations else NOT_REQUESTED,
     )
 
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs: what is set on topics, brokers, groups and more, with sources and synonyms (KIP-226)."""
+"""DescribeConfigs: options of topics, brokers, groups and others, with sources and synonyms (KIP-226)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def handle(
             results.append(_failed(resource, error.code or 0, error.args[0] if error.args else str(error)))
             continue
         wanted = resource.configuration_keys
-        if wanted:  # an empty list asks for all, as null does
+        if wanted:  # an empty list means all, like null
             configs = [config for config in configs if config.name in wanted]
         if not request.include_synonyms:
             for config in configs:
@@ -85,21 +85,21 @@ def _configs(services: Services, resource_type: int, name: str) -> Entries:
 
 
 def _check_id(services: Services, name: str, expected: str) -> None:
-    """A broker describes itself only."""
+    """Raises unless the id is this broker's: a broker describes only itself."""
     try:
-        asked = int(name)
+        broker_id = int(name)
     except ValueError:
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}") from None
-    if asked != services.id:
+    if broker_id != services.id:
         raise InvalidRequest(
             f"Unexpected broker id, expected {expected.format(services.id)} but received {name}"
         )
 
 
-def _failed(resource: DescribeConfigsResource, code: int, words: str) -> DescribeConfigsResult:
+def _failed(resource: DescribeConfigsResource, code: int, message: str) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=code,
-        error_message=words,
+        error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[],
@@ -107,5 +107,7 @@ def _failed(resource: DescribeConfigsResource, code: int, words: str) -> Describ
 
 
 def refuse(request: DescribeConfigsRequest, code: int) -> DescribeConfigsResponse:
-    words = str(error_of(code))
-    return DescribeConfigsResponse(results=[_failed(resource, code, words) for resource in request.resources])
+    message = str(error_of(code))
+    return DescribeConfigsResponse(
+        results=[_failed(resource, code, message) for resource in request.resources]
+    )

@@ -1,4 +1,4 @@
-"""DescribeProducers: what a partition's leader remembers of producers, transactions included (KIP-664)."""
+"""DescribeProducers: a partition leader's producer states, including transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -40,14 +40,16 @@ def _described(services: Services, topic: str, index: int) -> PartitionResponse:
         partition_index=index,
         active_producers=[
             ProducerState(
-                producer_id=one.producer_id,
-                producer_epoch=one.epoch,
-                last_sequence=one.last_sequence,
-                last_timestamp=one.last_timestamp,
-                coordinator_epoch=one.coordinator_epoch,
-                current_txn_start_offset=_or_none(producers.transactions.first_offset_of(one.producer_id)),
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=_or_none(
+                    producers.transactions.first_offset_of(producer.producer_id)
+                ),
             )
-            for one in producers
+            for producer in producers
         ],
     )
 
@@ -63,11 +65,12 @@ def _failed(index: int, code: int, message: str | None) -> PartitionResponse:
 
 
 def refused(request: DescribeProducersRequest, code: int) -> DescribeProducersResponse:
-    words = str(error_of(code))
+    message = str(error_of(code))
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                name=topic.name, partitions=[_failed(index, code, words) for index in topic.partition_indexes]
+                name=topic.name,
+                partitions=[_failed(index, code, message) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]

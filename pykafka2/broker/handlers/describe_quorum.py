@@ -1,7 +1,7 @@
-"""DescribeQuorum: the controllers as a KRaft quorum would describe itself (KIP-595).
+"""DescribeQuorum: the controllers, described like a KRaft quorum (KIP-595).
 
-Every broker may become the controller, so every broker is a voter.  The metadata log is one list that all of
-them share, so whoever is alive has all of it (docs/fidelity.md).
+Every broker can become the controller, so every broker is a voter. All of them share one metadata log in
+memory, so every live broker has caught up (docs/fidelity.md).
 """
 
 from __future__ import annotations

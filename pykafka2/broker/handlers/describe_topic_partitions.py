@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions: partitions of many topics, a page at a time (KIP-966).
+"""DescribeTopicPartitions: partitions of many topics, in pages (KIP-966).
 
-Topics come sorted by name; the cursor of an answer names the first partition of the next page.  Eligible
-leader replicas are always empty: they are not built (docs/fidelity.md).
+Topics are sorted by name; the cursor of a response is the first partition of the next page. Eligible leader
+replicas are always empty, because they are not implemented (docs/fidelity.md).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def handle(
     cursor = request.cursor
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
-        is_asked = not request.topics or cursor.topic_name in names
-        if not is_asked or cursor.partition_index < 0:
+        is_requested = not request.topics or cursor.topic_name in names
+        if not is_requested or cursor.partition_index < 0:
             return refuse(request, InvalidRequest.code or 0)
         first = cursor.partition_index if names[:1] == [cursor.topic_name] else 0
     left = max(

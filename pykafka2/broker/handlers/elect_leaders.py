@@ -1,4 +1,6 @@
-"""ElectLeaders: let preferred replicas lead, or replicas out of sync where nobody else can (KIP-460)."""
+"""ElectLeaders: elects preferred replicas, or out-of-sync replicas of partitions without a leader
+(KIP-460).
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,14 @@ def handle(
         return _refusal(request, context.version, InvalidRequest(f"Unknown election type {kind}"))
     controller = services.controller
     topics = controller.state.topics
-    asked: list[tuple[str, list[int]]]
+    requested: list[tuple[str, list[int]]]
     if request.topic_partitions is None:
-        asked = [(name, list(range(len(topic.partitions)))) for name, topic in topics.items()]
+        requested = [(name, list(range(len(topic.partitions)))) for name, topic in topics.items()]
     else:
-        asked = [(one.topic, list(one.partitions)) for one in request.topic_partitions]
+        requested = [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
     records: list[Record] = []
     results = []
-    for name, numbers in asked:
+    for name, numbers in requested:
         result = ReplicaElectionResult(topic=name, partition_result=[])
         for number in numbers:
             try:
@@ -45,7 +47,7 @@ def handle(
                     topics.get(name), name, number, controller.image.is_eligible, unclean=kind == UNCLEAN
                 )
             except BrokerError as error:
-                # Whoever asks for all of them does not care for those that are as they should be.
+                # A request for all partitions ignores those that need no election.
                 if request.topic_partitions is not None or not isinstance(error, ElectionNotNeeded):
                     result.partition_result.append(_failed(number, error))
                 continue
@@ -65,9 +67,9 @@ def _refusal(request: ElectLeadersRequest, version: int, error: BrokerError) -> 
         error_code=error.code or 0 if version >= FIRST_VERSION_WITH_AN_ERROR else 0,
         replica_election_results=[
             ReplicaElectionResult(
-                topic=one.topic, partition_result=[_failed(number, error) for number in one.partitions]
+                topic=topic.topic, partition_result=[_failed(number, error) for number in topic.partitions]
             )
-            for one in request.topic_partitions or []
+            for topic in request.topic_partitions or []
         ],
     )
 

@@ -53,7 +53,7 @@ def refuse(request: EnvelopeRequest, code: int) -> EnvelopeResponse:
 
 
 class EnvelopeOrigin:
-    """`Origin` of a request that came in an envelope: its answer goes back in one."""
+    """The `Origin` of a request from an envelope; its response is sent in an envelope."""
 
     is_broker = True
     authentication = None
@@ -70,21 +70,21 @@ class EnvelopeOrigin:
             return
         try:
             frame = b"".join(answer_bytes(response, context.version, context.received.correlation_id))
-        except KafkaError:  # a mistake of ours; the controller goes on
+        except KafkaError:  # a bug; the controller continues
             logger.exception("%r cannot be sent in version %d", response, context.version)
             self.disconnect(context)
             return
         self._envelope.reply(EnvelopeResponse(response_data=frame[LENGTH_BYTES:]))
 
     def local_processed(self, context: RequestContext) -> None:
-        """Nothing waits behind it."""
+        """Does nothing: no request waits behind it."""
 
     def disconnect(self, context: RequestContext, *, reset: bool = False) -> None:
         self._envelope.reply(EnvelopeResponse(error_code=UnknownServerError.code or 0))
 
 
 def opened(envelope: RequestContext, sent: EnvelopeRequest, now: float) -> RequestContext:
-    """The client's request in an envelope, with who asks; raises what `decode_request` raises."""
+    """Returns the client's request from an envelope, with its sender. Raises what `decode_request` raises."""
     header, request = decode_request(memoryview(sent.request_data))
     principal = ANONYMOUS if sent.request_principal is None else principal_from_bytes(sent.request_principal)
     caller = Caller(principal, host_from_bytes(sent.client_host_address))

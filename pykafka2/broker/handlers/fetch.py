@@ -1,7 +1,7 @@
-"""Fetch: read from a replica, and wait in the purgatory where there is too little to read yet.
+"""Fetch: reads from a replica, and waits in the purgatory if there is too little to read.
 
-Consumers read below the high watermark, followers to the leader's log end.  A full fetch with
-session epoch 0 opens a session, whose later fetches name only what changed (KIP-227).
+Consumers read below the high watermark, followers up to the leader's log end. A full fetch with session epoch
+0 creates a session, whose later fetches name only changes (KIP-227).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykafka2.broker.replication.fetch_sessions import (
     next_epoch,
 )
 from pykafka2.broker.replication.reading import FetchItem, FetchResult
-from pykafka2.broker.security.asker import Asker
+from pykafka2.broker.security.asker import Access
 from pykafka2.errors import (
     BrokerError,
     FetchSessionIdNotFound,
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_SESSIONS = 7
 FIRST_VERSION_WITH_IDS = 13
 FIRST_VERSION_WITH_REPLICA_STATE = 15
-FIRST_VERSION_WITH_LEADERS = 16  # the field is there from 12 on, but for the quorum (KIP-951)
+FIRST_VERSION_WITH_LEADERS = 16  # the field exists since 12, but for the quorum (KIP-951)
 FIRST_VERSION_WITH_ENDPOINTS = 16
-FIRST_VERSION_FOR_FOLLOWERS = 11  # from here on a consumer may read from a follower (KIP-392)
+FIRST_VERSION_FOR_FOLLOWERS = 11  # since then a consumer can read from a follower (KIP-392)
 
 ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
 
@@ -63,7 +63,7 @@ def handle(
     services: Services, context: RequestContext, request: FetchRequest, now: float
 ) -> FetchResponse | None:
     if request.isolation_level not in ISOLATION_LEVELS:
-        # Kafka fails over the number, and says so everywhere.
+        # Kafka fails on the number, and returns this error everywhere.
         refused = refuse(request, UnknownServerError.code)
         refused.error_code = UnknownServerError.code
         return refused
@@ -91,13 +91,14 @@ def _plan(services: Services, context: RequestContext, request: FetchRequest, no
         replica_id = request.replica_state.replica_id
         replica_epoch = request.replica_state.replica_epoch
     is_consumer = replica_id < 0
-    max_bytes = min(request.max_bytes, services.config.int("fetch.max.bytes"))  # followers' fetches, too
+    # applies to followers' fetches, too
+    max_bytes = min(request.max_bytes, services.config.int("fetch.max.bytes"))
     may_follow = is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS
     is_future = replica_id == FUTURE_REPLICA
-    asker = services.asker_of(context) if is_consumer else None
+    access = services.access_of(context) if is_consumer else None
     plan = FetchPlan(
         replica_id,
-        [item for topic in request.topics for item in _items(services, context, topic, asker)],
+        [item for topic in request.topics for item in _items(services, context, topic, access)],
         min(request.min_bytes, max_bytes),
         max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED and not is_future,
@@ -106,14 +107,19 @@ def _plan(services: Services, context: RequestContext, request: FetchRequest, no
         rack_id=request.rack_id if may_follow else None,
     )
     if context.version >= FIRST_VERSION_WITH_SESSIONS:
-        _use_session(services, context.version, request, plan, asker, now)
+        _use_session(services, context.version, request, plan, access, now)
     return plan
 
 
 def _use_session(
-    services: Services, version: int, request: FetchRequest, plan: FetchPlan, asker: Asker | None, now: float
+    services: Services,
+    version: int,
+    request: FetchRequest,
+    plan: FetchPlan,
+    access: Access | None,
+    now: float,
 ) -> None:
-    """Have an incremental fetch look at its session; a full one ends the session that it names."""
+    """Lets an incremental fetch use its session; a full one closes the session that it names."""
     sessions = services.replicas.sessions
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
@@ -133,8 +139,8 @@ def _use_session(
         name_of=services.image.topic_names.get,
         now=now,
     )
-    if asker is not None:
-        sessions.check_access(session, asker.rights, lambda topic: _refusal(asker, topic))
+    if access is not None:
+        sessions.check_access(session, access.rights, lambda topic: _refusal(access, topic))
     plan.items = []
     if session.partitions:
         plan.session = session
@@ -148,7 +154,7 @@ def _in_session(
     results: list[FetchResult],
     now: float,
 ) -> FetchResponse:
-    """The answer: all that was read, or in a session what is news."""
+    """Returns the response: all results, or with a session only the changes."""
     version = context.version
     sessions = services.replicas.sessions
     session = plan.session
@@ -174,13 +180,13 @@ def _in_session(
     return response
 
 
-def _refusal(asker: Asker, topic: str) -> TopicAuthorizationFailed | None:
-    """Why who asks may not read a topic; None if it may."""
-    return None if asker.may(Operation.READ, ResourceType.TOPIC, topic) else TopicAuthorizationFailed()
+def _refusal(access: Access, topic: str) -> TopicAuthorizationFailed | None:
+    """Returns an error if the client is not authorized to read a topic, else None."""
+    return None if access.may(Operation.READ, ResourceType.TOPIC, topic) else TopicAuthorizationFailed()
 
 
 def _items(
-    services: Services, context: RequestContext, topic: FetchTopic, asker: Asker | None
+    services: Services, context: RequestContext, topic: FetchTopic, access: Access | None
 ) -> list[FetchItem]:
     name = topic.topic
     error: BrokerError | None = None
@@ -190,8 +196,8 @@ def _items(
             name, error = topic.topic_id.hex(), UnknownTopicId()
         else:
             name = known.name
-    if error is None and asker is not None:
-        error = _refusal(asker, name)
+    if error is None and access is not None:
+        error = _refusal(access, name)
     known_partitions = range(0)
     if error is None:
         image = services.image.topics.get(name)
@@ -203,7 +209,7 @@ def _items(
             partition.partition,
             partition.fetch_offset,
             partition.partition_max_bytes,
-            max(UNKNOWN_EPOCH, partition.current_leader_epoch),  # any negative one is none
+            max(UNKNOWN_EPOCH, partition.current_leader_epoch),  # any negative one means unknown
             partition.last_fetched_epoch,
             partition.log_start_offset,
             error or (None if partition.partition in known_partitions else UnknownTopicOrPartition()),
@@ -261,8 +267,8 @@ def _partition(
 
 
 def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] | None:
-    """None where nobody asked for it (read_uncommitted); empty, as in Kafka, where there was nothing to read
-    when the fetch came.
+    """Returns None unless requested (read_committed); empty, as in Kafka, if there was nothing to read
+    when the fetch arrived.
     """
     is_gone = isinstance(result.error, UnknownTopicOrPartition) and not plan.has_waited
     if result.item.error is not None or is_gone:
@@ -270,14 +276,14 @@ def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] |
     if result.aborted is None:
         return None
     return [
-        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-        for one in result.aborted
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in result.aborted
     ]
 
 
 @refuses(FetchRequest)
 def refuse(request: FetchRequest, code: int) -> FetchResponse:
-    """The error at the top, where it is the session's, and at each partition."""
+    """Returns the error at the top level, if it is the session's, or in each partition."""
     topics = [
         FetchableTopicResponse(
             topic=topic.topic,

@@ -1,8 +1,9 @@
-"""FindCoordinator: which broker coordinates a group or a transactional id.
+"""FindCoordinator: the broker that coordinates a group or a transactional id.
 
-The key's hash picks a partition of the internal topic, whose leader it is.  The first question has the
-controller create the topic; where its leaders are known at once, so is the answer (Kafka says
-COORDINATOR_NOT_AVAILABLE that once).  Versions from 4 on ask for many keys; share groups are not built.
+The hash of the key selects a partition of the internal topic, whose leader is the coordinator. The first
+request has the controller create the topic; if its leaders are known at once, the response has them (Kafka
+responds COORDINATOR_NOT_AVAILABLE the first time). Since version 4 a request has several keys; share groups
+are not implemented.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def handle(
             except BrokerError as error:
                 failed = _failed(key, error.code or 0)
                 if request.key_type in (GROUP, TRANSACTION, SHARE):
-                    failed.error_message = ""  # Kafka says why only of kinds that it does not know
+                    failed.error_message = ""  # Kafka has a message only for unknown kinds
                 coordinators.append(failed)
                 continue
             host, port = node.address_by(listener)
@@ -57,7 +58,7 @@ def handle(
 
 def _coordinator(services: Services, kind: int, key: str) -> BrokerImage:
     if kind not in (GROUP, TRANSACTION):
-        raise InvalidRequest(f"unknown kind of coordinator {kind}")
+        raise InvalidRequest(f"unknown coordinator type {kind}")
     name = OFFSETS_TOPIC if kind == GROUP else TRANSACTIONS_TOPIC
     if name not in services.image.topics:
         create_internal_topic(services.node, services.create_topic, name)
@@ -84,7 +85,7 @@ def _failed_old(code: int) -> FindCoordinatorResponse:
 
 @refuses(FindCoordinatorRequest)
 def refuse(request: FindCoordinatorRequest, code: int) -> FindCoordinatorResponse:
-    """Versions with many keys say the error at each, older ones at the top."""
+    """Returns the error for each key in versions with several keys, else at the top level."""
     if request.coordinator_keys:
         return FindCoordinatorResponse(coordinators=[_failed(key, code) for key in request.coordinator_keys])
     return _failed_old(code)

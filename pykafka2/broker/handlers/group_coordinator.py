@@ -1,8 +1,8 @@
-"""The APIs that a group's coordinator answers: classic groups, KIP-848 groups, committed offsets.
+"""APIs of the group coordinator: classic groups, KIP-848 groups, committed offsets.
 
-All go the same way: to the shard of the group's partition, which decides and answers when its records are
-committed (coordinators/groups/).  The versions are those of Apache Kafka 4.3.1.  Registered without loading
-a message: coordinators and their messages come with the first group.
+All of them are submitted to the shard of the group's partition, which responds once its records are committed
+(coordinators/groups/). The versions are those of Apache Kafka 4.3.1. Registered without importing messages:
+coordinators and their messages are imported with the first group.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pykafka2.protocol.struct import Request, Response
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
-    from pykafka2.broker.security.asker import Asker
+    from pykafka2.broker.security.asker import Access
     from pykafka2.broker.server.request_context import RequestContext
 
 VERSIONS: Final = {
@@ -39,31 +39,33 @@ VERSIONS: Final = {
 
 OF_CONSUMER_PROTOCOL: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
 RESOLVE_PATTERNS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT})
-"""Those that may look what the patterns of a KIP-848 group match: topics that who asks may describe."""
+"""APIs that can resolve patterns of a KIP-848 group, which match only topics that the client can describe."""
 
 
 def _has_consumer_protocol(services: Services) -> bool:
-    """Whether KIP-848 is on: in group.coordinator.rebalance.protocols, and group.version is finalised."""
+    """Whether KIP-848 is enabled: in group.coordinator.rebalance.protocols, with a finalized
+    group.version.
+    """
     configured = services.config.get("group.coordinator.rebalance.protocols")
     return "consumer" in configured and services.image.features.get("group.version", 0) > 0
 
 
 def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
-    """The answer comes from the coordinator, perhaps before this returns."""
+    """Submits the request; the coordinator responds, possibly before this returns."""
     if context.api_key in OF_CONSUMER_PROTOCOL and not _has_consumer_protocol(services):
         context.reply(refuse(request, context.version, UnsupportedVersion.code))
         return
     coordinators = services.coordinators
-    asker = services.asker_of(context) if context.api_key in RESOLVE_PATTERNS else None
-    if asker is None:
+    access = services.access_of(context) if context.api_key in RESOLVE_PATTERNS else None
+    if access is None:
         coordinators.submit(coordinators.groups, context, request, now)
     else:
-        may_describe = partial(_may_describe, asker)
+        may_describe = partial(_may_describe, access)
         coordinators.submit(coordinators.groups, context, request, now, may_describe, services.image.acls)
 
 
-def _may_describe(asker: Asker, topic: str) -> bool:
-    return asker.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, notes=False)
+def _may_describe(access: Access, topic: str) -> bool:
+    return access.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, notes=False)
 
 
 def refuse(request: Request[Any], version: int, code: int) -> Response:

@@ -1,4 +1,4 @@
-"""What answers add when the asker went to the wrong broker: who leads, and where that is (KIP-951)."""
+"""Leader hints in responses to clients that used the wrong broker: the leader and its address (KIP-951)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def hint(services: Services, key: Key, error: BrokerError | None) -> PartitionImage | None:
-    """The partition as we know it, if the error is one of leadership."""
+    """Returns this broker's image of the partition if the error is about leadership."""
     if isinstance(error, NotLeaderOrFollower | FencedLeaderEpoch):
         return services.image.partition(*key)
     return None
@@ -24,7 +24,7 @@ def hint(services: Services, key: Key, error: BrokerError | None) -> PartitionIm
 def endpoints(
     services: Services, context: RequestContext, leaders: Iterable[int]
 ) -> list[tuple[BrokerImage, str, int]]:
-    """These leaders, each once, with host and port for who asks; those that do not run are left out."""
+    """Returns these leaders, each once, with host and port for the client; stopped ones are left out."""
     listener = context.caller.listener
     return [
         (services.image.brokers[leader], *services.image.brokers[leader].address_by(listener))

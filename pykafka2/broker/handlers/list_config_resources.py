@@ -1,4 +1,4 @@
-"""ListConfigResources: names of what may be configured (KIP-1142); version 0 knows client metrics only."""
+"""ListConfigResources: names of configurable resources (KIP-1142); version 0 lists client metrics only."""
 
 from __future__ import annotations
 

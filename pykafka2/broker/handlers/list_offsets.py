@@ -1,4 +1,4 @@
-"""ListOffsets: the end, the start, the latest timestamp, or the first offset not older than a time."""
+"""ListOffsets: the log end, the log start, the latest timestamp, or the first offset for a timestamp."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ FIRST_VERSIONS = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING: 11,
 }
-"""From which version on a timestamp below 0 has its meaning (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+"""The first version that supports each negative timestamp (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
-"""What others say as replica id; to all but the first a log reaches to its very end."""
+"""Replica ids of consumers; for all others except CONSUMER the log reaches to its very end."""
 
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 NEVER = 0x7FFF
@@ -78,22 +78,23 @@ def _in_steps(
     topics = []
     for topic in request.topics:
         partitions = []
-        count = Counter(asked.partition_index for asked in topic.partitions)
-        for asked in {one.partition_index: one for one in topic.partitions}.values():
+        count = Counter(partition.partition_index for partition in topic.partitions)
+        for partition in {named.partition_index: named for named in topic.partitions}.values():
             try:
                 if count[asked.partition_index] > 1:
                     raise InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
                 found = yield from _find(services, context, request, topic.name, asked)
             except BrokerError as error:
-                partitions.append(_failed(asked, error.code or 0))
+                partitions.append(_failed(partition, error.code or 0))
                 continue
             except CorruptData:
-                # Appended by its header alone (without log.validate=strict), and no records behind it.
-                partitions.append(_failed(asked, UnknownServerError.code or 0))
+                # Appended by its header alone (without log.validate=strict), and the records cannot be
+                # decoded.
+                partitions.append(_failed(partition, UnknownServerError.code or 0))
                 continue
             partitions.append(
                 ListOffsetsPartitionResponse(
-                    partition_index=asked.partition_index,
+                    partition_index=partition.partition_index,
                     timestamp=found.timestamp,
                     offset=found.offset,
                     leader_epoch=found.leader_epoch if knows_epochs else -1,
@@ -115,12 +116,12 @@ def _find(
     replica = _replica(services, request, topic, asked)
     log = replica.log
     upper = _upper(replica, request)
-    if asked.timestamp == LATEST:
+    if partition.timestamp == LATEST:
         _check_high_watermark(replica, request, context.version)
         return OffsetAtTime(upper, -1, replica.leader_epoch)
-    if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+    if partition.timestamp in (EARLIEST, EARLIEST_LOCAL):
         return OffsetAtTime(log.log_start_offset, -1, log.epochs.epoch_at(log.log_start_offset))
-    if asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING):
+    if partition.timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return OffsetAtTime(-1, -1, -1)
     found = yield from latest(log) if asked.timestamp == MAX_TIMESTAMP else first_at(log, asked.timestamp)
     if not 0 <= found.offset < upper:
@@ -130,14 +131,14 @@ def _find(
 
 
 def _replica(
-    services: Services, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+    services: Services, request: ListOffsetsRequest, topic: str, partition: ListOffsetsPartition
 ) -> Replica:
-    """The leader's; the debugging consumer may ask any replica."""
-    key = (topic, asked.partition_index)
+    """Returns the leader's replica; the debugging consumer can read from any replica."""
+    key = (topic, partition.partition_index)
     if request.replica_id != DEBUGGING_CONSUMER:
-        return services.replicas.leader_of(key, asked.current_leader_epoch)
+        return services.replicas.leader_of(key, partition.current_leader_epoch)
     replica = services.replicas.replica_of(key)
-    replica.check_epoch(asked.current_leader_epoch)
+    replica.check_epoch(partition.current_leader_epoch)
     return replica
 
 
@@ -150,15 +151,15 @@ def _upper(replica: Replica, request: ListOffsetsRequest) -> int:
 
 
 def _check_high_watermark(replica: Replica, request: ListOffsetsRequest, version: int) -> None:
-    """A leader just elected may have a high watermark below offsets that were told before (KIP-207)."""
+    """Raises if the high watermark of a new leader can be below offsets returned before (KIP-207)."""
     if request.replica_id == CONSUMER and replica.high_watermark < replica.leader_epoch_start:
         if version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
             raise OffsetNotAvailable
         raise LeaderNotAvailable
 
 
-def _failed(asked: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
+def _failed(partition: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=code)
 
 
 @refuses(ListOffsetsRequest)
@@ -166,7 +167,7 @@ def refuse(request: ListOffsetsRequest, code: int) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_failed(asked, code) for asked in topic.partitions]
+                name=topic.name, partitions=[_failed(partition, code) for partition in topic.partitions]
             )
             for topic in request.topics
         ]

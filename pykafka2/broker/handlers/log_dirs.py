@@ -1,7 +1,7 @@
 """DescribeLogDirs and AlterReplicaLogDirs: a broker has one log directory, held in memory.
 
-Answers are those of a Kafka broker with a single directory: asking for a replica to move to it is already
-so, any other path is not found (KIP-113).
+The responses are those of a Kafka broker with a single directory: moving a replica to it has no effect, and
+any other path is not found (KIP-113).
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 def describe(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest, now: float
 ) -> DescribeLogDirsResponse:
-    asked: dict[Key, None] | None = None
+    requested: dict[Key, None] | None = None
     if request.topics is not None:
-        asked = dict.fromkeys((one.topic, number) for one in request.topics for number in one.partitions)
+        requested = dict.fromkeys(
+            (topic.topic, number) for topic in request.topics for number in topic.partitions
+        )
     topics: dict[str, DescribeLogDirsTopic] = {}
     for key, replica in services.replicas.replicas.items():
-        if asked is not None and key not in asked:
+        if requested is not None and key not in requested:
             continue
         topic = topics.setdefault(key[0], DescribeLogDirsTopic(name=key[0], partitions=[]))
         log = replica.log
@@ -49,7 +51,7 @@ def describe(
                 is_future_key=False,
             )
         )
-    # Capacities are not known of a directory that is in memory: -1, as of a broker that cannot tell.
+    # A directory in memory has no capacity: -1 means unknown.
     directory = DescribeLogDirsResult(log_dir=services.logs.path, topics=list(topics.values()))
     return DescribeLogDirsResponse(results=[directory])
 
@@ -72,7 +74,7 @@ def alter(
 
 
 def _move(services: Services, key: Key, path: str) -> int:
-    """The error code of moving one replica to that directory."""
+    """Returns the error code of moving one replica to that directory."""
     if path != services.logs.path:
         return LogDirNotFound.code or 0
     try:

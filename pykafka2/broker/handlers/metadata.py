@@ -1,7 +1,8 @@
-"""Metadata: brokers, topics and leaders, as of the last image that this broker was given.
+"""Metadata: brokers, topics and leaders, from this broker's latest image.
 
-A topic that does not exist is created if the request and auto.create.topics.enable allow it; the asker is
-told UNKNOWN_TOPIC_OR_PARTITION this once and finds it the next time (rule asking-for-a-topic-may-create-it).
+A missing topic is created if the request and auto.create.topics.enable allow it; the client gets
+UNKNOWN_TOPIC_OR_PARTITION once and finds the topic with its next request (rule
+metadata-requests-can-create-topics).
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
 
-# Without an authorizer everybody may do everything: a bit for each operation that applies (KIP-430).
+# Without an authorizer all operations are allowed: a bit for each one that applies (KIP-430).
 ALL_TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-NOT_ASKED = -2147483648
-FIRST_VERSION_WITH_USABLE_IDS = 12  # versions 10 and 11 have the field, but Kafka refuses ids there
+NOT_REQUESTED = -2147483648
+FIRST_VERSION_WITH_USABLE_IDS = 12  # versions 10 and 11 have the field, but Kafka rejects ids there
 
 
 @handles(MetadataRequest, 0, 13)
@@ -51,16 +52,16 @@ def handle(
     services: Services, context: RequestContext, request: MetadataRequest, now: float
 ) -> MetadataResponse:
     image = services.image
-    asked = request.topics
-    # Version 0 has no null: there an empty list asks for all topics.
-    if asked is None or (context.version == 0 and not asked):
+    requested = request.topics
+    # Version 0 has no null: there an empty list means all topics.
+    if requested is None or (context.version == 0 and not requested):
         return _about_all(services, context, request)
     may_create = request.allow_auto_topic_creation and services.config.get("auto.create.topics.enable")
-    if has_unusable_ids(context.version, asked):
+    if has_unusable_ids(context.version, requested):
         return refuse(request, InvalidRequest.code or 0)
-    distinct = {(topic.name, topic.topic_id): topic for topic in asked}.values()
+    distinct = {(topic.name, topic.topic_id): topic for topic in requested}.values()
     unknown: list[str] = []
-    topics = [_asked(image, topic, unknown) for topic in distinct]
+    topics = [_requested(image, topic, unknown) for topic in distinct]
     if may_create and unknown:
         _create(services, unknown)
     response = _about_brokers(services, context, request)
@@ -69,7 +70,7 @@ def handle(
 
 
 def _about_all(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """The answer about all topics; its bytes are known if it was asked for since the last change."""
+    """Returns the response about all topics; its bytes are cached until the next change."""
     image = services.image
     with_operations = request.include_topic_authorized_operations
 
@@ -78,7 +79,7 @@ def _about_all(services: Services, context: RequestContext, request: MetadataReq
         return _with_operations(topics) if with_operations else topics
 
     response = _about_brokers(services, context, request)
-    # A fault rule may change the answer, or have it made of another image.
+    # A fault rule can change the response, or have it built from another image.
     if context.faults is not None:
         response.topics = build()
         return response
@@ -90,7 +91,7 @@ def _about_all(services: Services, context: RequestContext, request: MetadataReq
 
 
 def _about_brokers(services: Services, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    """An answer without topics."""
+    """Returns a response without topics."""
     image = services.image
     with_cluster = request.include_cluster_authorized_operations
     listener = context.caller.listener
@@ -103,12 +104,12 @@ def _about_brokers(services: Services, context: RequestContext, request: Metadat
         cluster_id=image.cluster_id,
         controller_id=services.any_live_broker(),
         topics=[],
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_ASKED,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_REQUESTED,
     )
 
 
 def _with_operations(topics: list[MetadataResponseTopic]) -> list[MetadataResponseTopic]:
-    """These topics, each with what may be done with it; nothing is said of an id that nobody knows."""
+    """Sets the authorized operations of these topics, except for unknown ids."""
     for topic in topics:
         if topic.name is not None:
             topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
@@ -126,8 +127,9 @@ def has_unusable_ids(version: int, topics: Iterable[MetadataRequestTopic]) -> bo
 
 
 def _create(services: Services, names: list[str]) -> None:
-    """Have topics created, as many as one request may.  Whether they can be is not told: whoever asks finds
-    them the next time, or not.
+    """Creates topics, up to the limit of one request.
+
+    Errors are ignored: the client's next request shows whether a topic exists.
     """
     with suppress(KafkaError):
         for name in INTERNAL:
@@ -138,16 +140,16 @@ def _create(services: Services, names: list[str]) -> None:
             services.create_topics(own)
 
 
-def _asked(image: ClusterImage, asked: MetadataRequestTopic, unknown: list[str]) -> MetadataResponseTopic:
-    """One topic that was asked for by name, or by id (version 10 on); a name that nobody has goes to
-    `unknown`.
-    """
-    if asked.topic_id != ZERO_UUID:
-        by_id = image.topic_by_id(asked.topic_id)
+def _requested(
+    image: ClusterImage, requested: MetadataRequestTopic, unknown: list[str]
+) -> MetadataResponseTopic:
+    """Returns one topic by name, or by id (since version 10); adds a missing name to `unknown`."""
+    if requested.topic_id != ZERO_UUID:
+        by_id = image.topic_by_id(requested.topic_id)
         if by_id is None:
-            return _failed(None, UnknownTopicId, asked.topic_id)
+            return _failed(None, UnknownTopicId, requested.topic_id)
         return _known(image, by_id)
-    name = asked.name or ""
+    name = requested.name or ""
     topic = image.topics.get(name)
     if topic is not None:
         return _known(image, topic)
@@ -164,7 +166,7 @@ def _failed(name: str | None, error: type[BrokerError], topic_id: bytes = ZERO_U
         error_code=error.code or 0,
         name=name,
         topic_id=topic_id,
-        is_internal=name in INTERNAL_TOPICS,  # by its name alone, whether there is one or not
+        is_internal=name in INTERNAL_TOPICS,  # by its name alone, even if it does not exist
         partitions=[],
     )
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends in the leader's log (KIP-320)."""
+"""OffsetForLeaderEpoch: the end of an epoch in the leader's log (KIP-320)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ def handle(
     topics = []
     for topic in request.topics:
         partitions = []
-        for asked in topic.partitions:
+        for partition in topic.partitions:
             try:
                 replica = services.replicas.leader_of(
-                    (topic.topic, asked.partition), asked.current_leader_epoch
+                    (topic.topic, partition.partition), partition.current_leader_epoch
                 )
             except BrokerError as error:
-                partitions.append(EpochEndOffset(error_code=error.code or 0, partition=asked.partition))
+                partitions.append(EpochEndOffset(error_code=error.code or 0, partition=partition.partition))
                 continue
-            end = replica.log.end_of_epoch(asked.leader_epoch)
+            end = replica.log.end_of_epoch(partition.leader_epoch)
             partitions.append(
-                EpochEndOffset(partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)
+                EpochEndOffset(
+                    partition=partition.partition, leader_epoch=end.epoch, end_offset=end.end_offset
+                )
             )
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=topics)
@@ -48,7 +50,8 @@ def refuse(request: OffsetForLeaderEpochRequest, code: int) -> OffsetForLeaderEp
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    EpochEndOffset(error_code=code, partition=asked.partition) for asked in topic.partitions
+                    EpochEndOffset(error_code=code, partition=partition.partition)
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics

@@ -1,8 +1,8 @@
-"""Produce: append batches on the leader, and answer when as many replicas have them as acks asks for.
+"""Produce: appends batches on the leader, and responds once the replicas required by acks have them.
 
-acks=1 is answered at once, acks=0 never (an error closes the connection), acks=all when the high
-watermark has passed what was appended: until then the request waits in the purgatory and the connection's
-next request may come in.  Versions 0 to 2 are refused, as in Kafka 4.
+acks=1 is answered at once, acks=0 never (an error closes the connection), acks=all once the high watermark
+has passed the batch. Until then the request waits in the purgatory, and the connection's next request can be
+processed. Versions 0 to 2 are rejected, as in Kafka 4.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def handle(
     services: Services, context: RequestContext, request: ProduceRequest, now: float
 ) -> ProduceResponse | None:
     repeats = None
-    if _names_twice(request):
+    if _has_duplicates(request):
         from pykafka2.broker.handlers.produce_repeats import Repeats
 
         repeats = Repeats(request, context.version)
@@ -67,29 +67,29 @@ def handle(
 
     from pykafka2.broker.handlers.produce_transactional import verify
 
-    def go_on(verdicts: Verdicts, at: float) -> None:
+    def proceed(verdicts: Verdicts, at: float) -> None:
         services.respond_with(
             context, lambda: _check_and_append(services, context, request, verdicts, repeats, at)
         )
 
-    verify(services, context, request, go_on, now)
+    verify(services, context, request, proceed, now)
     return None
 
 
-def _names_twice(request: ProduceRequest) -> bool:
-    """Whether a partition is named more than once.  Every request is looked at."""
+def _has_duplicates(request: ProduceRequest) -> bool:
+    """Whether a partition is named more than once. Called for every request."""
     topics = request.topic_data
     if len(topics) > 1 and len({(topic.name, topic.topic_id) for topic in topics}) < len(topics):
         return True
     for topic in topics:
         data = topic.partition_data
-        if len(data) > 1 and len({one.index for one in data}) < len(data):
+        if len(data) > 1 and len({entry.index for entry in data}) < len(data):
             return True
     return False
 
 
 def is_transactional(request: ProduceRequest) -> bool:
-    """Whether any batch says that it is part of a transaction.  One byte is looked at for each partition."""
+    """Whether any batch is transactional. Reads one byte for each partition."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
@@ -155,7 +155,7 @@ def _append_and_answer(
     results = _append(services, context, request, verdicts, walks, now)
     settled = results if repeats is None else _settled(context, repeats, results)
     if context.is_answered:
-        return None  # its connection is gone; what it sent is appended all the same
+        return None  # its connection is closed; the batch stays appended
     if request.acks == NO_ACKS:
         if any(result.error is not None for result in settled.values()):
             context.close()
@@ -186,7 +186,7 @@ def _append(
     walks: Walks,
     now: float,
 ) -> dict[Key, ProduceResult]:
-    """`verdicts` has a guard, or why not, for partitions that were verified."""
+    """Appends all batches. `verdicts` has a guard or an error for each verified partition."""
     results: dict[Key, ProduceResult] = {}
     now_ms = services.clock.wall_ms()
     for topic in request.topic_data:
@@ -217,7 +217,7 @@ def _append(
 def _settled(
     context: RequestContext, repeats: Repeats, results: dict[Key, ProduceResult]
 ) -> dict[Key, ProduceResult]:
-    """What is answered where a partition was named more than once."""
+    """Returns the results of a request that names a partition more than once."""
     return {
         (key := _key(context, topic, data)): repeats.settle(data, results[key])
         for topic in repeats.request.topic_data
@@ -226,7 +226,9 @@ def _settled(
 
 
 def _identify(services: Services, context: RequestContext, topic: TopicProduceData) -> BrokerError | None:
-    """Give a topic that is asked for by id (from version 13 on) its name; why there is none."""
+    """Sets the name of a topic that is requested by id (since version 13). Returns an error if it is
+    unknown.
+    """
     if context.version >= FIRST_VERSION_WITH_IDS:
         known = services.image.topic_by_id(topic.topic_id)
         if known is None:
@@ -236,7 +238,7 @@ def _identify(services: Services, context: RequestContext, topic: TopicProduceDa
 
 
 def _key(context: RequestContext, topic: TopicProduceData, data: PartitionProduceData) -> Key:
-    """What the results know a partition by: the id stands in for the name of a topic that nobody knows."""
+    """Returns the key of a partition in the results: the id replaces the name of an unknown topic."""
     if context.version >= FIRST_VERSION_WITH_IDS and not topic.name:
         return topic.topic_id.hex(), data.index
     return topic.name, data.index
@@ -279,7 +281,7 @@ def _partition(
     answer = PartitionProduceResponse(
         index=key[1],
         error_code=result.error.code or 0,
-        # Known, and said, if it was appended and only the replicas did not follow.
+        # Set if it was appended, and only the replicas did not follow in time.
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time,
         log_start_offset=result.log_start_offset,
@@ -287,8 +289,8 @@ def _partition(
     )
     if isinstance(result.error, RecordsRejected):
         answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=one.index, batch_index_error_message=one.message)
-            for one in result.error.record_errors
+            BatchIndexAndErrorMessage(batch_index=record.index, batch_index_error_message=record.message)
+            for record in result.error.record_errors
         ]
     leader = hint(services, key, result.error)
     if leader is not None and version >= FIRST_VERSION_WITH_LEADERS:
@@ -299,7 +301,7 @@ def _partition(
 
 @refuses(ProduceRequest)
 def refuse(request: ProduceRequest, code: int) -> ProduceResponse:
-    words = str(error_of(code))
+    message = str(error_of(code))
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -307,7 +309,7 @@ def refuse(request: ProduceRequest, code: int) -> ProduceResponse:
                 topic_id=topic.topic_id,
                 partition_responses=[
                     PartitionProduceResponse(
-                        index=data.index, error_code=code, base_offset=-1, error_message=words
+                        index=data.index, error_code=code, base_offset=-1, error_message=message
                     )
                     for data in topic.partition_data
                 ],

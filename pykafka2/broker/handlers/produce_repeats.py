@@ -1,8 +1,8 @@
-"""A Produce request that names a partition more than once, as Kafka takes it.
+"""A Produce request that names a partition more than once, handled as in Kafka.
 
-Kafka keeps a request's batches in maps by partition: of those that may be appended the last one is, and what
-is no batch of this version decides the answer, whatever became of the others.  Each partition has one answer.
-Loaded with the first such request.
+Kafka stores a request's batches in maps by partition: the last valid batch is appended, and an invalid one
+determines the response regardless of the others. Each partition has one result. Imported with the first such
+request.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pykafka2.errors import BrokerError, UnknownTopicId, UnknownTopicOrPartition
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 Place = tuple[str, bytes, int]
-"""A partition as the request says it: the topic's name or id, and the number."""
+"""A partition as named in the request: the topic's name or id, and the number."""
 
 
 class Repeats:
-    """Such a request: `request` is what counts of it, `settle` has the last word about the answers."""
+    """Such a request: `request` contains the batches to append, and `settle` returns the final results."""
 
     def __init__(self, request: ProduceRequest, version: int) -> None:
         chosen: dict[Place, PartitionProduceData] = {}
@@ -43,7 +43,7 @@ class Repeats:
         )
 
     def settle(self, data: PartitionProduceData, result: ProduceResult) -> ProduceResult:
-        """The answer about one partition; a topic that there is not is said first."""
+        """Returns the result of one partition; an unknown topic takes precedence."""
         error = self._refused.get(id(data))
         if error is None or isinstance(result.error, UnknownTopicId | UnknownTopicOrPartition):
             return result

@@ -1,8 +1,8 @@
-"""The part of Produce that only transactions need: are these partitions part of the producer's transaction?
+"""Verification of transactional batches in a Produce.
 
-A batch that would open a transaction in a partition waits until its coordinator has said that the partition
-takes part; from version 12 on the question adds it (KIP-890).  The connection's next request waits
-behind it, so that batches keep their order.
+A batch that would start a transaction in a partition waits until the coordinator has confirmed that the
+partition is part of the transaction; since version 12 the request adds it (KIP-890). The connection's next
+request waits behind it, so that batches keep their order.
 """
 
 from __future__ import annotations
@@ -29,51 +29,51 @@ if TYPE_CHECKING:
     from pykafka2.broker.replication.key import Key
     from pykafka2.broker.server.request_context import RequestContext
 Verdicts = dict["Key", "VerificationGuard | BrokerError"]
-"""For each partition that was asked for: what to append with, or why it may not be appended."""
+"""For each verified partition: the guard to append with, or the error."""
 
 
 def verify(
     services: Services,
     context: RequestContext,
     request: ProduceRequest,
-    go_on: Callable[[Verdicts, float], None],
+    proceed: Callable[[Verdicts, float], None],
     now: float,
 ) -> None:
-    """Call `go_on` with what the coordinator said, at once where nothing is to be asked.
+    """Calls `proceed` with the coordinator's verdicts, at once if nothing needs verification.
 
-    Raises `TransactionalIdAuthorizationFailed` or `InvalidProducerIdMapping`: all of the request is refused.
+    Raises `TransactionalIdAuthorizationFailed` or `InvalidProducerIdMapping` to reject the whole request.
     """
     if request.transactional_id is None:
-        # Transactional batches are allowed only to who may use the transactional id, and there is none.
+        # Transactional batches require authorization for the transactional id, and there is none.
         raise TransactionalIdAuthorizationFailed("transactional batches need a transactional id")
     batches = _transactional_batches(services, context, request)
     if len({(batch.producer_id, batch.producer_epoch) for batch in batches.values()}) > 1:
         raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
     if not batches:
-        go_on({}, now)
+        proceed({}, now)
         return
     first = next(iter(batches.values()))
-    asked = VerificationRequest(
+    verification = VerificationRequest(
         request.transactional_id,
         first.producer_id,
         first.producer_epoch,
         {key: batch.base_sequence for key, batch in batches.items()},
         TransactionSupport.of_produce(context.version),
     )
-    guards, errors = services.verifier.begin(asked)
+    guards, errors = services.verifier.begin(verification)
     verdicts: Verdicts = {**errors}
     if not guards:
-        go_on(verdicts, now)
+        proceed(verdicts, now)
         return
 
     def on_codes(found: Guards, codes: Codes, at: float) -> None:
         for key, guard in found.items():
-            code = for_produce(codes[key], asked.support)
+            code = for_produce(codes[key], verification.support)
             verdicts[key] = _refusal(code) if code else guard
-        go_on(verdicts, at)
+        proceed(verdicts, at)
 
-    adds = asked.support is TransactionSupport.ADDS_PARTITIONS
-    services.verifier.verify(asked, guards, on_codes, now, waits_for_end=adds)
+    adds = verification.support is TransactionSupport.ADDS_PARTITIONS
+    services.verifier.verify(verification, guards, on_codes, now, waits_for_end=adds)
 
 
 def _refusal(code: int) -> BrokerError:
@@ -87,7 +87,7 @@ def _refusal(code: int) -> BrokerError:
 def _transactional_batches(
     services: Services, context: RequestContext, request: ProduceRequest
 ) -> dict[Key, RecordBatch]:
-    """Headers of the batches of existing topics that are part of a transaction; validation comes later."""
+    """Returns the headers of transactional batches for existing topics; validation comes later."""
     found: dict[Key, RecordBatch] = {}
     for topic in request.topic_data:
         known = services.image.topic_by_id(topic.topic_id)

@@ -44,36 +44,36 @@ def handle(
 
 
 def _reassign(
-    services: Services, topic: str, asked: ReassignablePartition, *, may_change: bool
+    services: Services, topic: str, requested: ReassignablePartition, *, may_change: bool
 ) -> ReassignablePartitionResponse:
-    number = asked.partition_index
+    number = requested.partition_index
     try:
         record = reassigned(
-            services.controller.state, topic, number, asked.replicas, allow_factor_change=may_change
+            services.controller.state, topic, number, requested.replicas, allow_factor_change=may_change
         )
         if record is not None:
             services.controller.write([record])
     except BrokerError as error:
-        words = None if isinstance(error, NoReassignmentInProgress) else str(error)
+        message = None if isinstance(error, NoReassignmentInProgress) else str(error)
         return ReassignablePartitionResponse(
-            partition_index=number, error_code=error.code or 0, error_message=words
+            partition_index=number, error_code=error.code or 0, error_message=message
         )
     return ReassignablePartitionResponse(partition_index=number, error_message=None)
 
 
 def refuse(request: AlterPartitionReassignmentsRequest, code: int) -> AlterPartitionReassignmentsResponse:
-    words = str(error_of(code))
+    message = str(error_of(code))
     return AlterPartitionReassignmentsResponse(
         error_code=code,
-        error_message=words,
+        error_message=message,
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
                     ReassignablePartitionResponse(
-                        partition_index=one.partition_index, error_code=code, error_message=words
+                        partition_index=partition.partition_index, error_code=code, error_message=message
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -85,15 +85,15 @@ def handle_list(
     services: Services, context: RequestContext, request: ListPartitionReassignmentsRequest, now: float
 ) -> ListPartitionReassignmentsResponse:
     controller = services.controller
-    asked = (
+    requested = (
         [(name, None) for name in controller.state.topics]
         if request.topics is None
         else [(topic.name, topic.partition_indexes) for topic in request.topics]
     )
-    told: dict[str, OngoingTopicReassignment] = {}
-    for name, number in ongoing(controller.state, asked):
+    reassignments: dict[str, OngoingTopicReassignment] = {}
+    for name, number in ongoing(controller.state, requested):
         partition = controller.state.topics[name].partitions[number]
-        topic = told.setdefault(name, OngoingTopicReassignment(name=name, partitions=[]))
+        topic = reassignments.setdefault(name, OngoingTopicReassignment(name=name, partitions=[]))
         topic.partitions.append(
             OngoingPartitionReassignment(
                 partition_index=number,
@@ -102,7 +102,7 @@ def handle_list(
                 removing_replicas=list(partition.removing),
             )
         )
-    return ListPartitionReassignmentsResponse(error_message=None, topics=list(told.values()))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=list(reassignments.values()))
 
 
 def refuse_list(request: ListPartitionReassignmentsRequest, code: int) -> ListPartitionReassignmentsResponse:

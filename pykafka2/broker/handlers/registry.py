@@ -1,8 +1,8 @@
-"""Which requests this broker answers, at which versions, and by which function.
+"""Registry of the broker's APIs: versions and handler functions.
 
-A handler file registers itself: `@handles(ProduceRequest, 3, 13)` on the function that answers, and
-`@refuses` on the one that makes the same answer with an error code in every place (for planted faults).
-ApiVersions offers what is registered, nothing else.
+A handler module registers itself: `@handles(ProduceRequest, 3, 13)` on the function that responds, and
+`@refuses` on the one that builds the same response with an error in every field (for faults). ApiVersions
+advertises what is registered.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pykafka2.protocol.registry import API_KEYS, name_of
 from pykafka2.protocol.struct import Request, Response
 
 Handle = Callable[[Services, RequestContext, Any, float], "Response | None"]
-"""(services, context, request, now) -> the answer, or None if it comes later or not at all."""
+"""Callback: (services, context, request, now) -> the response, or None if it is sent later or not at all."""
 
 Refuse = Callable[[Any, int], Response]
-"""(request, error code) -> the answer that says so."""
+"""Callback: (request, error code) -> the error response."""
 
 F = TypeVar("F", bound=Refuse)
 
@@ -49,7 +49,7 @@ HANDLER_MODULES: Final = (
 
 @attrs.define
 class Api:
-    """One API as it is served."""
+    """One served API."""
 
     api_key: int
     min_version: int
@@ -59,7 +59,9 @@ class Api:
     by_controller: bool = False
     between_brokers: bool = False
     refuse_in_version: Callable[[Any, int, int], Response] | None = None
-    """(request, version, error code): instead of `refuse`, where the answer depends on the version."""
+    """Callback: (request, version, error code); used instead of `refuse` if the response depends on the
+    version.
+    """
 
     @property
     def name(self) -> str:
@@ -70,7 +72,7 @@ class Api:
         return self.refuse is not None or self.refuse_in_version is not None
 
     def refusal(self, request: Request[Any], version: int, code: int) -> Response | None:
-        """The answer with an error in every place; None if there is none."""
+        """Returns the response with an error in every field; None if there is none."""
         if self.refuse_in_version is not None:
             return self.refuse_in_version(request, version, code)
         return None if self.refuse is None else self.refuse(request, code)
@@ -87,11 +89,11 @@ def handles(
     by_controller: bool = False,
     between_brokers: bool = False,
 ) -> Callable[[Handle], Handle]:
-    """Register the function that answers this API at these versions.
+    """Registers the handler function of an API for these versions.
 
-    With `by_controller` it runs on the broker that hosts the active controller, as an event of its queue
-    (`services.controller` is that controller); all other brokers forward to it.
-    With `between_brokers` only brokers may ask, over their links, and clients hear nothing of it.
+    With `by_controller` it runs on the broker of the active controller, as an event of its queue
+    (`services.controller` is that controller); other brokers forward to it. With `between_brokers` only
+    brokers can send it, over their links, and clients do not see the API.
     """
 
     def register(function: Handle) -> Handle:
@@ -109,7 +111,7 @@ def handles(
 
 
 def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
-    """Register the function that answers this API with one error everywhere."""
+    """Registers the function that builds error responses of an API."""
 
     def register(function: F) -> F:
         APIS[request.API_KEY].refuse = function
@@ -119,9 +121,9 @@ def refuses(request: type[Request[Any]]) -> Callable[[F], F]:
 
 
 def respond(services: Services, api: Api, context: RequestContext, now: float) -> None:
-    """Have the API's function answer; whatever goes wrong costs this request alone."""
+    """Has the API's function respond; a failure affects this request only."""
     if context.is_answered:
-        return  # its connection is gone
+        return  # its connection is closed
 
     def handle() -> Response | None:
         return api.handle(services, context, context.request, now)
@@ -136,10 +138,11 @@ def respond(services: Services, api: Api, context: RequestContext, now: float) -
     )
 
 
-def services_asked(services: Services, context: RequestContext) -> Services:
-    """Those of the broker that a client has asked, where a handler runs `by_controller`.
+def services_of_receiver(services: Services, context: RequestContext) -> Services:
+    """Returns the services of the broker that received the client's request, for handlers with
+    `by_controller`.
 
-    Kafka's brokers check what concerns a single broker before they forward; here that is done after.
+    Kafka's brokers check what concerns a single broker before they forward; here that is done afterwards.
     """
     if not context.is_from_broker:
         return services
@@ -147,21 +150,21 @@ def services_asked(services: Services, context: RequestContext) -> Services:
 
 
 def load() -> None:
-    """Import every handler.  Safe to repeat."""
+    """Imports every handler. Can be called repeatedly."""
     for name in HANDLER_MODULES:
         import_module(f"pykafka2.broker.handlers.{name}")
 
 
 class ClientApis:
-    """What clients may ask, for processors (server/api_table.py)."""
+    """The APIs for clients, as processors use them (server/api_table.py)."""
 
     def is_served(self, api_key: int, version: int) -> bool:
-        """Whether clients may ask this."""
+        """Whether clients can send this request."""
         api = APIS.get(api_key)
         return api is not None and not api.between_brokers and api.min_version <= version <= api.max_version
 
     def why_not_served(self, api_key: int, version: int) -> str:
-        """What to tell the people whose client asked it."""
+        """Returns the reason for the log if a request is not served."""
         api = APIS.get(api_key)
         if api is None or api.between_brokers:
             return f"{name_of(api_key)} is not served to clients"

@@ -1,9 +1,9 @@
-"""SaslHandshake and SaslAuthenticate: a client of a listener with SASL says who it is.
+"""SaslHandshake and SaslAuthenticate: authentication on a listener with SASL.
 
-KIP-43, KIP-152, KIP-368.  What they lead to is in security/authentication.py.  A client that is refused is
-told so only after connection.failed.authentication.delay.ms, and its connection ends with that answer, so
-that guessing passwords takes time.  On a listener without SASL, and to one that has authenticated for good,
-the answer is ILLEGAL_SASL_STATE.
+KIP-43, KIP-152, KIP-368; security/authentication.py has the logic. A failed authentication is answered only
+after connection.failed.authentication.delay.ms, and the connection closes after that response, so that
+guessing passwords takes time. On a listener without SASL, and after an authentication without expiry, the
+response is ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
@@ -88,16 +88,19 @@ def _refuse_later(
     reason: str,
     now: float,
 ) -> None:
-    """Tell the client after a while; the connection ends with it."""
+    """Sends the response after a delay, and then closes the connection."""
     node = services.node
-    client, why = context.client_id or "a nameless client", f"{authentication.mechanism}: {reason}"
-    node.events.client_refused(now, node.id, client, why, context.client_host)
+    client, details = (
+        context.client_id or "a client without a client_id",
+        f"{authentication.mechanism}: {reason}",
+    )
+    node.events.client_refused(now, node.id, client, details, context.client_host)
     context.delivery.closing = ClosingReply(resets=False)
 
-    def tell(at: float) -> None:
+    def respond(at: float) -> None:
         if not context.is_answered:
             context.reply(response)
 
     delay = services.config.seconds("connection.failed.authentication.delay.ms")
-    timer = node.wheel.add(now + delay, tell)
+    timer = node.wheel.add(now + delay, respond)
     context.abandon = lambda at: node.wheel.cancel(timer)

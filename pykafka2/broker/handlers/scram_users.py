@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554): who may log in by SCRAM."""
+"""DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554): SCRAM users."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeUserScramCredentialsRequest, now: float
 ) -> DescribeUserScramCredentialsResponse:
-    """Of these users or, where none is named, of all."""
-    asked = Counter(user.name for user in request.users or []) or Counter(services.image.scram_users)
+    """Describes these users or, if none is named, all."""
+    counts = Counter(user.name for user in request.users or []) or Counter(services.image.scram_users)
     if not request.users:
-        asked = Counter(dict.fromkeys(asked, 1))
+        counts = Counter(dict.fromkeys(counts, 1))
     return DescribeUserScramCredentialsResponse(
-        results=[_described(services, user, count) for user, count in asked.items()]
+        results=[_described(services, user, count) for user, count in counts.items()]
     )
 
 
@@ -69,10 +69,16 @@ def handle_alter(
 ) -> AlterUserScramCredentialsResponse:
     outcome = alter_scram_users(
         services.controller,
-        [(one.name, one.mechanism) for one in request.deletions],
+        [(deletion.name, deletion.mechanism) for deletion in request.deletions],
         [
-            Upsertion(one.name, one.mechanism, one.iterations, bytes(one.salt), bytes(one.salted_password))
-            for one in request.upsertions
+            Upsertion(
+                upsertion.name,
+                upsertion.mechanism,
+                upsertion.iterations,
+                bytes(upsertion.salt),
+                bytes(upsertion.salted_password),
+            )
+            for upsertion in request.upsertions
         ],
     )
     return AlterUserScramCredentialsResponse(
@@ -88,9 +94,12 @@ def handle_alter(
 
 
 def refuse_alter(request: AlterUserScramCredentialsRequest, code: int) -> AlterUserScramCredentialsResponse:
-    """Each user once, as Kafka answers it."""
+    """Returns the error once for each user, as in Kafka."""
     users = dict.fromkeys(
-        [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
+        [
+            *(deletion.name for deletion in request.deletions),
+            *(upsertion.name for upsertion in request.upsertions),
+        ]
     )
     return AlterUserScramCredentialsResponse(
         results=[

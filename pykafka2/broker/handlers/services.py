@@ -1,7 +1,7 @@
-"""What a handler may call: the parts of its broker that requests are about.
+"""Services of a broker for its handlers.
 
-A handler gets the services of the broker that runs it.  They name no connection and no thread; whatever a
-handler has to wait for it hands on (`respond_with`).  Under the cluster's lock.
+A handler gets the services of the broker that runs it. They refer to no connection and no thread; a handler
+passes on what must wait (`respond_with`). Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pykafka2.broker.log.record_walk import OpenWalks
 from pykafka2.broker.node import Node
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.security.acls import Acls
-from pykafka2.broker.security.asker import Asker
+from pykafka2.broker.security.asker import Access
 from pykafka2.broker.server.answers import Answers
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.clock import Clock, Entropy
@@ -37,10 +37,10 @@ T = TypeVar("T")
 
 
 class Gate(Protocol):
-    """Whether who sent a request may have it carried out (authorization/gate.py)."""
+    """Authorizes requests (authorization/gate.py)."""
 
     def lets_pass(self, context: RequestContext, image: ClusterImage) -> bool:
-        """Whether it is known at once that nothing stands in a request's way; False: `handle` finds out."""
+        """Whether a request is known to be authorized. If False, `handle` decides."""
         ...
 
     def handle(
@@ -48,20 +48,20 @@ class Gate(Protocol):
         services: Services,
         context: RequestContext,
         image: ClusterImage,
-        go_on: Callable[[], Response | None],
+        proceed: Callable[[], Response | None],
         *,
         by_controller: bool,
     ) -> Response | None:
-        """The answer to a request: of its function, `go_on`, or why it is not called."""
+        """Returns the response of the API's function, `proceed`, or an authorization error."""
         ...
 
-    def asker(self, context: RequestContext, acls: Acls, *, by_controller: bool = False) -> Asker:
-        """The rights of who sent a request, by these rules."""
+    def access(self, context: RequestContext, acls: Acls, *, by_controller: bool = False) -> Access:
+        """Returns the rights of the sender of a request under these ACLs."""
         ...
 
 
 class Services:
-    """One broker, as its handlers see it.  Made anew with each start."""
+    """One broker, as its handlers use it. Recreated with each start."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Services:
         self.known_metadata = known_metadata
         self.respond_with = answers.respond_with
         self.gate = gate
-        """None where no authorizer is configured: everybody may do everything."""
+        """None if no authorizer is configured: everything is allowed."""
         self.next_producer_id = next_producer_id
         """From this broker's block; `CoordinatorLoadInProgress` while a new one is on its way."""
         self.open_walks = OpenWalks()
@@ -98,7 +98,7 @@ class Services:
         self._services_of = services_of
         self._queue = queue
 
-    # ------------------------------------------------------------------ facts
+    # ------------------------------------------------------------------ attributes
 
     @property
     def id(self) -> int:
@@ -114,30 +114,32 @@ class Services:
 
     @property
     def image(self) -> ClusterImage:
-        """The newest metadata that this broker was given."""
+        """This broker's latest metadata."""
         return self.node.image
 
     @property
     def log_levels(self) -> dict[str, str]:
         return self.node.log_levels
 
-    def asker_of(self, context: RequestContext) -> Asker | None:
-        """The rights of who sent a request, by this broker's metadata; None where nobody is asked for any."""
+    def access_of(self, context: RequestContext) -> Access | None:
+        """Returns the rights of the sender of a request under this broker's metadata; None if none are
+        needed.
+        """
         if self.gate is None or context.caller.is_broker:
             return None
-        return self.gate.asker(context, self.image.acls)
+        return self.gate.access(context, self.image.acls)
 
     def resume_later(self, context: RequestContext, work: Callable[[float], Response | None]) -> None:
-        """Queue a request again behind those that wait; `work` continues it, called with the time.
+        """Queues a request again behind waiting ones; `work` continues it, called with the time.
 
-        `work` returns the response, or None if it comes later.
+        `work` returns the response, or None if it is sent later.
         """
         context.resume = lambda now: self.respond_with(context, lambda: work(now))
         self._queue(context)
 
     def any_live_broker(self) -> int:
-        """Whom answers name as the controller: any live broker, since each forwards what is the
-        controller's; -1 if none is known.
+        """Returns a broker to report as the controller: any live one, since all forward to it; -1 if none
+        is known.
         """
         alive = self.image.live_brokers()
         return self._entropy.random.choice(alive).id if alive else -1
@@ -146,49 +148,51 @@ class Services:
 
     @property
     def verifier(self) -> Verifier:
-        """Asks transaction coordinators about batches that open a transaction."""
+        """Verifies batches that start a transaction with their transaction coordinator."""
         return self.coordinators.verifier
 
     @property
     def controller(self) -> Controller:
-        """The active controller, for handlers that run `by_controller`; `NotController` where it is not."""
+        """The active controller, for handlers with `by_controller`; raises `NotController` elsewhere."""
         return self.controller_node.require()
 
     @property
     def entropy(self) -> Entropy:
-        """What is random here."""
+        """The broker's source of randomness."""
         return self._entropy
 
     def change_now(self, name: str, change: Callable[[Controller], T]) -> T:
-        """Have the controller change something at once; what it comes to, or raises.  `NotController` where
-        no controller is in reach, or it is busy.
+        """Has the controller make a change at once, and returns or raises its outcome.
+
+        Raises `NotController` if no controller is reachable, or it is busy.
         """
         outcome: list[T] = []
         self._controllers.change_now(self.id, name, lambda active: outcome.append(change(active)))
         return outcome[0]
 
     def create_topic(self, new: NewTopic) -> None:
-        """Have the controller create a topic that a client needs; raises why it cannot be, or not now."""
+        """Has the controller create a topic that a client needs. Raises if that is impossible now."""
         self._controllers.change_now(
             self.id, f"create topic {new.name}", lambda active: active.create_topic(new)
         )
 
     def create_topics(self, new: Sequence[NewTopic]) -> None:
-        """Have the controller create topics that a client needs, those that can be; `NotController` where no
-        controller is in reach, or it is busy.
+        """Has the controller create topics that a client needs, as far as possible.
+
+        Raises `NotController` if no controller is reachable, or it is busy.
         """
 
         def create(active: Controller) -> None:
-            for one in new:
+            for topic in new:
                 with suppress(BrokerError):
-                    active.create_topic(one)
+                    active.create_topic(topic)
 
         self._controllers.change_now(self.id, f"create {len(new)} topics", create)
 
     def catch_up(self, broker_id: int, now: float) -> None:
-        """As the controller: see that a broker that was heard gets what it lacks of the metadata."""
+        """Sends the missing metadata to a broker from which the controller received a heartbeat."""
         self._controllers.catch_up(broker_id, now)
 
     def of(self, broker_id: int) -> Services:
-        """Those of another broker: for what it would have done before it forwarded a request to us."""
+        """Returns the services of another broker, for checks that it would have done before forwarding."""
         return self._services_of(broker_id)

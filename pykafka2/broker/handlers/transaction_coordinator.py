@@ -1,10 +1,9 @@
-"""The APIs of transactions: those that a transactional id's coordinator answers, and those of leaders and
-group coordinators that only transactions need.
+"""APIs of transactions: those of transaction coordinators, and transactional ones of leaders and groups.
 
-The coordinator's go to the shard of the transactional id's partition, which decides and answers when its
-records are committed (coordinators/transactions/).  InitProducerId without a transactional id is answered by
-any broker.  The versions are those of Apache Kafka 4.3.1.  Registered without loading a message: they come
-with the first transaction.
+Requests for the coordinator are submitted to the shard of the transactional id's partition, which responds
+once its records are committed (coordinators/transactions/). Any broker handles InitProducerId without a
+transactional id. The versions are those of Apache Kafka 4.3.1. Registered without importing messages: they
+are imported with the first transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ VERSIONS: Final = {
 
 
 def handle(services: Services, context: RequestContext, request: Request[Any], now: float) -> None:
-    """The answer comes from the coordinator, perhaps before this returns."""
+    """Submits the request; the coordinator responds, possibly before this returns."""
     services.coordinators.submit(services.coordinators.transactions, context, request, now)
 
 
@@ -40,12 +39,12 @@ def handle_init_producer_id(
     from pykafka2.protocol.messages.transaction import InitProducerIdResponse
 
     if request.transactional_id == "":
-        raise InvalidRequest("a transactional id is not empty")
+        raise InvalidRequest("the transactional id must not be empty")
     if request.transactional_id is not None:
         handle(services, context, request, now)
         return None
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        raise InvalidRequest("a producer names its id and its epoch, or neither")
+        raise InvalidRequest("the request must have both producer id and epoch, or neither")
     return InitProducerIdResponse(producer_id=services.next_producer_id(), producer_epoch=0)
 
 

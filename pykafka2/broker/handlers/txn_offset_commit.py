@@ -1,7 +1,7 @@
-"""TxnOffsetCommit: offsets that take effect when the transaction commits.
+"""TxnOffsetCommit: offsets that are committed with a transaction.
 
-Before the group's coordinator takes them, the partition of __consumer_offsets is verified with the
-transaction's coordinator, as a leader does for a Produce; from version 5 on the question adds it (KIP-890).
+Before the group coordinator accepts them, the partition of __consumer_offsets is verified with the
+transaction coordinator, as a leader does for a Produce; since version 5 the request adds it (KIP-890).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FIRST_WITH_ABORTABLE: Final = 4
 
 
 def support_of(version: int) -> TransactionSupport:
-    """What the producer understands, by the version of its request."""
+    """Returns the transaction features of the producer, by the version of its request."""
     if version >= FIRST_THAT_ADDS:
         return TransactionSupport.ADDS_PARTITIONS
     return TransactionSupport.ABORTABLE if version >= FIRST_WITH_ABORTABLE else TransactionSupport.OLD_ERRORS
 
 
 def commit(services: Services, context: RequestContext, request: TxnOffsetCommitRequest, now: float) -> None:
-    """Verify, then have the group's coordinator commit; the answer comes from there."""
+    """Verifies, then submits to the group coordinator, which responds."""
     coordinators = services.coordinators
     key = (OFFSETS_TOPIC, partition_for(request.group_id, coordinators.groups.partitions))
 
@@ -41,7 +41,7 @@ def commit(services: Services, context: RequestContext, request: TxnOffsetCommit
         if not context.is_answered:
             context.reply(refusal(request, context.version, code))
 
-    def go_on(guard: VerificationGuard | None, at: float) -> None:
+    def proceed(guard: VerificationGuard | None, at: float) -> None:
         if not coordinators.coordinates(key):
             refuse(NotCoordinator.code or 0)
             return
@@ -51,14 +51,14 @@ def commit(services: Services, context: RequestContext, request: TxnOffsetCommit
     if not coordinators.coordinates(key):
         refuse(NotCoordinator.code or 0)
         return
-    asked = VerificationRequest(
+    verification = VerificationRequest(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         {key: NO_SEQUENCE},
         support_of(context.version),
     )
-    guards, errors = services.verifier.begin(asked)
+    guards, errors = services.verifier.begin(verification)
     if errors:
         refuse(for_offsets(errors[key].code or 0))
         return
@@ -68,9 +68,9 @@ def commit(services: Services, context: RequestContext, request: TxnOffsetCommit
         if code:
             refuse(for_offsets(code))
         else:
-            services.respond_with(context, lambda: go_on(found[key], at))
+            services.respond_with(context, lambda: proceed(found[key], at))
 
     if guards:
-        services.verifier.verify(asked, guards, on_codes, now)
+        services.verifier.verify(verification, guards, on_codes, now)
     else:
-        go_on(None, now)
+        proceed(None, now)

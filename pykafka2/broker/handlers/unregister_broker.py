@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a broker for good (KIP-500); its replicas stay where they were assigned."""
+"""UnregisterBroker: removes a broker permanently (KIP-500); its replicas keep their assignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures: finalise other levels of the cluster's features (KIP-584)."""
+"""UpdateFeatures: finalizes other levels of the cluster's features (KIP-584)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def handle(
                 feature_update(services.controller, update.feature, update.max_version_level, kind)
             )
     except BrokerError as error:
-        words = f"The update failed for all features since the following feature had an error: {error}"
-        return _refusal(type(error)(words))
+        message = f"The update failed for all features since the following feature had an error: {error}"
+        return _refusal(type(error)(message))
     if not request.validate_only:
         services.controller.write([record for record in records if record is not None])
     results = []

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers: a transaction's coordinator has a leader write the markers that end it (KIP-98).
+"""WriteTxnMarkers: a transaction coordinator has a leader write the markers that end a transaction (KIP-98).
 
-A marker is appended as a batch of its own and answered once the replicas have it, as with acks=all; in a
-partition of __consumer_offsets the group coordinator learns of it, so that offsets committed in the
-transaction become visible or go.
+A marker is appended as a separate batch and answered once the replicas have it, as with acks=all. In a
+partition of __consumer_offsets the group coordinator processes it, so that the transaction's offsets are
+committed or dropped.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class _Writing:
-    """The markers of one request, until the last of them is on its replicas."""
+    """The markers of one request, until all of them are replicated."""
 
     context: RequestContext
     request: WriteTxnMarkersRequest
     results: list[dict[Key, ProduceResult]]
     unfinished: int
 
-    def note_done(self) -> None:
+    def finish_one(self) -> None:
         self.unfinished -= 1
         if not self.unfinished and not self.context.is_answered:
             self.context.reply(_answer(self.request, self.results))
@@ -55,13 +55,13 @@ def write_markers(
     results = [_append(services, marker, now) for marker in request.markers]
     deadline = now + services.config.seconds("request.timeout.ms")
     writing = _Writing(context, request, results, len(results))
-    for one in results:
-        services.replicas.await_replicas(one, deadline, lambda done: writing.note_done(), now)
+    for appended in results:
+        services.replicas.await_replicas(appended, deadline, lambda done: writing.finish_one(), now)
     return None
 
 
 def _append(services: Services, marker: WritableTxnMarker, now: float) -> dict[Key, ProduceResult]:
-    """Append one producer's marker to all its partitions."""
+    """Appends one producer's marker to all its partitions."""
     end = EndMarker(
         marker.producer_id,
         marker.producer_epoch,
@@ -75,11 +75,15 @@ def _append(services: Services, marker: WritableTxnMarker, now: float) -> dict[K
         for index in topic.partition_indexes:
             key = (topic.name, index)
             if key not in services.replicas.replicas:
-                results[key] = ProduceResult(UnknownTopicOrPartition(f"no replica of {key[0]}-{key[1]} here"))
+                results[key] = ProduceResult(
+                    UnknownTopicOrPartition(f"this broker has no replica of {key[0]}-{key[1]}")
+                )
                 continue
             if key[0] == OFFSETS_TOPIC and not services.coordinators.is_active(key):
-                # The transaction's coordinator does not expect a group coordinator's errors.
-                results[key] = ProduceResult(NotLeaderOrFollower(f"{key[0]}-{key[1]} is not loaded here"))
+                # The transaction coordinator does not expect errors of a group coordinator.
+                results[key] = ProduceResult(
+                    NotLeaderOrFollower(f"{key[0]}-{key[1]} is not loaded on this broker")
+                )
                 continue
             result = results[key] = services.replicas.append_marker(key, end, now, now_ms)
             if key[0] == OFFSETS_TOPIC and result.error is None:
@@ -100,7 +104,7 @@ def _answer(
 
 
 def _response(request: WriteTxnMarkersRequest, code: Callable[[int, Key], int]) -> WriteTxnMarkersResponse:
-    """With the code of each marker, by its number, in each partition."""
+    """Returns the response with the code of each marker, by its number, in each partition."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(

@@ -16,7 +16,7 @@ class DenialLog(Protocol):
         ...
 
 
-class Asker:
+class Access:
     """The rights of the sender of a request, checked while the request is handled."""
 
     __slots__ = ("_context", "_log", "rights")

@@ -1,1 +1,1 @@
-"""Who may have which request carried out: a table of the APIs (table.py), gone by at the gate (gate.py)."""
+"""Authorization of requests: a table of the APIs (table.py), applied by the gate (gate.py)."""

@@ -1,7 +1,7 @@
-"""What is checked of a request before its handler sees it: the pieces that table.py puts together.
+"""Building blocks of authorization checks, which table.py combines.
 
-A check lets the request go on (None), refuses it as a whole (an error's code), or answers it.  One that
-refuses some entries takes them out of the request and adds their refusals to the answer.  No state.
+A check allows the request (None), rejects it as a whole (an error code), or answers it. A check that denies
+some entries removes them from the request and adds their errors to the response. Stateless.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.handlers.services import Services
-from pykafka2.broker.security.asker import Asker
+from pykafka2.broker.security.asker import Access
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import (
     BrokerError,
@@ -30,7 +30,7 @@ WORDS = {
     ClusterAuthorizationFailed.code: "Cluster authorization failed.",
     TransactionalIdAuthorizationFailed.code: "Transactional Id authorization failed.",
 }
-"""What Kafka says of each where there is room for words."""
+"""Kafka's message for each error."""
 
 REFUSAL_OF: dict[int, type[BrokerError]] = {
     ResourceType.TOPIC: TopicAuthorizationFailed,
@@ -41,18 +41,20 @@ REFUSAL_OF: dict[int, type[BrokerError]] = {
 
 
 class Checked:
-    """A request under examination.  `image` is that of the broker that handles it, or the controller's where
-    that does.  One is made for each request: no attrs, whose `__init__` takes twice as long.
+    """A request that is being checked.
+
+    `image` is that of the handling broker, or the controller's if that handles it. Created for each request:
+    not an attrs class, whose `__init__` takes twice as long.
     """
 
-    __slots__ = ("asker", "context", "image", "services")
+    __slots__ = ("access", "context", "image", "services")
 
     def __init__(
-        self, services: Services, context: RequestContext, asker: Asker, image: ClusterImage
+        self, services: Services, context: RequestContext, access: Access, image: ClusterImage
     ) -> None:
         self.services = services
         self.context = context
-        self.asker = asker
+        self.access = access
         self.image = image
 
     @property
@@ -64,7 +66,7 @@ class Checked:
         return self.context.version
 
     def replace(self, **changed: Any) -> Any:
-        """Have a request with these fields handled instead."""
+        """Replaces the request by a copy with these fields changed."""
         rest = copy(self.context.request)
         for name, value in changed.items():
             setattr(rest, name, value)
@@ -72,7 +74,7 @@ class Checked:
         return rest
 
     def amend(self, change: Callable[[Any], None]) -> None:
-        """Change the answer before it leaves, after what other checks change."""
+        """Changes the response before it is sent, after the changes of other checks."""
         earlier = self.context.amend
 
         def amended(response: Any) -> None:
@@ -88,25 +90,25 @@ Check = Callable[[Checked], Verdict]
 
 
 def code_of(resource_type: int) -> int:
-    """The error that refuses access to a resource of this type."""
+    """Returns the error code for denied access to a resource of this type."""
     return REFUSAL_OF[resource_type].code or 0
 
 
 def on_cluster(operation: int) -> Check:
-    """The whole request needs this operation on the cluster."""
+    """Returns a check: the request needs this operation on the cluster."""
 
     def check(checked: Checked) -> Verdict:
-        return None if checked.asker.may_on_cluster(operation) else code_of(ResourceType.CLUSTER)
+        return None if checked.access.may_on_cluster(operation) else code_of(ResourceType.CLUSTER)
 
     return check
 
 
 def on_named(operation: int, resource_type: ResourceType, field: str) -> Check:
-    """The whole request needs this operation on the resource that a field names; none is needed for null."""
+    """Returns a check: the request needs this operation on the resource in a field; null needs none."""
 
     def check(checked: Checked) -> Verdict:
         name = getattr(checked.request, field)
-        if name is None or checked.asker.may(operation, resource_type, name):
+        if name is None or checked.access.may(operation, resource_type, name):
             return None
         return code_of(resource_type)
 
@@ -114,8 +116,9 @@ def on_named(operation: int, resource_type: ResourceType, field: str) -> Check:
 
 
 def topic_name(entry: Any, image: ClusterImage) -> str | None:
-    """The topic of an entry; None for an id that nobody knows.  Beside a name the id counts, as for handlers:
-    else a name that one may see would open the way to any id.
+    """Returns the topic of an entry; None for an unknown id.
+
+    If both are set, the id counts, as for handlers: otherwise an allowed name would give access to any id.
     """
     known = image.topic_names.get(getattr(entry, "topic_id", None))  # type: ignore[arg-type]
     if known is not None:
@@ -125,7 +128,7 @@ def topic_name(entry: Any, image: ClusterImage) -> str | None:
 
 
 def each_topic(operation: int, entries: str = "topics", answers: str = "topics", **options: Any) -> Check:
-    """Every topic of a list needs this operation; see `each`."""
+    """Returns a check: every topic of a list needs this operation; see `each`."""
     return each(operation, ResourceType.TOPIC, entries, answers, topic_name, **options)
 
 
@@ -140,32 +143,34 @@ def each(
     unless_twice: bool = False,
     unless: Callable[[Checked], bool] = lambda checked: False,
 ) -> Check:
-    """Every entry of a list needs this operation; those that lack it are answered with an error.
+    """Returns a check: every entry of a list needs this operation, and those without it get an error.
 
-    `entries` and `answers` are the fields of the request and of the response.  What `name_of` gives no name
-    is the handler's to refuse.  With `unless_twice` so is what is named more than once.  `words` are said
-    where there is room, by default Kafka's for this error.
+    `entries` and `answers` are the fields of the request and of the response. Entries for which `name_of`
+    returns None are left to the handler, and with `unless_twice` also duplicates. `words` is the message, by
+    default Kafka's for this error.
     """
 
     def check(checked: Checked) -> Verdict:
-        asked: list[Any] = getattr(checked.request, entries) or []
-        if not asked or unless(checked):
+        requested: list[Any] = getattr(checked.request, entries) or []
+        if not requested or unless(checked):
             return None
-        image, has_right = checked.image, checked.asker.rights.may
-        for one in asked:
-            name = name_of(one, image)
+        image, has_right = checked.image, checked.access.rights.may
+        for entry in requested:
+            name = name_of(entry, image)
             if name is not None and not has_right(operation, resource_type, name):
                 break
         else:
-            return None  # as most often: nothing is copied
-        may = checked.asker.may
+            return None  # the usual case: nothing is copied
+        is_allowed = checked.access.may
         refused: list[Any] = []
         kept: list[Any] = []
-        twice = _named_twice(name_of(one, image) for one in asked) if unless_twice else ()
-        for one in asked:
-            name = name_of(one, image)
-            is_refused = name is not None and name not in twice and not may(operation, resource_type, name)
-            (refused if is_refused else kept).append(one)
+        twice = _named_twice(name_of(entry, image) for entry in requested) if unless_twice else ()
+        for entry in requested:
+            name = name_of(entry, image)
+            is_refused = (
+                name is not None and name not in twice and not is_allowed(operation, resource_type, name)
+            )
+            (refused if is_refused else kept).append(entry)
         if not refused:
             return None
         code = code_of(resource_type)
@@ -173,7 +178,7 @@ def each(
         if kept:
             checked.replace(**{entries: kept})
             return None
-        # Nobody is asked about nothing: a group's coordinator might have something else to say.
+        # Do not call the handler without entries: a group coordinator could respond with another error.
         empty: Response = type(checked.request).RESPONSE(**{answers: []})
         return empty
 
@@ -191,24 +196,24 @@ def _named_twice(names: Iterable[str | None]) -> set[str | None]:
 def add_refusals(
     checked: Checked, entries: str, answers: str, refused: list[Any], code: int, words: str | None
 ) -> list[Any]:
-    """Add these entries' refusals to the answer; the refusals."""
+    """Adds errors for these entries to the response. Returns them."""
     others = copy(checked.request)
     setattr(others, entries, refused)
     refusal = checked.services.answers.refusal_of(checked.context, others, code)
     more: list[Any] = getattr(refusal, answers)
-    for one in more:
-        if getattr(one, "error_message", None):
-            one.error_message = words
+    for error in more:
+        if getattr(error, "error_message", None):
+            error.error_message = words
     checked.amend(lambda response: getattr(response, answers).extend(more))
     return more
 
 
 def in_turn(*checks: Check) -> Check:
-    """One check after another, up to the first that refuses or answers."""
+    """Returns a check that runs several checks, up to the first that rejects or answers."""
 
     def check(checked: Checked) -> Verdict:
-        for one in checks:
-            verdict = one(checked)
+        for part in checks:
+            verdict = part(checked)
             if verdict is not None:
                 return verdict
         return None

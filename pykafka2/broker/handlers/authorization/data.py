@@ -1,4 +1,4 @@
-"""Who may produce, fetch, and change topics."""
+"""Authorization of Produce, Fetch, and changes of topics."""
 
 from __future__ import annotations
 
@@ -27,70 +27,75 @@ TOPICS_OF_PRODUCE = each_topic(Operation.WRITE, "topic_data", "responses")
 
 
 def check_produce(checked: Checked) -> Verdict:
-    """WRITE on each topic, and on the transactional id where there are transactional batches."""
-    request, asker = checked.request, checked.asker
+    """Checks WRITE on each topic, and on the transactional id if there are transactional batches."""
+    request, access = checked.request, checked.access
     name = request.transactional_id
     if (
         name is not None
         and is_transactional(request)
-        and not asker.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+        and not access.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
     ):
         return TransactionalIdAuthorizationFailed.code
     verdict = TOPICS_OF_PRODUCE(checked)
     if request.acks == NO_ACKS:
         if verdict is not None:
-            return code_of(TOPIC)  # there is no answer: the connection ends
+            return code_of(TOPIC)  # there is no response: the connection closes
         checked.context.closes_unanswered = checked.request is not request
     return verdict
 
 
 def check_fetch(checked: Checked) -> Verdict:
-    """CLUSTER_ACTION for a follower; what consumers may read is looked at in handlers/fetch.py, as fetch
-    sessions go on by themselves.
+    """Checks CLUSTER_ACTION for a follower.
+
+    handlers/fetch.py checks what consumers can read, because fetch sessions continue without naming topics.
     """
     request = checked.request
     is_state = checked.version >= FIRST_FETCH_WITH_REPLICA_STATE
     replica_id = request.replica_state.replica_id if is_state else request.replica_id
-    if replica_id < 0 or checked.asker.may_on_cluster(Operation.CLUSTER_ACTION):
+    if replica_id < 0 or checked.access.may_on_cluster(Operation.CLUSTER_ACTION):
         return None
     return code_of(TOPIC)
 
 
 def check_create_topics(checked: Checked) -> Verdict:
-    """CREATE on the cluster or on the topic; the configuration is told to who may describe it."""
-    asker = checked.asker
+    """Checks CREATE on the cluster or the topic; hides the configuration without DESCRIBE_CONFIGS."""
+    access = checked.access
     verdict = None
-    if not asker.may_on_cluster(Operation.CREATE, notes=False):
+    if not access.may_on_cluster(Operation.CREATE, notes=False):
         verdict = each_topic(Operation.CREATE, unless_twice=True, words="Authorization failed.")(checked)
-    checked.amend(lambda response: _hide_configs(asker, response))
+    checked.amend(lambda response: _hide_configs(access, response))
     return verdict
 
 
-def _hide_configs(asker: Any, response: Any) -> None:
+def _hide_configs(access: Any, response: Any) -> None:
     for topic in response.topics:
-        if not topic.error_code and not asker.may(Operation.DESCRIBE_CONFIGS, TOPIC, topic.name, notes=False):
+        if not topic.error_code and not access.may(
+            Operation.DESCRIBE_CONFIGS, TOPIC, topic.name, notes=False
+        ):
             topic.topic_config_error_code = code_of(TOPIC)
             topic.num_partitions = topic.replication_factor = -1
             topic.configs = []
 
 
 def check_delete_topics(checked: Checked) -> Verdict:
-    """DELETE on the cluster or on the topic.  Who may not describe a topic is not told whether it exists."""
-    request, asker = checked.request, checked.asker
-    if asker.may_on_cluster(Operation.DELETE, notes=False):
+    """Checks DELETE on the cluster or the topic. Without DESCRIBE the response hides whether a topic
+    exists.
+    """
+    request, access = checked.request, checked.access
+    if access.may_on_cluster(Operation.DELETE, notes=False):
         return None
     refused: list[DeletableTopicResult] = []
     topics, names = [], []
     for state in request.topics:
         name = topic_name(state, checked.image)
-        if name is None or _may_delete(asker, name, checked):
+        if name is None or _may_delete(access, name, checked):
             topics.append(state)
         else:
             by_id = state.topic_id != ZERO_UUID
-            hides = by_id and not asker.may(Operation.DESCRIBE, TOPIC, name, notes=False)
+            hides = by_id and not access.may(Operation.DESCRIBE, TOPIC, name, notes=False)
             refused.append(_undeleted(None if hides else name, state.topic_id if by_id else ZERO_UUID))
     for name in request.topic_names:
-        if _may_delete(asker, name, checked):
+        if _may_delete(access, name, checked):
             names.append(name)
         else:
             refused.append(_undeleted(name, ZERO_UUID))
@@ -100,11 +105,11 @@ def check_delete_topics(checked: Checked) -> Verdict:
     return None
 
 
-def _may_delete(asker: Any, name: str, checked: Checked) -> bool:
-    """A topic that one may describe and that is not there is said to be unknown."""
-    if name not in checked.image.topics and asker.may(Operation.DESCRIBE, TOPIC, name, notes=False):
+def _may_delete(access: Any, name: str, checked: Checked) -> bool:
+    """Whether a topic can be deleted; a missing topic that the client can describe counts as unknown."""
+    if name not in checked.image.topics and access.may(Operation.DESCRIBE, TOPIC, name, notes=False):
         return True
-    return bool(asker.may(Operation.DELETE, TOPIC, name))
+    return bool(access.may(Operation.DELETE, TOPIC, name))
 
 
 def _undeleted(name: str | None, topic_id: bytes) -> DeletableTopicResult:
@@ -114,28 +119,29 @@ def _undeleted(name: str | None, topic_id: bytes) -> DeletableTopicResult:
 
 
 TOPIC_CONFIGS, LOGGER_CONFIGS, GROUP_CONFIGS = 2, 8, 32
-"""Configured resources by their numbers; who may not use one of another kind lacks rights on the cluster."""
+"""Numbers of configurable resources; resources of other types need rights on the cluster."""
 
 
 def check_configs(operation: int, answers: str, *, names_loggers: bool = False) -> Check:
-    """DESCRIBE_CONFIGS or ALTER_CONFIGS, on the topic, the group or the cluster that each resource is of.
+    """Returns a check for DESCRIBE_CONFIGS or ALTER_CONFIGS on the topic, the group or the cluster of each
+    resource.
 
-    With `names_loggers` the brokers' loggers are among them, which Kafka refuses without a word.
+    With `names_loggers` loggers are included, which Kafka rejects without a message.
     """
 
     def check(checked: Checked) -> Verdict:
         refused: dict[tuple[int, bool], list[Any]] = {}
         kept: list[Any] = []
         for resource in checked.request.resources:
-            resource_type, is_allowed = _look_at(checked, operation, resource)
+            resource_type, is_allowed = _check_resource(checked, operation, resource)
             if is_allowed:
                 kept.append(resource)
             else:
                 is_logger = names_loggers and resource.resource_type == LOGGER_CONFIGS
                 refused.setdefault((resource_type, is_logger), []).append(resource)
-        for (resource_type, is_logger), some in refused.items():
+        for (resource_type, is_logger), resources in refused.items():
             code = code_of(resource_type)
-            add_refusals(checked, "resources", answers, some, code, None if is_logger else WORDS[code])
+            add_refusals(checked, "resources", answers, resources, code, None if is_logger else WORDS[code])
         if refused:
             checked.replace(resources=kept)
         return None
@@ -143,11 +149,11 @@ def check_configs(operation: int, answers: str, *, names_loggers: bool = False) 
     return check
 
 
-def _look_at(checked: Checked, operation: int, resource: Any) -> tuple[int, bool]:
-    """What a configured resource belongs to, and whether who asks may do this to it."""
-    asker, name = checked.asker, resource.resource_name
+def _check_resource(checked: Checked, operation: int, resource: Any) -> tuple[int, bool]:
+    """Returns the type that a configurable resource belongs to, and whether the operation is allowed."""
+    access, name = checked.access, resource.resource_name
     if resource.resource_type == TOPIC_CONFIGS:
-        return TOPIC, asker.may(operation, TOPIC, name)
+        return TOPIC, access.may(operation, TOPIC, name)
     if resource.resource_type == GROUP_CONFIGS:
-        return ResourceType.GROUP, asker.may(operation, ResourceType.GROUP, name)
-    return ResourceType.CLUSTER, asker.may_on_cluster(operation)
+        return ResourceType.GROUP, access.may(operation, ResourceType.GROUP, name)
+    return ResourceType.CLUSTER, access.may_on_cluster(operation)

@@ -1,8 +1,8 @@
-"""A broker's gate: whether who sent a request may have it carried out, before the API's function is called.
+"""A broker's gate: authorizes a request before the API's function is called.
 
-There is one where authorizer.class.name names Kafka's StandardAuthorizer.  It goes by the access rules of the
-broker's newest metadata (the controller's, for what the controller answers) and builds its index anew when
-those have changed.  Under the cluster's lock.
+Exists if authorizer.class.name names Kafka's StandardAuthorizer. It uses the ACLs of the broker's latest
+metadata (the controller's, for requests that the controller handles) and rebuilds its index when they change.
+Access requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pykafka2.broker.handlers.authorization.table import CHECKS
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.security.acls import NO_ACLS, Acls
-from pykafka2.broker.security.asker import Asker
+from pykafka2.broker.security.asker import Access
 from pykafka2.broker.security.authorizer import MAX_CALLERS, Authorizer, Rights, Settings
 from pykafka2.broker.security.caller import Caller
 from pykafka2.broker.server.request_context import RequestContext
@@ -32,7 +32,7 @@ TOPIC: Final = int(ResourceType.TOPIC)
 
 
 def settings_of(config: BrokerConfig) -> Settings:
-    """What super.users and allow.everyone.if.no.acl.found say.  Raises `ConfigurationError`."""
+    """Returns super.users and allow.everyone.if.no.acl.found. Raises `ConfigurationError`."""
     return Settings.of(
         config.text("super.users") or "",
         allows_if_none_found=bool(config.get("allow.everyone.if.no.acl.found")),
@@ -40,7 +40,7 @@ def settings_of(config: BrokerConfig) -> Settings:
 
 
 class Gate:
-    """Lets requests through to their handlers, or answers them."""
+    """Passes requests to their handlers, or answers them."""
 
     def __init__(self, broker_id: int, config: BrokerConfig, clock: Clock, events: EventLog) -> None:
         self._broker_id = broker_id
@@ -49,13 +49,13 @@ class Gate:
         self._settings = settings_of(config)
         self._acls = NO_ACLS
         self._authorizer = self._of_controller = Authorizer(NO_ACLS, self._settings)
-        # By identity: a connection asks as the same object each time, and hashing one takes a microsecond.
+        # By identity: a connection uses the same object each time, and hashing one takes a microsecond.
         self._rights: dict[int, tuple[Caller, Rights]] = {}
 
     def lets_pass(self, context: RequestContext, image: ClusterImage) -> bool:
-        """Whether it is known at once that nothing stands in a request's way; False: `handle` finds out.
+        """Whether a request is known to be authorized. If False, `handle` decides.
 
-        What comes again and again costs a look at decisions made before: a hundredth of a Produce.
+        Repeated requests only look up cached decisions: a hundredth of the cost of a Produce.
         """
         if context.api_key == PRODUCE:
             request: Any = context.request
@@ -75,18 +75,18 @@ class Gate:
         services: Services,
         context: RequestContext,
         image: ClusterImage,
-        go_on: Callable[[], Response | None],
+        proceed: Callable[[], Response | None],
         *,
         by_controller: bool,
     ) -> Response | None:
-        """The answer to a request: of its function, `go_on`, or why it is not called."""
+        """Returns the response of the API's function, `proceed`, or an authorization error."""
         check = CHECKS.get(context.api_key)
         if check is None:
-            return go_on()
-        asker = self.asker(context, image.acls, by_controller=by_controller)
-        verdict = check(Checked(services, context, asker, image))
+            return proceed()
+        access = self.access(context, image.acls, by_controller=by_controller)
+        verdict = check(Checked(services, context, access, image))
         if verdict is None:
-            return go_on()
+            return proceed()
         if isinstance(verdict, int):
             refusal = services.answers.refused(context, verdict)
             if getattr(refusal, "error_message", None):
@@ -94,13 +94,13 @@ class Gate:
             return refusal
         return verdict
 
-    def asker(self, context: RequestContext, acls: Acls, *, by_controller: bool = False) -> Asker:
-        """The rights of who sent a request, by these rules."""
+    def access(self, context: RequestContext, acls: Acls, *, by_controller: bool = False) -> Access:
+        """Returns the rights of the sender of a request under these ACLs."""
         caller = context.origin.caller
         if by_controller:
             if self._of_controller.acls is not acls:
                 self._of_controller = Authorizer(acls, self._settings)
-            return Asker(self._of_controller.rights_of(caller), self, context)
+            return Access(self._of_controller.rights_of(caller), self, context)
         if self._acls is not acls:
             self._acls, self._authorizer = acls, Authorizer(acls, self._settings)
             self._rights = {}
@@ -109,12 +109,12 @@ class Gate:
             if len(self._rights) >= MAX_CALLERS:
                 self._rights.clear()
             known = self._rights[id(caller)] = caller, self._authorizer.rights_of(caller)
-        return Asker(known[1], self, context)
+        return Access(known[1], self, context)
 
     def denied(
         self, context: RequestContext, rights: Rights, operation: int, resource_type: int, name: str
     ) -> None:
-        """Note what access rules refused to who sent a request."""
+        """Records a denial in the event log."""
         self._events.access_denied(
             self._clock.monotonic(),
             self._broker_id,

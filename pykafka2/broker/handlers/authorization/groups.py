@@ -1,4 +1,4 @@
-"""Who may use groups and transactions, and what lists of them tell whom."""
+"""Authorization of groups and transactions, and filters of their lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from copy import copy
 from typing import Any
 
 from pykafka2.broker.handlers.authorization.checks import Checked, Verdict, code_of, topic_name
-from pykafka2.broker.security.asker import Asker
+from pykafka2.broker.security.asker import Access
 from pykafka2.errors import (
     ClusterAuthorizationFailed,
     OperationNotAttempted,
@@ -20,7 +20,7 @@ from pykafka2.protocol.struct import Response
 
 TOPIC, GROUP, TRANSACTIONAL_ID = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
 CLUSTER = ResourceType.CLUSTER
-OPERATIONS_NOT_ASKED = -2147483648
+OPERATIONS_NOT_REQUESTED = -2147483648
 FIRST_OFFSET_FETCH_WITH_GROUPS = 8
 FIRST_OFFSET_FETCH_WITH_ERROR = 2
 FIRST_ADD_PARTITIONS_OF_BROKERS = 4
@@ -33,33 +33,33 @@ FIRST_SYNC_WITH_PROTOCOL = 5
 
 
 def check_sync(checked: Checked) -> Verdict:
-    """READ on the group, unless the handler refuses what lacks its protocol."""
+    """Checks READ on the group, unless the handler rejects the request for its missing protocol."""
     request = checked.request
     if checked.version >= FIRST_SYNC_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
         return None
-    return None if checked.asker.may(Operation.READ, GROUP, request.group_id) else code_of(GROUP)
+    return None if checked.access.may(Operation.READ, GROUP, request.group_id) else code_of(GROUP)
 
 
 def check_find_coordinator(checked: Checked) -> Verdict:
-    """DESCRIBE on the group or the transactional id."""
+    """Checks DESCRIBE on the group or the transactional id."""
     request = checked.request
     kinds = {FIND_GROUP: GROUP, FIND_TRANSACTION: TRANSACTIONAL_ID}
     resource_type = kinds.get(request.key_type)
     if resource_type is None:
         return None
-    may = checked.asker.may
+    is_allowed = checked.access.may
     if checked.version < FIRST_FIND_WITH_KEYS:
-        is_allowed = may(Operation.DESCRIBE, resource_type, request.key)
-        return None if is_allowed else code_of(resource_type)
+        may_find = is_allowed(Operation.DESCRIBE, resource_type, request.key)
+        return None if may_find else code_of(resource_type)
     keys = request.coordinator_keys
-    refused = {key: None for key in keys if not may(Operation.DESCRIBE, resource_type, key)}
+    refused = {key: None for key in keys if not is_allowed(Operation.DESCRIBE, resource_type, key)}
     if not refused:
         return None
     others = copy(request)
     others.coordinator_keys = [key for key in keys if key in refused]
     answer: Any = checked.services.answers.refusal_of(checked.context, others, code_of(resource_type))
-    for one in answer.coordinators:
-        one.error_message = ""
+    for coordinator in answer.coordinators:
+        coordinator.error_message = ""
     checked.replace(coordinator_keys=[key for key in keys if key not in refused])
     checked.amend(lambda response: response.coordinators.extend(answer.coordinators))
     return None
@@ -69,54 +69,54 @@ def check_find_coordinator(checked: Checked) -> Verdict:
 
 
 def check_list_groups(checked: Checked) -> Verdict:
-    """All of them to who may describe the cluster; to others those that they may describe."""
-    if not checked.asker.may_on_cluster(Operation.DESCRIBE, notes=False):
-        checked.amend(lambda response: _keep(checked.asker, response, "groups", GROUP, "group_id"))
+    """Returns all groups with DESCRIBE on the cluster, otherwise only those with DESCRIBE on the group."""
+    if not checked.access.may_on_cluster(Operation.DESCRIBE, notes=False):
+        checked.amend(lambda response: _keep(checked.access, response, "groups", GROUP, "group_id"))
     return None
 
 
 def check_list_transactions(checked: Checked) -> Verdict:
     checked.amend(
         lambda response: _keep(
-            checked.asker, response, "transaction_states", TRANSACTIONAL_ID, "transactional_id"
+            checked.access, response, "transaction_states", TRANSACTIONAL_ID, "transactional_id"
         )
     )
     return None
 
 
-def _keep(asker: Asker, response: Any, entries: str, resource_type: int, name: str) -> None:
+def _keep(access: Access, response: Any, entries: str, resource_type: int, name: str) -> None:
     kept = [
-        one
-        for one in getattr(response, entries)
-        if asker.may(Operation.DESCRIBE, resource_type, getattr(one, name), notes=False)
+        entry
+        for entry in getattr(response, entries)
+        if access.may(Operation.DESCRIBE, resource_type, getattr(entry, name), notes=False)
     ]
     setattr(response, entries, kept)
 
 
-def tell_group_operations(checked: Checked) -> Verdict:
-    """What who asks may do with each group (KIP-430)."""
-    rights = checked.asker.rights
+def set_group_operations(checked: Checked) -> Verdict:
+    """Sets the authorized operations of each group (KIP-430)."""
+    rights = checked.access.rights
 
-    def tell(response: Any) -> None:
+    def amend(response: Any) -> None:
         for group in response.groups:
-            if group.authorized_operations != OPERATIONS_NOT_ASKED:
+            if group.authorized_operations != OPERATIONS_NOT_REQUESTED:
                 group.authorized_operations = rights.operations(GROUP, group.group_id)
 
     if checked.request.include_authorized_operations:
-        checked.amend(tell)
+        checked.amend(amend)
     return None
 
 
 def hide_transactions_topics(checked: Checked) -> Verdict:
-    """Of a transaction's partitions those are told whose topics one may describe."""
-    asker = checked.asker
+    """Removes the topics of a transaction that the client cannot describe."""
+    access = checked.access
 
     def hide(response: Any) -> None:
-        for one in response.transaction_states:
-            one.topics = [
+        for transaction in response.transaction_states:
+            transaction.topics = [
                 topic
-                for topic in one.topics
-                if asker.may(Operation.DESCRIBE, TOPIC, topic.topic, notes=False)
+                for topic in transaction.topics
+                if access.may(Operation.DESCRIBE, TOPIC, topic.topic, notes=False)
             ]
 
     checked.amend(hide)
@@ -124,13 +124,13 @@ def hide_transactions_topics(checked: Checked) -> Verdict:
 
 
 def hide_consumer_groups_topics(checked: Checked) -> Verdict:
-    """A group one of whose members reads a topic that one may not describe is not described."""
-    asker = checked.asker
+    """Hides a group if one of its members subscribes to a topic that the client cannot describe."""
+    access = checked.access
 
     def hide(response: Any) -> None:
         for group in response.groups:
             topics = {topic for member in group.members for topic in _topics_of(member)}
-            if not all(asker.may(Operation.DESCRIBE, TOPIC, topic) for topic in sorted(topics)):
+            if not all(access.may(Operation.DESCRIBE, TOPIC, topic) for topic in sorted(topics)):
                 group.error_code = code_of(TOPIC)
                 group.error_message = (
                     "The group has described topic(s) that the client is not authorized to describe."
@@ -143,14 +143,14 @@ def hide_consumer_groups_topics(checked: Checked) -> Verdict:
 
 def _topics_of(member: Any) -> set[str]:
     assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
-    return {*member.subscribed_topic_names, *(one.topic_name for one in assigned)}
+    return {*member.subscribed_topic_names, *(partitions.topic_name for partitions in assigned)}
 
 
 def check_subscription(checked: Checked) -> Verdict:
-    """DESCRIBE on every topic that a member of a KIP-848 group names."""
+    """Checks DESCRIBE on every topic named by a member of a KIP-848 group."""
     names = checked.request.subscribed_topic_names or ()
-    may = checked.asker.may
-    if all([may(Operation.DESCRIBE, TOPIC, name) for name in dict.fromkeys(names)]):  # noqa: C419  notes all
+    is_allowed = checked.access.may
+    if all([is_allowed(Operation.DESCRIBE, TOPIC, name) for name in dict.fromkeys(names)]):  # noqa: C419  records all denials
         return None
     return code_of(TOPIC)
 
@@ -159,11 +159,11 @@ def check_subscription(checked: Checked) -> Verdict:
 
 
 def check_offset_fetch(checked: Checked) -> Verdict:
-    """DESCRIBE on the group, and on each topic; who asks for all topics hears of those only."""
+    """Checks DESCRIBE on the group and on each topic; a request for all topics returns only allowed ones."""
     if checked.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
         return _check_offsets_of_groups(checked)
     request = checked.request
-    if not checked.asker.may(Operation.DESCRIBE, GROUP, request.group_id):
+    if not checked.access.may(Operation.DESCRIBE, GROUP, request.group_id):
         return code_of(GROUP)
     if request.topics is None:
         checked.amend(lambda response: _keep_described(checked, response))
@@ -171,8 +171,8 @@ def check_offset_fetch(checked: Checked) -> Verdict:
     kept, refused = _split(checked, request.topics)
     if refused:
         checked.replace(topics=kept)
-        told = [_without_offsets(topic, checked) for topic in refused]
-        checked.amend(lambda response: response.topics.extend(told))
+        denied = [_without_offsets(topic, checked) for topic in refused]
+        checked.amend(lambda response: response.topics.extend(denied))
     return None
 
 
@@ -181,27 +181,27 @@ def _check_offsets_of_groups(checked: Checked) -> Verdict:
     others = copy(request)
     others.groups = []
     groups: list[Any] = []
-    refused_topics: list[list[Any]] = []  # of each of `groups`
+    refused_topics: list[list[Any]] = []  # for each of `groups`
     for group in request.groups:
-        if not checked.asker.may(Operation.DESCRIBE, GROUP, group.group_id):
+        if not checked.access.may(Operation.DESCRIBE, GROUP, group.group_id):
             others.groups.append(group)
             continue
         refused: list[Any] = []
-        asked = group
+        allowed = group
         if group.topics is not None:
             kept, refused = _split(checked, group.topics)
             if refused:
-                asked = copy(group)
-                asked.topics = kept
-        groups.append(asked)
+                allowed = copy(group)
+                allowed.topics = kept
+        groups.append(allowed)
         refused_topics.append(refused)
     refusal: Any = checked.services.answers.refusal_of(checked.context, others, code_of(GROUP))
     checked.replace(groups=groups)
 
     def amend(response: Any) -> None:
-        # In the order of the request, which may name a group twice: all its topics, and some.
-        for asked, answer, refused in zip(groups, response.groups, refused_topics, strict=False):
-            if asked.topics is None:
+        # In request order, because a request can name a group twice: with all its topics, and with some.
+        for allowed, answer, refused in zip(groups, response.groups, refused_topics, strict=False):
+            if allowed.topics is None:
                 _keep_described(checked, answer)
             elif not answer.error_code:
                 answer.topics.extend(_without_offsets(topic, checked) for topic in refused)
@@ -216,23 +216,23 @@ def _split(checked: Checked, topics: list[Any]) -> tuple[list[Any], list[Any]]:
     refused: list[Any] = []
     for topic in topics:
         name = topic_name(topic, checked.image)
-        is_kept = name is None or checked.asker.may(Operation.DESCRIBE, TOPIC, name)
+        is_kept = name is None or checked.access.may(Operation.DESCRIBE, TOPIC, name)
         (kept if is_kept else refused).append(topic)
     return kept, refused
 
 
 def _keep_described(checked: Checked, answer: Any) -> None:
-    """Leave out topics that one may not describe; `answer` is one group's."""
-    asker, image = checked.asker, checked.image
+    """Removes topics that the client cannot describe from one group's answer."""
+    access, image = checked.access, checked.image
     answer.topics = [
         topic
         for topic in answer.topics
-        if asker.may(Operation.DESCRIBE, TOPIC, topic_name(topic, image) or "", notes=False)
+        if access.may(Operation.DESCRIBE, TOPIC, topic_name(topic, image) or "", notes=False)
     ]
 
 
 def _without_offsets(topic: Any, checked: Checked) -> Any:
-    """The answer about a topic of an OffsetFetch that one may not describe."""
+    """Returns the result for a topic of an OffsetFetch that the client cannot describe."""
     by_groups = checked.version >= FIRST_OFFSET_FETCH_WITH_GROUPS
     of_partition = (
         offsets.OffsetFetchResponsePartitions if by_groups else offsets.OffsetFetchResponsePartition
@@ -249,14 +249,14 @@ def _without_offsets(topic: Any, checked: Checked) -> Any:
 
 
 def check_offset_delete(checked: Checked) -> Verdict:
-    """READ on each topic."""
+    """Checks READ on each topic."""
     kept: list[Any] = []
     refused: list[Any] = []
-    for one in checked.request.topics:
-        if checked.asker.may(Operation.READ, TOPIC, one.name):
-            kept.append(one)
+    for topic in checked.request.topics:
+        if checked.access.may(Operation.READ, TOPIC, topic.name):
+            kept.append(topic)
         else:
-            refused.append(_undeleted(one))
+            refused.append(_undeleted(topic))
     if not refused:
         return None
     if not kept:
@@ -271,9 +271,9 @@ def _undeleted(topic: Any) -> offsets.OffsetDeleteResponseTopic:
         name=topic.name,
         partitions=[
             offsets.OffsetDeleteResponsePartition(
-                partition_index=one.partition_index, error_code=code_of(TOPIC)
+                partition_index=partition.partition_index, error_code=code_of(TOPIC)
             )
-            for one in topic.partitions
+            for partition in topic.partitions
         ],
     )
 
@@ -282,28 +282,30 @@ def _undeleted(topic: Any) -> offsets.OffsetDeleteResponseTopic:
 
 
 def check_init_producer_id(checked: Checked) -> Verdict:
-    """WRITE on the transactional id; without one IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
-    name, asker = checked.request.transactional_id, checked.asker
+    """Checks WRITE on the transactional id; without one IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679)."""
+    name, access = checked.request.transactional_id, checked.access
     if name is not None:
-        if not asker.may(Operation.WRITE, TRANSACTIONAL_ID, name):
+        if not access.may(Operation.WRITE, TRANSACTIONAL_ID, name):
             return TransactionalIdAuthorizationFailed.code
         return None
-    if asker.rights.may_any(Operation.WRITE, TOPIC) or asker.may_on_cluster(Operation.IDEMPOTENT_WRITE):
+    if access.rights.may_any(Operation.WRITE, TOPIC) or access.may_on_cluster(Operation.IDEMPOTENT_WRITE):
         return None
     return ClusterAuthorizationFailed.code
 
 
 def check_add_partitions(checked: Checked) -> Verdict:
-    """WRITE on the transactional id and on every topic, or nothing is added; since version 4 brokers ask."""
-    request, asker, image = checked.request, checked.asker, checked.image
+    """Checks WRITE on the transactional id and every topic; if one is denied, nothing is added. Since
+    version 4 brokers send it.
+    """
+    request, access, image = checked.request, checked.access, checked.image
     if checked.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
-        if asker.may_on_cluster(Operation.CLUSTER_ACTION):
+        if access.may_on_cluster(Operation.CLUSTER_ACTION):
             return None
         return AddPartitionsToTxnResponse(error_code=ClusterAuthorizationFailed.code)
-    if not asker.may(Operation.WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+    if not access.may(Operation.WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
         return TransactionalIdAuthorizationFailed.code
     topics = request.v3_and_below_topics
-    refused = {topic.name for topic in topics if not asker.may(Operation.WRITE, TOPIC, topic.name)}
+    refused = {topic.name for topic in topics if not access.may(Operation.WRITE, TOPIC, topic.name)}
     if not refused:
         return None
 
@@ -315,15 +317,15 @@ def check_add_partitions(checked: Checked) -> Verdict:
 
     response: Any = checked.services.answers.refusal_of(checked.context, request, OperationNotAttempted.code)
     for topic in response.results_by_topic_v3_and_below:
-        for one in topic.results_by_partition:
-            one.partition_error_code = code_for(topic.name, one.partition_index)
+        for partition in topic.results_by_partition:
+            partition.partition_error_code = code_for(topic.name, partition.partition_index)
     answer: Response = response
     return answer
 
 
 def check_markers(checked: Checked) -> Verdict:
-    """ALTER on the cluster, or CLUSTER_ACTION."""
-    asker = checked.asker
-    if asker.may_on_cluster(Operation.ALTER, notes=False) or asker.may_on_cluster(Operation.CLUSTER_ACTION):
+    """Checks ALTER or CLUSTER_ACTION on the cluster."""
+    access = checked.access
+    if access.may_on_cluster(Operation.ALTER, notes=False) or access.may_on_cluster(Operation.CLUSTER_ACTION):
         return None
     return code_of(CLUSTER)

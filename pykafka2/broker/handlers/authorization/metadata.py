@@ -1,8 +1,8 @@
-"""What Metadata, DescribeTopicPartitions and DescribeCluster tell whom: the topics that one may describe, and
-what one may do (KIP-430).
+"""Authorization of Metadata, DescribeTopicPartitions and DescribeCluster, and authorized operations
+(KIP-430).
 
-Who asks for all topics hears nothing of the others; who names one hears TOPIC_AUTHORIZATION_FAILED, whether
-it exists or not.
+A request for all topics returns only those that the client can describe. A named topic without that right
+gets TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from copy import copy
 from typing import Any
 
 from pykafka2.broker.handlers.authorization.checks import Checked, Verdict, code_of, topic_name
-from pykafka2.broker.handlers.metadata import NOT_ASKED, has_unusable_ids
-from pykafka2.broker.security.asker import Asker
+from pykafka2.broker.handlers.metadata import NOT_REQUESTED, has_unusable_ids
+from pykafka2.broker.security.asker import Access
 from pykafka2.protocol.acl_terms import CLUSTER_NAME, Operation, ResourceType
 from pykafka2.protocol.messages.metadata import (
     DescribeTopicPartitionsResponse,
@@ -27,73 +27,76 @@ REFUSED = code_of(TOPIC)
 
 
 def check_metadata(checked: Checked) -> Verdict:
-    asker, asked = checked.asker, checked.request.topics
-    if asked is not None and has_unusable_ids(checked.version, asked):
-        return None  # the handler refuses the request as a whole and discloses nothing
-    if asked is None or (checked.version == 0 and not asked):
-        checked.amend(lambda response: _keep_described(asker, response))
+    access, requested = checked.access, checked.request.topics
+    if requested is not None and has_unusable_ids(checked.version, requested):
+        return None  # the handler rejects the whole request and discloses nothing
+    if requested is None or (checked.version == 0 and not requested):
+        checked.amend(lambda response: _keep_described(access, response))
     else:
-        kept, refused = _split(checked, asked)
+        kept, refused = _split(checked, requested)
         if refused:
             checked.replace(topics=kept)
-            # An empty list asks version 0 for all.
+            # An empty list would mean all topics in version 0.
             checked.amend(lambda response: _with_refused(response, refused, keeps=bool(kept)))
     if checked.request.include_topic_authorized_operations:
-        checked.amend(lambda response: _tell_topic_operations(asker, response))
+        checked.amend(lambda response: _set_topic_operations(access, response))
     if checked.request.include_cluster_authorized_operations:
-        checked.amend(lambda response: _tell_cluster_operations(asker, response))
+        checked.amend(lambda response: _set_cluster_operations(access, response))
     return None
 
 
 def check_cluster(checked: Checked) -> Verdict:
     if checked.request.include_cluster_authorized_operations:
-        checked.amend(lambda response: _tell_cluster_operations(checked.asker, response))
+        checked.amend(lambda response: _set_cluster_operations(checked.access, response))
     return None
 
 
 def check_topic_partitions(checked: Checked) -> Verdict:
-    """Its handler takes the topics from the request, or all: so all that may be described are named to it."""
-    asker, named = checked.asker, {topic.name: topic for topic in checked.request.topics}
+    """Names all topics that the client can describe, because the handler uses the named topics or else
+    all.
+    """
+    access, named = checked.access, {topic.name: topic for topic in checked.request.topics}
     names = list(named) or list(checked.image.topics)
-    kept = [one for one in names if asker.may(Operation.DESCRIBE, TOPIC, one, notes=bool(named))]
+    kept = [name for name in names if access.may(Operation.DESCRIBE, TOPIC, name, notes=bool(named))]
     cursor = checked.request.cursor
     if cursor is not None and not named and cursor.topic_name not in kept:
-        # Where all are asked for, the next page begins at the next topic; the handler takes names for asked.
-        kept = [one for one in kept if one > cursor.topic_name]
+        # For all topics, the next page starts at the next topic; the handler takes the names for requested
+        # ones.
+        kept = [name for name in kept if name > cursor.topic_name]
         cursor = None
     if len(kept) < len(names):
         described = set(kept)
-        refused = [_refused_partitions(one) for one in names if one not in described] if named else []
+        refused = [_refused_partitions(name) for name in names if name not in described] if named else []
         if not kept:
             return DescribeTopicPartitionsResponse(topics=refused)
-        checked.replace(topics=[TopicRequest(name=one) for one in kept], cursor=cursor)
+        checked.replace(topics=[TopicRequest(name=name) for name in kept], cursor=cursor)
         checked.amend(lambda response: response.topics.extend(refused))
-    checked.amend(lambda response: _tell_topic_operations(asker, response))
+    checked.amend(lambda response: _set_topic_operations(access, response))
     return None
 
 
-# ---------------------------------------------------------------------- which topics
+# ---------------------------------------------------------------------- topics
 
 
-def _split(checked: Checked, asked: list[Any]) -> tuple[list[Any], list[MetadataResponseTopic]]:
-    """The topics that are answered, and refusals of the others."""
-    asker, image = checked.asker, checked.image
+def _split(checked: Checked, requested: list[Any]) -> tuple[list[Any], list[MetadataResponseTopic]]:
+    """Returns the allowed topics, and errors for the others."""
+    access, image = checked.access, checked.image
     may_create: bool | None = None
     creates = checked.request.allow_auto_topic_creation and checked.services.config.get(
         "auto.create.topics.enable"
     )
     kept: list[Any] = []
     refused: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
-    for topic in asked:
+    for topic in requested:
         name = topic_name(topic, image)
         if name is None:
-            kept.append(topic)  # an id that nobody knows
-        elif not asker.may(Operation.DESCRIBE, TOPIC, name):
+            kept.append(topic)  # an unknown id
+        elif not access.may(Operation.DESCRIBE, TOPIC, name):
             refused[topic.name, topic.topic_id] = _refused(topic)
         elif creates and name not in image.topics:
             if may_create is None:
-                may_create = asker.may_on_cluster(Operation.CREATE, notes=False)
-            if may_create or asker.may(Operation.CREATE, TOPIC, name):
+                may_create = access.may_on_cluster(Operation.CREATE, notes=False)
+            if may_create or access.may(Operation.CREATE, TOPIC, name):
                 kept.append(topic)
             else:
                 refused[topic.name, topic.topic_id] = _refused(topic)
@@ -103,7 +106,7 @@ def _split(checked: Checked, asked: list[Any]) -> tuple[list[Any], list[Metadata
 
 
 def _refused(topic: Any) -> MetadataResponseTopic:
-    """An id is nothing to hide; what stands behind it is."""
+    """Returns the error for a topic: with its id, but without the name behind it."""
     by_id = topic.topic_id != ZERO_UUID
     return MetadataResponseTopic(
         error_code=REFUSED,
@@ -119,9 +122,9 @@ def _refused_partitions(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _keep_described(asker: Asker, response: Any) -> None:
+def _keep_described(access: Access, response: Any) -> None:
     response.topics = [
-        topic for topic in response.topics if asker.may(Operation.DESCRIBE, TOPIC, topic.name, notes=False)
+        topic for topic in response.topics if access.may(Operation.DESCRIBE, TOPIC, topic.name, notes=False)
     ]
 
 
@@ -132,22 +135,24 @@ def _with_refused(response: Any, refused: list[MetadataResponseTopic], *, keeps:
 # ---------------------------------------------------------------------- authorized operations
 
 
-def _tell_topic_operations(asker: Asker, response: Any) -> None:
-    """In copies: the topics of an answer may be shared with others (base/known_metadata.py)."""
+def _set_topic_operations(access: Access, response: Any) -> None:
+    """Sets authorized operations on copies, because a cached response shares its topics
+    (base/known_metadata.py).
+    """
     topics = []
     for topic in response.topics:
-        told = topic
+        described_topic = topic
         if topic.error_code != REFUSED and topic.name is not None:
-            told = copy(topic)
-            told.topic_authorized_operations = asker.rights.operations(TOPIC, topic.name)
-        topics.append(told)
+            described_topic = copy(topic)
+            described_topic.topic_authorized_operations = access.rights.operations(TOPIC, topic.name)
+        topics.append(described_topic)
     response.topics = topics
 
 
-def _tell_cluster_operations(asker: Asker, response: Any) -> None:
-    """Nothing at all to who may not describe the cluster."""
-    if response.cluster_authorized_operations != NOT_ASKED:
-        may_describe = asker.may_on_cluster(Operation.DESCRIBE)
+def _set_cluster_operations(access: Access, response: Any) -> None:
+    """Sets the authorized operations on the cluster; none without DESCRIBE."""
+    if response.cluster_authorized_operations != NOT_REQUESTED:
+        may_describe = access.may_on_cluster(Operation.DESCRIBE)
         response.cluster_authorized_operations = (
-            asker.rights.operations(CLUSTER, CLUSTER_NAME) if may_describe else 0
+            access.rights.operations(CLUSTER, CLUSTER_NAME) if may_describe else 0
         )

@@ -1,8 +1,8 @@
-"""What each API needs, as Apache Kafka 4.3.1's KafkaApis and ControllerApis ask for it.
+"""The checks of each API, as in Apache Kafka 4.3.1's KafkaApis and ControllerApis.
 
-An API that is not here is open to everybody (ApiVersions, SASL) or answers brokers alone.  Of those for which
-a check is named, metadata.py, data.py and groups.py say what it needs.  The requests about delegation tokens
-are about tokens of one's own.
+An API that is missing here needs no authorization (ApiVersions, SASL) or is for brokers only. metadata.py,
+data.py and groups.py define the named checks. Requests about delegation tokens concern the client's own
+tokens.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHECKS: Final[dict[int, Check]] = {
     ApiKey.DELETE_RECORDS: each_topic(Operation.DELETE),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: each_topic(
         Operation.DESCRIBE,
-        unless=lambda checked: checked.asker.may_on_cluster(Operation.CLUSTER_ACTION, notes=False),
+        unless=lambda checked: checked.access.may_on_cluster(Operation.CLUSTER_ACTION, notes=False),
     ),
     ApiKey.DESCRIBE_PRODUCERS: READ_EACH_TOPIC,
     # The cluster and its topics.
@@ -77,12 +77,12 @@ CHECKS: Final[dict[int, Check]] = {
     ApiKey.OFFSET_DELETE: in_turn(on_named(Operation.DELETE, GROUP, "group_id"), groups.check_offset_delete),
     ApiKey.LIST_GROUPS: groups.check_list_groups,
     ApiKey.DESCRIBE_GROUPS: in_turn(
-        each(Operation.DESCRIBE, GROUP, "groups", "groups"), groups.tell_group_operations
+        each(Operation.DESCRIBE, GROUP, "groups", "groups"), groups.set_group_operations
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: in_turn(
         each(Operation.DESCRIBE, GROUP, "group_ids", "groups"),
         groups.hide_consumer_groups_topics,
-        groups.tell_group_operations,
+        groups.set_group_operations,
     ),
     ApiKey.DELETE_GROUPS: each(Operation.DELETE, GROUP, "groups_names", "results"),
     # Transactions.
