@@ -81,9 +81,9 @@ def _in_steps(
         count = Counter(partition.partition_index for partition in topic.partitions)
         for partition in {named.partition_index: named for named in topic.partitions}.values():
             try:
-                if count[asked.partition_index] > 1:
-                    raise InvalidRequest(f"{topic.name}-{asked.partition_index} is asked for twice")
-                found = yield from _find(services, context, request, topic.name, asked)
+                if count[partition.partition_index] > 1:
+                    raise InvalidRequest(f"{topic.name}-{partition.partition_index} is requested twice")
+                found = yield from _find(services, context, request, topic.name, partition)
             except BrokerError as error:
                 partitions.append(_failed(partition, error.code or 0))
                 continue
@@ -109,11 +109,13 @@ def _find(
     context: RequestContext,
     request: ListOffsetsRequest,
     topic: str,
-    asked: ListOffsetsPartition,
+    partition: ListOffsetsPartition,
 ) -> Steps[OffsetAtTime]:
-    if asked.timestamp < 0 and context.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
-        raise UnsupportedVersion(f"timestamp {asked.timestamp} means nothing in version {context.version}")
-    replica = _replica(services, request, topic, asked)
+    if partition.timestamp < 0 and context.version < FIRST_VERSIONS.get(partition.timestamp, NEVER):
+        raise UnsupportedVersion(
+            f"timestamp {partition.timestamp} is not supported in version {context.version}"
+        )
+    replica = _replica(services, request, topic, partition)
     log = replica.log
     upper = _upper(replica, request)
     if partition.timestamp == LATEST:
@@ -123,7 +125,8 @@ def _find(
         return OffsetAtTime(log.log_start_offset, -1, log.epochs.epoch_at(log.log_start_offset))
     if partition.timestamp in (LATEST_TIERED, EARLIEST_PENDING):
         return OffsetAtTime(-1, -1, -1)
-    found = yield from latest(log) if asked.timestamp == MAX_TIMESTAMP else first_at(log, asked.timestamp)
+    time = partition.timestamp
+    found = yield from latest(log) if time == MAX_TIMESTAMP else first_at(log, time)
     if not 0 <= found.offset < upper:
         _check_high_watermark(replica, request, context.version)
         return OffsetAtTime(-1, -1, -1)
