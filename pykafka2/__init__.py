@@ -1,8 +1,8 @@
 """pykafka2: a typed, pure-Python Kafka client, with a real Kafka broker that starts inside a unit test.
 
-Public names only, loaded when they are first asked for (PEP 562): `import pykafka2` costs milliseconds, and a
-program that only produces never loads the consumer.  The errors live in `pykafka2.errors`, the serializers in
-`pykafka2.serializers`, the bundled broker in `pykafka2.testing`; asyncio's clients will be in `pykafka2.aio`.
+Public names only, loaded at first use (PEP 562): `import pykafka2` takes milliseconds, and a program that
+only produces never loads the consumer. `pykafka2.errors` has the errors, `pykafka2.serializers` the
+serializers, `pykafka2.testing` the bundled broker; `pykafka2.aio` will have the asyncio clients.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _unknown(name: str) -> AttributeError | ImportError:
-    if name[:1] != "_":  # Python and its tools ask for many a __name__
+    if name[:1] != "_":  # Python and its tools look up many dunder names
         from pykafka2.other_clients import INSTEAD_OF_CLASSES
 
         if name in INSTEAD_OF_CLASSES:

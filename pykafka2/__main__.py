@@ -1,4 +1,4 @@
-"""`python -m pykafka2` is the command `pykafka2`."""
+"""Runs the command `pykafka2` for `python -m pykafka2`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Addresses as users write them: from the value of bootstrap_servers to (host, port).
+"""Parses the addresses of bootstrap_servers into (host, port).
 
-Pure.  Names are resolved in network/resolver.py.
+Pure. network/resolver.py resolves names.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ Addresses = tuple[tuple[str, int], ...]
 
 
 class BadAddress(ValueError):
-    """The message says which entry it is and what is wrong with it."""
+    """An entry is not a valid address; the message shows the entry and the reason."""
 
 
 def parse_addresses(value: Any) -> Addresses:
-    """`"a:9092,b:9093"`, a list of such strings, or of `(host, port)`, in order and without duplicates.
+    """Parse `"a:9092,b:9093"`, a list of such strings, or of `(host, port)`; drops duplicates.
 
-    A host without a port gets 9092; IPv6 addresses stand in brackets: `[::1]:9092`.  Raises `BadAddress`, and
-    `ValueError` for a value of another kind.
+    The default port is 9092; IPv6 addresses need brackets: `[::1]:9092`. Raises BadAddress, and ValueError
+    for a value of another type.
     """
     if isinstance(value, str):
         entries: list[Any] = [value]
     elif isinstance(value, list | tuple | set | frozenset):
         entries = list(value)
     else:
-        raise ValueError(f"{value!r} is neither text nor a list")
+        raise ValueError(f"{value!r} is neither a str nor a list")
     found: dict[tuple[str, int], None] = {}
     for entry in entries:
         parts = entry.split(",") if isinstance(entry, str) else [entry]
@@ -60,7 +60,7 @@ def _parse_one(entry: Any) -> tuple[str, int]:
 
 
 def _host_and_port(entry: str) -> tuple[str, str]:
-    # Java accepts "PLAINTEXT://host:9092" as well; which protocol is meant is security_protocol's matter.
+    # As in Java, "PLAINTEXT://host:9092" is accepted; security_protocol sets the protocol.
     scheme, separator, rest = entry.partition("://")
     if separator and not scheme.isupper():
         _refuse(entry, "is a URL; write host:port")
@@ -70,7 +70,7 @@ def _host_and_port(entry: str) -> tuple[str, str]:
         if not bracket or (rest and not rest.startswith(":")):
             _refuse(entry, "write an IPv6 address like [::1]:9092")
         if ":" not in host:
-            _refuse(entry, "brackets are for IPv6 addresses only")
+            _refuse(entry, "brackets are only for IPv6 addresses")
         return host, rest[1:] if rest else str(DEFAULT_PORT)
     if text.count(":") > 1:
         _refuse(entry, "write an IPv6 address in brackets, like [::1]:9092")

@@ -9,10 +9,10 @@ import attrs
 
 @attrs.define
 class Backoff:
-    """How long to wait before attempt n: `initial * 2**n`, at most `maximum`, +-20 %.
+    """The wait before attempt n: `initial * 2**n`, at most `maximum`, +-20 %.
 
-    Durations are seconds.  One object serves one thing that is retried; `next()` after each failure,
-    `reset()` after a success.
+    Durations are seconds. Use one object per retried operation: call `next()` after each failure, `reset()`
+    after a success.
     """
 
     initial: float
@@ -22,13 +22,13 @@ class Backoff:
     attempts: int = 0
 
     def delay(self, attempts: int) -> float:
-        """The wait after `attempts` earlier failures, jitter included."""
-        # Beyond 2**30 the exponent only serves to overflow.
+        """Returns the wait after `attempts` earlier failures, jitter included."""
+        # Larger exponents would only overflow.
         base = min(self.initial * (1 << min(attempts, 30)), self.maximum)
         return base * (1.0 + self.jitter * (2.0 * self.random.random() - 1.0))
 
     def next(self) -> float:
-        """Count one more failure and say how long to wait."""
+        """Count a failure; returns the wait."""
         delay = self.delay(self.attempts)
         self.attempts += 1
         return delay

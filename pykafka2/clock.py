@@ -1,7 +1,7 @@
 """The sources of time and randomness.
 
-Nothing else in pykafka2 reads a clock or draws a random number: both are handed in by the driver, from the
-operating system in production and from the seed in the simulation.
+No other module reads a clock or draws a random number: the driver passes both in, from the operating system
+in production and from the seed in the simulation.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ FOREVER = float("inf")
 
 
 class Clock(Protocol):
-    """Two clocks: one that only runs forward, one that people set."""
+    """A monotonic clock and a wall clock."""
 
     def monotonic(self) -> float:
-        """Seconds for timers; never runs back."""
+        """Returns seconds for timers; never goes back."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, for record timestamps and the expiry of certificates and tokens."""
+        """Returns milliseconds since the epoch, for record timestamps and expiry times."""
         ...
 
     def wall_ns(self) -> int:
-        """The same in nanoseconds, for who reads it once a record: there it is no call of Python's."""
+        """Returns nanoseconds since the epoch; for per-record use, as it makes no Python call."""
         ...
 
 
 class Entropy(Protocol):
-    """Randomness: `random` for back-off jitter and choices, `token_bytes` for identifiers and nonces."""
+    """A source of randomness: `random` for jitter and choices, `token_bytes` for ids and nonces."""
 
     random: random.Random
 
@@ -39,7 +39,7 @@ class Entropy(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks.  Thread-safe."""
+    """The operating system's clocks. Thread-safe."""
 
     monotonic = staticmethod(time.monotonic)
     wall_ns = staticmethod(time.time_ns)
@@ -49,7 +49,7 @@ class SystemClock:
 
 
 class SystemEntropy:
-    """The operating system's randomness.  Thread-safe."""
+    """The operating system's randomness. Thread-safe."""
 
     def __init__(self) -> None:
         self.random: random.Random = random.SystemRandom()
@@ -59,7 +59,7 @@ class SystemEntropy:
 
 
 class SeededEntropy:
-    """Everything from one seed; for the simulation."""
+    """Randomness from one seed, for the simulation."""
 
     def __init__(self, seed: int | str) -> None:
         self.random = random.Random(seed)

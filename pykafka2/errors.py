@@ -61,7 +61,7 @@ class InvalidMetadataError(RetriableError):
 
 
 # ---------------------------------------------------------------------------------------------------
-# This side of the wire
+# The client's own errors
 # ---------------------------------------------------------------------------------------------------
 
 
@@ -155,8 +155,8 @@ class AssignorFailed(KafkaError):
 class CommitFailed(KafkaError):
     """The group rejected the offsets, because this consumer is no longer a member of it.
 
-    Its partitions may have other owners by now, who will read the records again from the last commit.  Call
-    poll() to join again; the message names why the membership ended, as far as that is known.
+    Its partitions can have other owners by now, which read the records again from the last commit. Call
+    poll() to rejoin; the message names why the membership ended, if known.
     """
 
     what_to_do = (
@@ -168,7 +168,7 @@ class CommitFailed(KafkaError):
 class RetriableCommitFailed(RetriableError):
     """An asynchronous commit failed with a retriable error, which is the cause of this one.
 
-    It is not sent again by itself, as it could overtake a later one: commit the latest offsets again.
+    It is not retried automatically, as it could overwrite a later commit: commit the latest offsets again.
     """
 
     what_to_do = "Commit again, with the latest offsets."
@@ -190,9 +190,9 @@ class IncompleteSend(KafkaError):
     """`send_many` stopped after it had queued some of the records; the cause is the reason.
 
     Attributes:
-        taken: how many were taken; they are on their way.
-        left: the row numbers of those that were not, in order: send these again.
-        delivery: the outcome of those taken.
+        taken: how many rows were queued.
+        left: the numbers of the rows that were not queued, in order: send these again.
+        delivery: the outcome of the queued rows.
     """
 
     what_to_do = "Send the rows in `left` again."
@@ -204,7 +204,7 @@ class IncompleteSend(KafkaError):
         self.delivery = delivery
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process cannot wait for what is on its way here.
+        # Another process cannot wait for this process's deliveries.
         return type(self), (str(self), self.taken, self.left)
 
 
@@ -259,7 +259,7 @@ class ConsumerStalled(KafkaError):
 class CorruptData(KafkaError, ValueError):
     """Bytes do not follow the protocol; the message names message, version and field."""
 
-    what_to_do = "Skip the record with `seek()` or `on_bad_record`, and look for what wrote it."
+    what_to_do = "Skip the record with `seek()` or `on_bad_record`, and find the program that wrote it."
 
 
 class CorruptResponse(CorruptData, InvalidMetadataError):
@@ -267,7 +267,7 @@ class CorruptResponse(CorruptData, InvalidMetadataError):
     is unknown whether the request was processed."""
 
     what_to_do = (
-        "Nothing at first: the client connects again and retries. If it is raised, check what listens at the "
+        "Nothing at first: the client reconnects and retries. If it is raised, check what listens at the "
         "address of the broker."
     )
 
@@ -295,7 +295,7 @@ class TlsError(KafkaError, ConnectionError):
 
 
 class TlsInterrupted(TlsError, RetriableError):
-    """The other side ended the connection during the TLS handshake: a restart, or a port without TLS."""
+    """The peer closed the connection during the TLS handshake: a restart, or a port without TLS."""
 
 
 class TlsNotSpoken(TlsError):
@@ -307,8 +307,8 @@ class TlsNotSpoken(TlsError):
 
 
 class TlsClientCertificateRefused(TlsError):
-    """The broker wants a client certificate and was shown none, or does not accept the one that it was shown;
-    see ssl_certfile."""
+    """The broker requires a client certificate and received none, or rejected the one it received; see
+    ssl_certfile."""
 
     what_to_do = "Set `ssl_certfile` and `ssl_keyfile` to a certificate that the broker trusts."
 
@@ -480,7 +480,7 @@ class OffsetMetadataTooLarge(BrokerError):
 
 
 class NetworkException(BrokerError, InvalidMetadataError):
-    """The broker closed the connection before it answered."""
+    """The broker closed the connection before it responded."""
 
     code = 13
 
@@ -552,7 +552,7 @@ class IllegalGeneration(BrokerError):
 class InconsistentGroupProtocol(BrokerError):
     """The members have no common protocol (assignor); configure one that all of them have."""
 
-    what_to_do = "Give all members one assignor in common, and the same `group_protocol`."
+    what_to_do = "Configure one assignor in common for all members, and the same `group_protocol`."
 
     code = 23
 
@@ -607,13 +607,13 @@ class TopicAuthorizationFailed(AuthorizationError):
 
 
 class GroupAuthorizationFailed(AuthorizationError):
-    """The principal may not use the group; ask for an ACL that allows READ on it."""
+    """The principal has no access to the group. It needs an ACL that allows READ on it."""
 
     code = 30
 
 
 class ClusterAuthorizationFailed(AuthorizationError):
-    """The principal may not do this to the cluster; ask for an ACL."""
+    """The principal has no access to the cluster for this operation. It needs an ACL."""
 
     code = 31
     fatal = True
@@ -631,7 +631,7 @@ class InvalidTimestamp(BrokerError):
 
 
 class UnsupportedSaslMechanism(BrokerError):
-    """The broker does not offer this SASL mechanism; choose one that it lists."""
+    """The broker does not offer this SASL mechanism; use one that it lists."""
 
     what_to_do = "Set `sasl_mechanism` to a mechanism in the message."
 
@@ -648,9 +648,9 @@ class IllegalSaslState(BrokerError):
 
 
 class UnsupportedVersion(BrokerError):
-    """The broker does not speak the version that this needs."""
+    """The broker does not support the version that this requires."""
 
-    what_to_do = "Upgrade the broker, or leave out the option or call that needs the version."
+    what_to_do = "Upgrade the broker, or leave out the option or call that requires the version."
 
     code = 35
     fatal = True
@@ -665,7 +665,7 @@ class TopicAlreadyExists(BrokerError):
 
 
 class InvalidPartitions(BrokerError):
-    """The number of partitions is not legal here."""
+    """The number of partitions is illegal."""
 
     what_to_do = "Correct the number of partitions: above zero, and more than the topic has."
 
@@ -681,7 +681,7 @@ class InvalidReplicationFactor(BrokerError):
 
 
 class InvalidReplicaAssignment(BrokerError):
-    """The replica assignment is not legal."""
+    """The replica assignment is illegal."""
 
     what_to_do = "Name existing brokers, each of them once for a partition."
 
@@ -689,7 +689,7 @@ class InvalidReplicaAssignment(BrokerError):
 
 
 class InvalidConfig(BrokerError):
-    """A configuration key or value is not legal."""
+    """A configuration key or value is illegal."""
 
     what_to_do = "Correct the key or value that the message names."
 
@@ -697,13 +697,13 @@ class InvalidConfig(BrokerError):
 
 
 class NotController(BrokerError, RetriableError):
-    """This broker is not the controller; ask the one that is."""
+    """This broker is not the controller; the request must go to the controller."""
 
     code = 41
 
 
 class InvalidRequest(BrokerError):
-    """The request's parts do not fit together."""
+    """The request is malformed, or its parts contradict each other."""
 
     what_to_do = "Correct the arguments that the message names."
 
@@ -791,14 +791,14 @@ class TransactionCoordinatorFenced(BrokerError):
 
 
 class TransactionalIdAuthorizationFailed(AuthorizationError):
-    """The principal may not use the transactional id; ask for an ACL that allows WRITE on it."""
+    """The principal has no access to the transactional id. It needs an ACL that allows WRITE on it."""
 
     code = 53
     fatal = True
 
 
 class SecurityDisabled(BrokerError):
-    """The broker has no security features switched on."""
+    """The broker has no authorizer or other security feature enabled."""
 
     what_to_do = "Configure an authorizer on the brokers."
 
@@ -843,7 +843,7 @@ class TokenExpired(SaslAuthenticationFailed):
 
 
 class TokenProviderTimedOut(SaslAuthenticationFailed):
-    """The OAUTHBEARER token provider, or the token endpoint, gave no token in time."""
+    """The OAUTHBEARER token provider, or the token endpoint, returned no token in time."""
 
     what_to_do = "Check the token provider or the token endpoint."
 
@@ -866,7 +866,7 @@ class ReassignmentInProgress(BrokerError):
 
 
 class DelegationTokenAuthDisabled(BrokerError):
-    """Delegation tokens are switched off on the broker."""
+    """Delegation tokens are disabled on the broker."""
 
     what_to_do = "Set `delegation.token.secret.key` on the brokers."
 
@@ -898,7 +898,7 @@ class DelegationTokenRequestNotAllowed(BrokerError):
 
 
 class DelegationTokenAuthorizationFailed(AuthorizationError):
-    """The principal may not use the delegation token."""
+    """The principal has no access to the delegation token."""
 
     code = 65
 
@@ -1078,7 +1078,7 @@ class ThrottlingQuotaExceeded(BrokerError, RetriableError):
 class ProducerFenced(BrokerError):
     """A newer producer with the same transactional id took over; this one must stop."""
 
-    what_to_do = "Close this producer; the newer one with the same `transactional_id` goes on."
+    what_to_do = "Close this producer; the newer one with the same `transactional_id` continues."
 
     code = 90
     fatal = True
@@ -1117,7 +1117,7 @@ class InconsistentVoterSet(BrokerError):
 
 
 class InvalidUpdateVersion(BrokerError):
-    """The partition's state has moved on; read it again."""
+    """The partition's state has changed since; read it again."""
 
     what_to_do = "Nothing: brokers get it from each other."
 
@@ -1207,7 +1207,7 @@ class FetchSessionTopicIdError(BrokerError, RetriableError):
 
 
 class IneligibleReplica(BrokerError):
-    """The replica may not join the in-sync set now."""
+    """The replica cannot join the in-sync set now."""
 
     what_to_do = "Nothing: brokers get it from each other."
 
@@ -1279,7 +1279,7 @@ class UnsupportedEndpointType(BrokerError):
 
 
 class UnknownControllerId(BrokerError):
-    """The controller id is not known."""
+    """The controller id is unknown."""
 
     what_to_do = "Correct the id of the controller."
 
@@ -1287,7 +1287,7 @@ class UnknownControllerId(BrokerError):
 
 
 class UnknownSubscriptionId(BrokerError):
-    """The telemetry subscription is not known; ask for it again."""
+    """The telemetry subscription is unknown; request it again."""
 
     what_to_do = "Nothing: pykafka2 sends no telemetry."
 
@@ -1311,7 +1311,7 @@ class InvalidRegistration(BrokerError):
 
 
 class TransactionAbortable(BrokerError):
-    """The transaction cannot go on; abort it, then begin again."""
+    """The transaction cannot continue; abort it, then begin again."""
 
     what_to_do = "Call `abort_transaction()`, then begin the transaction again."
 
@@ -1373,15 +1373,15 @@ class VoterNotFound(BrokerError):
 class InvalidRegularExpression(BrokerError):
     """The regular expression is not valid."""
 
-    what_to_do = "Correct the pattern; brokers take the syntax of RE2/J."
+    what_to_do = "Correct the pattern; brokers use the syntax of RE2/J."
 
     code = 128
 
 
 class RebootstrapRequired(BrokerError):
-    """The client should start again from its bootstrap servers."""
+    """The client must restart from its bootstrap servers."""
 
-    what_to_do = "Nothing: the client starts again from `bootstrap_servers`."
+    what_to_do = "Nothing: the client restarts from `bootstrap_servers`."
 
     code = 129
 
@@ -1411,7 +1411,7 @@ class StreamsTopologyFenced(BrokerError):
 
 
 class ShareSessionLimitReached(BrokerError, RetriableError):
-    """The broker holds as many share sessions as it may."""
+    """The broker has reached its maximum number of share sessions."""
 
     code = 133
 
@@ -1419,7 +1419,7 @@ class ShareSessionLimitReached(BrokerError, RetriableError):
 class UnknownErrorCode(BrokerError):
     """The broker responded with a code that this version of pykafka2 does not know: `unknown_code`.
 
-    Made of words alone, as every other error can be, it has none.
+    `unknown_code` is None if the error was created from a message alone.
     """
 
     what_to_do = "Look the code up in the release notes of the broker, and upgrade pykafka2."
@@ -1432,8 +1432,8 @@ class UnknownErrorCode(BrokerError):
         self.unknown_code = None if isinstance(code, str) else code
 
     def __reduce__(self) -> tuple[Any, ...]:
-        told = str(self)
-        return type(self), (told,) if self.unknown_code is None else (self.unknown_code, told)
+        message = str(self)
+        return type(self), (message,) if self.unknown_code is None else (self.unknown_code, message)
 
 
 NONE = 0
@@ -1446,16 +1446,16 @@ _BY_CODE: dict[int, type[BrokerError]] = {
 
 
 def for_code(code: int) -> type[BrokerError]:
-    """The class of a broker error code.  Unknown codes give `UnknownErrorCode`; 0 raises `KeyError`."""
+    """Returns the class of a broker error code, UnknownErrorCode for unknown ones. 0 raises KeyError."""
     if code == NONE:
         raise KeyError("0 is no error")
     return _BY_CODE.get(code, UnknownErrorCode)
 
 
 def error_of(code: int, message: str | None = None) -> BrokerError:
-    """An error object for a broker's code and message; the class's own words where there is none.
+    """Returns the error for a broker's code and message; without a message it has the class's text.
 
-    What cannot be printed is escaped, and a very long message is cut: the text may be any.
+    Unprintable characters are escaped and a very long message is truncated, as a broker can send any text.
     """
     cls = for_code(code)
     message = shown(message) if message else ""
@@ -1471,7 +1471,7 @@ def raise_for_code(code: int, message: str | None = None) -> None:
 
 
 def name_of(code: int) -> str:
-    """Kafka's name of a code, such as `NOT_LEADER_OR_FOLLOWER`; for logs and histories."""
+    """Returns Kafka's name of a code, such as `NOT_LEADER_OR_FOLLOWER`; for logs and histories."""
     if code == NONE:
         return "NONE"
     cls = _BY_CODE.get(code)
@@ -1486,7 +1486,7 @@ def name_of(code: int) -> str:
 
 
 class _NeverRaised(KafkaError):
-    """Base of kafka-python's errors that pykafka2 has no occasion to raise: programs may still catch them."""
+    """Base of kafka-python's errors that pykafka2 never raises; programs can still catch them."""
 
     what_to_do = "Nothing: it is never raised."
 
@@ -1550,10 +1550,10 @@ _OF_KAFKA_PYTHON = {
     "UnsupportedCodecError": CodecUnavailable,
 }
 
-if not TYPE_CHECKING:  # type checkers know the names above only, and so find misspelt ones
+if not TYPE_CHECKING:  # type checkers see only the names above, so they report misspelt ones
 
     def __getattr__(name: str) -> type[KafkaError]:
-        """A class by kafka-python's name for it, which most often is ours with "Error" behind it."""
+        """Returns a class by kafka-python's name, usually ours followed by "Error"."""
         found = _OF_KAFKA_PYTHON.get(name) or globals().get(name.removesuffix("Error"))
         if isinstance(found, type) and issubclass(found, KafkaError):
             return found

@@ -1,7 +1,7 @@
-"""The event sink: managers say what happened, whoever is interested listens.
+"""The event sink: managers emit events, listeners receive them.
 
-Log lines, metrics, `health()`, the broker's history and the simulation's trace all read it.  Events are typed
-data; nothing is emitted per record.  `emit` is called on the thread that did the thing.
+Log lines, metrics, `health()`, the broker's history and the simulation's trace read it. Events are typed
+data; none is emitted per record. `emit` runs on the thread that caused the event.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = logging.getLogger("pykafka2")
 
 @attrs.define(frozen=True)
 class Event:
-    """Something that happened at `at` (seconds of the driver's monotonic clock)."""
+    """An event at the time `at` (seconds of the driver's monotonic clock)."""
 
     at: float
 
@@ -41,7 +41,7 @@ class RequestAnswered(Event):
 
 @attrs.define(frozen=True)
 class StateMoved(Event):
-    """`who` (a connection, a group, a transaction) went from one state of its table to another."""
+    """A state machine `who` (a connection, a group, a transaction) changed its state."""
 
     who: str
     before: str
@@ -101,10 +101,10 @@ Listener = Callable[[Event], None]
 
 
 class EventSink:
-    """Hands every event to every listener, in order of subscription.
+    """Passes every event to every listener, in order of subscription.
 
-    A listener that raises is logged and stays subscribed: watching must never break the watched.
-    `subscribe` may be called from any thread; it replaces the tuple that `emit` reads.
+    A listener that raises is logged and stays subscribed: it must not break the client. Any thread can call
+    `subscribe`, which replaces the tuple that `emit` reads.
     """
 
     __slots__ = ("_listeners",)
@@ -114,11 +114,11 @@ class EventSink:
 
     @property
     def is_watched(self) -> bool:
-        """False lets a caller skip making the event at all."""
+        """Whether there are listeners; if not, callers need not create events."""
         return bool(self._listeners)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; the returned call takes it away again."""
+        """Add a listener; returns a function that removes it."""
         self._listeners += (listener,)
 
         def unsubscribe() -> None:

@@ -1,6 +1,6 @@
-"""Java's way to write credentials (`sasl.jaas.config`): a line of JAAS, read into the options it stands for.
+"""Parses Java's credentials (`sasl.jaas.config`), a line of JAAS, into options.
 
-Pure.  Nothing that is raised here quotes a value, since any of them may be a secret.
+Pure. No error message contains a value, since any of them can be a secret.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PAIR = re.compile(r"\s*([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.
 
 
 class BadJaasConfig(ValueError):
-    """The line cannot be read, or names a module or an option that is not known here."""
+    """The line is malformed, or names an unknown module or option."""
 
 
 def parse_jaas_config(line: str) -> dict[str, Any]:
-    """The options by field name that a line such as
-    `org.apache.kafka.common.security.plain.PlainLoginModule required username="…" password="…";` stands for.
+    """Returns the options of a JAAS line, by field name.
 
-    Raises `BadJaasConfig`, which never quotes a value.
+    A line looks like `org.apache.kafka.common.security.plain.PlainLoginModule required username="…"
+    password="…";`. Raises BadJaasConfig, which never contains a value.
     """
     entry = _ENTRY.fullmatch(line)
     if entry is None:
@@ -43,7 +43,7 @@ def parse_jaas_config(line: str) -> dict[str, Any]:
     module = entry[1].rpartition(".")[2]
     known = _MODULES.get(module)
     if known is None:
-        raise BadJaasConfig(f"the module {module} is not known; known are {', '.join(_MODULES)}")
+        raise BadJaasConfig(f"the module {module} is unknown; use one of {', '.join(_MODULES)}")
     found: dict[str, Any] = {}
     extensions: dict[str, str] = {}
     rest = entry[3]
@@ -63,7 +63,7 @@ def parse_jaas_config(line: str) -> dict[str, Any]:
         else:
             raise BadJaasConfig(f"{module} has no option {name}; it has {', '.join(known)}")
         if position < len(rest) and not rest[position].isspace():
-            raise BadJaasConfig("options are divided by blanks")
+            raise BadJaasConfig("options must be separated by blanks")
     if "sasl_delegation_token" in found:
         found["sasl_delegation_token"] = found["sasl_delegation_token"].lower() == "true"
     return found | ({"sasl_oauthbearer_extensions": extensions} if extensions else {})

@@ -1,7 +1,7 @@
-"""The clients that live in this process: what becomes of them at a fork, at exit, and when they are dropped.
+"""Handles the clients of this process at a fork, at exit and when they are dropped without close().
 
-A client is held weakly and never kept alive by this module.  `track` is called on the caller's thread when a
-client is made; the hooks run on whatever thread forks, exits or collects.  Used by every public client.
+This module holds clients by weak references only. `track` runs on the thread that creates a client; the hooks
+run on the thread that forks, exits or collects garbage. Used by every public client.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 EXIT_FLUSH_TIMEOUT = 10.0
-"""Seconds that all clients together may take to send what they hold when the interpreter ends."""
+"""Seconds that all clients together have to send their records when the interpreter exits."""
 
 
 class LiveClient(Protocol):
     """The interface of a public client for this module."""
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
-        """Raise this error from later calls.  Takes no lock: its holder may exist in the parent only."""
+        """Raise this error from later calls. Takes no lock, whose holder can exist in the parent only."""
         ...
 
     def _on_exit(self, timeout: float) -> int:
-        """Send what waits, for `timeout` seconds at most; how many records remain.  Never raises."""
+        """Send the queued records within `timeout` seconds; returns how many remain. Never raises."""
         ...
 
 
 class Tracked:
-    """A client's place in the list of the living: `end()` when it was closed in order."""
+    """A client's entry in the list of live clients; call `end()` when the client is closed."""
 
     __slots__ = ("__weakref__", "_client", "_finalizer", "description")
 
@@ -50,7 +50,7 @@ class Tracked:
         self.description = description
 
     def end(self) -> None:
-        """The client is closed: nothing is left to do for it.  Safe to repeat."""
+        """Remove the entry of a closed client. Idempotent."""
         self._finalizer.detach()
         _tracked.discard(self)
 
@@ -65,18 +65,18 @@ _loading = threading.RLock()
 def load_for_io_thread(load: Callable[[], T]) -> T:
     """Run `load`, which imports what a client needs, before its IO thread starts.
 
-    A fork waits until it is done: in the child the locks of modules that were just being imported by another
-    thread are never released, and whoever imports such a module there waits for ever.
+    A fork waits until it is done. Otherwise import locks that another thread holds at the fork would never
+    be released in the child, and importing those modules there would block forever.
     """
     with _loading:
         return load()
 
 
 def track(client: LiveClient, description: str, release: Callable[[], object]) -> Tracked:
-    """Watch over a client until `end()`.
+    """Track a client until `end()`.
 
-    Dropped without close, it is reported by a `ResourceWarning` and `release` is called, on the thread that
-    collects; `release` must hold no reference to the client and must not block for long.
+    If it is dropped without close(), a ResourceWarning is issued and `release` is called, on the thread that
+    collects garbage; `release` must hold no reference to the client and must not block for long.
     """
     finalizer = weakref.finalize(client, _dropped, description, release)
     finalizer.atexit = False  # _at_exit below flushes first
@@ -86,16 +86,16 @@ def track(client: LiveClient, description: str, release: Callable[[], object]) -
 
 
 def live_clients() -> dict[Tracked, str]:
-    """Clients that were made and not closed, each with its description."""
+    """Returns the clients that were not closed, each with its description."""
     return {tracked: tracked.description for tracked in _tracked.copy() if tracked.client() is not None}
 
 
 def refuse_pickling(client: object) -> NoReturn:
-    """For `__reduce__` of a client."""
+    """Raise the TypeError of a client's `__reduce__`."""
     name = type(client).__name__
     raise TypeError(
-        f"a {name} cannot be pickled: it owns a thread and connections.  Send its options to the other "
-        f"process instead and make a {name}(**options) there"
+        f"a {name} cannot be pickled: it owns a thread and connections. Send its options to the other "
+        f"process and create a {name}(**options) there"
     )
 
 
@@ -104,7 +104,7 @@ def _dropped(description: str, release: Callable[[], object]) -> None:
     try:
         warnings.warn(f"{description} was dropped without close()", ResourceWarning, stacklevel=2)
     finally:
-        release()  # also where warnings are errors
+        release()  # even if warnings are errors
 
 
 def _after_fork_in_child() -> None:
@@ -115,8 +115,8 @@ def _after_fork_in_child() -> None:
         if client is not None:
             client._on_fork_in_child(
                 ForkedClientError(
-                    f"this {type(client).__name__} was made before a fork (in process {os.getppid()}); its "
-                    "thread lives there only.  Make a new one in this process"
+                    f"this {type(client).__name__} was created before a fork, in process {os.getppid()}, "
+                    "which has its thread. Create a new one in this process"
                 )
             )
     _tracked.clear()

@@ -1,9 +1,9 @@
 """Counters and gauges under Kafka's metric names, as plain numbers.
 
-Counted per batch and per request, never per record, and without making a string.  A `Metrics` is written by
-one thread (the client's IO thread), but for `count`, and read by any; readings are whole but not taken at one
-instant.  Totals, averages and maxima are those since the start; rates are those of the last half minute to
-minute, as in Kafka with its defaults (metrics.num.samples 2, metrics.sample.window.ms 30000).
+Counted per batch and per request, never per record, and without creating strings. One thread (the client's IO
+thread) writes a `Metrics`, except `count`; any thread reads it. Each number is consistent, but they are not
+from the same instant. Totals, averages and maxima cover the time since the start; rates cover the last 30 to
+60 seconds, as in Kafka with its defaults (metrics.num.samples 2, metrics.sample.window.ms 30000).
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 NOTHING_YET = float("nan")
-"""An average or maximum of nothing, as in Kafka."""
+"""The average or maximum without any value, as in Kafka."""
 
 
 Row = tuple[float | None, ...]
 
 WINDOW = 30.0
-"""Seconds; rates are taken over one that is over and the one that runs."""
+"""Seconds of a window; rates cover the last complete window and the current one."""
 
 Reading = tuple[float, "dict[str, float]"]
-"""A moment, and all totals as they were then."""
+"""A time, and all totals at that time."""
 
 Sum = tuple[float, float, float]
-"""Count, sum and maximum of what was measured."""
+"""Count, sum and maximum of the measured values."""
 
 NO_SUM: Sum = (0, 0, NOTHING_YET)
 
 SUM_AFTER = 64
-"""So many rows are kept as they are before they are added up, all at once and so without Python."""
+"""Rows kept before they are summed, all at once and by C code."""
 
 
 class Series:
-    """Values that are measured together, such as size and age of a batch: a row of numbers at a time.
+    """Values that are measured together, such as size and age of a batch, as rows of numbers.
 
-    One thread adds, any reads.  A None in a row counts for nothing.
+    One thread adds, any thread reads. A None in a row is ignored.
     """
 
     __slots__ = ("_state", "names")
@@ -46,39 +46,39 @@ class Series:
         self._state: tuple[list[Sum], list[Row]] = ([NO_SUM] * len(names), [])
 
     def add(self, row: Row) -> None:
-        """A number for each name."""
+        """Add a number for each name."""
         fresh = self._state[1]
         fresh.append(row)
         if len(fresh) >= SUM_AFTER:
             self._state = (self.sums(), [])
 
     def sums(self) -> list[Sum]:
-        """By name, all of it."""
+        """Returns the sums of all rows, in the order of the names."""
         sums, fresh = self._state
-        fresh = fresh.copy()  # rows may be added meanwhile
+        fresh = fresh.copy()  # the writer can add rows meanwhile
         if not fresh:
             return sums
         columns = zip(*fresh, strict=True)
-        return [_with_more(one, column) for one, column in zip(sums, columns, strict=True)]
+        return [_with_column(old, column) for old, column in zip(sums, columns, strict=True)]
 
 
-def _with_more(one: Sum, column: Sequence[float | None]) -> Sum:
+def _with_column(old: Sum, column: Sequence[float | None]) -> Sum:
     numbers = [number for number in column if number is not None] if None in column else column
-    return _together(one, (len(numbers), sum(numbers), max(numbers))) if numbers else one  # type: ignore
+    return _combined(old, (len(numbers), sum(numbers), max(numbers))) if numbers else old  # type: ignore
 
 
-def _together(one: Sum, other: Sum) -> Sum:
-    count, total, highest = one
-    more, amount, most = other
+def _combined(first: Sum, second: Sum) -> Sum:
+    count, total, highest = first
+    more, amount, most = second
     return count + more, total + amount, highest if most <= highest or not more else most
 
 
 class Metrics:
     """Named numbers of one client.
 
-    totals: names of counters that are there from the start, at 0.
-    measured: names of what is observed, each with the endings under which it is read, "avg" and "max".
-    rates: names of rates, each with the total that it is of, and by how much that is divided.
+    totals: names of counters that exist from the start, at 0.
+    measured: names of measured values, each with the endings "avg" and "max" under which it is reported.
+    rates: names of rates, each with its total and a divisor.
     monotonic: the clock of the rates, in seconds.
     """
 
@@ -107,7 +107,7 @@ class Metrics:
         self._totals: dict[str, float] = dict.fromkeys(totals, 0)
         self._rates = rates or {}
         self._monotonic = monotonic
-        # The windows begin with the first thing counted in them, so nobody has to wake up for it.
+        # A window begins with the first count in it, so no timer is needed.
         self._running: Reading = (monotonic(), {})
         self._before: Reading = self._running
         self._window_ends = self._running[0] + WINDOW
@@ -124,10 +124,10 @@ class Metrics:
         self._totals[name] = self._totals.get(name, 0) + amount
 
     def count(self, name: str, amount: float = 1) -> None:
-        """Add to a counter from any thread.  A name is used with this or with `add`, not with both."""
+        """Add to a counter from any thread. Use a name with this or with `add`, not with both."""
         if self._monotonic() >= self._window_ends:
             self._begin_window()
-        with self._lock:  # without a call, at which a signal handler that counts as well would find it held
+        with self._lock:  # no calls inside: a signal handler that also counts would deadlock there
             self._shared[name] += amount
 
     def count_ns(self, name: str, seconds: float) -> None:
@@ -135,17 +135,17 @@ class Metrics:
         self.count(name, round(seconds * 1e9))
 
     def series(self, *names: str) -> Series:
-        """To measure these together; of each `name-avg` and `name-max` are kept.  Some may be in others."""
-        made = Series(names)
-        self._series.append(made)
-        return made
+        """Returns a series that measures these values together; a name can be in several series."""
+        series = Series(names)
+        self._series.append(series)
+        return series
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """A number that is looked up when somebody asks; `read` must be cheap and safe from any thread."""
+        """Add a number that `snapshot` reads; `read` must be cheap and thread-safe."""
         self._gauges[name] = read
 
     def snapshot(self) -> dict[str, float]:
-        """All numbers by name."""
+        """Returns all numbers by name."""
         numbers = {**self._totals, **self._shared}
         for name, (count, total, highest) in self._sums().items():
             endings = self._measured.get(name, ("avg", "max"))
@@ -162,14 +162,14 @@ class Metrics:
     def _sums(self) -> dict[str, Sum]:
         sums = dict.fromkeys(self._measured, NO_SUM)
         for series in self._series:
-            for name, one in zip(series.names, series.sums(), strict=True):
-                sums[name] = _together(sums.get(name, NO_SUM), one)
+            for name, total in zip(series.names, series.sums(), strict=True):
+                sums[name] = _combined(sums.get(name, NO_SUM), total)
         return sums
 
     def _begin_window(self) -> None:
-        """Something is about to be counted after the end of the window that ran."""
+        """Start the next window before the first count after the end of the last."""
         if not self._turning.acquire(blocking=False):
-            return  # another thread is at it, or this one is, under a signal handler
+            return  # another thread does it, or this one, interrupted by a signal handler
         try:
             now = self._monotonic()
             if now >= self._window_ends:
@@ -179,11 +179,11 @@ class Metrics:
             self._turning.release()
 
     def _rate(self, name: str, total: float) -> float:
-        """Return the increase per second since the older window, or the younger one if that is too old."""
+        """Returns the increase per second since the older window, or the newer one if that is too old."""
         now = self._monotonic()
         for began, totals in (self._before, self._running):
             elapsed = now - began
             if elapsed < 2 * WINDOW:
-                # As in Kafka: one window counts as past, so that the first seconds do not say too much.
+                # As in Kafka, one full window is assumed, so that the first seconds do not inflate the rate.
                 return (total - totals.get(name, 0)) / (elapsed if elapsed >= WINDOW else elapsed + WINDOW)
         return 0.0

@@ -1,7 +1,7 @@
-"""How an option is declared beside the field that holds its value: name, default, legal values, reading.
+"""Declares options as attrs fields: name, default, valid values, and the conversion of a value.
 
-Durations are milliseconds at this boundary and seconds inside.  A number may be given as text, as property
-files have nothing else.  Pure data; used by options.py and by the options of each client.
+Durations are milliseconds in the API and seconds inside. Numbers can be passed as text, because property
+files contain only text. Pure data; used by options.py and by the options of each client.
 """
 
 from __future__ import annotations
@@ -15,48 +15,48 @@ import attrs
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 LONGEST_SENT_BYTES = 32767
-"""Of a string in a request: its length is a signed number of two bytes."""
+"""Longest string in a request, whose length is a signed 16-bit number."""
 OPTION = "option"
-"""The key of an attrs field's metadata under which its `Option` lies."""
+"""The metadata key of an attrs field's `Option`."""
 
 
 class Because(ValueError):
-    """Raised by a reader of values to add its own words to the message."""
+    """Raised by a conversion to add a reason to the error message."""
 
 
 def is_async(function: object) -> bool:
-    """Whether a call only makes a coroutine.  Nothing here awaits one, so what it was to do never happens."""
+    """Returns True if a call only creates a coroutine, which pykafka2 would never await."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return True
     return callable(function) and inspect.iscoroutinefunction(type(function).__call__)
 
 
-NOT_AWAITED = "it is async, and nothing here awaits it; give a plain function"
-"""Why a function is refused that `is_async`."""
+NOT_AWAITED = "it is async, and pykafka2 does not await it; pass a plain function"
+"""The reason why an async function is rejected."""
 
 
 def hidden(value: object) -> str:
-    """The text that the `repr` of an attrs class shows for a secret."""
+    """Returns the text that the `repr` of an attrs class shows for a secret."""
     return "None" if value is None else "'[hidden]'"
 
 
 @attrs.define(frozen=True)
 class Option:
-    """One public option.  `read` turns a given value into the internal one, or raises `ValueError`."""
+    """One public option. `read` converts a user's value into the internal one, or raises ValueError."""
 
     name: str
     read: Callable[[Any], object]
     legal: str
     doc: str
     default: object
-    """As the user would write it (milliseconds, for a duration)."""
+    """As a user writes it (milliseconds, for a duration)."""
     aliases: tuple[str, ...] = ()
     nullable: bool = False
     secret: bool = False
 
     @property
     def dotted(self) -> str:
-        """The name as Kafka writes it."""
+        """The name as in Kafka's documentation."""
         return self.name.replace("_", ".")
 
     @property
@@ -79,7 +79,7 @@ def custom(
     aliases: tuple[str, ...] = (),
     secret: bool = False,
 ) -> Any:
-    """A field whose values only `read` understands; `default` is written as a user would."""
+    """Declare a field whose values `read` converts; `default` is written as a user writes it."""
     option = Option(name, read, legal, doc, default, aliases, nullable=default is None, secret=secret)
     shown = hidden if secret else True
     inside = None if default is None else read(default)
@@ -96,7 +96,7 @@ def duration(
     allow_infinite: bool = False,
     aliases: tuple[str, ...] = (),
 ) -> Any:
-    """Milliseconds outside, seconds inside.  What `is_sent` to brokers is no longer than 32 bits hold."""
+    """Declare a duration: milliseconds in the API, seconds inside; with `is_sent` it must fit 32 bits."""
     maximum_ms = INT32_MAX if is_sent else float("inf")
 
     def read(value: Any) -> float:
@@ -120,6 +120,8 @@ def integer(
     infinity_is_maximum: bool = False,
     aliases: tuple[str, ...] = (),
 ) -> Any:
+    """Declare an integer."""
+
     def read(value: Any) -> int:
         number = _number(value)
         if infinity_is_maximum and number == float("inf"):
@@ -134,6 +136,8 @@ def integer(
 
 
 def flag(name: str, default: bool, doc: str, *, aliases: tuple[str, ...] = ()) -> Any:
+    """Declare a boolean."""
+
     def read(value: Any) -> bool:
         if isinstance(value, bool):
             return value
@@ -145,7 +149,7 @@ def flag(name: str, default: bool, doc: str, *, aliases: tuple[str, ...] = ()) -
 
 
 def sendable_text(value: str) -> str:
-    """The value, if a request could carry it.  Raises `Because`."""
+    """Returns the value if a request can carry it. Raises Because."""
     try:
         size_bytes = len(value.encode())
     except UnicodeEncodeError:
@@ -164,7 +168,7 @@ def text(
     secret: bool = False,
     aliases: tuple[str, ...] = (),
 ) -> Any:
-    """Any string; with `is_sent` one that a request can carry."""
+    """Declare a string; with `is_sent` a request must be able to carry it."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str):
@@ -182,7 +186,7 @@ def choice(
     *,
     aliases: tuple[str, ...] = (),
 ) -> Any:
-    """One of a few words, case ignored; inside as written in `values`."""
+    """Declare one of `values`, matched without case."""
     by_lower = {value.lower(): value for value in values}
 
     def read(value: Any) -> str:
@@ -194,7 +198,7 @@ def choice(
 
 
 def callback(name: str, doc: str, *, legal: str = "a callable", aliases: tuple[str, ...] = ()) -> Any:
-    """Any object of the user's; what it must offer is checked by who calls it."""
+    """Declare a user's object; its caller checks its interface."""
 
     def read(value: Any) -> object:
         if is_async(value):
@@ -205,7 +209,7 @@ def callback(name: str, doc: str, *, legal: str = "a callable", aliases: tuple[s
 
 
 def names(name: str, default: Sequence[str], doc: str, *, aliases: tuple[str, ...] = ()) -> Any:
-    """A list of strings, or one string with commas; inside a tuple."""
+    """Declare a list of strings, or one string with commas; a tuple inside."""
 
     def read(value: Any) -> tuple[str, ...]:
         parts = _split(value)
@@ -221,7 +225,7 @@ def _number(value: Any) -> int | float:
         raise ValueError
     if isinstance(value, int | float):
         return value
-    if isinstance(value, str):  # property files know only text
+    if isinstance(value, str):  # property files contain only text
         return float(value) if "." in value or "inf" in value.lower() else int(value)
     raise ValueError
 

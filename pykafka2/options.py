@@ -1,10 +1,10 @@
 """Typed option tables: Kafka's names and defaults, declared once beside the field that holds the value.
 
-An options class is its own table: each field carries an `Option` (option_fields.py) that knows the public
-name, the legal values and how to read them.  Durations are milliseconds at this boundary (`linger_ms`) and
-seconds inside (`linger`).  Names that are refused or ignored stand in refused_options.py.  Pure data; read on
-the caller's thread when a client is made.  Producer and consumer add their own fields in producer/options.py
-and consumer/options.py.
+An options class is its own table: each field has an `Option` (option_fields.py) with the public name, the
+valid values and their conversion. Durations are milliseconds in the API (`linger_ms`) and seconds inside
+(`linger`). refused_options.py lists the names that are refused or ignored. Pure data; read on the caller's
+thread when a client is created. Producer and consumer add fields in producer/options.py and
+consumer/options.py.
 """
 
 # ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
@@ -48,7 +48,7 @@ def _read_addresses(value: Any) -> Addresses:
 
 
 # ---------------------------------------------------------------------------------------------------
-# What all clients share
+# Options of all clients
 # ---------------------------------------------------------------------------------------------------
 
 DnsLookup = Literal["use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"]
@@ -58,16 +58,16 @@ LONGEST_SHOWN = 300
 """Characters of a value in an error."""
 
 LEAST_ALIKE = 0.6
-"""How near a name has to be to be shown as what was meant: farther ones are about other things."""
+"""Least similarity of a name that an error suggests."""
 
 _CREDENTIALS = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config")
 
-BOOTSTRAP_LEGAL = "'host:port', several with commas between, or a list of them"
+BOOTSTRAP_LEGAL = "'host:port', several separated by commas, or a list of them"
 
 
 @attrs.define(kw_only=True, frozen=True)
 class ClientOptions(SecurityOptions):
-    """Options of every client.  Durations are seconds; the public names and units stand in the table."""
+    """Options of every client. Durations are seconds; the table has the public names and units."""
 
     bootstrap_servers: Addresses = custom(
         "bootstrap_servers",
@@ -113,7 +113,7 @@ class ClientOptions(SecurityOptions):
         "metadata_max_age_ms", 300_000, "Metadata is refreshed at this age, even without changes."
     )
     metadata_max_idle: float = 300.0
-    """Topics unused for so long are forgotten; a producer's metadata_max_idle_ms."""
+    """Time after which an unused topic is forgotten; a producer's metadata_max_idle_ms."""
     metadata_recovery_strategy: str = choice(
         "metadata_recovery_strategy",
         "rebootstrap",
@@ -144,31 +144,34 @@ class ClientOptions(SecurityOptions):
     )
 
     @classmethod
-    def from_given(cls, given: Mapping[str, Any]) -> Self:
-        """From the values that were really given, by field name.  Subclasses check here what must agree."""
-        options = cls(**check_security(given))
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        """Create the options from the values that were passed, by field name; checks their consistency."""
+        options = cls(**check_security(values))
         if not options.uses_tls:
             _warn_of_ignored(
-                options, sorted(name for name in given if name in TLS_SOURCES), "is encrypted", "SSL"
+                options, sorted(name for name in values if name in TLS_SOURCES), "does not encrypt", "SSL"
             )
         if not options.uses_sasl:
             _warn_of_ignored(
-                options, [name for name in _CREDENTIALS if given.get(name)], "authenticates", "SASL_SSL"
+                options,
+                [name for name in _CREDENTIALS if values.get(name)],
+                "does not authenticate",
+                "SASL_SSL",
             )
         return options
 
 
-def _warn_of_ignored(options: ClientOptions, names: list[str], what: str, instead: str) -> None:
+def _warn_of_ignored(options: ClientOptions, names: list[str], what: str, protocol: str) -> None:
     if names:
         warn_caller(
-            f"{', '.join(names)}: ignored, as security_protocol is {options.security_protocol!r} and nothing "
-            f"{what}; set security_protocol={instead!r}",
+            f"{', '.join(names)} ignored: security_protocol={options.security_protocol!r} {what}; "
+            f"set security_protocol={protocol!r}",
             IgnoredOption,
         )
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the program that called the client: the nearest frame outside this package."""
+    """Issue a warning for the line that called the client: the nearest frame outside this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "pykafka2":
         level, frame = level + 1, frame.f_back
@@ -181,9 +184,9 @@ _warned: set[str] = set()
 
 
 class OptionTable(Generic[O]):
-    """All options of one kind of client: reads what the user gave into an options object.
+    """All options of one kind of client; converts a user's values into an options object.
 
-    `refused` and `ignored` extend the common ones; a field's own option always wins over them.
+    `refused` and `ignored` extend the common ones; options with a field take precedence over them.
     """
 
     def __init__(
@@ -210,17 +213,17 @@ class OptionTable(Generic[O]):
             self.ignored.pop(name, None)
 
     def parse(self, config: Mapping[str, object] | None, kwargs: Mapping[str, object]) -> O:
-        """The options object for a dict (dotted or underscored names) and keyword arguments.
+        """Returns the options for a dict (dotted or underscored names) and keyword arguments.
 
-        None stands for "not given".  Raises `UnknownOption` naming the nearest option, and
-        `ConfigurationError` naming option, value and what is legal.
+        None means the default. Raises UnknownOption with the nearest name, and ConfigurationError with the
+        option, its value and the valid values.
         """
         if config is not None and not isinstance(config, Mapping):
             raise ConfigurationError(
-                f"the first argument is a mapping of options, not {config!r}; "
-                "give them by name: bootstrap_servers='localhost:9092'"
+                f"the first argument must be a mapping of options, not {config!r}; "
+                "pass options by name: bootstrap_servers='localhost:9092'"
             )
-        given: dict[str, object] = {}
+        values: dict[str, object] = {}
         seen: dict[str, str] = {}
         for written, value in [*(config or {}).items(), *kwargs.items()]:
             name = self._name(written)
@@ -234,8 +237,8 @@ class OptionTable(Generic[O]):
                 )
             seen[field] = written
             if value is not None:
-                given[field] = self._read(self.options[field], value)
-        return self.options_class.from_given(given)
+                values[field] = self._read(self.options[field], value)
+        return self.options_class.from_values(values)
 
     def _name(self, written: object) -> str:
         if not isinstance(written, str):
@@ -252,8 +255,8 @@ class OptionTable(Generic[O]):
                 _warned.add(name)
                 warn_caller(f"{name} is ignored: {self.ignored[name]}", IgnoredOption)
         else:
-            instead = instead_of_option(name)
-            more = self._nearest(name) if instead is None else f"; {instead}"
+            advice = instead_of_option(name)
+            more = self._nearest(name) if advice is None else f"; {advice}"
             raise UnknownOption(f"there is no option {name!r}{more}")
 
     def _nearest(self, name: str) -> str:
@@ -276,7 +279,7 @@ class OptionTable(Generic[O]):
 
 
 class ClientConfig(SecurityConfig, total=False):
-    """The keyword options that every client takes, for type checkers."""
+    """The keyword options of every client, for type checkers."""
 
     bootstrap_servers: str | Sequence[str] | Sequence[tuple[str, int]]
     client_id: str | None

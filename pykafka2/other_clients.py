@@ -44,7 +44,7 @@ OF_A_CONSUMER: Final = frozenset(
         "value_deserializer",
     }
 )
-"""Options that a consumer has and a producer has not."""
+"""Options of a consumer only."""
 
 OF_A_PRODUCER: Final = frozenset(
     {
@@ -75,10 +75,10 @@ OF_A_PRODUCER: Final = frozenset(
         "value_serializer",
     }
 )
-"""Options that a producer has and a consumer has not."""
+"""Options of a producer only."""
 
-_LOOK = "errors are raised or logged, and health(), explain() and metrics() tell the rest"
-_ALWAYS = "leave it out: it is always so here"
+_STATUS = "errors are raised or logged, and health(), explain() and metrics() return the status"
+_ALWAYS = "leave it out: it is always on"
 
 INSTEAD_OF_OPTIONS: Final[dict[str, str]] = {
     "allow_create_topics": "write allow_auto_create_topics",
@@ -89,76 +89,76 @@ INSTEAD_OF_OPTIONS: Final[dict[str, str]] = {
     "compression_codec": "write compression_type",
     "compression_level": "write compression_gzip_level, compression_lz4_level or compression_zstd_level",
     "debug": "set the level of the logger 'pykafka2'",
-    "delivery_report": "give on_delivery to send()",
-    "dr_cb": "give on_delivery to send()",
-    "dr_msg_cb": "give on_delivery to send()",
-    "enable_partition_eof": "leave it out: nothing is told at the end of a partition; ask lag()",
-    "error_cb": f"leave it out: {_LOOK}",
+    "delivery_report": "pass on_delivery to send()",
+    "dr_cb": "pass on_delivery to send()",
+    "dr_msg_cb": "pass on_delivery to send()",
+    "enable_partition_eof": "leave it out: there is no event at the end of a partition; call lag()",
+    "error_cb": f"leave it out: {_STATUS}",
     "fetch_message_max_bytes": "write max_partition_fetch_bytes",
     "fetch_wait_max_ms": "write fetch_max_wait_ms",
-    "log_cb": "give the logger 'pykafka2' a handler",
+    "log_cb": "add a handler to the logger 'pykafka2'",
     "log_level": "set the level of the logger 'pykafka2'",
-    "logger": "give the logger 'pykafka2' a handler",
+    "logger": "add a handler to the logger 'pykafka2'",
     "message_max_bytes": "write max_request_size",
     "message_send_max_retries": "write retries",
     "message_timeout_ms": "write delivery_timeout_ms",
     "metadata_broker_list": "write bootstrap_servers",
     "on_commit": "write default_offset_commit_callback, called as f(offsets, error)",
-    "on_delivery": "give it to each send(), which calls it as on_delivery(metadata, error)",
+    "on_delivery": "pass it to each send(), which calls it as on_delivery(metadata, error)",
     "queue_buffering_max_kbytes": "write buffer_memory, in bytes",
     "queue_buffering_max_messages": "write buffer_memory, in bytes",
     "queue_buffering_max_ms": "write linger_ms",
     "queued_max_messages_kbytes": "write queued_max_bytes",
-    "queued_min_messages": "leave it out, or write queued_max_bytes: bytes are counted, not records",
+    "queued_min_messages": "leave it out, or write queued_max_bytes: the limit is in bytes, not records",
     "request_required_acks": "write acks",
-    "socket_keepalive_enable": "leave it out: brokers that do not answer are noticed by request_timeout_ms",
+    "socket_keepalive_enable": "leave it out: request_timeout_ms detects brokers that do not respond",
     "socket_nagle_disable": _ALWAYS,
     "socket_receive_buffer_bytes": "write receive_buffer_bytes",
     "socket_send_buffer_bytes": "write send_buffer_bytes",
     "socket_timeout_ms": "write request_timeout_ms",
-    "statistics_interval_ms": f"leave it out: {_LOOK}",
-    "stats_cb": f"leave it out: {_LOOK}",
+    "statistics_interval_ms": f"leave it out: {_STATUS}",
+    "stats_cb": f"leave it out: {_STATUS}",
     "sticky_partitioning_linger_ms": "leave it out: records without a key stick for batch_size bytes",
-    "throttle_cb": f"leave it out: {_LOOK}",
+    "throttle_cb": f"leave it out: {_STATUS}",
     "topic_metadata_refresh_interval_ms": "write metadata_max_age_ms",
 }
-"""librdkafka's options, and confluent-kafka's, that have another name here or none."""
+"""Options of librdkafka and confluent-kafka that have another name here or none."""
 
-_SUBSCRIBE = "give it to subscribe()"
+_SUBSCRIBE = "pass it to subscribe()"
 _SERVERS = "write bootstrap_servers"
 
 GUESSED: Final[dict[str, str]] = {
     "broker_list": _SERVERS,
     "brokers": _SERVERS,
-    "callback": "give on_delivery to send(), callback to commit_async()",
+    "callback": "pass on_delivery to send(), callback to commit_async()",
     "consumer_group": "write group_id",
     "deserializer": "write value_deserializer, key_deserializer or both",
     "host": _SERVERS,
     "hosts": _SERVERS,
     "listener": _SUBSCRIBE,
-    "loop": "leave it out: clients have a thread of their own, and no event loop",
+    "loop": "leave it out: each client has its own thread and no event loop",
     "on_assign": _SUBSCRIBE,
     "on_assigned": _SUBSCRIBE,
-    "on_error": "give on_delivery to send()",
+    "on_error": "pass on_delivery to send()",
     "on_lost": _SUBSCRIBE,
     "on_revoke": _SUBSCRIBE,
     "on_revoked": _SUBSCRIBE,
     "password": "write sasl_password",
     "pattern": _SUBSCRIBE,
     "poll_timeout_ms": "give timeout_ms to poll(); iteration has consumer_timeout_ms",
-    "schema_registry_url": "no schema registry is asked here; give a (de)serializer of your own that does",
+    "schema_registry_url": "pykafka2 uses no schema registry; pass a (de)serializer of your own that does",
     "serializer": "write value_serializer, key_serializer or both",
     "servers": _SERVERS,
     "ssl": "write security_protocol='SSL'",
-    "timeout": "give it to the call",
-    "timeout_ms": "give it to the call",
+    "timeout": "pass it to the call",
+    "timeout_ms": "pass it to the call",
     "tls": "write security_protocol='SSL'",
-    "topic": "topics have no name: KafkaConsumer('orders', ...), producer.send('orders', ...)",
-    "topics": "topics have no name: KafkaConsumer('orders', ...), producer.send('orders', ...)",
+    "topic": "topics are positional: KafkaConsumer('orders', ...), producer.send('orders', ...)",
+    "topics": "topics are positional: KafkaConsumer('orders', ...), producer.send('orders', ...)",
     "user": "write sasl_username",
     "username": "write sasl_username",
 }
-"""What people write who guess, and whose nearest option by spelling is another thing."""
+"""Guessed names whose nearest option by spelling would be a wrong suggestion."""
 
 INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
     "KafkaProducer": {
@@ -207,7 +207,7 @@ INSTEAD_OF_ARGUMENTS: Final[dict[str, dict[str, str]]] = {
         "on_revoke": "on_revoked=..., called as f(partitions)",
     },
 }
-"""Arguments of confluent-kafka's calls that have another name in calls of ours."""
+"""Arguments of confluent-kafka's calls that have another name here."""
 
 INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
     "AIOKafkaConsumer": "KafkaConsumer; there are no asyncio clients yet",
@@ -237,16 +237,16 @@ def no_such_name(package: str, name: str) -> AttributeError | ImportError:
     return AttributeError(f"module {package!r} has no attribute {name!r}")
 
 
-def explain_arguments(error: TypeError, call: str, given: Iterable[str]) -> None:
+def explain_arguments(error: TypeError, call: str, names: Iterable[str]) -> None:
     """Add our names to Python's error about arguments that only another client's `call` has."""
     instead = INSTEAD_OF_ARGUMENTS.get(call, {})
-    more = [f"instead of {name} use {instead[name]}" for name in given if name in instead]
+    more = [f"instead of {name} use {instead[name]}" for name in names if name in instead]
     if more:
         error.args = (f"{error}; {', and '.join(more)}",)
 
 
 def instead_of_option(name: str) -> str | None:
-    """Return what to write instead of this unknown option, or None."""
+    """Returns the advice for an unknown option, or None."""
     if name in OF_A_CONSUMER:
         return f"{name} is an option of KafkaConsumer"
     if name in OF_A_PRODUCER:
@@ -257,8 +257,8 @@ def instead_of_option(name: str) -> str | None:
 def no_such_attribute(client: object, name: str) -> AttributeError:
     """For `__getattr__` of a client or record: Python's words, and what to write instead if that is known."""
     kind = type(client)
-    for one in kind.__mro__:
-        instead = INSTEAD_OF_CALLS.get(one.__name__, {}).get(name)
+    for base in kind.__mro__:
+        instead = INSTEAD_OF_CALLS.get(base.__name__, {}).get(name)
         if instead is not None:
             break
     if instead is None:

@@ -1,6 +1,6 @@
-"""Options of Kafka and of other Python clients that are not offered: refused with the reason, or ignored.
+"""Options of Kafka and of other Python clients that are not supported: refused with a reason, or ignored.
 
-Pure data, read by `options.OptionTable`; a client's own option of the same name wins over what stands here.
+Pure data, read by `options.OptionTable`; a client's own option of the same name takes precedence.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import attrs
 
 @attrs.define(frozen=True)
 class Refused:
-    """An option of Kafka that is not offered: why, and the values that ask for nothing and so may stand."""
+    """An unsupported option of Kafka: the reason, and the values that have no effect and are accepted."""
 
     reason: str
     harmless: tuple[object, ...] = ()
@@ -23,9 +23,9 @@ _ASSERTION = Refused("assertions are not signed here; give a sasl_oauth_token_pr
 _BROKERS = Refused("only brokers validate tokens")
 _JAVA_SECURITY = Refused("it configures Java's security providers; pykafka2 uses OpenSSL")
 _PEM_ONLY = Refused(
-    "Java key stores are not read; give PEM files with ssl_cafile, ssl_certfile and ssl_keyfile"
+    "Java key stores are not supported; set ssl_cafile, ssl_certfile and ssl_keyfile to PEM files"
 )
-_METRICS = Refused("metrics are read with metrics(); there are no reporters", harmless=([], ()))
+_METRICS = Refused("there are no reporters; read metrics with metrics()", harmless=([], ()))
 
 COMMON_REFUSED: dict[str, Refused] = {
     **dict.fromkeys(
@@ -118,7 +118,7 @@ COMMON_REFUSED: dict[str, Refused] = {
         _PEM_ONLY,
     ),
     "ssl_endpoint_identification_algorithm": Refused(
-        "host names are compared unless ssl_check_hostname is False", harmless=("https",)
+        "host names are verified unless ssl_check_hostname is False", harmless=("https",)
     ),
     "metric_reporters": _METRICS,
     "config_providers": Refused(
@@ -131,16 +131,16 @@ COMMON_REFUSED: dict[str, Refused] = {
 COMMON_IGNORED: dict[str, str] = {
     "api_version": "versions are negotiated with each broker",
     "api_version_auto_timeout_ms": "versions are negotiated with each broker",
-    "bootstrap_timeout_ms": "nothing is connected at construction; max_block_ms and timeouts bound the calls",
+    "bootstrap_timeout_ms": "the constructor does not connect; max_block_ms and timeouts limit the calls",
     "enable_metrics_push": "client metrics are not pushed to brokers",
     "kafka_client": "there is one network client",
     "metric_group_prefix": "metrics have Kafka's names",
-    "metrics_enabled": "metrics cost nothing per record and are always on",
+    "metrics_enabled": "metrics have no cost per record and are always on",
     "metrics_num_samples": "metrics keep totals, not windows",
     "metrics_recording_level": "metrics have one level",
     "metrics_sample_window_ms": "metrics keep totals, not windows",
-    "selector": "the selector is the machine's best",
+    "selector": "the system's best selector is used",
     "sock_chunk_bytes": "sockets are read in large chunks",
     "socket_options": "TCP_NODELAY is always set",
 }
-"""Names that other clients document and that ask for nothing here: accepted, with one warning each."""
+"""Options of other clients that have no effect here: accepted, with one warning each."""

@@ -1,7 +1,7 @@
-"""How a client's connections are secured: the options of TLS and SASL, shared by all clients.
+"""The options of TLS and SASL, shared by all clients.
 
-Part of options.py's table; the names are Java's, with those of librdkafka and kafka-python as aliases.  What
-they are made into: network/tls.py and network/sasl/.
+Part of options.py's table; the names are Java's, with those of librdkafka and kafka-python as aliases.
+network/tls.py and network/sasl/ use them.
 """
 
 # ruff: noqa: RUF009 (the calls in the class bodies declare attrs fields)
@@ -49,7 +49,7 @@ TLS_SOURCES = (
     "ssl_key_pem",
     "ssl_crlfile",
 )
-"""Who gives one of these means to speak TLS."""
+"""Options that have an effect only with TLS."""
 
 
 def _read_mechanism(value: Any) -> str:
@@ -57,9 +57,9 @@ def _read_mechanism(value: Any) -> str:
         raise ValueError
     name = value.upper()
     if name == "GSSAPI":
-        raise Because("Kerberos needs a C library and is not offered")
+        raise Because("Kerberos needs a C library, so pykafka2 does not offer it")
     if name == "AWS_MSK_IAM":
-        raise Because("give sasl_mechanism='OAUTHBEARER' and a token provider that signs for MSK")
+        raise Because("set sasl_mechanism='OAUTHBEARER' and a token provider that signs for MSK")
     if name not in MECHANISMS:
         raise ValueError
     return name
@@ -87,7 +87,7 @@ def _read_extensions(value: Any) -> dict[str, str]:
 
 @attrs.define(kw_only=True, frozen=True)
 class SecurityOptions:
-    """TLS and SASL of one client.  Durations are seconds; public names and units stand in the table."""
+    """TLS and SASL options of one client. Durations are seconds; the table has public names and units."""
 
     security_protocol: str = choice(
         "security_protocol",
@@ -154,7 +154,7 @@ class SecurityOptions:
         None,
         _read_mechanism,
         "one of " + ", ".join(map(repr, MECHANISMS)),
-        "How to authenticate where security_protocol is SASL_PLAINTEXT or SASL_SSL.",
+        "The mechanism for security_protocol SASL_PLAINTEXT or SASL_SSL.",
         aliases=("sasl_mechanisms",),
     )
     sasl_username: str | None = text(
@@ -262,70 +262,70 @@ def check_security(given: Mapping[str, Any]) -> dict[str, Any]:
 def _check_tls_versions(versions: tuple[str, ...]) -> None:
     if not versions or not {*versions} <= {"TLSv1.2", "TLSv1.3"}:
         raise ConfigurationError(
-            f"ssl_enabled_protocols={versions!r}: legal are 'TLSv1.2' and 'TLSv1.3', at least one of them"
+            f"ssl_enabled_protocols={versions!r} is not valid; use 'TLSv1.2', 'TLSv1.3' or both"
         )
 
 
-def _check_key(given: Mapping[str, Any]) -> None:
-    if given.get("ssl_keyfile") and not given.get("ssl_certfile"):
-        raise ConfigurationError("ssl_keyfile is given without ssl_certfile; a key needs its certificate")
-    if given.get("ssl_key_pem") and not given.get("ssl_certificate_pem"):
+def _check_key(options: Mapping[str, Any]) -> None:
+    if options.get("ssl_keyfile") and not options.get("ssl_certfile"):
+        raise ConfigurationError("ssl_keyfile is set without ssl_certfile; a key needs its certificate")
+    if options.get("ssl_key_pem") and not options.get("ssl_certificate_pem"):
         raise ConfigurationError(
-            "ssl_key_pem is given without ssl_certificate_pem; a key needs its certificate"
+            "ssl_key_pem is set without ssl_certificate_pem; a key needs its certificate"
         )
     for file, pem in (("ssl_cafile", "ssl_ca_pem"), ("ssl_certfile", "ssl_certificate_pem")):
-        if given.get(file) and given.get(pem):
-            raise ConfigurationError(f"{file} and {pem} say the same; give one of them")
+        if options.get(file) and options.get(pem):
+            raise ConfigurationError(f"{file} and {pem} exclude each other; set one of them")
 
 
-def _check_sasl(given: Mapping[str, Any]) -> None:
-    mechanism = given.get("sasl_mechanism")
+def _check_sasl(options: Mapping[str, Any]) -> None:
+    mechanism = options.get("sasl_mechanism")
     if mechanism is None:
         raise ConfigurationError(
-            f"security_protocol={given['security_protocol']!r} needs sasl_mechanism: one of "
+            f"security_protocol={options['security_protocol']!r} needs sasl_mechanism: one of "
             + ", ".join(MECHANISMS)
         )
-    _check_sendable(given)
+    _check_sendable(options)
     if mechanism in PASSWORD_MECHANISMS:
         for name in ("sasl_username", "sasl_password"):
-            if not given.get(name):
+            if not options.get(name):
                 raise ConfigurationError(f"sasl_mechanism={mechanism!r} needs {name}")
         return
     sources = [
         name
         for name in ("sasl_oauth_token_provider", "oauth_cb", "sasl_oauthbearer_token_endpoint_url")
-        if given.get(name) is not None
+        if options.get(name) is not None
     ]
     if len(sources) != 1:
         raise ConfigurationError(
             "sasl_mechanism='OAUTHBEARER' needs one source of tokens: sasl_oauth_token_provider, oauth_cb or "
-            f"sasl_oauthbearer_token_endpoint_url; given: {', '.join(sources) or 'none'}"
+            f"sasl_oauthbearer_token_endpoint_url; set: {', '.join(sources) or 'none'}"
         )
     if sources == ["sasl_oauthbearer_token_endpoint_url"]:
-        if not str(given[sources[0]]).startswith(("https://", "http://")):
-            raise ConfigurationError(f"{sources[0]} has to begin with https:// (or http://, for tests)")
-        if "@" in str(given[sources[0]]).split("/")[2]:
+        if not str(options[sources[0]]).startswith(("https://", "http://")):
+            raise ConfigurationError(f"{sources[0]} must begin with https:// (or http://, for tests)")
+        if "@" in str(options[sources[0]]).split("/")[2]:
             raise ConfigurationError(
-                f"{sources[0]} may not have a user or a password; give sasl_oauthbearer_client_id and "
+                f"{sources[0]} must not contain a user or a password; set sasl_oauthbearer_client_id and "
                 "sasl_oauthbearer_client_secret"
             )
         for name in ("sasl_oauthbearer_client_id", "sasl_oauthbearer_client_secret"):
-            if not given.get(name):
+            if not options.get(name):
                 raise ConfigurationError(f"sasl_oauthbearer_token_endpoint_url needs {name}")
-    elif not _gives_tokens(given[sources[0]]):
-        raise ConfigurationError(f"{sources[0]} has to be callable, or an object with a method token()")
+    elif not _returns_tokens(options[sources[0]]):
+        raise ConfigurationError(f"{sources[0]} must be callable, or an object with a method token()")
 
 
-def _check_sendable(given: Mapping[str, Any]) -> None:
-    """Said here without the value: the error of who encodes it would show it."""
+def _check_sendable(options: Mapping[str, Any]) -> None:
+    """Raise the error here, without the value: an encoding error later would show the secret."""
     for name in SENT_CREDENTIALS:
         try:
-            sendable_text(given.get(name) or "")
+            sendable_text(options.get(name) or "")
         except Because as error:
             raise ConfigurationError(f"{name}: {error}") from None
 
 
-def _gives_tokens(provider: Any) -> bool:
+def _returns_tokens(provider: Any) -> bool:
     return callable(provider) or callable(getattr(provider, "token", None))
 
 

@@ -1,11 +1,11 @@
-"""Objects into the bytes of keys and values, and back, as the Java client's serializers do it.
+"""Serializers and deserializers of keys and values, compatible with the Java client's.
 
-They run on the caller's thread: serializers inside `send`, deserializers inside `poll`.  All are stateless
-and may be shared.  The names are those of org.apache.kafka.common.serialization, and so are the bytes.
+They run on the caller's thread: serializers inside `send`, deserializers inside `poll`. All are stateless and
+can be shared. Names and bytes are those of org.apache.kafka.common.serialization.
 
-The clients' options take one of these, any other object with `serialize(topic, headers, data)` or
-`deserialize(topic, headers, data)`, or a plain function of the data.  None is never handed to them: a null
-key or value stays one.
+The clients' options accept one of these, any other object with `serialize(topic, headers, data)` or
+`deserialize(topic, headers, data)`, or a plain function of the data. They are never called with None: a null
+key or value stays null.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ DeserializeFunction = Callable[[str, Headers, bytes], Any]
 
 
 class ToBytes(Protocol[T_contra]):
-    """A function that serializes a key or a value; None as result writes a null.
+    """A function that serializes a key or a value; the result None writes a null.
 
-    A protocol and no `Callable`, because mypy then infers Any for the parameter of a lambda.
+    A protocol rather than a `Callable`, so that mypy infers Any for the parameter of a lambda.
     """
 
     def __call__(self, data: T_contra, /) -> bytes | None: ...
 
 
 class SupportsSerialize(Protocol[T_contra]):
-    """The interface of a user's serializer; None as its result makes a null."""
+    """The interface of a user's serializer; the result None writes a null."""
 
     def serialize(self, topic: str, headers: Headers, data: T_contra) -> bytes | None: ...
 
@@ -53,16 +53,16 @@ class SupportsDeserialize(Protocol[T_co]):
 
 
 def serialize_function(option: Any, name: str = "serializer") -> SerializeFunction | None:
-    """The option as a function of topic, headers and data; None stays None and means bytes as they are.
+    """Returns the option as a function of topic, headers and data; None stays None (raw bytes).
 
     Raises:
-        ConfigurationError: it is neither; the message calls it `name`.
+        ConfigurationError: it is neither; the message has its `name`.
     """
     return _as_function(option, "serialize", name)
 
 
 def deserialize_function(option: Any, name: str = "deserializer") -> DeserializeFunction | None:
-    """Return the function for the option, like `serialize_function` for the other direction."""
+    """Returns the option as a function, like `serialize_function` for the other direction."""
     return _as_function(option, "deserialize", name)
 
 
@@ -73,11 +73,11 @@ def _as_function(option: Any, method_name: str, name: str) -> Callable[[str, Hea
         hasattr(option, "serialize") or hasattr(option, "deserialize") or "__call__" in vars(option)
     ):
         raise ConfigurationError(
-            f"{name} is the class {option.__name__}; give an object: {option.__name__}()"
+            f"{name} is the class {option.__name__}; pass an object: {option.__name__}()"
         )
-    if option is str:  # which makes "b'...'" of bytes, and nothing that can be sent
-        meant = "bytes.decode" if method_name == "deserialize" else "str.encode"
-        raise ConfigurationError(f"{name} is str; write {meant}")
+    if option is str:  # str() turns bytes into "b'...'", and its result cannot be sent
+        replacement = "bytes.decode" if method_name == "deserialize" else "str.encode"
+        raise ConfigurationError(f"{name} is str; write {replacement}")
     method = getattr(option, method_name, None)
     if is_async(method if callable(method) else option):
         raise ConfigurationError(f"{name}: {NOT_AWAITED}")
@@ -92,16 +92,16 @@ def _as_function(option: Any, method_name: str, name: str) -> Callable[[str, Hea
 
 
 class Serializer(Generic[T]):
-    """Base of the serializers here: subclasses say `to_bytes`; its errors become SerializationError."""
+    """Base of the serializers here: subclasses define `to_bytes`; errors become SerializationError."""
 
     fixed_bytes: ClassVar[int | None] = None
-    """The size of every value, where there is one; lists are then written without sizes."""
+    """The size of every value, if fixed; lists are then written without sizes."""
 
     def to_bytes(self, data: T) -> bytes | None:
         raise NotImplementedError
 
     def serialize(self, topic: str, headers: Headers, data: T | None) -> bytes | None:
-        """Raises SerializationError naming the topic if data is not of this serializer's kind."""
+        """Serialize data. Raises SerializationError with the topic if it has the wrong type."""
         if data is None:
             return None
         try:
@@ -115,7 +115,7 @@ class Serializer(Generic[T]):
 
 
 class Deserializer(Generic[T]):
-    """Base of the deserializers here: subclasses say `from_bytes`; its errors become SerializationError."""
+    """Base of the deserializers here: subclasses define `from_bytes`; errors become SerializationError."""
 
     fixed_bytes: ClassVar[int | None] = None
 
@@ -129,7 +129,7 @@ class Deserializer(Generic[T]):
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> T | None: ...
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> T | None:
-        """Raises SerializationError naming the topic if the bytes are not of this deserializer's kind."""
+        """Deserialize bytes. Raises SerializationError with the topic if they are malformed."""
         if data is None:
             return None
         if self.fixed_bytes is not None and len(data) != self.fixed_bytes:
@@ -162,7 +162,7 @@ class StringSerializer(Serializer[str]):
 
 
 class StringDeserializer(Deserializer[str]):
-    """Text in an encoding; errors="replace" puts U+FFFD for what is not text, as Java does."""
+    """Text in an encoding; errors="replace" decodes invalid bytes as U+FFFD, as Java does."""
 
     def __init__(self, encoding: str = "utf-8", errors: str = "strict") -> None:
         self.encoding = encoding
@@ -173,7 +173,7 @@ class StringDeserializer(Deserializer[str]):
 
 
 class DefaultSerializer(Serializer[str | Buffer], Deserializer[str]):
-    """Text in an encoding, or bytes as they are; reads text.  kafka-python's, for programs written for it."""
+    """kafka-python's default: serializes text in an encoding, or raw bytes; deserializes text."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self.encoding = encoding
@@ -186,14 +186,14 @@ class DefaultSerializer(Serializer[str | Buffer], Deserializer[str]):
 
 
 class BytesSerializer(Serializer[Buffer]):
-    """Anything with the buffer protocol; the items of wider arrays go as they lie in memory."""
+    """Any object with the buffer protocol; arrays of wider items are copied as they are in memory."""
 
     def to_bytes(self, data: Buffer) -> bytes:
         return data if type(data) is bytes else memoryview(data).tobytes()
 
 
 class BytesDeserializer(Deserializer[bytes]):
-    """The bytes as they are."""
+    """The raw bytes."""
 
     def from_bytes(self, data: bytes) -> bytes:
         return data
@@ -219,14 +219,14 @@ class ByteBufferDeserializer(Deserializer[memoryview]):
 
 
 class VoidSerializer(Serializer[None]):
-    """For keys or values that are always null."""
+    """Keys or values that are always null."""
 
     def to_bytes(self, data: None) -> bytes | None:
         raise SerializationError(f"VoidSerializer takes only None, not {type(data).__name__}")
 
 
 class VoidDeserializer(Deserializer[None]):
-    """For keys or values that are always null."""
+    """Keys or values that are always null."""
 
     def from_bytes(self, data: bytes) -> None:
         raise SerializationError(f"VoidDeserializer expects null, not {len(data)} bytes")
@@ -295,7 +295,7 @@ class LongDeserializer(_NumberDeserializer[int]):
 
 
 class FloatSerializer(_NumberSerializer[float]):
-    """float32; the nearest one."""
+    """float32, rounded to the nearest."""
 
     layout = struct.Struct(">f")
 
@@ -328,7 +328,7 @@ class BooleanSerializer(Serializer[bool]):
 
 
 class BooleanDeserializer(Deserializer[bool]):
-    """One byte, 1 or 0; anything else is refused."""
+    """One byte, 1 or 0; any other is rejected."""
 
     def from_bytes(self, data: bytes) -> bool:
         if data not in (b"\0", b"\1"):
@@ -372,10 +372,10 @@ INT32 = struct.Struct(">i")
 
 
 class ListSerializer(Serializer[Iterable[T]]):
-    """A list of what the inner serializer takes, None among it (KIP-466).
+    """A list of values of the inner serializer or None (KIP-466).
 
-    Inner serializers of fixed size write a list of the positions of nulls and then the bare entries; others
-    write the size before each entry, -1 for a null.
+    With an inner serializer of fixed size the positions of nulls come first, then the bare entries; otherwise
+    the size precedes each entry, -1 for a null.
     """
 
     def __init__(self, inner: SupportsSerialize[T] | Callable[[T], bytes]) -> None:
@@ -383,7 +383,7 @@ class ListSerializer(Serializer[Iterable[T]]):
         self.inner_bytes: int | None = getattr(inner, "fixed_bytes", None)
 
     def serialize(self, topic: str, headers: Headers, data: Iterable[T | None] | None) -> bytes | None:
-        """Raises SerializationError if data is not a list, or an entry not of the inner serializer's kind."""
+        """Serialize a list. Raises SerializationError if data is no list, or an entry has the wrong type."""
         if data is None:
             return None
         if isinstance(data, str | bytes | bytearray | memoryview) or not isinstance(data, Iterable):
@@ -405,7 +405,7 @@ class ListSerializer(Serializer[Iterable[T]]):
 
 
 class ListDeserializer(Deserializer[list[Any]]):
-    """A list as `ListSerializer` writes it."""
+    """A list in the format of `ListSerializer`."""
 
     def __init__(self, inner: SupportsDeserialize[Any] | Callable[[bytes], Any]) -> None:
         self.inner = deserialize_function(inner, "the list's inner deserializer")
@@ -418,7 +418,7 @@ class ListDeserializer(Deserializer[list[Any]]):
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> list[Any] | None: ...
 
     def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> list[Any] | None:
-        """Raises SerializationError if the bytes are not a list, or were written with another strategy."""
+        """Deserialize a list. Raises SerializationError if the bytes are malformed or of another strategy."""
         if data is None:
             return None
         try:
@@ -432,9 +432,9 @@ class ListDeserializer(Deserializer[list[Any]]):
     def _entries(self, data: bytes) -> list[bytes | None]:
         strategy, position = data[0], 1
         if strategy not in (CONSTANT_SIZE, VARIABLE_SIZE):
-            raise SerializationError(f"{strategy} is not a way to write lists")
+            raise SerializationError(f"{strategy} is not a valid strategy of lists")
         if strategy == CONSTANT_SIZE and self.inner_bytes is None:
-            raise SerializationError("the entries are of one size, but the inner deserializer names none")
+            raise SerializationError("the entries have a fixed size, but the inner deserializer has none")
         nulls: set[int] = set()
         if strategy == CONSTANT_SIZE:
             null_count, position = self._int(data, position)
@@ -442,7 +442,7 @@ class ListDeserializer(Deserializer[list[Any]]):
                 index, position = self._int(data, position)
                 nulls.add(index)
         count, position = self._int(data, position)
-        # A null takes four bytes wherever it is told, so this bounds what a false count can allocate.
+        # Each null takes four bytes in the data, so this limits what a false count can allocate.
         if count < 0 or count > len(data):
             raise SerializationError(f"{count} entries in {len(data)} bytes")
         entries: list[bytes | None] = []
@@ -474,9 +474,9 @@ class JsonDeserializer(Deserializer[Any]):
 
 
 class JsonSerializer(Serializer[Any], JsonDeserializer):
-    """JSON as UTF-8, without spaces; text beyond ASCII is written as it is.
+    """JSON as UTF-8, without spaces or escapes of text beyond ASCII.
 
-    Reads as well, as kafka-python's does.
+    It deserializes as well, like kafka-python's.
     """
 
     def to_bytes(self, data: Any) -> bytes:

@@ -1,7 +1,7 @@
-"""The values that cross the public API: plain data, no behaviour that needs a client.
+"""The values of the public API: plain data without a client.
 
-All of them pickle, compare by value and hold no reference to a client, so that they may travel between
-threads and processes.
+All of them can be pickled, compare by value and hold no reference to a client, so that threads and processes
+can exchange them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, SupportsIndex
 import attrs
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # comes with every type checker; knows defaults
+    from typing_extensions import TypeVar  # comes with every type checker; supports defaults
 
     K = TypeVar("K", default=bytes, covariant=True)
     V = TypeVar("V", default=bytes, covariant=True)
@@ -24,10 +24,10 @@ else:
     V = TypeVar("V", covariant=True)
 
 Headers = list[tuple[str, "bytes | None"]]
-"""Record headers in order; names that are not UTF-8 are kept by `surrogateescape`."""
+"""Record headers in order; names that are not UTF-8 are decoded with `surrogateescape`."""
 
 GivenHeaders = Sequence[tuple[str, "bytes | bytearray | memoryview | None"]]
-"""Record headers as `send` takes them: pairs of a name and bytes, in order."""
+"""Record headers for `send`: pairs of a name and bytes, in order."""
 
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
@@ -39,7 +39,7 @@ READ_COMMITTED = 1
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; hashable, sorts by topic then number."""
+    """One partition of a topic; hashable, sorts by topic, then number."""
 
     topic: str
     partition: int
@@ -77,7 +77,7 @@ class SubscriptionPattern:
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the next offset to read, a free text, and the leader epoch (-1 if unknown)."""
+    """A committed position: the next offset to read, any text, and the leader epoch (-1 if unknown)."""
 
     offset: int
     metadata: str = ""
@@ -85,7 +85,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first offset whose record is not older than the time asked for (milliseconds since the epoch)."""
+    """The first offset whose record is not older than the requested time (milliseconds since the epoch)."""
 
     offset: int
     timestamp: int
@@ -94,7 +94,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 @attrs.define(frozen=True)
 class Node:
-    """A broker as the cluster's metadata names it."""
+    """A broker as the cluster's metadata lists it."""
 
     id: int
     host: str
@@ -107,7 +107,7 @@ class Node:
 
 @attrs.define(frozen=True)
 class PartitionInfo:
-    """A partition as the metadata knows it: leader is -1 while there is none."""
+    """A partition as the metadata describes it; leader is -1 if there is none."""
 
     topic: str
     partition: int
@@ -118,16 +118,16 @@ class PartitionInfo:
     offline_replicas: tuple[int, ...] = ()
 
 
-# Made once a record, hence neither frozen nor validated (hotpath: attrs frozen costs 0.4 us more).
+# Created for each record, hence neither frozen nor validated (hotpath: attrs frozen costs 0.4 us more).
 @attrs.define(eq=True)
 class ConsumerRecord(Generic[K, V]):
-    """One record as it was read.
+    """One consumed record.
 
     timestamp is in milliseconds since the epoch; timestamp_type is 0 (create time) or 1 (log-append time).
-    key and value are what the deserializers returned, bytes without one, or None for a null; their types are
-    `K | None` and `V | None`.  The serialized sizes are those of the bytes, -1 for None.
+    key and value are the results of the deserializers, bytes without one, or None for a null; their types are
+    `K | None` and `V | None`. The serialized sizes are those of the bytes, -1 for None.
 
-    Unpacks and indexes as kafka-python's named tuple: topic, partition, leader_epoch, offset, timestamp,
+    Unpacks and indexes like kafka-python's named tuple: topic, partition, leader_epoch, offset, timestamp,
     timestamp_type, key, value, headers, checksum (None), serialized_key_size, serialized_value_size,
     serialized_header_size.
     """
@@ -173,11 +173,14 @@ class ConsumerRecord(Generic[K, V]):
             header_size if self.headers else -1,
         )
 
-    if not TYPE_CHECKING:  # which would take any name for an attribute then
+    if not TYPE_CHECKING:  # type checkers would accept any attribute otherwise
 
         def __getattr__(self, name: str) -> Any:
-            """Readers leave the headers of a record that has none out: a list for each, that hardly anybody
-            looks at, would cost a fifth of reading it, and as much again by the garbage collector."""
+            """Create the headers of a record without any at first use.
+
+            An empty list for each record would add a fifth to the cost of reading it, and as much again for
+            the garbage collector.
+            """
             if name != "headers":
                 from pykafka2.other_clients import no_such_attribute
 
@@ -190,8 +193,8 @@ class ConsumerRecord(Generic[K, V]):
 class BadRecord:
     """Data that could not be read: a record that a deserializer rejected, or the rest of a damaged batch.
 
-    `error` says why; reading goes on at `next_offset` if it is passed over.  Of a record, key, value, headers
-    and timestamp are as they were written; of a damaged batch only `batch` is given, its bytes.
+    `error` is the reason; if it is skipped, reading continues at `next_offset`. For a record, key, value,
+    headers and timestamp are the raw ones; for a damaged batch only `batch` is set, its bytes.
     """
 
     topic: str
@@ -210,7 +213,7 @@ class BadRecord:
         return TopicPartition(self.topic, self.partition)
 
 
-# Made once a record that has a callback: a tuple is made without a call of Python's.
+# Created for each record with a callback: creating a tuple makes no Python call.
 class RecordMetadata(NamedTuple):
     """The position of a sent record: offset -1 with acks=0; timestamp in milliseconds since the epoch."""
 
@@ -228,11 +231,11 @@ class RecordMetadata(NamedTuple):
 
 @attrs.define(frozen=True)
 class BatchMetadata:
-    """The position of records of one `send_many` that were written together.
+    """The position of records of one `send_many` that were written in one batch.
 
-    `rows` are their numbers in the call: the record of rows[n] is at base_offset + n.  base_offset is -1 with
-    acks=0; timestamp is the broker's, in milliseconds since the epoch, where it sets them (log-append time),
-    else -1: the records have their own.
+    `rows` are their numbers in the call: the record of rows[n] is at base_offset + n. base_offset is -1 with
+    acks=0. timestamp is the broker's, in milliseconds since the epoch, with log-append time; otherwise it is
+    -1, as each record has its own.
     """
 
     topic: str

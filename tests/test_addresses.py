@@ -53,12 +53,12 @@ def test_addresses_are_read_in_every_usual_form(text: object, expected: tuple[tu
         ("::1", r"in brackets"),
         ("[::1:9092", r"like \[::1\]:9092"),
         ("[::1]9092", r"like \[::1\]:9092"),
-        ("[host]:9092", "IPv6 addresses only"),
+        ("[host]:9092", "only for IPv6 addresses"),
         ("http://host:9092", "is a URL; write host:port"),
         ([9092], "9092 is not an address"),
         ([("a", "1")], "is not an address"),
         ([("a", True)], "is not an address"),
-        (9092, "neither text nor a list"),
+        (9092, "neither a str nor a list"),
     ],
 )
 def test_bad_addresses_are_refused_by_name(text: object, why: str) -> None:

@@ -55,7 +55,7 @@ def test_a_line_stands_for_options(line: str, options: dict[str, Any]) -> None:
             "the module Krb5LoginModule",
         ),
         (f'{PLAIN} required user="hush";', "PlainLoginModule has no option user; it has username, password"),
-        (f'{PLAIN} required username="ann"password="hush";', "options are divided by blanks"),
+        (f'{PLAIN} required username="ann"password="hush";', "options must be separated by blanks"),
         (f'{PLAIN} required username="ann" hush;', "after 1 options of PlainLoginModule"),
         (f'{PLAIN} required username="hush;', "after 0 options of PlainLoginModule"),
     ],

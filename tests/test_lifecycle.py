@@ -87,7 +87,7 @@ def test_a_client_that_was_ended_is_not_reported() -> None:
 def test_a_child_process_gets_an_error_and_the_parent_goes_on() -> None:
     client = Client()
     tracked = lifecycle.track(client, "a client", lambda: None)
-    assert in_child(lambda: "was made before a fork" in str(client.forked))
+    assert in_child(lambda: "was created before a fork" in str(client.forked))
     assert client.forked is None
     tracked.end()
 
@@ -133,7 +133,9 @@ class TestAProducer:
                     return False
                 assert producer.health()["state"] == "failed"
                 producer.close()
-                return producer.health()["state"] == "failed" and "made before a fork" in producer.explain()
+                return (
+                    producer.health()["state"] == "failed" and "created before a fork" in producer.explain()
+                )
 
             assert in_child(is_refused)
             assert producer.health()["state"] == "open"
@@ -142,7 +144,7 @@ class TestAProducer:
 
     def test_it_cannot_be_pickled_and_says_what_to_do(self) -> None:
         producer = KafkaProducer()
-        with pytest.raises(TypeError, match=r"make a KafkaProducer\(\*\*options\) there"):
+        with pytest.raises(TypeError, match=r"create a KafkaProducer\(\*\*options\) there"):
             pickle.dumps(producer)
         producer.close()
 

@@ -197,21 +197,21 @@ def test_an_unknown_option_names_the_nearest() -> None:
             {"security_protocol": "SASL_SSL"},
             "security_protocol='SASL_SSL' needs sasl_mechanism: one of PLAIN",
         ),
-        ({"sasl_mechanism": "GSSAPI"}, "Kerberos needs a C library and is not offered"),
+        ({"sasl_mechanism": "GSSAPI"}, "Kerberos needs a C library, so pykafka2 does not offer it"),
         ({"sasl_mechanism": "AWS_MSK_IAM"}, "a token provider that signs for MSK"),
         ({**SASL, "sasl_mechanism": "PLAIN"}, "sasl_mechanism='PLAIN' needs sasl_username"),
         (
             {**SASL, "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "ann"},
             "sasl_mechanism='SCRAM-SHA-256' needs sasl_password",
         ),
-        ({**SASL, "sasl_mechanism": "OAUTHBEARER"}, "needs one source of tokens: .*; given: none"),
+        ({**SASL, "sasl_mechanism": "OAUTHBEARER"}, "needs one source of tokens: .*; set: none"),
         (
             {**SASL, "sasl_mechanism": "OAUTHBEARER", "oauth_cb": print, "sasl_oauth_token_provider": print},
-            "given: sasl_oauth_token_provider, oauth_cb",
+            "set: sasl_oauth_token_provider, oauth_cb",
         ),
         (
             {**SASL, "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": "a.Class"},
-            "sasl_oauth_token_provider has to be callable, or an object with a method token",
+            "sasl_oauth_token_provider must be callable, or an object with a method token",
         ),
         (
             {
@@ -227,11 +227,11 @@ def test_an_unknown_option_names_the_nearest() -> None:
                 "sasl_mechanism": "OAUTHBEARER",
                 "sasl_oauthbearer_token_endpoint_url": "file:///etc/passwd",
             },
-            "has to begin with https://",
+            "must begin with https://",
         ),
         ({"sasl_kerberos_service_name": "other"}, "Kerberos needs a C library"),
-        ({"ssl_cafile": "ca.pem", "ssl_ca_pem": "-----"}, "ssl_cafile and ssl_ca_pem say the same"),
-        ({"ssl_key_pem": "-----"}, "ssl_key_pem is given without ssl_certificate_pem"),
+        ({"ssl_cafile": "ca.pem", "ssl_ca_pem": "-----"}, "ssl_cafile and ssl_ca_pem exclude each other"),
+        ({"ssl_key_pem": "-----"}, "ssl_key_pem is set without ssl_certificate_pem"),
         ({"transactional_id": ""}, "transactional_id='' is not valid; use a string that is not empty"),
         ({"transactional_id": "t", "enable_idempotence": False}, "enable_idempotence=False contradicts"),
         ({"transactional_id": "t", "acks": 1}, "acks=1 contradicts transactional_id"),
@@ -282,7 +282,7 @@ def test_the_warning_points_at_the_line_that_makes_the_client(
 
 def test_tls_options_without_tls_are_said_to_do_nothing() -> None:
     # Otherwise somebody who forgot security_protocol believes that the connection is encrypted.
-    with pytest.warns(IgnoredOption, match="ssl_cafile: ignored, .* nothing is encrypted") as told:
+    with pytest.warns(IgnoredOption, match="ssl_cafile ignored: .* does not encrypt") as told:
         parse(ssl_cafile="ca.pem")
     assert len(told) == 1
     assert parse(security_protocol="SSL", ssl_cafile="ca.pem").ssl_cafile == "ca.pem"

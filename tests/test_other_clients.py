@@ -57,7 +57,7 @@ def test_what_to_write_instead_exists_and_what_was_written_does_not() -> None:
     [
         ({"group.id": "g"}, "there is no option 'group_id'; group_id is an option of KafkaConsumer"),
         ({"message.timeout.ms": 5}, "no option 'message_timeout_ms'; write delivery_timeout_ms"),
-        ({"on_delivery": print}, r"no option 'on_delivery'; give it to each send\(\)"),
+        ({"on_delivery": print}, r"no option 'on_delivery'; pass it to each send\(\)"),
         ({"linger": 5}, "no option 'linger'; the nearest is 'linger_ms'"),
     ],
 )
@@ -69,11 +69,11 @@ def test_an_option_of_another_client_is_told_ours(given: dict[str, object], word
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("topic", r"; topics have no name: KafkaConsumer\('orders', \.\.\.\)"),
+        ("topic", r"; topics are positional: KafkaConsumer\('orders', \.\.\.\)"),
         ("brokers", "; write bootstrap_servers"),
         ("password", "; write sasl_password"),
         ("consumer_group", "; write group_id"),
-        ("on_revoked", r"; give it to subscribe\(\)"),
+        ("on_revoked", r"; pass it to subscribe\(\)"),
         ("auto_commit", "; the nearest is 'enable_auto_commit'"),
         ("encoding", "no option 'encoding'; see the option reference$"),
     ],
@@ -109,7 +109,7 @@ def test_a_password_that_nothing_asks_for_is_said_and_not_shown() -> None:
         warnings.simplefilter("always")
         KafkaProducer(sasl_plain_username="ada", sasl_plain_password="s3cret").close()
     assert [one.category for one in told] == [IgnoredOption]
-    assert "sasl_username, sasl_password: ignored, as security_protocol is 'PLAINTEXT'" in str(
+    assert "sasl_username, sasl_password ignored: security_protocol='PLAINTEXT' does not authenticate" in str(
         told[0].message
     )
     assert "s3cret" not in str(told[0].message)

@@ -243,9 +243,9 @@ class Loads:
     [
         (
             s.JsonSerializer,
-            r"value_deserializer is the class JsonSerializer; give an object: JsonSerializer\(\)",
+            r"value_deserializer is the class JsonSerializer; pass an object: JsonSerializer\(\)",
         ),
-        (Loads, r"value_deserializer is the class Loads; give an object: Loads\(\)"),
+        (Loads, r"value_deserializer is the class Loads; pass an object: Loads\(\)"),
         (str, "value_deserializer is str; write bytes.decode"),
         ("json", r"must be a function of the data or have deserialize\(.*\), not 'json'"),
     ],

@@ -308,8 +308,8 @@ class ConsumerOptions(ClientOptions):
         return READ_COMMITTED if self.isolation_level == "read_committed" else READ_UNCOMMITTED
 
     @classmethod
-    def from_given(cls, given: Mapping[str, Any]) -> Self:
-        options = super().from_given(given)
+    def from_values(cls, given: Mapping[str, Any]) -> Self:
+        options = super().from_values(given)
         if options.group_id == "":
             raise ConfigurationError("group_id='' is empty; set a name, or leave it out")
         check_protocol(options.group_protocol, given, _public_name)

@@ -242,7 +242,7 @@ class ProducerOptions(ClientOptions):
     def from_given(cls, settings: Mapping[str, Any]) -> Self:
         values = dict(settings)
         values.setdefault("default_api_timeout", values.get("max_block", 60.0))
-        options = super().from_given(values)
+        options = super().from_values(values)
         if options.compression_gzip_level == 0:
             raise ConfigurationError(
                 "compression_gzip_level=0 is not valid; use 1 to 9, or -1 for gzip's own default"

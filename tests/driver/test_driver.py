@@ -307,7 +307,7 @@ def test_in_the_child_of_a_fork_every_call_says_so_and_nothing_is_closed(
     driver: Driver, runtime: HandRuntime
 ) -> None:
     open_channel(driver, runtime, Notes())
-    driver.abandon(ForkedClientError("made before a fork"))
+    driver.abandon(ForkedClientError("created before a fork"))
     with pytest.raises(ForkedClientError):
         driver.call_soon(lambda now: None)
     with pytest.raises(ForkedClientError):

@@ -245,7 +245,7 @@ def test_unknown_options_of_clients_are_named_as_they_were_written() -> None:
 
 
 def test_options_of_java_alone_are_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigurationError, match=r"kafka\.\*.*Java key stores are not read"):
+    with pytest.raises(ConfigurationError, match=r"kafka\.\*.*Java key stores are not supported"):
         connections.new_consumer(read(**{"kafka.ssl.truststore.location": "/ca.jks"}).kafka)
 
 

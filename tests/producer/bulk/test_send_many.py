@@ -527,8 +527,8 @@ class TestFailing:
     def test_a_child_after_a_fork_is_told(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster)
         producer.partitions_for("orders")
-        producer._on_fork_in_child(ForkedClientError("made before a fork"))
-        with pytest.raises(ForkedClientError, match="made before a fork"):
+        producer._on_fork_in_child(ForkedClientError("created before a fork"))
+        with pytest.raises(ForkedClientError, match="created before a fork"):
             producer.send_many("orders", values_of(MANY))
         assert producer.health()["records_waiting"] == 0
         producer._refusal = None

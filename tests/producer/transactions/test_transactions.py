@@ -696,8 +696,8 @@ class TestOthers:
         assert not cluster.transaction("t").is_open
 
     def test_a_child_after_a_fork_gets_the_error_of_forks(self, producer: KafkaProducer) -> None:
-        producer._on_fork_in_child(ForkedClientError("made before a fork"))
-        with pytest.raises(ForkedClientError, match="made before a fork"):
+        producer._on_fork_in_child(ForkedClientError("created before a fork"))
+        with pytest.raises(ForkedClientError, match="created before a fork"):
             producer.begin_transaction()
         producer._refusal = None
 
