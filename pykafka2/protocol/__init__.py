@@ -1,6 +1,6 @@
-"""Bytes to messages and back; knows no sockets.
+"""Encodes and decodes Kafka's messages, without IO.
 
-Declarations stand in messages/, one file per family; fields.py and struct.py are what they are written with,
-encoding.py and decoding.py make codecs of them, methods.py their `__init__` and `__eq__`, registry.py finds
-them, framing.py puts lengths and headers around them.
+messages/ has the declarations, one file per family, written with fields.py and struct.py. encoding.py and
+decoding.py generate their codecs, methods.py their `__init__` and `__eq__`; registry.py finds them, and
+framing.py adds lengths and headers.
 """

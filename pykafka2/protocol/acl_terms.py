@@ -1,6 +1,6 @@
-"""The terms of access rules and their numbers on the wire (KIP-140, KIP-290), for clients and brokers.
+"""The terms of ACLs and their numbers in requests (KIP-140, KIP-290), for clients and brokers.
 
-What Kafka's `ResourceType`, `PatternType`, `AclOperation` and `AclPermissionType` number.
+The numbers are those of Kafka's `ResourceType`, `PatternType`, `AclOperation` and `AclPermissionType`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How a rule's resource name is meant.  ANY and MATCH are for filters: any pattern with that very name,
-    and all patterns that a resource of that name falls under.
+    """How an ACL's resource name matches.
+
+    ANY and MATCH are for filters: all patterns with exactly that name, and all that apply to that resource.
     """
 
     UNKNOWN = 0
@@ -55,7 +56,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether a rule allows or denies."""
+    """Whether an ACL allows or denies."""
 
     UNKNOWN = 0
     ANY = 1
@@ -64,10 +65,10 @@ class Permission(IntEnum):
 
 
 WILDCARD = "*"
-"""As a literal resource name or a host: every one."""
+"""As a literal resource name or a host: all of them."""
 
 EVERYBODY = "User:*"
-"""As a principal: every user."""
+"""As a principal: all users."""
 
 CLUSTER_NAME = "kafka-cluster"
-"""The one name of the resource CLUSTER."""
+"""The name of the resource CLUSTER."""

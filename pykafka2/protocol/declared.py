@@ -1,6 +1,6 @@
 """The declarations of struct classes, for code generation and inspection.
 
-Pure questions about a class; struct.py makes such classes, encoding.py, decoding.py and methods.py write
+Pure functions of a class; struct.py creates such classes, encoding.py, decoding.py and methods.py generate
 functions for them.
 """
 
@@ -17,10 +17,10 @@ Encoder = Callable[[Any, Callable[[Buffer], None]], None]
 """Appends the bytes of an instance, piece by piece."""
 
 Decoder = Callable[[Buffer, int, int], "tuple[Any, int]"]
-"""Reads an instance; also the position after it."""
+"""Reads an instance; returns it with the position after it."""
 
 WeighingDecoder = Callable[[Buffer, int, int, Budget], "tuple[Any, int]"]
-"""The same, of a long message."""
+"""A decoder with a memory budget, for long messages."""
 
 
 class Declared(Protocol):
@@ -34,38 +34,38 @@ class Declared(Protocol):
 
 
 def resolved_fields(cls: type[Declared]) -> tuple[Field, ...]:
-    """The fields of a struct with their types looked up; done once per class."""
+    """Returns the fields of a struct with their types resolved; done once per class."""
     if not cls._resolved:
         names = vars(module_of(cls))
-        for one in cls._fields:
-            text = one.annotation
-            one.optional = text.endswith("| None")
+        for field in cls._fields:
+            text = field.annotation
+            field.optional = text.endswith("| None")
             text = text.removesuffix("| None").strip()
-            one.array = text.startswith("list[")
-            text = text[5:-1] if one.array else text
-            one.struct = None if text in WIRE_NAMES else names[text]
-            one.kind = WIRE_NAMES.get(text, "struct")
+            field.array = text.startswith("list[")
+            text = text[5:-1] if field.array else text
+            field.struct = None if text in WIRE_NAMES else names[text]
+            field.kind = WIRE_NAMES.get(text, "struct")
         cls._resolved = True
     return cls._fields
 
 
 def module_of(cls: type) -> Any:
-    """The module whose names the annotations of `cls` use."""
+    """Returns the module whose names the annotations of `cls` use."""
     return sys.modules[cls.__module__]
 
 
 def title_of(cls: type, version: int, flexible: bool, what: str) -> str:
-    """A title that no other generated function has."""
+    """Returns a unique title of a generated function."""
     return f"{what} {cls.__module__}.{cls.__qualname__} v{version}{' flexible' if flexible else ''}"
 
 
-def plain_values(one: Field) -> list[tuple[str, object]] | None:
-    """The names and defaults inside a struct that is never null and holds plain values only, else None.
+def plain_values(field: Field) -> list[tuple[str, object]] | None:
+    """Returns the fields and defaults of a struct with plain values that is never null, or None for others.
 
-    Such structs are compared with their default, and made, in line: a Fetch response has three per partition.
+    Code for such structs is inlined: a Fetch response has three per partition.
     """
-    made = one.struct
-    if made is None or one.array or one.optional or one.factory is None:
+    made = field.struct
+    if made is None or field.array or field.optional or field.factory is None:
         return None
     inner = resolved_fields(made)
     if any(part.array or part.struct is not None or part.default is MISSING for part in inner):
@@ -74,37 +74,37 @@ def plain_values(one: Field) -> list[tuple[str, object]] | None:
 
 
 def smallest_size(cls: type[Declared], version: int, flexible: bool) -> int:
-    """The fewest bytes that an instance can take: what bounds the count of an array."""
+    """Returns the fewest bytes of an instance, which limit the count of an array."""
     size = int(flexible)
-    for one in resolved_fields(cls):
-        if version in one.versions and not (flexible and version in one.tagged):
-            size += smallest_field_size(one, version, flexible)
+    for field in resolved_fields(cls):
+        if version in field.versions and not (flexible and version in field.tagged):
+            size += smallest_field_size(field, version, flexible)
     return max(size, 1)
 
 
-def smallest_field_size(one: Field, version: int, flexible: bool) -> int:
-    """The fewest bytes that a field can take where it is not tagged."""
-    compact = flexible and one.flexible
-    if one.array:
+def smallest_field_size(field: Field, version: int, flexible: bool) -> int:
+    """Returns the fewest bytes of a field that is not tagged."""
+    compact = flexible and field.flexible
+    if field.array:
         return 1 if compact else 4
-    if one.kind in STRUCT_CODES:
-        return struct_of(STRUCT_CODES[one.kind]).size
-    if one.struct is not None:
-        return 1 if version in one.nullable else smallest_size(one.struct, version, flexible)
+    if field.kind in STRUCT_CODES:
+        return struct_of(STRUCT_CODES[field.kind]).size
+    if field.struct is not None:
+        return 1 if version in field.nullable else smallest_size(field.struct, version, flexible)
     if compact:
         return 1
-    return 2 if one.kind == "string" else 4
+    return 2 if field.kind == "string" else 4
 
 
-def smallest_element_size(one: Field, version: int, flexible: bool) -> int:
-    """The fewest bytes that one element of an array can take."""
-    if one.struct is not None:
-        return smallest_size(one.struct, version, flexible)
-    if one.kind in STRUCT_CODES:
-        return struct_of(STRUCT_CODES[one.kind]).size
+def smallest_element_size(field: Field, version: int, flexible: bool) -> int:
+    """Returns the fewest bytes of one element of an array."""
+    if field.struct is not None:
+        return smallest_size(field.struct, version, flexible)
+    if field.kind in STRUCT_CODES:
+        return struct_of(STRUCT_CODES[field.kind]).size
     if flexible:
         return 1
-    return 2 if one.kind == "string" else 4
+    return 2 if field.kind == "string" else 4
 
 
 POINTER_BYTES = 8
@@ -115,27 +115,27 @@ TEXT_BYTES = 50
 UUID_BYTES = 49
 RECORDS_BYTES = 300
 SMALL_NUMBERS = frozenset({"bool", "int8"})
-"""Python has these once."""
+"""Types whose values Python shares, so they take no memory of their own."""
 
 
-def memory_of_element(one: Field, version: int) -> int:
-    """About how many bytes of memory the smallest element of an array takes once it is decoded (CPython)."""
-    return POINTER_BYTES + _memory_of_value(one, version)
+def memory_of_element(field: Field, version: int) -> int:
+    """Returns about how much memory the smallest element of an array takes once decoded (CPython)."""
+    return POINTER_BYTES + _memory_of_value(field, version)
 
 
 def memory_of_struct(cls: type[Declared], version: int) -> int:
-    """The same of an instance with all that every instance has: lists without elements, say."""
+    """Returns about how much memory the smallest instance takes, with its empty lists, for example."""
     held = sum(
-        LIST_BYTES if one.array else _memory_of_value(one, version)
-        for one in resolved_fields(cls)
-        if version in one.versions or one.factory is not None or one.array
+        LIST_BYTES if field.array else _memory_of_value(field, version)
+        for field in resolved_fields(cls)
+        if version in field.versions or field.factory is not None or field.array
     )
     return cls.__basicsize__ + GC_BYTES + held
 
 
-def _memory_of_value(one: Field, version: int) -> int:
-    if one.struct is not None:
-        return memory_of_struct(one.struct, version)
-    if one.kind in STRUCT_CODES:
-        return 0 if one.kind in SMALL_NUMBERS else NUMBER_BYTES
-    return {"uuid": UUID_BYTES, "records": RECORDS_BYTES}.get(one.kind, TEXT_BYTES)
+def _memory_of_value(field: Field, version: int) -> int:
+    if field.struct is not None:
+        return memory_of_struct(field.struct, version)
+    if field.kind in STRUCT_CODES:
+        return 0 if field.kind in SMALL_NUMBERS else NUMBER_BYTES
+    return {"uuid": UUID_BYTES, "records": RECORDS_BYTES}.get(field.kind, TEXT_BYTES)

@@ -1,10 +1,10 @@
-"""Writes the source of a decoder: bytes in, one instance out, every length checked before it is believed.
+"""Generates the source of a decoder, which checks every length before it uses it.
 
 Called by struct.py once per struct and version.  A decoder is `decode(data, p, end) -> (instance, p)`:
-`p` is where it reads, `end` the first byte it may not touch.  Neighbouring fields of fixed width, and the
+`p` is its position, `end` the first byte it must not read.  Neighbouring fields of fixed width, and the
 length before a string or array of the old encoding, are read by one struct call straight into the instance.
-Long messages have decoders of their own, with a `Budget` as the last argument: a byte of a frame may become
-an object of forty, so they weigh each array before its elements are made.
+Long messages have their own decoders, with a `Budget` as the last argument: a byte of a frame can become an
+object of forty bytes, so they check the memory of each array before they create its elements.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pykafka2.protocol.source import Source
 
 
 def decoder_of(cls: type[Declared], version: int, flexible: bool) -> Decoder:
-    """The function that reads an instance in this version; compiled once."""
+    """Returns the function that reads an instance in this version; compiled once."""
     decoder = cls._decoders.get((version, flexible))
     if decoder is None:
         source = write_decoder(cls, version, flexible)
@@ -39,7 +39,7 @@ def decoder_of(cls: type[Declared], version: int, flexible: bool) -> Decoder:
 
 
 def weighing_decoder_of(cls: type[Declared], version: int, flexible: bool) -> WeighingDecoder:
-    """Return the decoder that spends a budget, like `decoder_of` otherwise."""
+    """Returns the decoder with a memory budget; otherwise like `decoder_of`."""
     decoder = cls._weighing_decoders.get((version, flexible))
     if decoder is None:
         source = write_decoder(cls, version, flexible, weighs=True)
@@ -49,7 +49,7 @@ def weighing_decoder_of(cls: type[Declared], version: int, flexible: bool) -> We
 
 
 def write_decoder(cls: type[Declared], version: int, flexible: bool, *, weighs: bool = False) -> Source:
-    """The source of the decoder of `cls` in `version`."""
+    """Returns the source of the decoder of `cls` in `version`."""
     source = Source("def decode(data, p, end, budget):" if weighs else "def decode(data, p, end):")
     source.names["Struct"] = cls
     source.names["new"] = object.__new__
@@ -63,17 +63,17 @@ def write_decoder(cls: type[Declared], version: int, flexible: bool, *, weighs: 
     tagged = []
     fields = resolved_fields(cls)
     rest = quiet_rest(fields, version, flexible)
-    for at, one in enumerate(fields):
+    for at, field in enumerate(fields):
         if rest and at == len(fields) - len(rest):
             writer.take_quiet_rest(rest)
-        source.field = one.name
-        if version not in one.versions:
-            write_absent(source, one)
-        elif flexible and version in one.tagged:
-            write_absent(source, one)
-            tagged.append(one)
+        source.field = field.name
+        if version not in field.versions:
+            write_absent(source, field)
+        elif flexible and version in field.tagged:
+            write_absent(source, field)
+            tagged.append(field)
         else:
-            writer.read(one)
+            writer.read(field)
     writer.flush()
     source.field = ""
     if tagged:
@@ -88,7 +88,7 @@ def write_decoder(cls: type[Declared], version: int, flexible: bool, *, weighs: 
 
 
 class _DecoderWriter:
-    """Writes the steps of one decoder; holds back fixed-width fields to read them together."""
+    """Writes the steps of one decoder; collects fixed-width fields to read them with one call."""
 
     def __init__(self, source: Source, version: int, flexible: bool, *, weighs: bool) -> None:
         self.source = source
@@ -99,7 +99,7 @@ class _DecoderWriter:
         self.run: list[tuple[str, str, str]] = []  # target, struct code, field
 
     def flush(self) -> None:
-        """Write the call that reads the fields held back."""
+        """Write the call that reads the collected fields."""
         if not self.run:
             return
         made = struct_of("".join(code for _, code, _ in self.run))
@@ -113,36 +113,36 @@ class _DecoderWriter:
         self.run = []
 
     def take_quiet_rest(self, rest: Sequence[Field]) -> None:
-        """Write the end of a struct of which these fields are the last and say nothing.
+        """Write the fast path for a struct whose last fields are all empty.
 
-        Bytes beyond `end` that look the same are found out by who announced the struct's size.
+        It can match bytes beyond `end`; the caller that checks the struct's size detects that.
         """
         source = self.source
         self.flush()
         empty = empty_rest(rest, self.version, self.flexible)
         source.add(f"if data[p : p + {len(empty)}] == {empty!r}:", ())
         source.indent += 1
-        for one in rest:
-            write_nothing(source, one, self.version, self.flexible)
+        for field in rest:
+            write_nothing(source, field, self.version, self.flexible)
         source.add(f"return x, p + {len(empty)}", ())
         source.indent -= 1
 
-    def read(self, one: Field) -> None:
-        """Write the reading of one field into the instance."""
-        target = f"x.{one.name}"
-        nullable = self.version in one.nullable
-        compact = self.flexible and one.flexible
-        if one.array:
-            self._read_array(one, target, nullable)
-        elif one.struct is not None:
-            self._read_struct(one, target, nullable)
-        elif one.kind in STRUCT_CODES:
-            self.run.append((target, STRUCT_CODES[one.kind], one.name))
+    def read(self, field: Field) -> None:
+        """Write the code that reads one field into the instance."""
+        target = f"x.{field.name}"
+        nullable = self.version in field.nullable
+        compact = self.flexible and field.flexible
+        if field.array:
+            self._read_array(field, target, nullable)
+        elif field.struct is not None:
+            self._read_struct(field, target, nullable)
+        elif field.kind in STRUCT_CODES:
+            self.run.append((target, STRUCT_CODES[field.kind], field.name))
         else:
-            self._read_sized(one.kind, target, nullable, compact)
+            self._read_sized(field.kind, target, nullable, compact)
 
     def _read_length(self, code: str, compact: bool, is_string: bool = False) -> str:
-        """Write the reading of a length or count; -1 stands for null.  The name that holds it."""
+        """Write the code that reads a length or count (-1 for null); returns its variable."""
         source = self.source
         name = source.fresh("n")
         if not compact:
@@ -160,7 +160,7 @@ class _DecoderWriter:
         return name
 
     def _refuse_or_null(self, length: str, target: str, nullable: bool) -> None:
-        """Write what follows where a length is below zero."""
+        """Write the branch for a negative length."""
         if nullable:
             self.source.add(f"elif {length} == -1:")
             self.source.add(f"    {target} = None")
@@ -168,7 +168,7 @@ class _DecoderWriter:
         self.source.add(f"    no_length({length})")
 
     def _read_sized(self, kind: str, target: str, nullable: bool, compact: bool) -> None:
-        """Write the reading of a string, of bytes or of records."""
+        """Write the code that reads a string, bytes or records."""
         source = self.source
         is_string = kind == "string"
         length = self._read_length("h" if is_string else "i", compact, is_string)
@@ -185,23 +185,23 @@ class _DecoderWriter:
         source.add("    p = e")
         self._refuse_or_null(length, target, nullable)
 
-    def _read_array(self, one: Field, target: str, nullable: bool) -> None:
-        """Write the reading of an array; the frame must be able to hold its elements."""
+    def _read_array(self, field: Field, target: str, nullable: bool) -> None:
+        """Write the code that reads an array; the rest of the frame limits its count."""
         source = self.source
         count = self._read_length("i", self.flexible)
-        smallest = smallest_element_size(one, self.version, self.flexible)
+        smallest = smallest_element_size(field, self.version, self.flexible)
         source.add(f"if {count} >= 0:")
         source.indent += 1
         source.add(f"if {count} * {smallest} > {self.end} - p:")
         source.add(f"    too_many({count}, {self.end} - p)")
         if self.weighs:
-            source.add(f"budget.spend({count} * {memory_of_element(one, self.version)})")
-        if one.kind == "uuid":
+            source.add(f"budget.spend({count} * {memory_of_element(field, self.version)})")
+        if field.kind == "uuid":
             source.add(f"e = p + 16 * {count}")
             source.add(f"{target} = [bytes(data[i : i + 16]) for i in range(p, e, 16)]")
             source.add("p = e")
-        elif one.kind in STRUCT_CODES:
-            source.add(f'{target} = list(unpack_from(f">{{{count}}}{STRUCT_CODES[one.kind]}", data, p))')
+        elif field.kind in STRUCT_CODES:
+            source.add(f'{target} = list(unpack_from(f">{{{count}}}{STRUCT_CODES[field.kind]}", data, p))')
             source.add(f"p += {smallest} * {count}")
         else:
             items = source.fresh("items")
@@ -209,20 +209,20 @@ class _DecoderWriter:
             source.add(f"for _ in range({count}):")
             source.indent += 1
             item = source.fresh("item")
-            if one.struct is not None:
-                source.add(f"{item}, p = {self._decode(one.struct)}")
+            if field.struct is not None:
+                source.add(f"{item}, p = {self._decode(field.struct)}")
             else:
-                self._read_sized(one.kind, item, False, self.flexible)
+                self._read_sized(field.kind, item, False, self.flexible)
             source.add(f"{items}.append({item})")
             source.indent -= 1
         source.indent -= 1
         self._refuse_or_null(count, target, nullable)
 
-    def _read_struct(self, one: Field, target: str, nullable: bool) -> None:
-        """Write the reading of a struct, after the byte that says whether a nullable one is there."""
-        assert one.struct is not None  # noqa: S101
+    def _read_struct(self, field: Field, target: str, nullable: bool) -> None:
+        """Write the code that reads a struct, after the presence byte of a nullable one."""
+        assert field.struct is not None  # noqa: S101
         source = self.source
-        decode = self._decode(one.struct)
+        decode = self._decode(field.struct)
         if not nullable:
             self.flush()
             source.add(f"{target}, p = {decode}")
@@ -230,7 +230,7 @@ class _DecoderWriter:
         mark = source.fresh("mark")
         # Null is -1, but 0 in a tagged field, where Kafka writes the mark as an unsigned varint.
         null = 0 if self.end == "stop" else -1
-        self.run.append((mark, "b", one.name))
+        self.run.append((mark, "b", field.name))
         self.flush()
         source.add(f"if {mark} == 1:")
         source.add(f"    {target}, p = {decode}")
@@ -240,7 +240,7 @@ class _DecoderWriter:
         source.add(f"    wrong_presence({mark})")
 
     def _decode(self, struct: type[Declared]) -> str:
-        """The call that reads a struct."""
+        """Returns the call that reads a struct."""
         if self.weighs:
             decoder: object = weighing_decoder_of(struct, self.version, self.flexible)
         else:
@@ -249,7 +249,7 @@ class _DecoderWriter:
         return f"{self.source.bind('decode', decoder)}(data, p, {self.end}{budget})"
 
     def read_tagged_section(self, tagged: list[Field]) -> None:
-        """Write the loop over tagged fields; each must fill its announced size exactly."""
+        """Write the loop over tagged fields; each must have exactly its declared size."""
         source = self.source
         source.add("count = data[p]")
         source.add("p += 1")
@@ -261,15 +261,15 @@ class _DecoderWriter:
         source.add("count -= 1")
         source.add("tag, p = read_uvarint(data, p)")
         self.end = "stop"
-        for branch, one in enumerate(tagged):
-            source.field = one.name
-            source.add(f"{'elif' if branch else 'if'} tag == {one.tag}:")
+        for branch, field in enumerate(tagged):
+            source.field = field.name
+            source.add(f"{'elif' if branch else 'if'} tag == {field.tag}:")
             source.indent += 1
             source.add("size, p = read_uvarint(data, p)")
             source.add("stop = p + size")
             source.add("if stop > end:")
             source.add("    overrun(size, end - p)")
-            self.read(one)
+            self.read(field)
             self.flush()
             source.add("if p != stop:")
             source.add("    wrong_size(size, size + p - stop)")

@@ -1,8 +1,8 @@
-"""Declarations as data, for whoever compares them with Kafka's own schemas.
+"""Declarations as data, for comparison with Kafka's schemas.
 
-Read by tests/conformance and by the naive codec of tests/protocol; never by the client or the broker.
-Version ranges are effective ones: pairs (first, last) within the message's valid versions and, for nested
-fields, within those of the field around them; None is the empty range.
+Used by tests/conformance and by the naive codec of tests/protocol, never by the client or the broker. Version
+ranges are effective: pairs (first, last) within the message's valid versions and, for nested fields, within
+those of the outer field; None is the empty range.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Span: TypeAlias = "tuple[int, int] | None"
 
 
 def describe(cls: type[Message]) -> dict[str, Any]:
-    """A message's name, type, key, versions and fields.
+    """Returns a message's name, type, key, versions and fields.
 
     Returns:
         name; type ("request", "response", "coordinator-key", "coordinator-value", "data"); api_key (of
@@ -40,7 +40,7 @@ def describe(cls: type[Message]) -> dict[str, Any]:
 
 
 def within(versions: VersionRange, outer: Span) -> Span:
-    """Return the intersection of two ranges."""
+    """Returns the intersection of two ranges."""
     if outer is None:
         return None
     low, high = max(versions.low, outer[0]), min(versions.high, outer[1])
@@ -48,35 +48,35 @@ def within(versions: VersionRange, outer: Span) -> Span:
 
 
 def snake_case(name: str) -> str:
-    """The Python name of a field, from Kafka's."""
+    """Returns the Python name of a field, from Kafka's."""
     name = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
     return re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name).lower()
 
 
 def _describe_fields(cls: type[Struct], outer: Span) -> list[dict[str, Any]]:
     described = []
-    for one in resolved_fields(cls):
-        versions = within(one.versions, outer)
+    for field in resolved_fields(cls):
+        versions = within(field.versions, outer)
         described.append(
             {
-                "name": one.name,
-                "type": ("[]" if one.array else "") + one.kind,
+                "name": field.name,
+                "type": ("[]" if field.array else "") + field.kind,
                 "versions": versions,
-                "nullable_versions": within(one.nullable, versions),
-                "tagged_versions": within(one.tagged, versions),
-                "tag": one.tag,
-                "default": _default_of(one),
-                "ignorable": one.ignorable,
-                "flexible": one.flexible,
-                "secret": one.secret,
-                "fields": [] if one.struct is None else _describe_fields(one.struct, versions),
+                "nullable_versions": within(field.nullable, versions),
+                "tagged_versions": within(field.tagged, versions),
+                "tag": field.tag,
+                "default": _default_of(field),
+                "ignorable": field.ignorable,
+                "flexible": field.flexible,
+                "secret": field.secret,
+                "fields": [] if field.struct is None else _describe_fields(field.struct, versions),
             }
         )
     return described
 
 
-def _default_of(one: Field) -> Any:
-    default = one.absent_value() if one.struct is None or one.array or not one.required else "struct"
+def _default_of(field: Field) -> Any:
+    default = field.absent_value() if field.struct is None or field.array or not field.required else "struct"
     return "struct" if isinstance(default, Struct) else default
 
 
@@ -90,7 +90,7 @@ def _type_of(cls: type[Message]) -> str:
     ):
         if issubclass(cls, base):
             return name
-    raise TypeError(f"{cls.__name__} is no kind of message")
+    raise TypeError(f"{cls.__name__} is not a message class")
 
 
 def _key_of(cls: type[Message]) -> int | None:

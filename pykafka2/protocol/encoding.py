@@ -1,9 +1,9 @@
-"""Writes the source of an encoder: one instance in, its bytes appended piece by piece.
+"""Generates the source of an encoder, which appends an instance's bytes piece by piece.
 
 Called by struct.py once per struct and version.  An encoder is `encode(x, w)`, where `w` takes the next
 piece.  Neighbouring fields of fixed width are packed by one struct call, together with the length of a
 following string of the old encoding and with an empty section of tagged fields; record batches and long
-bytes are handed on as they are.
+bytes are not copied.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pykafka2.protocol.source import Source
 
 
 def encoder_of(cls: type[Declared], version: int, flexible: bool) -> Encoder:
-    """The function that appends the bytes of an instance in this version; compiled once."""
+    """Returns the function that appends the bytes of an instance in this version; compiled once."""
     encoder = cls._encoders.get((version, flexible))
     if encoder is None:
         source = write_encoder(cls, version, flexible)
@@ -28,7 +28,7 @@ def encoder_of(cls: type[Declared], version: int, flexible: bool) -> Encoder:
 
 
 def write_encoder(cls: type[Declared], version: int, flexible: bool) -> Source:
-    """The source of the encoder of `cls` in `version`."""
+    """Returns the source of the encoder of `cls` in `version`."""
     source = Source("def encode(x, w):")
     single = single_encoder_of(cls, version, flexible)
     if single is not None:
@@ -36,17 +36,17 @@ def write_encoder(cls: type[Declared], version: int, flexible: bool) -> Source:
         source.add("    return None")
     writer = _EncoderWriter(source, version, flexible)
     tagged = []
-    for one in resolved_fields(cls):
-        source.field = one.name
-        if version not in one.versions:
-            writer.refuse_unless_default(one)
-        elif flexible and version in one.tagged:
-            tagged.append(one)
+    for field in resolved_fields(cls):
+        source.field = field.name
+        if version not in field.versions:
+            writer.refuse_unless_default(field)
+        elif flexible and version in field.tagged:
+            tagged.append(field)
         else:
-            writer.write(one)
+            writer.write(field)
     source.field = ""
     if tagged:
-        writer.write_tagged_section(sorted(tagged, key=lambda one: one.tag or 0))
+        writer.write_tagged_section(sorted(tagged, key=lambda field: field.tag or 0))
     elif flexible:
         writer.run.append(("x", "", ""))
     writer.flush()
@@ -55,7 +55,7 @@ def write_encoder(cls: type[Declared], version: int, flexible: bool) -> Source:
 
 
 class _EncoderWriter:
-    """Writes the steps of one encoder; holds back fixed-width fields to pack them together."""
+    """Writes the steps of one encoder; collects fixed-width fields to pack them with one call."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
         self.source = source
@@ -65,7 +65,7 @@ class _EncoderWriter:
         self.run: list[tuple[str, str, str]] = []  # struct code, value, field
 
     def flush(self) -> None:
-        """Write the call that packs the fields held back."""
+        """Write the call that packs the collected fields."""
         if not self.run:
             return
         values = [value for _, value, _ in self.run if value]
@@ -78,41 +78,41 @@ class _EncoderWriter:
             self.source.add(f"{self.out}({made.pack()!r})", about)
         self.run = []
 
-    def differs_from_default(self, one: Field) -> str:
-        """The condition under which a field says something."""
-        plain = plain_values(one)
+    def differs_from_default(self, field: Field) -> str:
+        """Returns the condition under which a field differs from its default."""
+        plain = plain_values(field)
         if plain is not None:
             return " or ".join(
-                f"x.{one.name}.{name} != {self.source.literal(value)}" for name, value in plain
+                f"x.{field.name}.{name} != {self.source.literal(value)}" for name, value in plain
             )
-        default = one.absent_value()
+        default = field.absent_value()
         if default is None:
-            return f"x.{one.name} is not None"
-        if one.array:
-            return f"x.{one.name} or x.{one.name} is None"
-        return f"x.{one.name} != {self.source.literal(default)}"
+            return f"x.{field.name} is not None"
+        if field.array:
+            return f"x.{field.name} or x.{field.name} is None"
+        return f"x.{field.name} != {self.source.literal(default)}"
 
-    def refuse_unless_default(self, one: Field) -> None:
-        """Write the check of a field that this version lacks."""
-        if not one.ignorable:
-            self.source.add(f"if {self.differs_from_default(one)}:")
+    def refuse_unless_default(self, field: Field) -> None:
+        """Write the check that a field which this version lacks is not set."""
+        if not field.ignorable:
+            self.source.add(f"if {self.differs_from_default(field)}:")
             self.source.add("    absent_but_set()")
 
-    def write(self, one: Field) -> None:
-        """Write the encoding of one field of the instance."""
-        value = f"x.{one.name}"
-        nullable = self.version in one.nullable
-        compact = self.flexible and one.flexible
-        if one.array:
-            self._write_array(one, value, nullable)
-        elif one.struct is not None:
-            self._write_struct(one, value, nullable)
-        elif one.kind == "uuid":
+    def write(self, field: Field) -> None:
+        """Write the code that encodes one field."""
+        value = f"x.{field.name}"
+        nullable = self.version in field.nullable
+        compact = self.flexible and field.flexible
+        if field.array:
+            self._write_array(field, value, nullable)
+        elif field.struct is not None:
+            self._write_struct(field, value, nullable)
+        elif field.kind == "uuid":
             self._write_uuid(value)
-        elif one.kind in STRUCT_CODES:
-            self.run.append((STRUCT_CODES[one.kind], value, one.name))
+        elif field.kind in STRUCT_CODES:
+            self.run.append((STRUCT_CODES[field.kind], value, field.name))
         else:
-            self._write_sized(one.kind, value, nullable, compact)
+            self._write_sized(field.kind, value, nullable, compact)
 
     def _write_uuid(self, value: str) -> None:
         name = self.source.fresh("u")
@@ -122,7 +122,7 @@ class _EncoderWriter:
         self.run.append(("16s", name, self.source.field))
 
     def _write_sized(self, kind: str, value: str, nullable: bool, compact: bool) -> None:
-        """Write the encoding of a string, of bytes or of records."""
+        """Write the code that encodes a string, bytes or records."""
         source = self.source
         content, length = source.fresh("s"), source.fresh("n")
         get = f"{value}.encode()"
@@ -155,8 +155,8 @@ class _EncoderWriter:
         source.add(f"{self.out}({content})")
         source.indent -= nullable
 
-    def _write_array(self, one: Field, value: str, nullable: bool) -> None:
-        """Write the encoding of a list; the count goes with what stands before it."""
+    def _write_array(self, field: Field, value: str, nullable: bool) -> None:
+        """Write the code that encodes a list; its count is packed with the fields before it."""
         source = self.source
         items = source.fresh("items")
         source.add(f"{items} = {value}")
@@ -165,7 +165,7 @@ class _EncoderWriter:
             self.run.append(("i", count, source.field))
             self.flush()
             source.add(f"if {items}:")
-            self._write_elements(one, items)
+            self._write_elements(field, items)
             return
         self.flush()
         if nullable:
@@ -177,40 +177,40 @@ class _EncoderWriter:
         source.add(f"{count} = len({items}) + 1")
         source.add(f"{self.out}(ONE_BYTE[{count}] if {count} < 128 else uvarint({count}))")
         source.add(f"if {items}:")
-        self._write_elements(one, items)
+        self._write_elements(field, items)
         source.indent -= nullable
 
-    def _write_elements(self, one: Field, items: str) -> None:
+    def _write_elements(self, field: Field, items: str) -> None:
         """Write the loop over a list that is not empty."""
         source = self.source
         source.indent += 1
-        if one.struct is not None:
-            encoder = source.bind("encode", encoder_of(one.struct, self.version, self.flexible))
+        if field.struct is not None:
+            encoder = source.bind("encode", encoder_of(field.struct, self.version, self.flexible))
             item = source.fresh("item")
             source.add(f"for {item} in {items}:")
             source.add(f"    {encoder}({item}, {self.out})")
-        elif one.kind in STRUCT_CODES and one.kind != "uuid":
-            source.add(f'{self.out}(pack(f">{{len({items})}}{STRUCT_CODES[one.kind]}", *{items}))')
+        elif field.kind in STRUCT_CODES and field.kind != "uuid":
+            source.add(f'{self.out}(pack(f">{{len({items})}}{STRUCT_CODES[field.kind]}", *{items}))')
         else:
             item = source.fresh("item")
             source.add(f"for {item} in {items}:")
             source.indent += 1
-            if one.kind == "uuid":
+            if field.kind == "uuid":
                 self._write_uuid(item)
                 self.flush()
             else:
-                self._write_sized(one.kind, item, False, self.flexible)
+                self._write_sized(field.kind, item, False, self.flexible)
             source.indent -= 1
         source.indent -= 1
 
-    def _write_struct(self, one: Field, value: str, nullable: bool) -> None:
-        """Write the encoding of a struct, after a byte that says whether a nullable one is there.
+    def _write_struct(self, field: Field, value: str, nullable: bool) -> None:
+        """Write the code that encodes a struct, after the presence byte of a nullable one.
 
         Null is -1, but 0 in a tagged field, where Kafka writes the mark as an unsigned varint.
         """
-        assert one.struct is not None  # noqa: S101
+        assert field.struct is not None  # noqa: S101
         source = self.source
-        encoder = source.bind("encode", encoder_of(one.struct, self.version, self.flexible))
+        encoder = source.bind("encode", encoder_of(field.struct, self.version, self.flexible))
         self.flush()
         if nullable:
             null = b"\xff" if self.out == "w" else b"\0"
@@ -229,16 +229,16 @@ class _EncoderWriter:
         source.add("count = 0")
         source.add("section = []")
         self.out = "piece"
-        for one in tagged:
-            source.field = one.name
-            source.add(f"if {self.differs_from_default(one)}:")
+        for field in tagged:
+            source.field = field.name
+            source.add(f"if {self.differs_from_default(field)}:")
             source.indent += 1
             source.add("count += 1")
             source.add("pieces = []")
             source.add("piece = pieces.append")
-            self.write(one)
+            self.write(field)
             self.flush()
-            source.add(f"section += (ONE_BYTE[{one.tag}], uvarint(total_size(pieces)), *pieces)")
+            source.add(f"section += (ONE_BYTE[{field.tag}], uvarint(total_size(pieces)), *pieces)")
             source.indent -= 1
         source.field = ""
         self.out = "w"

@@ -1,8 +1,7 @@
-"""Which field was it?  Turns an exception in compiled code into an error naming message, version and field.
+"""Turns an exception in compiled code into an error with message, version and field.
 
-Called only when something failed.  The traceback holds one frame per struct on the way down; the table that
-source.py keeps tells what the line of each frame is about, and the frame's locals which of several fields
-of one struct call it was.
+Called only after a failure. The traceback has one frame per nested struct. The table of source.py maps the
+line of each frame to its fields, and the frame's locals decide which of several fields failed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pykafka2.protocol.source import ABOUT_LINES, About
 
 
 def corrupt_data(name: str, version: int, error: Exception) -> CorruptData:
-    """The error for bytes that are no such message."""
+    """Returns the error for bytes that cannot be decoded."""
     if isinstance(error, Malformed):
         reason = str(error)
     elif isinstance(error, UnicodeDecodeError):
@@ -27,12 +26,12 @@ def corrupt_data(name: str, version: int, error: Exception) -> CorruptData:
 
 
 def trailing_bytes(name: str, version: int, count: int) -> CorruptData:
-    """The error for bytes after the message."""
+    """Returns the error for bytes after the message."""
     return CorruptData(f"{name} v{version}: {count} bytes follow its last field")
 
 
 def unencodable(name: str, version: int, error: Exception) -> KafkaError:
-    """The error for values that do not fit their fields, or fields that the version lacks."""
+    """Returns the error for values that do not fit their fields, or fields that the version lacks."""
     place = _place(name, version, error)
     if isinstance(error, NotInVersion):
         return UnsupportedVersion(f"{place} is set, but this version has no such field")
@@ -52,7 +51,7 @@ def _place(name: str, version: int, error: Exception) -> str:
 
 
 def _field_of(about: About, frame: FrameType) -> str:
-    """The field, of those that the line is about, that did not work."""
+    """Returns the field of the line that failed."""
     if not about:
         return ""
     values = frame.f_locals
@@ -70,7 +69,7 @@ def _field_of(about: About, frame: FrameType) -> str:
 
 
 def _packs(code: str, value: object) -> bool:
-    """Whether a value goes into its part of a struct call; for strings and lists, their length."""
+    """Returns True if a value (for strings and lists, their length) fits its part of a struct call."""
     if not code:
         return True
     if code in "hi" and not isinstance(value, int | float):

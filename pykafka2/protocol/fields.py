@@ -1,11 +1,11 @@
-"""How a message's fields are declared: the names of the wire's types, and field() for all beyond a type.
+"""Declares the fields of messages: the names of the protocol's types, and field() for more than a type.
 
     class FetchPartition(Struct):
         partition: Int32
         current_leader_epoch: Int32 = field("9+", default=-1)
 
 The type names are plain Python types to a type checker; struct.py collects the declarations, the
-codecs' writers read them at first use.  Neither this module nor a declaration knows how bytes look.
+code generators read them at first use. This module does not encode or decode bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Uuid: TypeAlias = Annotated[bytes, "uuid"]
 Bytes: TypeAlias = Annotated[bytes, "bytes"]
 """Decoded as bytes; any buffer is accepted when encoding."""
 Records: TypeAlias = Annotated[Buffer, "records"]
-"""Record batches.  Decoded as a memoryview of the frame, never copied; encoded without a copy of its own."""
+"""Record batches. Decoded as a memoryview of the frame; never copied, also when encoding."""
 
 WIRE_NAMES: Final[dict[str, str]] = {
     "Bool": "bool",
@@ -68,7 +68,7 @@ _IMPLICIT_DEFAULTS: Final[dict[str, Any]] = {
 
 
 class VersionRange:
-    """A range of versions, both ends within it; empty where `low` is above `high`."""
+    """An inclusive range of versions; empty if `low` is above `high`."""
 
     __slots__ = ("high", "low")
 
@@ -80,7 +80,7 @@ class VersionRange:
 
     @classmethod
     def parse(cls, text: str) -> VersionRange:
-        """From Kafka's notation: "3", "3-5", "3+", "none"."""
+        """Parse Kafka's notation: "3", "3-5", "3+", "none"."""
         if text == "none":
             return cls(1, 0)
         if text.endswith("+"):
@@ -100,7 +100,7 @@ NO_VERSIONS: Final = VersionRange(1, 0)
 
 
 class _Missing:
-    """The default of a field that must be given."""
+    """The default of a required field."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -110,7 +110,7 @@ MISSING: Final = _Missing()
 
 
 class Field:
-    """One declared field.  `name` and `annotation` come from the class, the rest from field()."""
+    """One declared field. `name` and `annotation` come from the class, the rest from field()."""
 
     __slots__ = (
         "annotation",
@@ -161,7 +161,7 @@ class Field:
 
     @property
     def versions(self) -> VersionRange:
-        """The versions that carry the field."""
+        """The versions with the field."""
         return VersionRange.parse(self.versions_text)
 
     @property
@@ -171,16 +171,16 @@ class Field:
 
     @property
     def tagged(self) -> VersionRange:
-        """The versions that carry it as a tagged field."""
+        """The versions with it as a tagged field."""
         return NO_VERSIONS if self.tag is None else VersionRange.parse(self.tagged_text or self.versions_text)
 
     @property
     def required(self) -> bool:
-        """Whether it must be given when a message is made."""
+        """Whether it is required when a message is created."""
         return self.default is MISSING and self.factory is None
 
     def absent_value(self) -> Any:
-        """The value after decoding a version without the field: its default, zero or empty, as in Kafka."""
+        """Returns the value after decoding a version without the field: its default, as in Kafka."""
         if self.factory is not None:
             return self.factory()
         if self.default is not MISSING:
@@ -204,16 +204,16 @@ def field(
     flexible: bool = True,
     secret: bool = False,
 ) -> Any:
-    """Declare what a type alone does not say.
+    """Declare the properties of a field beyond its type.
 
     Args:
-        versions: the versions that carry the field, in Kafka's notation ("3+", "0-12", "4").
-        default: its value where it is not given, and after decoding a version without it.  A field with
-            neither `default` nor `factory` must be given.
-        factory: makes a fresh default, for lists and structs.
-        nullable: the versions in which it may be None.
-        tag: its number as a tagged field, which travels only where it differs from its default (KIP-482).
-        tagged: the versions in which it is tagged, where those are not `versions`.
+        versions: the versions with the field, in Kafka's notation ("3+", "0-12", "4").
+        default: its value if not passed, and after decoding a version without it. A field with neither
+            `default` nor `factory` is required.
+        factory: creates a new default, for lists and structs.
+        nullable: the versions in which it can be None.
+        tag: its number as a tagged field, which is sent only if it differs from its default (KIP-482).
+        tagged: the versions in which it is tagged, if not those of `versions`.
         ignorable: dropped silently when a version without it is encoded; otherwise a value other than the
             default raises UnsupportedVersion there.
         flexible: False for the one field that keeps its old encoding in flexible versions (KIP-511).

@@ -1,8 +1,8 @@
 """Frames: length, header and body of requests and responses.
 
-The client's connection and the broker's processor call these on their own threads; nothing is kept.  A frame
-is handed out as a list of buffers for one gathered write, small pieces joined and record batches uncopied;
-frames are taken in without their four length bytes.
+Stateless; called by the client's connection and the broker's processor on their own threads. An encoded frame
+is a list of buffers for one gathered write, with small pieces joined and record batches uncopied. Frames to
+decode come without their four length bytes.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from pykafka2.protocol.struct import Request, Response
 ResponseT = TypeVar("ResponseT", bound=Response)
 
 MIN_UNCOPIED_BYTES: Final = 8192
-"""Pieces from this size on are handed out as they are; smaller ones are cheaper to join."""
+"""Pieces of at least this size are not copied; smaller ones are cheaper to join."""
 
 _LENGTH: Final = struct.Struct(">i")
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 _START: Final = struct.Struct(">hhi")
-"""Of a request's header: key, version, correlation id."""
+"""The start of a request header: key, version, correlation id."""
 
 
 def encode_request(
     request: Request[Any], version: int, correlation_id: int, client_id: str | None
 ) -> list[Buffer]:
-    """The frame of a request, its four length bytes first.  Raises what Message.encode raises."""
+    """Returns the frame of a request with its length bytes. Raises the errors of Message.encode."""
     start = _START.pack(request.API_KEY, version, correlation_id)
     parts: list[Buffer] = [b"", start, _rest_of_header(client_id, version >= request.FLEXIBLE_FROM)]
     request.encode_into(version, parts)
@@ -50,8 +50,9 @@ def _rest_of_header(client_id: str | None, is_flexible: bool) -> bytes:
 def encode_response(
     response: Response, version: int, correlation_id: int, body: bytes | None = None
 ) -> list[Buffer]:
-    """The frame of a response, its four length bytes first; `body` is what `response.encode(version)` gives,
-    where that is known.  Raises what Message.encode raises.
+    """Returns the frame of a response with its length bytes.
+
+    `body` is the result of `response.encode(version)`, if known. Raises the errors of Message.encode.
     """
     header = ResponseHeader(correlation_id=correlation_id)
     parts: list[Buffer] = [b""]
@@ -64,17 +65,17 @@ def encode_response(
 
 
 def response_header_version(response: type[Response], version: int) -> int:
-    """1 for flexible versions; always 0 for ApiVersions, whose asker may not know the version (KIP-511)."""
+    """Returns 1 for flexible versions; 0 for ApiVersions, as clients can lack the version (KIP-511)."""
     return int(response.is_flexible(version) and response.API_KEY != registry.ApiKey.API_VERSIONS)
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """The header of a request, and where its body begins.
+    """Returns the header of a request, and the position of its body.
 
-    Versions above those we speak are read with the header of the newest, so that ApiVersions can be answered.
+    Versions newer than the supported ones are read with the newest header, for a response to ApiVersions.
 
     Raises:
-        UnsupportedVersion: the API key is not one we speak.
+        UnsupportedVersion: the API key is not supported.
         CorruptData: the frame does not begin with a header.
     """
     if len(frame) < 4:
@@ -85,18 +86,18 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Request[Any]]:
-    """A request with its header.
+    """Returns a request and its header.
 
     Raises:
-        UnsupportedVersion: we do not speak this API, or not this version of it.
-        CorruptData: the bytes are no such request.
+        UnsupportedVersion: the API, or this version of it, is not supported.
+        CorruptData: the bytes cannot be decoded.
     """
     header, offset = decode_request_header(frame)
     return header, decode_request_body(header, frame, offset)
 
 
 def decode_request_body(header: RequestHeader, frame: Buffer, offset: int) -> Request[Any]:
-    """The request that follows a header; raises what decode_request raises."""
+    """Returns the request after a header. Raises the errors of decode_request."""
     info = registry.api(header.request_api_key)
     version = header.request_api_version
     if not info.min_version <= version <= info.max_version:
@@ -109,12 +110,12 @@ def decode_request_body(header: RequestHeader, frame: Buffer, offset: int) -> Re
 
 
 def decode_response(frame: Buffer, request: type[Request[ResponseT]], version: int) -> tuple[int, ResponseT]:
-    """The correlation id and the response to a request of this class and version.
+    """Returns the correlation id and the response to a request of this class and version.
 
     Raises:
-        CorruptData: the bytes are no such response.
+        CorruptData: the bytes cannot be decoded.
     """
-    response = decode_response_body(frame, request, version)  # which refuses a frame without an id
+    response = decode_response_body(frame, request, version)  # which rejects a frame without an id
     return int.from_bytes(frame[:4], "big", signed=True), response
 
 
@@ -123,7 +124,7 @@ def decode_response_body(frame: Buffer, request: type[Request[ResponseT]], versi
     response_class: Any = request.RESPONSE
     offset = 4
     if version >= response_class.FLEXIBLE_FROM and request.API_KEY != registry.ApiKey.API_VERSIONS:
-        # Without tagged fields in its header, as good as always: nothing but their number.
+        # Its header almost never has tagged fields, only their number.
         offset = 5 if frame[4:5] == b"\0" else ResponseHeader.decode_from(frame, 0, 1)[1]
     response, end = response_class.decode_from(frame, offset, version)
     if end != len(frame):
@@ -137,7 +138,7 @@ def _check_end(message: Request[Any] | Response, version: int, frame: Buffer, en
 
 
 def _framed(parts: list[Buffer]) -> list[Buffer]:
-    """`parts`, of which the first is kept free for the length, with small neighbours joined."""
+    """Returns `parts` with small neighbours joined; the first is reserved for the length."""
     size = sum(map(len, parts))
     parts[0] = _LENGTH.pack(size)
     if size < MIN_UNCOPIED_BYTES:
@@ -145,7 +146,7 @@ def _framed(parts: list[Buffer]) -> list[Buffer]:
     sizes = [*map(len, parts)]
     largest_bytes = max(sizes)
     if size - largest_bytes < MIN_UNCOPIED_BYTES <= largest_bytes:
-        # One long part among short ones, as in a request with one batch: no step for each of them.
+        # Fast path: one long part among short ones, as in a request with one batch.
         at = sizes.index(largest_bytes)
         framed = [b"".join(parts[:at]), parts[at]]
         return framed if at + 1 == len(parts) else [*framed, b"".join(parts[at + 1 :])]

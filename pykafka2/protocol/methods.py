@@ -1,6 +1,6 @@
-"""Writes the `__init__` and `__eq__` of a struct's class.
+"""Generates the `__init__` and `__eq__` of a struct's class.
 
-Called by struct.py when the first instance is made or compared, on the thread that happens to do it.
+Called by struct.py, on any thread, when the first instance is created or compared.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pykafka2.protocol.source import Source
 
 
 def compile_init(cls: type[Declared]) -> Callable[..., None]:
-    """`__init__` with the fields as keywords; lists and structs get a fresh default each time."""
+    """Returns `__init__` with the fields as keywords; lists and structs get a new default each time."""
     fields = resolved_fields(cls)
     parameters = []
     source = Source("")
-    for one in fields:
-        if one.factory is not None:
-            parameters.append(f"{one.name}=MISSING")
-            factory = source.bind("factory", one.factory)
-            source.add(f"self.{one.name} = {factory}() if {one.name} is MISSING else {one.name}")
+    for field in fields:
+        if field.factory is not None:
+            parameters.append(f"{field.name}=MISSING")
+            factory = source.bind("factory", field.factory)
+            source.add(f"self.{field.name} = {factory}() if {field.name} is MISSING else {field.name}")
         else:
-            default = "" if one.default is MISSING else f"={source.literal(one.default)}"
-            parameters.append(one.name + default)
-            source.add(f"self.{one.name} = {one.name}")
+            default = "" if field.default is MISSING else f"={source.literal(field.default)}"
+            parameters.append(field.name + default)
+            source.add(f"self.{field.name} = {field.name}")
     source.add("return None")
     source.lines[0] = f"def __init__({', '.join(['self', *(['*'] if fields else []), *parameters])}):"
     source.names["MISSING"] = MISSING
@@ -36,11 +36,11 @@ def compile_init(cls: type[Declared]) -> Callable[..., None]:
 
 
 def compile_eq(cls: type[Declared]) -> Callable[[Any, object], bool]:
-    """`__eq__` by value, for instances of the very same class."""
+    """Returns `__eq__`, which compares by value within the same class."""
     source = Source("def __eq__(self, other):")
     source.names["Struct"] = cls
     source.add("if other.__class__ is not Struct:")
     source.add("    return NotImplemented")
-    comparisons = [f"self.{one.name} == other.{one.name}" for one in resolved_fields(cls)]
+    comparisons = [f"self.{field.name} == other.{field.name}" for field in resolved_fields(cls)]
     source.add(f"return {' and '.join(comparisons) or 'True'}")
     return cast(Callable[[Any, object], bool], source.compile(f"eq {cls.__module__}.{cls.__qualname__}"))

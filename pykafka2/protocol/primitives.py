@@ -1,8 +1,8 @@
 """Functions for compiled codecs: varints, tagged fields to skip, uuids, and errors of malformed bytes.
 
-Pure functions without state, called on whatever thread encodes or decodes.  The functions compiled by
-encoding.py and decoding.py do the common case in line (a varint of one byte, a run of fixed-width fields) and
-come here for the rest.  Varints are those of Kafka's flexible versions: unsigned, least significant group
+Pure functions, called on the thread that encodes or decodes. The functions compiled by encoding.py and
+decoding.py inline the common case (a varint of one byte, a run of fixed-width fields) and call these for the
+rest.  Varints are those of Kafka's flexible versions: unsigned, least significant group
 first (KIP-482).
 """
 
@@ -14,23 +14,23 @@ from binascii import a2b_base64, b2a_base64
 from typing import Final, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What the wire accepts as bytes."""
+"""The types accepted as bytes."""
 
 ZERO_UUID: Final = bytes(16)
-"""The uuid that stands for "none" in Kafka."""
+"""The uuid that means "none" in Kafka."""
 
 MAX_STRING_BYTES: Final = 32767
-"""Kafka refuses longer strings in every encoding."""
+"""Kafka rejects longer strings in every encoding."""
 
 MAX_TAGGED_FIELDS: Final = 1_000
-"""In one place.  To skip half a megabyte of them would take a quarter of a second."""
+"""Most tagged fields in one section. Skipping half a megabyte of them would take a quarter of a second."""
 
 ONE_BYTE: Final[tuple[bytes, ...]] = tuple(bytes((value,)) for value in range(128))
 """The varints of one byte, by value."""
 
 
 class Malformed(Exception):
-    """Internal: the bytes at hand are wrong.  Message.decode turns it into CorruptData naming the field."""
+    """Internal: the bytes are malformed. Message.decode turns it into CorruptData with the field."""
 
 
 class NotInVersion(Exception):
@@ -38,11 +38,11 @@ class NotInVersion(Exception):
 
 
 MAX_DECODED_BYTES: Final = 256 << 20
-"""A message whose elements would take more memory is refused."""
+"""A message whose elements would take more memory is rejected."""
 
 
 class Budget:
-    """How much memory the elements of one long message may still take."""
+    """The memory left for the elements of one long message."""
 
     __slots__ = ("left",)
 
@@ -50,21 +50,21 @@ class Budget:
         self.left = MAX_DECODED_BYTES
 
     def spend(self, amount: int) -> None:
-        """An array is about to take this many bytes."""
+        """Reserve memory for an array. Raises Malformed if it exceeds the rest."""
         self.left -= amount
         if self.left < 0:
             raise Malformed(f"its elements would take more than {MAX_DECODED_BYTES >> 20} MiB of memory")
 
 
 DECODE_ERRORS: Final = (Malformed, IndexError, struct.error, UnicodeDecodeError)
-"""What a compiled decode function raises on wrong bytes; any other error is a bug of ours."""
+"""Errors of a compiled decoder for malformed bytes; any other error is a bug in pykafka2."""
 
 ENCODE_ERRORS: Final = (NotInVersion, struct.error, TypeError, AttributeError, ValueError, OverflowError)
-"""What a compiled encode function raises on values that do not fit their fields."""
+"""Errors of a compiled encoder for values that do not fit their fields."""
 
 
 def uvarint(value: int) -> bytes:
-    """The unsigned varint of `value`, which is 0 or more and fits 32 bits."""
+    """Returns the unsigned varint of `value`, from 0 to 32 bits."""
     if not 0 <= value <= 0xFFFFFFFF:
         raise ValueError(f"{value} does not fit an unsigned varint of 32 bits")
     if value < 128:
@@ -82,7 +82,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(data: Buffer, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position` and the position after it; at most 5 bytes and 32 bits."""
+    """Returns the unsigned varint at `position` and the position after it; at most 5 bytes and 32 bits."""
     value = shift = 0
     while True:
         byte = data[position]
@@ -107,14 +107,14 @@ def read_string_length(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def string_length(length_plus_one: int) -> bytes:
-    """The varint before a compact string of 127 bytes or more."""
+    """Returns the varint before a compact string of 127 bytes or more."""
     if length_plus_one > MAX_STRING_BYTES + 1:
         raise ValueError(f"a string of {length_plus_one - 1} bytes is longer than Kafka's {MAX_STRING_BYTES}")
     return uvarint(length_plus_one)
 
 
 def skip_tagged_field(data: Buffer, position: int, end: int) -> int:
-    """The position after one tagged field, whose tag has been read, of a kind this version does not know."""
+    """Returns the position after an unknown tagged field whose tag has been read."""
     size, position = read_uvarint(data, position)
     if size > end - position:
         overrun(size, end - position)
@@ -122,7 +122,7 @@ def skip_tagged_field(data: Buffer, position: int, end: int) -> int:
 
 
 def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
-    """The position after a whole section of tagged fields, none of which is known here."""
+    """Returns the position after a section of unknown tagged fields."""
     count, position = read_uvarint(data, position)
     if count * 2 > end - position:
         too_many(count, end - position)
@@ -134,64 +134,64 @@ def skip_tagged_fields(data: Buffer, position: int, end: int) -> int:
 
 
 def overrun(wanted: int, remaining: int) -> None:
-    """Refuse a length that the frame cannot hold."""
+    """Reject a length that exceeds the frame."""
     if wanted < 0:
         raise Malformed(f"the length {wanted} is negative")
     raise Malformed(f"{wanted} bytes are announced, {remaining} are left")
 
 
 def too_many(count: int, remaining: int) -> None:
-    """Refuse a count of elements that the frame cannot hold, before anything is allocated for them."""
+    """Reject a count of elements that exceeds the frame, before memory is allocated for them."""
     if count < 0:
         raise Malformed(f"the count {count} is negative")
     raise Malformed(f"{count} elements are announced, {remaining} bytes are left")
 
 
 def null_refused() -> None:
-    """Refuse a null where this version has none."""
+    """Reject a null in a version where the field is not nullable."""
     raise Malformed("null, which this version does not allow here")
 
 
 def too_many_tagged(count: int) -> None:
-    """Refuse more tagged fields in one place than anybody has a use for."""
+    """Reject an implausible number of tagged fields."""
     if count > MAX_TAGGED_FIELDS:
         raise Malformed(f"{count} tagged fields are announced, more than {MAX_TAGGED_FIELDS}")
 
 
 def no_length(value: int) -> None:
-    """Refuse the length or count of a null or less, where it may not be null."""
+    """Reject a negative length or count of a field that is not nullable."""
     if value == -1:
         null_refused()
     raise Malformed(f"the length {value} is negative")
 
 
 def wrong_size(announced: int, used: int) -> None:
-    """Refuse a tagged field whose content is longer or shorter than its size."""
+    """Reject a tagged field whose content does not have its declared size."""
     raise Malformed(f"a tagged field of {announced} bytes holds a value of {used}")
 
 
 def wrong_presence(mark: int) -> None:
-    """Refuse a nullable struct that is said to be neither there nor null."""
-    raise Malformed(f"{mark} says neither that a struct is there nor that it is null")
+    """Reject an invalid presence byte of a nullable struct."""
+    raise Malformed(f"the presence byte {mark} of a struct is invalid")
 
 
 def wrong_uuid(value: object) -> None:
-    """Refuse a uuid that is not 16 bytes, which the struct module would pad."""
+    """Reject a uuid that is not 16 bytes, which the struct module would pad."""
     raise ValueError(f"{value!r} is not a uuid of 16 bytes")
 
 
 def absent_but_set() -> None:
-    """Refuse to drop the value of a field that the version lacks."""
+    """Reject a value of a field that the version lacks."""
     raise NotInVersion
 
 
 def total_size(parts: list[Buffer]) -> int:
-    """How many bytes `parts` are together."""
+    """Returns the total size of `parts` in bytes."""
     return sum(map(len, parts))
 
 
 def flat(value: Buffer) -> Buffer:
-    """`value` such that len() counts bytes, whatever the item format of a memoryview."""
+    """Returns `value` so that len() counts bytes, for any item format of a memoryview."""
     if isinstance(value, memoryview):
         return value if value.format == "B" and value.ndim == 1 and value.contiguous else value.tobytes()
     if isinstance(value, bytes | bytearray):
@@ -200,14 +200,14 @@ def flat(value: Buffer) -> Buffer:
 
 
 def uuid_to_text(uuid: Buffer) -> str:
-    """Kafka's text of a uuid: 22 characters of URL-safe base64 without padding."""
+    """Returns Kafka's text of a uuid: 22 characters of URL-safe base64 without padding."""
     if len(uuid) != 16:
         raise ValueError(f"a uuid has 16 bytes, not {len(uuid)}")
     return b2a_base64(uuid, newline=False)[:22].translate(_TO_URL_SAFE).decode("ascii")
 
 
 def uuid_from_text(text: str) -> bytes:
-    """The 16 bytes of Kafka's text of a uuid; ValueError where it is none."""
+    """Returns the 16 bytes of Kafka's text of a uuid. Raises ValueError."""
     try:
         uuid = a2b_base64(text.encode("ascii").translate(_FROM_URL_SAFE) + b"==", strict_mode=True)
     except (Base64Error, UnicodeEncodeError) as error:
@@ -218,7 +218,7 @@ def uuid_from_text(text: str) -> bytes:
 
 
 _TO_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-# Plus and slash are the other alphabet's, and are sent to where nothing is accepted.
+# Plus and slash belong to the other base64 alphabet; they are mapped to an invalid character.
 _FROM_URL_SAFE: Final = bytes.maketrans(b"-_+/", b"+/!!")
 
 
@@ -226,7 +226,7 @@ _STRUCTS: Final[dict[str, struct.Struct]] = {}
 
 
 def struct_of(codes: str) -> struct.Struct:
-    """The big-endian struct.Struct of these codes, made once."""
+    """Returns the big-endian struct.Struct of these codes, created once."""
     made = _STRUCTS.get(codes)
     if made is None:
         made = _STRUCTS[codes] = struct.Struct(">" + codes)

@@ -1,7 +1,7 @@
-"""Which messages there are: API keys, versions, and the module that holds each class.
+"""The table of messages: API keys, versions, and the module of each class.
 
-The table is enough to negotiate versions and to read a request's header; a message's module is imported when
-its class is first asked for.  tests/protocol/test_registry.py holds the table against the classes.
+The table is enough to negotiate versions and to read a request's header; a message's module is imported at
+the first use of its class. tests/protocol/test_registry.py compares the table with the classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pykafka2.protocol.struct import Data, Message, Request, Response
 
 
 class ApiKey:
-    """The numbers of Kafka's requests."""
+    """The numbers of Kafka's APIs."""
 
     PRODUCE: Final = 0
     FETCH: Final = 1
@@ -101,7 +101,7 @@ class ApiKey:
 
 @attrs.frozen
 class ApiInfo:
-    """One API: its key and name, the stable versions we speak, the first flexible one (None: none is)."""
+    """One API: its key and name, the supported stable versions, the first flexible one (None: none)."""
 
     key: int
     name: str
@@ -198,7 +198,7 @@ API_KEYS: Final[dict[int, ApiInfo]] = {
         ApiInfo(92, "DeleteShareGroupOffsets", "share_offsets", 0, 0, 0),
     )
 }
-"""Every API we speak, by key."""
+"""All supported APIs, by key."""
 
 DATA_MODULES: Final[dict[str, tuple[str, ...]]] = {
     "headers": (
@@ -263,28 +263,28 @@ DATA_MODULES: Final[dict[str, tuple[str, ...]]] = {
         "TransactionLogValue",
     ),
 }
-"""The messages that are neither request nor response, by module."""
+"""The messages that are neither requests nor responses, by module."""
 
 _MESSAGES: Final = "pykafka2.protocol.messages."
 _REQUESTS: Final[dict[int, type[Request[Any]]]] = {}
 
 
 def api(api_key: int) -> ApiInfo:
-    """Return the facts about an API.  Raises UnsupportedVersion if pykafka2 does not support it."""
+    """Returns the facts about an API. Raises UnsupportedVersion if pykafka2 does not support it."""
     info = API_KEYS.get(api_key)
     if info is None:
-        raise UnsupportedVersion(f"API key {api_key} is not one that pykafka2 speaks")
+        raise UnsupportedVersion(f"pykafka2 does not support API key {api_key}")
     return info
 
 
 def name_of(api_key: int) -> str:
-    """Kafka's name of an API, such as "Fetch"; for keys we do not speak, the number as text."""
+    """Returns Kafka's name of an API, such as "Fetch"; for unknown keys, the number as text."""
     info = API_KEYS.get(api_key)
     return f"API {api_key}" if info is None else info.name
 
 
 def request_class(api_key: int) -> type[Request[Any]]:
-    """The class of an API's requests; UnsupportedVersion where we do not speak it."""
+    """Returns the class of an API's requests. Raises UnsupportedVersion if it is unknown."""
     found = _REQUESTS.get(api_key)
     if found is None:
         info = api(api_key)
@@ -293,12 +293,12 @@ def request_class(api_key: int) -> type[Request[Any]]:
 
 
 def response_class(api_key: int) -> type[Response]:
-    """The class of an API's responses; UnsupportedVersion where we do not speak it."""
+    """Returns the class of an API's responses. Raises UnsupportedVersion if it is unknown."""
     return request_class(api_key).RESPONSE
 
 
 def all_messages() -> Iterator[type[Message]]:
-    """Every message class: requests and responses by key, then the rest.  Imports them all."""
+    """Returns all message classes: requests and responses by key, then the rest. Imports them all."""
     for api_key in API_KEYS:
         yield request_class(api_key)
         yield response_class(api_key)

@@ -1,8 +1,8 @@
-"""Codecs for messages whose lists have one element each: one struct call for nearly all of it.
+"""Fast codecs for messages whose lists have one element each: one struct call for nearly all fields.
 
-Written from the declared fields like the others, as a short way in front of them (encoding.py, decoding.py):
-where a message is not of that shape, or says what is rarely said, these do nothing and the others go on.
-Worth it for what is sent once for every record that somebody waits for.
+Generated from the declared fields as a fast path before the general codecs (encoding.py, decoding.py). If a
+message does not have that shape, or uses rare fields, these do nothing and the general codec runs. They pay
+off for messages sent once per record that a thread waits for.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pykafka2.protocol.quiet import empty_rest, is_on_the_wire, quiet_rest, writ
 from pykafka2.protocol.source import Source
 
 OFTEN_SINGLE: Final = frozenset({"ProduceRequest", "ProduceResponse"})
-"""Messages that have such a codec, if all of their fields lend themselves to it."""
+"""Messages with such a codec, if all of their fields are suitable."""
 
 ONE: Final = 2
-"""The length of a compact array of one element, as it is written."""
+"""The encoded length of a compact array of one element."""
 
 
 class _HasNoShortWay(Exception):
-    """The fields of this version do not lend themselves to it."""
+    """The fields of this version are not suitable."""
 
 
 def single_encoder_of(cls: type[Declared], version: int, flexible: bool) -> Callable[[Any, Any], bool] | None:
-    """`encode(x, w)`: True if it has written all of `x`, False if it has written nothing of it."""
+    """Returns `encode(x, w)`, which returns True if it has written `x`, False if nothing was written."""
     source = Source("def encode(x, w):")
     made: Callable[[Any, Any], bool] | None
     made = _codec_of(cls, version, flexible, source, _SingleEncoder(source, version), "encode single")
@@ -38,7 +38,7 @@ def single_encoder_of(cls: type[Declared], version: int, flexible: bool) -> Call
 def single_decoder_of(
     cls: type[Declared], version: int, flexible: bool
 ) -> Callable[[Any, int, int], Any] | None:
-    """`decode(data, p, end)`: the instance that is there up to `end`, or None."""
+    """Returns `decode(data, p, end)`, which returns the instance up to `end`, or None."""
     source = Source("def decode(data, p, end):")
     made: Callable[[Any, int, int], Any] | None
     made = _codec_of(cls, version, flexible, source, _SingleDecoder(source, version), "decode single")
@@ -53,7 +53,7 @@ def _codec_of(
     writer: _SingleEncoder | _SingleDecoder,
     kind: str,
 ) -> Any:
-    """Compile the code that `writer` generates, or return None if there is no shortcut."""
+    """Compile the code that `writer` generates; returns None if there is no fast path."""
     if cls.__name__ not in OFTEN_SINGLE or not flexible:
         return None
     try:
@@ -64,7 +64,7 @@ def _codec_of(
 
 
 class _SingleEncoder:
-    """Writes one encoder: first the questions, then what is packed, at last what is handed on."""
+    """Writes one encoder: first the conditions, then the packed fields, then the uncopied ones."""
 
     def __init__(self, source: Source, version: int) -> None:
         self._source = source
@@ -85,24 +85,24 @@ class _SingleEncoder:
             source.add(step)
         source.indent -= 1
         source.add("except ENCODE_ERRORS:")
-        source.add("    return False  # the others say which field it is")
+        source.add("    return False  # the general codec names the field")
         for piece in self._pieces:
             source.add(f"w({piece})")
         source.add("return True")
 
     def _ask(self, cls: type[Declared], x: str) -> None:
-        for one in resolved_fields(cls):
-            if self._version not in one.versions and one.ignorable:
+        for field in resolved_fields(cls):
+            if self._version not in field.versions and field.ignorable:
                 continue
-            if not is_on_the_wire(one, self._version, True):
-                raise _HasNoShortWay  # nor has what must not be set
-            self._ask_field(one, f"{x}.{one.name}")
+            if not is_on_the_wire(field, self._version, True):
+                raise _HasNoShortWay  # nor does a field that must not be set
+            self._ask_field(field, f"{x}.{field.name}")
         self._codes += "x"
 
-    def _ask_field(self, one: Field, value: str) -> None:
+    def _ask_field(self, field: Field, value: str) -> None:
         source = self._source
-        is_nullable = self._version in one.nullable
-        if one.array and one.struct is not None and not is_nullable:
+        is_nullable = self._version in field.nullable
+        if field.array and field.struct is not None and not is_nullable:
             item, items = source.fresh("item"), source.fresh("items")
             source.add(f"{items} = {value}")
             source.add(f"if len({items}) != 1:")
@@ -110,25 +110,25 @@ class _SingleEncoder:
             source.add(f"{item} = {items}[0]")
             self._codes += "B"
             self._values.append(str(ONE))
-            self._ask(one.struct, item)
-        elif one.array or one.struct is not None:
+            self._ask(field.struct, item)
+        elif field.array or field.struct is not None:
             raise _HasNoShortWay
-        elif one.kind == "uuid":
+        elif field.kind == "uuid":
             source.add(f"if len({value}) != 16:")
             source.add("    return False")
             self._codes += "16s"
             self._values.append(value)
-        elif one.kind in STRUCT_CODES:
-            self._codes += STRUCT_CODES[one.kind]
+        elif field.kind in STRUCT_CODES:
+            self._codes += STRUCT_CODES[field.kind]
             self._values.append(value)
-        elif one.kind == "records":
+        elif field.kind == "records":
             records = source.fresh("records")
             source.add(f"{records} = {value}")
             source.add(f"if type({records}) is not bytes:")
             source.add("    return False")
             self._end_run()
             self._pieces += [f"uvarint(len({records}) + 1)", records]
-        elif is_nullable and one.flexible:
+        elif is_nullable and field.flexible:
             source.add(f"if {value} is not None:")
             source.add("    return False")
             self._codes += "x"
@@ -150,7 +150,7 @@ class _SingleEncoder:
 
 
 class _SingleDecoder:
-    """Writes one decoder: all of the message is read at once, if it has the length for it."""
+    """Writes one decoder, which reads the whole message at once if it has the right length."""
 
     def __init__(self, source: Source, version: int) -> None:
         self._source = source
@@ -175,35 +175,35 @@ class _SingleDecoder:
         expected = source.bind("expected", tuple(self._expected))
         source.add(f"if ({', '.join(self._marks)},) != {expected}:")
         source.add("    return None")
-        for one, x in self._rest:
-            write_nothing(source, one, self._version, True, x)
+        for field, x in self._rest:
+            write_nothing(source, field, self._version, True, x)
         source.add("return x")
 
     def _read(self, cls: type[Declared], x: str) -> None:
         fields = resolved_fields(cls)
         self._made.append(f"{x} = new({self._source.bind('Struct', cls)})")
         rest = quiet_rest(fields, self._version, True)
-        for one in fields[: len(fields) - len(rest)]:
-            if is_on_the_wire(one, self._version, True):
-                self._read_field(one, x)
+        for field in fields[: len(fields) - len(rest)]:
+            if is_on_the_wire(field, self._version, True):
+                self._read_field(field, x)
             else:
-                self._rest.append((one, x))
+                self._rest.append((field, x))
         if rest:
             empty = empty_rest(rest, self._version, True)
             self._mark(f"{len(empty)}s", empty)
-            self._rest += [(one, x) for one in rest]
+            self._rest += [(field, x) for field in rest]
         else:
             self._mark("B", 0)
 
-    def _read_field(self, one: Field, x: str) -> None:
-        if one.array and one.struct is not None and self._version not in one.nullable:
+    def _read_field(self, field: Field, x: str) -> None:
+        if field.array and field.struct is not None and self._version not in field.nullable:
             item = self._source.fresh("item")
             self._mark("B", ONE)
-            self._read(one.struct, item)
-            self._made.append(f"{x}.{one.name} = [{item}]")
-        elif one.kind in STRUCT_CODES and not one.array:
-            self._codes += STRUCT_CODES[one.kind]
-            self._targets.append(f"{x}.{one.name}")
+            self._read(field.struct, item)
+            self._made.append(f"{x}.{field.name} = [{item}]")
+        elif field.kind in STRUCT_CODES and not field.array:
+            self._codes += STRUCT_CODES[field.kind]
+            self._targets.append(f"{x}.{field.name}")
         else:
             raise _HasNoShortWay
 

@@ -1,8 +1,7 @@
-"""A function being written as Python source: its lines, the names it uses, and what each line is about.
+"""A generated function as Python source: its lines, its names, and the fields of each line.
 
-What encoding.py, decoding.py and methods.py write into, with local names only and one line per step.  Knows
-no messages.  The table kept here tells which fields a line is about, from which field_errors.py names the
-field where an exception arose.
+encoding.py, decoding.py and methods.py write into it, with local names only and one line per step. The table
+kept here maps lines to fields, so that field_errors.py can name the field of an exception.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from typing import Any, Final
 from pykafka2.protocol import primitives
 
 About = tuple[tuple[str, str], ...]
-"""The fields that a line reads or writes, each with the struct code of its part in it ("" for none)."""
+"""The fields that a line reads or writes, each with its struct code in that line ("" for none)."""
 
 ABOUT_LINES: Final[dict[str, list[About]]] = {}
-"""By the file name of generated code, what each of its lines is about."""
+"""The fields of each line, by the file name of generated code."""
 
 _HELPERS: Final[dict[str, Any]] = {
     name: getattr(primitives, name)
@@ -44,7 +43,7 @@ _HELPERS: Final[dict[str, Any]] = {
 
 
 class Source:
-    """One function being written."""
+    """One generated function."""
 
     def __init__(self, head: str) -> None:
         self.lines = [head]
@@ -59,29 +58,29 @@ class Source:
         self._counter = 0
 
     def add(self, line: str, about: About | None = None) -> None:
-        """Write a line; it is about the field at hand unless said otherwise."""
+        """Write a line; it belongs to the current field unless `about` is set."""
         self.lines.append("    " * self.indent + line)
         self.about.append(((self.field, ""),) if about is None and self.field else about or ())
 
     def fresh(self, prefix: str) -> str:
-        """A local name not used before."""
+        """Returns an unused local name."""
         self._counter += 1
         return f"{prefix}{self._counter}"
 
     def bind(self, prefix: str, value: object) -> str:
-        """A name under which the function finds `value`."""
+        """Returns a name for `value` in the function."""
         name = self.fresh(f"{prefix}_")
         self.names[name] = value
         return name
 
     def literal(self, value: object) -> str:
-        """How the function says a constant."""
+        """Returns the source of a constant."""
         if value is None or isinstance(value, bool | int | str | bytes):
             return repr(value)
         return self.bind("constant", value)
 
     def compile(self, title: str) -> Any:
-        """The function."""
+        """Compile the function."""
         filename = f"<pykafka2 {title}>"
         exec(compile("\n".join(self.lines), filename, "exec"), self.names)  # noqa: S102
         ABOUT_LINES[filename] = self.about

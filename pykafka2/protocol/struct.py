@@ -1,9 +1,9 @@
 """Messages as classes with declared fields, compiled at first use.
 
-A Struct costs next to nothing at import: its metaclass notes the declarations and gives it slots.  The first
+A Struct costs almost nothing at import: its metaclass stores the declarations and adds slots. The first
 instance compiles `__init__` and `__eq__` (methods.py), the first encode or decode of a version compiles that
-codec (encoding.py, decoding.py).  Messages are plain values: mutable, compared by value, owned by
-whoever holds them; two threads may compile the same codec at once, which wastes work and breaks nothing.
+codec (encoding.py, decoding.py). Messages are plain values: mutable, compared by value, not shared between
+threads. Two threads can compile the same codec at once, which is harmless.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from typing import Self
 
 LONG_BYTES = 1 << 18
-"""What is longer is decoded by who weighs it: what is shorter cannot take more than some 12 MB."""
+"""Longer messages are decoded with a memory budget; shorter ones cannot take more than about 12 MB."""
 
 
 class StructMeta(type):
-    """Turns annotations into slots.  Only a metaclass can: slots must exist when the class is made."""
+    """Turns annotations into slots. This needs a metaclass: slots must exist when the class is created."""
 
     def __new__(
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any
@@ -31,21 +31,21 @@ class StructMeta(type):
         if "__slots__" not in namespace:
             declared: list[Field] = []
             for field_name, annotation in namespace.get("__annotations__", {}).items():
-                one = namespace.pop(field_name, None) or field()
-                one.name = field_name
-                one.annotation = annotation
-                declared.append(one)
-            namespace["__slots__"] = tuple(one.name for one in declared)
+                entry = namespace.pop(field_name, None) or field()
+                entry.name = field_name
+                entry.annotation = annotation
+                declared.append(entry)
+            namespace["__slots__"] = tuple(entry.name for entry in declared)
             namespace["_fields"] = tuple(declared)
         return super().__new__(mcls, name, bases, namespace, **keywords)
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class Struct(metaclass=StructMeta):
-    """A group of fields on the wire, declared as annotated names in a module with postponed annotations.
+    """A group of fields, declared as annotated names in a module with postponed annotations.
 
-    Instances are made with keywords; fields without a default must be given.  They are compared by value and
-    are not hashable.  Not thread-safe while being changed.
+    Instances are created with keywords; fields without a default are required. They are compared by value and
+    are not hashable. Not thread-safe while being changed.
     """
 
     __slots__ = ()
@@ -81,17 +81,17 @@ class Struct(metaclass=StructMeta):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """The fields that differ from their defaults; secrets and long bytes are not shown."""
+        """Returns the fields that differ from their defaults; secrets and long bytes are not shown."""
         shown = []
-        for one in resolved_fields(type(self)):
-            value = getattr(self, one.name, MISSING)
-            if one.required or value != one.absent_value():
-                shown.append(f"{one.name}={_shown(one, value)}")
+        for entry in resolved_fields(type(self)):
+            value = getattr(self, entry.name, MISSING)
+            if entry.required or value != entry.absent_value():
+                shown.append(f"{entry.name}={_shown(entry, value)}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
 class Message(Struct):
-    """A struct that stands on its own: it has versions, and bytes."""
+    """A top-level struct, with versions and an encoding."""
 
     __slots__ = ()
 
@@ -99,9 +99,9 @@ class Message(Struct):
     """Kafka's name of the message."""
     MIN_VERSION: ClassVar[int] = 0
     MAX_VERSION: ClassVar[int] = -1
-    """The highest version that Kafka calls stable; the one to offer and to use."""
+    """The highest stable version in Kafka, which is offered and used."""
     LAST_VERSION: ClassVar[int] = -1
-    """The highest version declared: MAX_VERSION, or one above it where that one is unstable."""
+    """The highest declared version: MAX_VERSION, or one above it that is unstable."""
     FLEXIBLE_FROM: ClassVar[int] = VersionRange.ENDLESS + 1
     """The first flexible version (KIP-482)."""
 
@@ -122,11 +122,11 @@ class Message(Struct):
         return version >= cls.FLEXIBLE_FROM
 
     def encode(self, version: int) -> bytes:
-        """The message's bytes, without header and length.
+        """Returns the message's bytes, without header and length.
 
         Raises:
             UnsupportedVersion: the message has no such version, or a field that the version lacks is set.
-            SerializationError: a value does not fit its field; the message names it.
+            SerializationError: a value does not fit its field; names the field.
         """
         parts: list[Buffer] = []
         self.encode_into(version, parts)
@@ -135,7 +135,7 @@ class Message(Struct):
     def encode_into(self, version: int, parts: list[Buffer]) -> None:
         """Append the message's bytes to `parts`; record batches and long bytes are appended uncopied.
 
-        Raises what encode() raises; `parts` may then hold a beginning of the message.
+        Raises the errors of encode(); `parts` can then contain the start of the message.
         """
         encoder = self._encoders.get((version, version >= self.FLEXIBLE_FROM))
         if encoder is None:
@@ -151,14 +151,14 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: Buffer, version: int, *, allow_trailing: bool = False) -> Self:
-        """The message that `data` holds from its first byte to its last.
+        """Returns the message that `data` contains, from first to last byte.
 
-        Records stay views of `data`, which therefore lives as long as they do and must not be changed.
+        Records remain views of `data`, which must therefore not be changed.
 
         Raises:
             UnsupportedVersion: the message has no such version.
-            CorruptData: the bytes are not such a message, go on after it and `allow_trailing` is not set, or
-                are of elements that would take more memory than `MAX_DECODED_BYTES`.
+            CorruptData: the bytes are malformed, continue after the message without `allow_trailing`, or
+                would take more memory than `MAX_DECODED_BYTES`.
         """
         message, position = cls.decode_from(data, 0, version)
         if position != len(data) and not allow_trailing:
@@ -169,7 +169,7 @@ class Message(Struct):
 
     @classmethod
     def decode_from(cls, data: Buffer, offset: int, version: int) -> tuple[Self, int]:
-        """Decode from `offset` on; returns the message and the position after it."""
+        """Decode from `offset`; returns the message and the position after it."""
         if type(data) is not bytes:
             data = flat(data)
         if len(data) > LONG_BYTES:
@@ -188,7 +188,7 @@ class Message(Struct):
 
     @classmethod
     def _decode_long(cls, data: Buffer, offset: int, version: int) -> tuple[Self, int]:
-        """Before an array is made, what it will take is weighed: the other side says how many elements."""
+        """Decode with a memory budget: each array is checked first, as the peer sets its count."""
         from pykafka2.protocol.decoding import weighing_decoder_of
 
         decoder = weighing_decoder_of(cls, cls.checked_version(version), cls.is_flexible(version))
@@ -201,7 +201,7 @@ class Message(Struct):
 
     @classmethod
     def checked_version(cls, version: int) -> int:
-        """`version`, or UnsupportedVersion where none is declared."""
+        """Returns `version`. Raises UnsupportedVersion if it is not declared."""
         if cls.MIN_VERSION <= version <= cls.LAST_VERSION:
             return version
         raise UnsupportedVersion(
@@ -210,7 +210,7 @@ class Message(Struct):
 
 
 class Response(Message):
-    """A broker's answer; API_KEY says to what."""
+    """A broker's response; API_KEY is that of its request."""
 
     __slots__ = ()
 
@@ -228,7 +228,7 @@ class Response(Message):
             versions=versions, flexible=flexible, latest_version_unstable=latest_version_unstable
         )
         cls.API_KEY = api_key
-        # An answer is declared after its request, in the same module, under the same name.
+        # A response is declared after its request, in the same module, with the same name.
         request = vars(module_of(cls)).get(cls.__name__.removesuffix("Response") + "Request")
         if request is not None:
             request.RESPONSE = cls
@@ -244,7 +244,7 @@ class Request(Message, Generic[ResponseT_co]):
 
     API_KEY: ClassVar[int] = -1
     RESPONSE: ClassVar[type[Response]] = Response
-    """The class of the answer."""
+    """The class of the response."""
 
     def __init_subclass__(
         cls,
@@ -261,13 +261,13 @@ class Request(Message, Generic[ResponseT_co]):
 
 
 class Data(Message):
-    """A structure that travels inside bytes of other messages or records, with a version of its own."""
+    """A structure inside the bytes of other messages or records, with its own version."""
 
     __slots__ = ()
 
 
 class RecordKey(Data):
-    """The key of a coordinator's record; its kind stands before it as an int16."""
+    """The key of a coordinator's record; an int16 before it is its kind."""
 
     __slots__ = ()
 
@@ -279,7 +279,7 @@ class RecordKey(Data):
 
 
 class RecordValue(Data):
-    """The value of a coordinator's record; its version stands before it as an int16."""
+    """The value of a coordinator's record; an int16 before it is its version."""
 
     __slots__ = ()
 
@@ -290,16 +290,16 @@ class RecordValue(Data):
         cls.RECORD_KIND = kind
 
 
-def _shown(one: Field, value: Any) -> str:
+def _shown(entry: Field, value: Any) -> str:
     if value is None or value is MISSING:
         return repr(value)
-    if one.secret:
+    if entry.secret:
         return "***"
-    if one.kind == "uuid" and not one.array:
+    if entry.kind == "uuid" and not entry.array:
         return uuid_to_text(value) if len(value) == 16 else repr(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return repr(bytes(value)) if len(value) <= 16 else f"<{len(value)} bytes>"
-    if one.kind == "uuid" and isinstance(value, list):
+    if entry.kind == "uuid" and isinstance(value, list):
         value = [uuid_to_text(item) if len(item) == 16 else item for item in value]
     if isinstance(value, list) and len(value) > 8:
         return f"[{', '.join(map(repr, value[:8]))}, … {len(value) - 8} more]"

@@ -48,6 +48,9 @@ WORDS_DONE: tuple[str, ...] = (
     "pykafka2/network",
     "pykafka2/interrupts.py",
     "pykafka2/producer",
+
+
+    "pykafka2/protocol",
     "pykafka2/testing",
     "spark_connector",
 )

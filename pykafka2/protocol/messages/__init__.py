@@ -1,1 +1,1 @@
-"""Kafka's messages, one module per family; registry.py imports a module when a message of it is asked for."""
+"""Kafka's messages, one module per family; registry.py imports a module at the first use of its messages."""

@@ -1,6 +1,6 @@
 """Access control lists: DescribeAcls, CreateAcls, DeleteAcls.
 
-Asked of the controller through any broker.
+Sent to the controller through any broker.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pykafka2.protocol.struct import Request, Response, Struct
 
 
 class DescribeAclsRequest(Request["DescribeAclsResponse"], api_key=29, versions="0-3", flexible="2+"):
-    """Ask for the access rules that match a filter."""
+    """Describe the ACLs that match a filter."""
 
     resource_type_filter: Int8
     resource_name_filter: String | None = field(nullable="0+")
@@ -36,7 +36,7 @@ class DescribeAclsResource(Struct):
 
 
 class DescribeAclsResponse(Response, api_key=29, versions="0-3", flexible="2+"):
-    """Rules by resource."""
+    """ACLs by resource."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -55,7 +55,7 @@ class AclCreation(Struct):
 
 
 class CreateAclsRequest(Request["CreateAclsResponse"], api_key=30, versions="0-3", flexible="2+"):
-    """Add access rules."""
+    """Create ACLs."""
 
     creations: list[AclCreation]
 
@@ -66,7 +66,7 @@ class AclCreationResult(Struct):
 
 
 class CreateAclsResponse(Response, api_key=30, versions="0-3", flexible="2+"):
-    """Per rule: whether it was added."""
+    """Per ACL: the error, if it was not created."""
 
     throttle_time_ms: Int32 = field(default=0)
     results: list[AclCreationResult]
@@ -83,7 +83,7 @@ class DeleteAclsFilter(Struct):
 
 
 class DeleteAclsRequest(Request["DeleteAclsResponse"], api_key=31, versions="0-3", flexible="2+"):
-    """Remove the access rules that match filters."""
+    """Delete the ACLs that match filters."""
 
     filters: list[DeleteAclsFilter]
 
@@ -107,7 +107,7 @@ class DeleteAclsFilterResult(Struct):
 
 
 class DeleteAclsResponse(Response, api_key=31, versions="0-3", flexible="2+"):
-    """Per filter: the rules removed."""
+    """Per filter: the deleted ACLs."""
 
     throttle_time_ms: Int32 = field(default=0)
     filter_results: list[DeleteAclsFilterResult]

@@ -10,7 +10,7 @@ from pykafka2.protocol.struct import Request, Response, Struct
 
 
 class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-4", flexible="3+"):
-    """Ask which APIs and versions the broker speaks, and say who is asking."""
+    """Request the APIs and versions of a broker; names the client software."""
 
     client_software_name: String = field("3+", default="", ignorable=True)
     client_software_version: String = field("3+", default="", ignorable=True)
@@ -35,7 +35,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
-    """APIs with their versions; features of the cluster. Error 35 answers a version too new, in version 0."""
+    """APIs with their versions; features of the cluster. Error 35 in version 0: the version is too new."""
 
     error_code: Int16 = field(default=0)
     api_keys: list[ApiVersion]

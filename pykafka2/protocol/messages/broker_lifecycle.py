@@ -31,7 +31,7 @@ class AlterPartitionRequestTopicData(Struct):
 
 
 class AlterPartitionRequest(Request["AlterPartitionResponse"], api_key=56, versions="0-3", flexible="0+"):
-    """A leader asks for other in-sync replicas."""
+    """Change the in-sync replicas of partitions; sent by their leader."""
 
     broker_id: Int32
     broker_epoch: Int64 = field(default=-1)
@@ -55,7 +55,7 @@ class AlterPartitionResponseTopicData(Struct):
 
 
 class AlterPartitionResponse(Response, api_key=56, versions="0-3", flexible="0+"):
-    """Per partition: the state the controller decided on."""
+    """Per partition: the new state."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -78,7 +78,7 @@ class Feature(Struct):
 class BrokerRegistrationRequest(
     Request["BrokerRegistrationResponse"], api_key=62, versions="0-4", flexible="0+"
 ):
-    """A broker announces itself."""
+    """Register a broker."""
 
     broker_id: Int32
     cluster_id: String
@@ -100,7 +100,7 @@ class BrokerRegistrationResponse(Response, api_key=62, versions="0-4", flexible=
 
 
 class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"], api_key=63, versions="0-2", flexible="0+"):
-    """A broker says that it is alive, and whether it wants to be fenced or shut down."""
+    """A broker's heartbeat, with its wish to be fenced or shut down."""
 
     broker_id: Int32
     broker_epoch: Int64 = field(default=-1)
@@ -112,7 +112,7 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"], api_key=63, ver
 
 
 class BrokerHeartbeatResponse(Response, api_key=63, versions="0-2", flexible="0+"):
-    """Whether it is caught up, fenced, and may shut down."""
+    """Whether the broker is caught up, is fenced, and can shut down."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -124,14 +124,14 @@ class BrokerHeartbeatResponse(Response, api_key=63, versions="0-2", flexible="0+
 class AllocateProducerIdsRequest(
     Request["AllocateProducerIdsResponse"], api_key=67, versions="0", flexible="0+"
 ):
-    """A broker asks for a block of producer ids."""
+    """Allocate a block of producer ids for a broker."""
 
     broker_id: Int32
     broker_epoch: Int64 = field(default=-1)
 
 
 class AllocateProducerIdsResponse(Response, api_key=67, versions="0", flexible="0+"):
-    """The block."""
+    """The allocated block."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)

@@ -1,6 +1,6 @@
 """The cluster as a whole: UpdateFeatures, Envelope, DescribeCluster, UnregisterBroker.
 
-Asked of any broker or of the controller.
+Sent to any broker or to the controller.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class FeatureUpdateKey(Struct):
 
 
 class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"], api_key=57, versions="0-2", flexible="0+"):
-    """Move feature levels of the cluster up or down (KIP-584)."""
+    """Upgrade or downgrade features of the cluster (KIP-584)."""
 
     timeout_ms: Int32 = field(default=60000)
     feature_updates: list[FeatureUpdateKey]
@@ -31,7 +31,7 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"):
-    """Whether it was done, up to version 1 per feature."""
+    """The error, if any; up to version 1 per feature."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -55,7 +55,7 @@ class EnvelopeResponse(Response, api_key=58, versions="0", flexible="0+"):
 
 
 class DescribeClusterRequest(Request["DescribeClusterResponse"], api_key=60, versions="0-2", flexible="0+"):
-    """Ask for the brokers (1) or controllers (2) of the cluster."""
+    """Describe the brokers (1) or controllers (2) of the cluster."""
 
     include_cluster_authorized_operations: Bool
     endpoint_type: Int8 = field("1+", default=1)
@@ -84,13 +84,13 @@ class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+
 
 
 class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"], api_key=64, versions="0", flexible="0+"):
-    """Forget a broker that is gone for good."""
+    """Unregister a broker that was removed."""
 
     broker_id: Int32
 
 
 class UnregisterBrokerResponse(Response, api_key=64, versions="0", flexible="0+"):
-    """Whether it is forgotten."""
+    """The error, if any."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)

@@ -1,6 +1,6 @@
 """A group's committed offsets: OffsetCommit, OffsetFetch, OffsetDelete.
 
-Asked of the group's coordinator.
+Sent to the group's coordinator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Request["OffsetCommitResponse"], api_key=8, versions="0-10", flexible="8+"):
-    """Store how far a group has read."""
+    """Commit offsets of a group."""
 
     group_id: String
     generation_id_or_member_epoch: Int32 = field("1+", default=-1, ignorable=True)  # -1 outside of groups
@@ -47,7 +47,7 @@ class OffsetCommitResponseTopic(Struct):
 
 
 class OffsetCommitResponse(Response, api_key=8, versions="0-10", flexible="8+"):
-    """Per partition: whether the offset was stored."""
+    """Per partition: the error, if the offset was not committed."""
 
     throttle_time_ms: Int32 = field("3+", default=0, ignorable=True)
     topics: list[OffsetCommitResponseTopic]
@@ -72,7 +72,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Request["OffsetFetchResponse"], api_key=9, versions="0-10", flexible="6+"):
-    """Read what a group (from version 8 on: several) has committed; null topics mean all."""
+    """Fetch the committed offsets of a group (several groups from version 8); null topics mean all."""
 
     group_id: String = field("0-7", default="")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", factory=list, nullable="2-7")
@@ -114,7 +114,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Response, api_key=9, versions="0-10", flexible="6+"):
-    """Per partition: the committed offset, -1 where there is none."""
+    """Per partition: the committed offset, -1 if there is none."""
 
     throttle_time_ms: Int32 = field("3+", default=0, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field("0-7", factory=list)
@@ -132,7 +132,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Request["OffsetDeleteResponse"], api_key=47, versions="0"):
-    """Forget a group's offsets of topics that no member reads (KIP-496)."""
+    """Delete committed offsets of topics that no member reads (KIP-496)."""
 
     group_id: String
     topics: list[OffsetDeleteRequestTopic]
@@ -149,7 +149,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 
 class OffsetDeleteResponse(Response, api_key=47, versions="0"):
-    """Per partition: whether the offset was removed."""
+    """Per partition: the error, if the offset was not deleted."""
 
     error_code: Int16 = field(default=0)
     throttle_time_ms: Int32 = field(default=0, ignorable=True)

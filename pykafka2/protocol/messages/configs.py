@@ -1,6 +1,6 @@
 """Settings of topics, brokers, groups and clients: describe, alter, list.
 
-ListConfigResources v0 is what Kafka 3.9 called ListClientMetricsResources; its bytes are the same.
+ListConfigResources v0 was ListClientMetricsResources in Kafka 3.9, with the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class DescribeConfigsResource(Struct):
 
 
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, versions="0-4", flexible="4+"):
-    """Ask for settings of resources; null keys mean all."""
+    """Describe settings of resources; null keys mean all."""
 
     resources: list[DescribeConfigsResource]
     include_synonyms: Bool = field("1+", default=False)
@@ -50,7 +50,7 @@ class DescribeConfigsResult(Struct):
 
 
 class DescribeConfigsResponse(Response, api_key=32, versions="0-4", flexible="4+"):
-    """Settings with where they come from; sensitive values are null."""
+    """Settings with their sources; sensitive values are null."""
 
     throttle_time_ms: Int32 = field(default=0)
     results: list[DescribeConfigsResult]
@@ -68,7 +68,7 @@ class AlterConfigsRequestAlterConfigsResource(Struct):
 
 
 class AlterConfigsRequest(Request["AlterConfigsResponse"], api_key=33, versions="0-2", flexible="2+"):
-    """Replace all settings of resources; IncrementalAlterConfigs is the better way."""
+    """Replace all settings of resources; superseded by IncrementalAlterConfigs."""
 
     resources: list[AlterConfigsRequestAlterConfigsResource]
     validate_only: Bool
@@ -82,7 +82,7 @@ class AlterConfigsResponseAlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Response, api_key=33, versions="0-2", flexible="2+"):
-    """Per resource: whether it was done."""
+    """Per resource: the error, if any."""
 
     throttle_time_ms: Int32 = field(default=0)
     responses: list[AlterConfigsResponseAlterConfigsResourceResponse]
@@ -117,7 +117,7 @@ class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flexible="1+"):
-    """Per resource: whether it was done."""
+    """Per resource: the error, if any."""
 
     throttle_time_ms: Int32 = field(default=0)
     responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse]
@@ -126,7 +126,7 @@ class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flex
 class ListConfigResourcesRequest(
     Request["ListConfigResourcesResponse"], api_key=74, versions="0-1", flexible="0+"
 ):
-    """Ask for the names of resources that have settings (KIP-1142)."""
+    """List the resources that have settings (KIP-1142)."""
 
     resource_types: list[Int8] = field("1+", factory=list)
 
@@ -137,7 +137,7 @@ class ConfigResource(Struct):
 
 
 class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible="0+"):
-    """Names with types."""
+    """Resource names with types."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)

@@ -1,6 +1,6 @@
 """Membership by the protocol of KIP-848: ConsumerGroupHeartbeat, ConsumerGroupDescribe.
 
-Asked of the group's coordinator, which assigns by itself.
+Sent to the group's coordinator, which computes the assignment.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):
 class ConsumerGroupHeartbeatRequest(
     Request["ConsumerGroupHeartbeatResponse"], api_key=68, versions="0-1", flexible="0+"
 ):
-    """Join, stay in, reconcile or leave (epoch -1) a group of KIP-848; null stands for "as before"."""
+    """Join, reconcile or leave (epoch -1) a KIP-848 group, or send a heartbeat; null means unchanged."""
 
     group_id: String
     member_id: String
-    member_epoch: Int32  # 0 joins, -1 leaves, -2 leaves for a while
+    member_epoch: Int32  # 0 joins, -1 leaves, -2 leaves temporarily
     instance_id: String | None = field(default=None, nullable="0+")
     rack_id: String | None = field(default=None, nullable="0+")
     rebalance_timeout_ms: Int32 = field(default=-1)
@@ -43,7 +43,7 @@ class ConsumerGroupHeartbeatResponseAssignment(Struct):
 
 
 class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexible="0+"):
-    """The member's epoch and, when it changed, its assignment."""
+    """The member's epoch and, if it changed, its assignment."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -57,7 +57,7 @@ class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexi
 class ConsumerGroupDescribeRequest(
     Request["ConsumerGroupDescribeResponse"], api_key=69, versions="0-1", flexible="0+"
 ):
-    """Ask for state and members of KIP-848's groups."""
+    """Describe state and members of KIP-848 groups."""
 
     group_ids: list[String]
     include_authorized_operations: Bool

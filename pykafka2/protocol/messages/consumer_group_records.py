@@ -1,6 +1,6 @@
-"""Records of KIP-848's groups in __consumer_offsets.
+"""Records of KIP-848 groups in __consumer_offsets.
 
-A key without a value removes what the key names.
+A key without a value (a tombstone) removes its entry.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ConsumerGroupMetadataValue(RecordValue, kind=3, versions="0", flexible="0+
 
 
 class ConsumerGroupPartitionMetadataKey(RecordKey, kind=4, versions="0"):
-    """The group whose topics' sizes follow."""
+    """The group of a topic-sizes record."""
 
     group_id: String
 
@@ -41,7 +41,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(RecordValue, kind=4, versions="0", flexible="0+"):
-    """Sizes of topics as a group last saw them; no longer written."""
+    """The latest topic sizes known to a group; no longer written."""
 
     topics: list[TopicMetadata]
 
@@ -80,7 +80,7 @@ class ConsumerGroupMemberMetadataValue(RecordValue, kind=5, versions="0", flexib
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(RecordKey, kind=6, versions="0"):
-    """The group whose target's epoch follows."""
+    """The group of a target-epoch record."""
 
     group_id: String
 
@@ -124,7 +124,7 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(RecordValue, kind=8, versions="0", flexible="0+"):
-    """A member's current partitions, and those it still has to revoke."""
+    """A member's current partitions, and those it must still revoke."""
 
     member_epoch: Int32
     previous_member_epoch: Int32

@@ -1,6 +1,6 @@
 """FindCoordinator: the coordinator of a group, a transaction or a share partition.
 
-Any broker answers.
+Sent to any broker.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pykafka2.protocol.struct import Request, Response, Struct
 
 
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, versions="0-6", flexible="3+"):
-    """Ask for the broker in charge; `key_type` 0 is a group, 1 a transaction, 2 a share partition."""
+    """Find a coordinator; `key_type` 0 is a group, 1 a transaction, 2 a share partition."""
 
     key: String = field("0-3", default="")
     key_type: Int8 = field("1+", default=0)  # 0: group, 1: transaction, 2: share partition

@@ -40,7 +40,7 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Request["FetchResponse"], api_key=1, versions="0-18", flexible="12+"):
-    """Read batches from offsets on, waiting until `min_bytes` are there or `max_wait_ms` have passed."""
+    """Fetch batches from given offsets; waits for `min_bytes`, at most `max_wait_ms`."""
 
     cluster_id: String | None = field("12+", default=None, nullable="0+", tag=0, ignorable=True)
     replica_id: Int32 = field("0-14", default=-1)  # -1 for consumers
@@ -81,7 +81,7 @@ class PartitionData(Struct):
     partition_index: Int32
     error_code: Int16 = field(default=0)
     high_watermark: Int64
-    # Below it every transaction is decided.
+    # The last stable offset: all transactions before it are complete.
     last_stable_offset: Int64 = field("4+", default=-1, ignorable=True)
     log_start_offset: Int64 = field("5+", default=-1, ignorable=True)
     diverging_epoch: EpochEndOffset = field("12+", factory=EpochEndOffset, tag=0)
@@ -109,7 +109,7 @@ class NodeEndpoint(Struct):
 
 
 class FetchResponse(Response, api_key=1, versions="0-18", flexible="12+"):
-    """Per partition: whole batches, the last one perhaps cut off, and how far one may read."""
+    """Per partition: batches, the last one possibly truncated, and the end of readable records."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field("7+", default=0, ignorable=True)

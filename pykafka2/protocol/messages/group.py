@@ -1,6 +1,6 @@
 """Membership by the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Asked of the group's coordinator; what members say about themselves is in consumer_protocol.py.
+Sent to the group's coordinator; consumer_protocol.py has the members' metadata.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Request["JoinGroupResponse"], api_key=11, versions="0-9", flexible="6+"):
-    """Enter a group, or stay in it for its next generation; answered when the rebalance is complete."""
+    """Join a group or its next generation; the response comes when the rebalance is complete."""
 
     group_id: String
     session_timeout_ms: Int32
@@ -35,7 +35,7 @@ class JoinGroupResponseMember(Struct):
 
 
 class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
-    """The generation and its protocol; the leader is told all members."""
+    """The generation and its protocol; for the leader also all members."""
 
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     error_code: Int16 = field(default=0)
@@ -49,7 +49,7 @@ class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
 
 
 class HeartbeatRequest(Request["HeartbeatResponse"], api_key=12, versions="0-4", flexible="4+"):
-    """Say that a member is alive."""
+    """Send a member's heartbeat."""
 
     group_id: String
     generation_id: Int32
@@ -71,7 +71,7 @@ class MemberIdentity(Struct):
 
 
 class LeaveGroupRequest(Request["LeaveGroupResponse"], api_key=13, versions="0-5", flexible="4+"):
-    """Leave a group, or from version 3 on remove members from it."""
+    """Leave a group, or remove members from it (from version 3)."""
 
     group_id: String
     member_id: String = field("0-2", default="")
@@ -85,7 +85,7 @@ class MemberResponse(Struct):
 
 
 class LeaveGroupResponse(Response, api_key=13, versions="0-5", flexible="4+"):
-    """Per member: whether it left."""
+    """Per member: the error, if it was not removed."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field(default=0)
@@ -98,7 +98,7 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5", flexible="4+"):
-    """Fetch one's assignment; the leader sends everybody's."""
+    """Get the member's assignment; the leader sends the assignments of all members."""
 
     group_id: String
     generation_id: Int32
@@ -110,7 +110,7 @@ class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5",
 
 
 class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
-    """The member's assignment, in the bytes its leader wrote."""
+    """The member's assignment, as encoded by the leader."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     error_code: Int16 = field(default=0)

@@ -1,6 +1,6 @@
-"""Looking at groups and removing them: DescribeGroups, ListGroups, DeleteGroups.
+"""Administration of groups: DescribeGroups, ListGroups, DeleteGroups.
 
-Asked of the coordinator, or of every broker for the list.
+Sent to the coordinator; ListGroups to every broker.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pykafka2.protocol.struct import Request, Response, Struct
 
 
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"], api_key=15, versions="0-6", flexible="5+"):
-    """Ask for state and members of classic groups."""
+    """Describe state and members of classic groups."""
 
     groups: list[String]
     include_authorized_operations: Bool = field("3+", default=False)
@@ -44,7 +44,7 @@ class DescribeGroupsResponse(Response, api_key=15, versions="0-6", flexible="5+"
 
 
 class ListGroupsRequest(Request["ListGroupsResponse"], api_key=16, versions="0-5", flexible="3+"):
-    """Ask a broker for the groups it coordinates, by state and type."""
+    """List the groups that a broker coordinates, by state and type."""
 
     states_filter: list[String] = field("4+", factory=list)
     types_filter: list[String] = field("5+", factory=list)
@@ -66,7 +66,7 @@ class ListGroupsResponse(Response, api_key=16, versions="0-5", flexible="3+"):
 
 
 class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions="0-2", flexible="2+"):
-    """Remove empty groups with their offsets."""
+    """Delete empty groups with their offsets."""
 
     groups_names: list[String]
 
@@ -77,7 +77,7 @@ class DeletableGroupResult(Struct):
 
 
 class DeleteGroupsResponse(Response, api_key=42, versions="0-2", flexible="2+"):
-    """Per group: whether it is gone."""
+    """Per group: the error, if it was not deleted."""
 
     throttle_time_ms: Int32 = field(default=0)
     results: list[DeletableGroupResult]

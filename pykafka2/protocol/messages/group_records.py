@@ -11,7 +11,7 @@ from pykafka2.protocol.struct import RecordKey, RecordValue, Struct
 
 
 class LegacyOffsetCommitKey(RecordKey, kind=0, versions="0"):
-    """A commit's key in its first form."""
+    """The key of a commit in its oldest format."""
 
     group: String
     topic: String
@@ -19,7 +19,7 @@ class LegacyOffsetCommitKey(RecordKey, kind=0, versions="0"):
 
 
 class LegacyOffsetCommitValue(RecordValue, kind=0, versions="0"):
-    """A commit in its first form."""
+    """A commit in its oldest format."""
 
     offset: Int64
     metadata: String
@@ -46,7 +46,7 @@ class OffsetCommitValue(RecordValue, kind=1, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(RecordKey, kind=2, versions="0"):
-    """The group whose state follows."""
+    """The group of a state record."""
 
     group: String
 

@@ -10,7 +10,7 @@ from pykafka2.protocol.struct import Data
 
 
 class RequestHeader(Data, versions="0-2", flexible="2+"):
-    """Key, version and correlation id of a request, and who sent it."""
+    """API key, version and correlation id of a request, and its client id."""
 
     request_api_key: Int16
     request_api_version: Int16
@@ -19,6 +19,6 @@ class RequestHeader(Data, versions="0-2", flexible="2+"):
 
 
 class ResponseHeader(Data, versions="0-1", flexible="1+"):
-    """The correlation id of the request that is answered."""
+    """The correlation id of the request."""
 
     correlation_id: Int32

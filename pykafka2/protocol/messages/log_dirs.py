@@ -1,6 +1,6 @@
-"""Directories of logs: AlterReplicaLogDirs, DescribeLogDirs.
+"""Log directories: AlterReplicaLogDirs, DescribeLogDirs (KIP-113).
 
-Asked of the broker that has them (KIP-113).
+Sent to the broker that has them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AlterReplicaLogDirTopicResult(Struct):
 
 
 class AlterReplicaLogDirsResponse(Response, api_key=34, versions="0-2", flexible="2+"):
-    """Per partition: whether the move began."""
+    """Per partition: the error, if the move did not begin."""
 
     throttle_time_ms: Int32 = field(default=0)
     results: list[AlterReplicaLogDirTopicResult]
@@ -50,7 +50,7 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"], api_key=35, versions="0-5", flexible="2+"):
-    """Ask a broker for its log directories and what is in them; null topics mean all."""
+    """Describe the log directories of a broker and their partitions; null topics mean all."""
 
     topics: list[DescribableLogDirTopic] | None = field(nullable="0+")
 
@@ -77,7 +77,7 @@ class DescribeLogDirsResult(Struct):
 
 
 class DescribeLogDirsResponse(Response, api_key=35, versions="0-5", flexible="2+"):
-    """Directories with sizes, and the partitions in each."""
+    """Directories with their sizes and partitions."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field("3+", default=0, ignorable=True)

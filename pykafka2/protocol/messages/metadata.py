@@ -1,6 +1,6 @@
 """Metadata and DescribeTopicPartitions: brokers, topics and partitions.
 
-The client's cluster/metadata.py asks; any broker answers.
+Sent by the client's cluster/metadata.py to any broker.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request["MetadataResponse"], api_key=3, versions="0-13", flexible="9+"):
-    """Ask for brokers and topics; null topics (in version 0 an empty list) mean all of them."""
+    """Request brokers and topics; null topics (in version 0 an empty list) mean all."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")  # null: all topics
     allow_auto_topic_creation: Bool = field("4+", default=True)
@@ -74,7 +74,7 @@ class DescribeTopicPartitionsRequestCursor(Struct):
 class DescribeTopicPartitionsRequest(
     Request["DescribeTopicPartitionsResponse"], api_key=75, versions="0", flexible="0+"
 ):
-    """Read partitions of many topics page by page (KIP-966)."""
+    """Describe the partitions of many topics page by page (KIP-966)."""
 
     topics: list[TopicRequest]
     response_partition_limit: Int32 = field(default=2000)
@@ -108,7 +108,7 @@ class DescribeTopicPartitionsResponseCursor(Struct):
 
 
 class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):
-    """Partitions, and the cursor of the next page where there is one."""
+    """Partitions, and the cursor of the next page, if any."""
 
     throttle_time_ms: Int32 = field(default=0, ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic]

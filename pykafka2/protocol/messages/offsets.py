@@ -1,6 +1,6 @@
-"""Which offsets a partition has: ListOffsets, OffsetForLeaderEpoch.
+"""Lookups of offsets: ListOffsets, OffsetForLeaderEpoch.
 
-Asked of the partition's leader, by consumers that look for a position or fear a truncation.
+Consumers send them to the partition's leader to find a position or detect a truncation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pykafka2.protocol.struct import Request, Response, Struct
 class ListOffsetsPartition(Struct):
     partition_index: Int32
     current_leader_epoch: Int32 = field("4+", default=-1, ignorable=True)
-    timestamp: Int64  # milliseconds; -1 the end, -2 the beginning
+    timestamp: Int64  # milliseconds; -1 is the end, -2 the beginning
     max_num_offsets: Int32 = field("0", default=1)
 
 
@@ -22,7 +22,7 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="0-11", flexible="6+"):
-    """Find offsets by time; -1 asks for the end, -2 for the beginning, lower ones for tiers and extremes."""
+    """Find offsets by time; -1 is the end, -2 the beginning, -3 the maximum timestamp, lower values tiers."""
 
     replica_id: Int32
     isolation_level: Int8 = field("2+", default=0)  # 0: read_uncommitted, 1: read_committed
@@ -65,7 +65,7 @@ class OffsetForLeaderTopic(Struct):
 class OffsetForLeaderEpochRequest(
     Request["OffsetForLeaderEpochResponse"], api_key=23, versions="0-4", flexible="4+"
 ):
-    """Ask where leader epochs end, to find out whether one's own log has diverged (KIP-101)."""
+    """Find the end offsets of leader epochs, to detect a diverged log (KIP-101)."""
 
     replica_id: Int32 = field("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic]
@@ -84,7 +84,7 @@ class OffsetForLeaderTopicResult(Struct):
 
 
 class OffsetForLeaderEpochResponse(Response, api_key=23, versions="0-4", flexible="4+"):
-    """Per partition: the end offset of the largest epoch not above the one asked for."""
+    """Per partition: the end offset of the largest epoch not above the requested one."""
 
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     topics: list[OffsetForLeaderTopicResult]

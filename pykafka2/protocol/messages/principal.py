@@ -1,6 +1,6 @@
 """The principal inside an Envelope, for forwarded requests.
 
-Brokers write it for the controller (KIP-590).
+Brokers send it to the controller (KIP-590).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pykafka2.protocol.struct import Data
 
 
 class DefaultPrincipalData(Data, versions="0", flexible="0+"):
-    """A principal's type and name, and whether a token stood for it."""
+    """A principal's type and name, and whether a delegation token authenticated it."""
 
     type: String
     name: String

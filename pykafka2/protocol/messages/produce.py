@@ -1,7 +1,7 @@
 """Appending records: Produce.
 
-The producer's sender writes the request, the broker's replica manager answers it.
-Records stay one opaque field here; records/ knows what is in them.
+The producer's sender creates the request, the broker's replica manager the response. Records are one opaque
+field here; records/ decodes them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(Request["ProduceResponse"], api_key=0, versions="0-13", flexible="9+"):
-    """Append record batches to partitions; no response follows where `acks` is 0."""
+    """Append record batches to partitions; there is no response if `acks` is 0."""
 
     transactional_id: String | None = field("3+", default=None, nullable="0+")
-    acks: Int16  # -1: all in-sync replicas, 1: the leader, 0: nobody, and no response
+    acks: Int16  # -1: all in-sync replicas, 1: the leader, 0: no response
     timeout_ms: Int32
     topic_data: list[TopicProduceData]
 
@@ -45,7 +45,7 @@ class PartitionProduceResponse(Struct):
     index: Int32
     error_code: Int16 = field(default=0)
     base_offset: Int64
-    # -1 where the records keep their own timestamps.
+    # -1 if the records keep their own timestamps.
     log_append_time_ms: Int64 = field("2+", default=-1, ignorable=True)
     log_start_offset: Int64 = field("5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = field("8+", factory=list, ignorable=True)
@@ -67,7 +67,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Response, api_key=0, versions="0-13", flexible="9+"):
-    """Per partition: the offset of the first record, or why nothing was appended."""
+    """Per partition: the offset of the first record, or the error."""
 
     responses: list[TopicProduceResponse]
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)

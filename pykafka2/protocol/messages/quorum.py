@@ -1,6 +1,6 @@
 """The quorum of controllers: DescribeQuorum (KIP-595, KIP-836).
 
-Asked of the controller through any broker.
+Sent to the controller through any broker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DescribeQuorumRequestTopicData(Struct):
 
 
 class DescribeQuorumRequest(Request["DescribeQuorumResponse"], api_key=55, versions="0-2", flexible="0+"):
-    """Ask how far each controller has come with the metadata log."""
+    """Describe how far each controller has replicated the metadata log."""
 
     topics: list[DescribeQuorumRequestTopicData]
 

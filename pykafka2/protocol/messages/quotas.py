@@ -1,6 +1,6 @@
 """Quotas of clients: DescribeClientQuotas, AlterClientQuotas (KIP-546).
 
-Asked of the controller through any broker.
+Sent to the controller through any broker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ComponentData(Struct):
 class DescribeClientQuotasRequest(
     Request["DescribeClientQuotasResponse"], api_key=48, versions="0-1", flexible="1+"
 ):
-    """Ask for quotas by user, client id and address."""
+    """Describe quotas by user, client id and IP address."""
 
     components: list[ComponentData]
     strict: Bool
@@ -40,7 +40,7 @@ class DescribeClientQuotasResponseEntryData(Struct):
 
 
 class DescribeClientQuotasResponse(Response, api_key=48, versions="0-1", flexible="1+"):
-    """Entities with their limits; null where nothing matched."""
+    """Entities with their quotas; null if none matched."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -67,7 +67,7 @@ class AlterClientQuotasRequestEntryData(Struct):
 class AlterClientQuotasRequest(
     Request["AlterClientQuotasResponse"], api_key=49, versions="0-1", flexible="1+"
 ):
-    """Set or remove limits of entities."""
+    """Set or delete quotas of entities."""
 
     entries: list[AlterClientQuotasRequestEntryData]
     validate_only: Bool
@@ -85,7 +85,7 @@ class AlterClientQuotasResponseEntryData(Struct):
 
 
 class AlterClientQuotasResponse(Response, api_key=49, versions="0-1", flexible="1+"):
-    """Per entity: whether it was done."""
+    """Per entity: the error, if any."""
 
     throttle_time_ms: Int32 = field(default=0)
     entries: list[AlterClientQuotasResponseEntryData]

@@ -1,6 +1,6 @@
 """ElectLeaders, AlterPartitionReassignments and ListPartitionReassignments.
 
-Asked of the controller through any broker (KIP-455, KIP-460).
+Sent to the controller through any broker (KIP-455, KIP-460).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ReplicaElectionResult(Struct):
 
 
 class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
-    """Per partition: whether an election took place."""
+    """Per partition: the error, if no leader was elected."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field("1+", default=0)
@@ -54,7 +54,7 @@ class ReassignableTopic(Struct):
 class AlterPartitionReassignmentsRequest(
     Request["AlterPartitionReassignmentsResponse"], api_key=45, versions="0-1", flexible="0+"
 ):
-    """Move partitions to other brokers; null replicas cancel a move."""
+    """Move partitions to other brokers; null replicas cancel a reassignment."""
 
     timeout_ms: Int32 = field(default=60000)
     allow_replication_factor_change: Bool = field("1+", default=True)
@@ -73,7 +73,7 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", flexible="0+"):
-    """Per partition: whether the move began."""
+    """Per partition: the error, if the reassignment did not begin."""
 
     throttle_time_ms: Int32 = field(default=0)
     allow_replication_factor_change: Bool = field("1+", default=True, ignorable=True)
@@ -90,7 +90,7 @@ class ListPartitionReassignmentsTopics(Struct):
 class ListPartitionReassignmentsRequest(
     Request["ListPartitionReassignmentsResponse"], api_key=46, versions="0", flexible="0+"
 ):
-    """Ask which partitions are being moved; null topics mean all."""
+    """List the ongoing reassignments; null topics mean all."""
 
     timeout_ms: Int32 = field(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None, nullable="0+")
@@ -109,7 +109,7 @@ class OngoingTopicReassignment(Struct):
 
 
 class ListPartitionReassignmentsResponse(Response, api_key=46, versions="0", flexible="0+"):
-    """Per partition: its replicas, those to come and those to go."""
+    """Per partition: its replicas, those being added and those being removed."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)

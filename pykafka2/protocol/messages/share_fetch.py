@@ -1,6 +1,6 @@
 """Reading and acknowledging in share groups (KIP-932): ShareFetch, ShareAcknowledge.
 
-Asked of the partition's leader.
+Sent to the partition's leader.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchRequest(Request["ShareFetchResponse"], api_key=78, versions="1-2", flexible="0+"):
-    """Acquire records of share partitions, and acknowledge earlier ones on the way."""
+    """Acquire records of share partitions, and acknowledge earlier ones."""
 
     group_id: String | None = field(default=None, nullable="0+")
     member_id: String | None = field(nullable="0+")
@@ -82,7 +82,7 @@ class ShareFetchResponseNodeEndpoint(Struct):
 
 
 class ShareFetchResponse(Response, api_key=78, versions="1-2", flexible="0+"):
-    """Per partition: batches, and which of their offsets were acquired."""
+    """Per partition: batches and the acquired offsets."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -143,7 +143,7 @@ class ShareAcknowledgeResponseNodeEndpoint(Struct):
 
 
 class ShareAcknowledgeResponse(Response, api_key=79, versions="1-2", flexible="0+"):
-    """Per partition: whether that was recorded."""
+    """Per partition: the error, if any."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)

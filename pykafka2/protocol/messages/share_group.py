@@ -1,6 +1,6 @@
 """Membership in share groups (KIP-932): ShareGroupHeartbeat, ShareGroupDescribe.
 
-Asked of the group's coordinator.
+Sent to the group's coordinator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pykafka2.protocol.struct import Request, Response, Struct
 class ShareGroupHeartbeatRequest(
     Request["ShareGroupHeartbeatResponse"], api_key=76, versions="1", flexible="0+"
 ):
-    """Join, stay in or leave (epoch -1) a share group; null stands for "as before"."""
+    """Join or leave (epoch -1) a share group, or send a heartbeat; null means unchanged."""
 
     group_id: String
     member_id: String
@@ -31,7 +31,7 @@ class ShareGroupHeartbeatResponseAssignment(Struct):
 
 
 class ShareGroupHeartbeatResponse(Response, api_key=76, versions="1", flexible="0+"):
-    """The member's epoch and, when it changed, its assignment."""
+    """The member's epoch and, if it changed, its assignment."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -45,7 +45,7 @@ class ShareGroupHeartbeatResponse(Response, api_key=76, versions="1", flexible="
 class ShareGroupDescribeRequest(
     Request["ShareGroupDescribeResponse"], api_key=77, versions="1", flexible="0+"
 ):
-    """Ask for state and members of share groups."""
+    """Describe state and members of share groups."""
 
     group_ids: list[String]
     include_authorized_operations: Bool

@@ -1,6 +1,6 @@
 """Records of share groups in __consumer_offsets (KIP-932).
 
-A key without a value removes what the key names.
+A key without a value (a tombstone) removes its entry.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ShareGroupMetadataValue(RecordValue, kind=11, versions="0", flexible="0+")
 
 
 class ShareGroupTargetAssignmentMetadataKey(RecordKey, kind=12, versions="0"):
-    """The share group whose target's epoch follows."""
+    """The share group of a target-epoch record."""
 
     group_id: String
 
@@ -91,7 +91,7 @@ class ShareGroupCurrentMemberAssignmentValue(RecordValue, kind=14, versions="0",
 
 
 class ShareGroupStatePartitionMetadataKey(RecordKey, kind=15, versions="0"):
-    """The share group whose partitions' states follow."""
+    """The share group of a partition-states record."""
 
     group_id: String
 
@@ -108,7 +108,7 @@ class TopicInfo(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(RecordValue, kind=15, versions="0", flexible="0+"):
-    """Partitions whose state is being made, is made, or is being removed."""
+    """Partitions whose state is being initialized, is initialized, or is being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo]
     initialized_topics: list[TopicPartitionsInfo]

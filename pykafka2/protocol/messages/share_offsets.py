@@ -1,6 +1,6 @@
 """The start offsets of share groups: describe, alter, delete (KIP-932).
 
-Asked of the group's coordinator by administrators.
+Administrators send them to the group's coordinator.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
 class DescribeShareGroupOffsetsRequest(
     Request["DescribeShareGroupOffsetsResponse"], api_key=90, versions="0-1", flexible="0+"
 ):
-    """Ask where share groups begin in their partitions; null topics mean all."""
+    """Describe the start offsets of share groups; null topics mean all."""
 
     groups: list[DescribeShareGroupOffsetsRequestGroup]
 
@@ -50,7 +50,7 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
 
 
 class DescribeShareGroupOffsetsResponse(Response, api_key=90, versions="0-1", flexible="0+"):
-    """Per partition: start offset, -1 where there is none."""
+    """Per partition: start offset, -1 if there is none."""
 
     throttle_time_ms: Int32 = field(default=0)
     groups: list[DescribeShareGroupOffsetsResponseGroup]
@@ -69,7 +69,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
 class AlterShareGroupOffsetsRequest(
     Request["AlterShareGroupOffsetsResponse"], api_key=91, versions="0", flexible="0+"
 ):
-    """Set where an empty share group begins."""
+    """Set the start offsets of an empty share group."""
 
     group_id: String
     topics: list[AlterShareGroupOffsetsRequestTopic]
@@ -88,7 +88,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
 
 
 class AlterShareGroupOffsetsResponse(Response, api_key=91, versions="0", flexible="0+"):
-    """Per partition: whether it was set."""
+    """Per partition: the error, if it was not set."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -103,7 +103,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
 class DeleteShareGroupOffsetsRequest(
     Request["DeleteShareGroupOffsetsResponse"], api_key=92, versions="0", flexible="0+"
 ):
-    """Forget topics of an empty share group."""
+    """Delete the start offsets of topics of an empty share group."""
 
     group_id: String
     topics: list[DeleteShareGroupOffsetsRequestTopic]
@@ -117,7 +117,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
 
 
 class DeleteShareGroupOffsetsResponse(Response, api_key=92, versions="0", flexible="0+"):
-    """Per topic: whether it is forgotten."""
+    """Per topic: the error, if any."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)

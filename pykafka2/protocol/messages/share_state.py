@@ -1,6 +1,6 @@
 """The state of share partitions (KIP-932): initialize, read, write, delete, summarize.
 
-Brokers ask the share coordinator; clients never do.
+Brokers send them to the share coordinator; clients never do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class InitializeStateData(Struct):
 class InitializeShareGroupStateRequest(
     Request["InitializeShareGroupStateResponse"], api_key=83, versions="0", flexible="0+"
 ):
-    """Make the state of share partitions, beginning at an offset."""
+    """Initialize the state of share partitions, with a start offset."""
 
     group_id: String
     topics: list[InitializeStateData]
@@ -41,7 +41,7 @@ class InitializeStateResult(Struct):
 
 
 class InitializeShareGroupStateResponse(Response, api_key=83, versions="0", flexible="0+"):
-    """Per partition: whether it was made."""
+    """Per partition: the error, if any."""
 
     results: list[InitializeStateResult]
 
@@ -87,7 +87,7 @@ class ReadStateResult(Struct):
 
 
 class ReadShareGroupStateResponse(Response, api_key=84, versions="0", flexible="0+"):
-    """Per partition: start offset and the state of batches after it."""
+    """Per partition: start offset and the state of the batches after it."""
 
     results: list[ReadStateResult]
 
@@ -116,7 +116,7 @@ class WriteStateData(Struct):
 class WriteShareGroupStateRequest(
     Request["WriteShareGroupStateResponse"], api_key=85, versions="0-1", flexible="0+"
 ):
-    """Change the state of share partitions."""
+    """Write the state of share partitions."""
 
     group_id: String
     topics: list[WriteStateData]
@@ -134,7 +134,7 @@ class WriteStateResult(Struct):
 
 
 class WriteShareGroupStateResponse(Response, api_key=85, versions="0-1", flexible="0+"):
-    """Per partition: whether it was written."""
+    """Per partition: the error, if any."""
 
     results: list[WriteStateResult]
 
@@ -151,7 +151,7 @@ class DeleteStateData(Struct):
 class DeleteShareGroupStateRequest(
     Request["DeleteShareGroupStateResponse"], api_key=86, versions="0", flexible="0+"
 ):
-    """Remove the state of share partitions."""
+    """Delete the state of share partitions."""
 
     group_id: String
     topics: list[DeleteStateData]
@@ -169,7 +169,7 @@ class DeleteStateResult(Struct):
 
 
 class DeleteShareGroupStateResponse(Response, api_key=86, versions="0", flexible="0+"):
-    """Per partition: whether it is gone."""
+    """Per partition: the error, if any."""
 
     results: list[DeleteStateResult]
 

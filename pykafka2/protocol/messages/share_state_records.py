@@ -1,6 +1,6 @@
 """Records of the share coordinator in __share_group_state (KIP-932).
 
-Snapshots of a share partition's state, and updates upon them.
+Snapshots of a share partition's state, and updates since.
 """
 
 from __future__ import annotations

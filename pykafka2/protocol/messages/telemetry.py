@@ -1,6 +1,6 @@
 """Metrics that clients push: GetTelemetrySubscriptions, PushTelemetry (KIP-714).
 
-Asked of any broker.
+Sent to any broker.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pykafka2.protocol.struct import Request, Response
 class GetTelemetrySubscriptionsRequest(
     Request["GetTelemetrySubscriptionsResponse"], api_key=71, versions="0", flexible="0+"
 ):
-    """Ask which metrics the cluster wants; a zero id asks for a new one."""
+    """Request the metrics that the cluster subscribes to; a zero id requests a new client id."""
 
     client_instance_id: Uuid
 
 
 class GetTelemetrySubscriptionsResponse(Response, api_key=71, versions="0", flexible="0+"):
-    """The client's id, the metrics by prefix, and how often."""
+    """The client's id, the metrics by prefix, and the push interval."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -42,7 +42,7 @@ class PushTelemetryRequest(Request["PushTelemetryResponse"], api_key=72, version
 
 
 class PushTelemetryResponse(Response, api_key=72, versions="0", flexible="0+"):
-    """Whether they were taken."""
+    """The error, if any."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)

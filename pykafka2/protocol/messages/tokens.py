@@ -17,7 +17,7 @@ class CreatableRenewers(Struct):
 class CreateDelegationTokenRequest(
     Request["CreateDelegationTokenResponse"], api_key=38, versions="0-3", flexible="2+"
 ):
-    """Make a token for oneself or, from version 3 on, for another."""
+    """Create a token for the own principal or, from version 3 on, for another."""
 
     owner_principal_type: String | None = field("3+", default="", nullable="0+")
     owner_principal_name: String | None = field("3+", default="", nullable="0+")
@@ -26,7 +26,7 @@ class CreateDelegationTokenRequest(
 
 
 class CreateDelegationTokenResponse(Response, api_key=38, versions="0-3", flexible="2+"):
-    """The token."""
+    """The new token."""
 
     error_code: Int16 = field(default=0)
     principal_type: String
@@ -44,14 +44,14 @@ class CreateDelegationTokenResponse(Response, api_key=38, versions="0-3", flexib
 class RenewDelegationTokenRequest(
     Request["RenewDelegationTokenResponse"], api_key=39, versions="0-2", flexible="2+"
 ):
-    """Let a token live longer."""
+    """Renew a token."""
 
     hmac: Bytes = field(secret=True)
     renew_period_ms: Int64
 
 
 class RenewDelegationTokenResponse(Response, api_key=39, versions="0-2", flexible="2+"):
-    """When it expires now."""
+    """The new expiry time."""
 
     error_code: Int16 = field(default=0)
     expiry_timestamp_ms: Int64
@@ -61,14 +61,14 @@ class RenewDelegationTokenResponse(Response, api_key=39, versions="0-2", flexibl
 class ExpireDelegationTokenRequest(
     Request["ExpireDelegationTokenResponse"], api_key=40, versions="0-2", flexible="2+"
 ):
-    """Let a token expire, with a negative period at once."""
+    """Expire a token; with a negative period at once."""
 
     hmac: Bytes = field(secret=True)
     expiry_time_period_ms: Int64
 
 
 class ExpireDelegationTokenResponse(Response, api_key=40, versions="0-2", flexible="2+"):
-    """When it expires now."""
+    """The new expiry time."""
 
     error_code: Int16 = field(default=0)
     expiry_timestamp_ms: Int64
@@ -83,7 +83,7 @@ class DescribeDelegationTokenOwner(Struct):
 class DescribeDelegationTokenRequest(
     Request["DescribeDelegationTokenResponse"], api_key=41, versions="0-3", flexible="2+"
 ):
-    """Ask for tokens by owner; null means all one may see."""
+    """Describe tokens by owner; null means all visible ones."""
 
     owners: list[DescribeDelegationTokenOwner] | None = field(nullable="0+")
 

@@ -1,6 +1,6 @@
 """Topics: CreateTopics, DeleteTopics, DeleteRecords, CreatePartitions.
 
-Asked of the controller through any broker; DeleteRecords of the partition's leader.
+Sent to the controller through any broker; DeleteRecords to the partition's leader.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class CreatableTopicConfig(Struct):
 
 class CreatableTopic(Struct):
     name: String
-    num_partitions: Int32  # -1: the broker's default, or as `assignments` say
-    replication_factor: Int16  # -1: the broker's default, or as `assignments` say
+    num_partitions: Int32  # -1: the broker's default, or as in `assignments`
+    replication_factor: Int16  # -1: the broker's default, or as in `assignments`
     assignments: list[CreatableReplicaAssignment]
     configs: list[CreatableTopicConfig]
 
 
 class CreateTopicsRequest(Request["CreateTopicsResponse"], api_key=19, versions="0-7", flexible="5+"):
-    """Create topics, or only check that it could be done."""
+    """Create topics, or only validate the request."""
 
     topics: list[CreatableTopic]
     timeout_ms: Int32 = field(default=60000)
@@ -56,7 +56,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Response, api_key=19, versions="0-7", flexible="5+"):
-    """Per topic: id, settings, or why it was refused."""
+    """Per topic: id and settings, or the error."""
 
     throttle_time_ms: Int32 = field("2+", default=0, ignorable=True)
     topics: list[CreatableTopicResult]
@@ -68,7 +68,7 @@ class DeleteTopicState(Struct):
 
 
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"], api_key=20, versions="0-6", flexible="4+"):
-    """Delete topics, from version 6 on by name or id."""
+    """Delete topics; from version 6 on by name or id."""
 
     topics: list[DeleteTopicState] = field("6+", factory=list)
     topic_names: list[String] = field("0-5", factory=list, ignorable=True)
@@ -83,7 +83,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Response, api_key=20, versions="0-6", flexible="4+"):
-    """Per topic: whether it is gone."""
+    """Per topic: the error, if it was not deleted."""
 
     throttle_time_ms: Int32 = field("1+", default=0, ignorable=True)
     responses: list[DeletableTopicResult]
@@ -100,7 +100,7 @@ class DeleteRecordsTopic(Struct):
 
 
 class DeleteRecordsRequest(Request["DeleteRecordsResponse"], api_key=21, versions="0-2", flexible="2+"):
-    """Delete records below an offset; -1 means all that may be read."""
+    """Delete records before an offset; -1 means the high watermark."""
 
     topics: list[DeleteRecordsTopic]
     timeout_ms: Int32
@@ -118,7 +118,7 @@ class DeleteRecordsTopicResult(Struct):
 
 
 class DeleteRecordsResponse(Response, api_key=21, versions="0-2", flexible="2+"):
-    """Per partition: the new beginning."""
+    """Per partition: the new log start offset."""
 
     throttle_time_ms: Int32 = field(default=0)
     topics: list[DeleteRecordsTopicResult]
@@ -135,7 +135,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"], api_key=37, versions="0-3", flexible="2+"):
-    """Give topics more partitions."""
+    """Add partitions to topics."""
 
     topics: list[CreatePartitionsTopic]
     timeout_ms: Int32
@@ -149,7 +149,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Response, api_key=37, versions="0-3", flexible="2+"):
-    """Per topic: whether it has them."""
+    """Per topic: the error, if any."""
 
     throttle_time_ms: Int32 = field(default=0)
     results: list[CreatePartitionsTopicResult]

@@ -1,7 +1,7 @@
 """Producer ids and transactions: InitProducerId to TxnOffsetCommit.
 
-Asked of the transaction's coordinator; its coordinator sends WriteTxnMarkers
-to the leaders of partitions (KIP-98, KIP-890).
+Sent to the transaction coordinator, which itself sends WriteTxnMarkers to the leaders of partitions
+(KIP-98, KIP-890).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pykafka2.protocol.struct import Request, Response, Struct
 class InitProducerIdRequest(
     Request["InitProducerIdResponse"], api_key=22, versions="0-6", flexible="2+", latest_version_unstable=True
 ):
-    """Ask for a producer id; with a transactional id, fence older producers and end what they left open."""
+    """Get a producer id; with a transactional id, fence older producers and abort their transaction."""
 
     transactional_id: String | None = field(nullable="0+")  # null for a producer that is only idempotent
     transaction_timeout_ms: Int32
@@ -26,7 +26,7 @@ class InitProducerIdRequest(
 class InitProducerIdResponse(
     Response, api_key=22, versions="0-6", flexible="2+", latest_version_unstable=True
 ):
-    """The producer id with its epoch."""
+    """The producer id and its epoch."""
 
     throttle_time_ms: Int32 = field(default=0, ignorable=True)
     error_code: Int16 = field(default=0)
@@ -52,7 +52,7 @@ class AddPartitionsToTxnTransaction(Struct):
 class AddPartitionsToTxnRequest(
     Request["AddPartitionsToTxnResponse"], api_key=24, versions="0-5", flexible="3+"
 ):
-    """Make partitions part of a transaction; from version 4 on brokers verify many at once (KIP-890)."""
+    """Add partitions to a transaction; from version 4 on brokers verify them in batches (KIP-890)."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field("4+", factory=list)
     v3_and_below_transactional_id: String = field("0-3", default="")
@@ -77,7 +77,7 @@ class AddPartitionsToTxnResult(Struct):
 
 
 class AddPartitionsToTxnResponse(Response, api_key=24, versions="0-5", flexible="3+"):
-    """Per partition: whether it takes part."""
+    """Per partition: the error, if it was not added."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field("4+", default=0, ignorable=True)
@@ -86,7 +86,7 @@ class AddPartitionsToTxnResponse(Response, api_key=24, versions="0-5", flexible=
 
 
 class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"], api_key=25, versions="0-4", flexible="3+"):
-    """Make a group's offsets part of a transaction."""
+    """Add a group's offsets to a transaction."""
 
     transactional_id: String
     producer_id: Int64
@@ -95,7 +95,7 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"], api_key=25, ver
 
 
 class AddOffsetsToTxnResponse(Response, api_key=25, versions="0-4", flexible="3+"):
-    """Whether they take part."""
+    """The error, if they were not added."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -111,7 +111,7 @@ class EndTxnRequest(Request["EndTxnResponse"], api_key=26, versions="0-5", flexi
 
 
 class EndTxnResponse(Response, api_key=26, versions="0-5", flexible="3+"):
-    """Whether it ended; from version 5 on with the id and epoch to go on with (KIP-890)."""
+    """The error, if any; from version 5 on also the producer id and epoch to use next (KIP-890)."""
 
     throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0)
@@ -134,7 +134,7 @@ class WritableTxnMarker(Struct):
 
 
 class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"], api_key=27, versions="0-2", flexible="1+"):
-    """Write commit or abort markers; the transaction's coordinator sends it to leaders."""
+    """Write commit or abort markers; the transaction coordinator sends it to leaders."""
 
     markers: list[WritableTxnMarker]
 
@@ -155,7 +155,7 @@ class WritableTxnMarkerResult(Struct):
 
 
 class WriteTxnMarkersResponse(Response, api_key=27, versions="0-2", flexible="1+"):
-    """Per partition: whether the marker was written."""
+    """Per partition: the error, if the marker was not written."""
 
     markers: list[WritableTxnMarkerResult]
 
@@ -173,7 +173,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, versions="0-5", flexible="3+"):
-    """Store how far a group has read, effective when the transaction commits."""
+    """Commit offsets of a group as part of a transaction."""
 
     transactional_id: String
     group_id: String
@@ -196,7 +196,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 
 class TxnOffsetCommitResponse(Response, api_key=28, versions="0-5", flexible="3+"):
-    """Per partition: whether the offset was stored."""
+    """Per partition: the error, if the offset was not accepted."""
 
     throttle_time_ms: Int32 = field(default=0)
     topics: list[TxnOffsetCommitResponseTopic]

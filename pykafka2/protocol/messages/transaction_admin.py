@@ -1,6 +1,6 @@
-"""Looking at producers and transactions: DescribeProducers, DescribeTransactions, ListTransactions.
+"""Descriptions of producers and transactions (KIP-664).
 
-KIP-664.
+DescribeProducers, DescribeTransactions, ListTransactions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class TopicRequest(Struct):
 
 
 class DescribeProducersRequest(Request["DescribeProducersResponse"], api_key=61, versions="0", flexible="0+"):
-    """Ask a partition's leader for its active producers."""
+    """Describe the active producers of partitions; sent to their leaders."""
 
     topics: list[TopicRequest]
 
@@ -51,7 +51,7 @@ class DescribeProducersResponse(Response, api_key=61, versions="0", flexible="0+
 class DescribeTransactionsRequest(
     Request["DescribeTransactionsResponse"], api_key=65, versions="0", flexible="0+"
 ):
-    """Ask the coordinator for the state of transactions."""
+    """Describe the state of transactions; sent to their coordinator."""
 
     transactional_ids: list[String]
 
@@ -80,7 +80,7 @@ class DescribeTransactionsResponse(Response, api_key=65, versions="0", flexible=
 
 
 class ListTransactionsRequest(Request["ListTransactionsResponse"], api_key=66, versions="0-2", flexible="0+"):
-    """Ask a broker for the transactions it coordinates, filtered."""
+    """List the transactions that a broker coordinates, filtered."""
 
     state_filters: list[String]
     producer_id_filters: list[Int64]

@@ -1,6 +1,6 @@
 """Records of the transaction coordinator in __transaction_state (KIP-98, KIP-890).
 
-One record per change of a transaction; the last one of a transactional id counts.
+One record per change of a transaction; the latest one of a transactional id is valid.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class UserName(Struct):
 class DescribeUserScramCredentialsRequest(
     Request["DescribeUserScramCredentialsResponse"], api_key=50, versions="0", flexible="0+"
 ):
-    """Ask which users have credentials; null means all."""
+    """Describe the credentials of users; null means all."""
 
     users: list[UserName] | None = field(nullable="0+")
 
@@ -58,7 +58,7 @@ class ScramCredentialUpsertion(Struct):
 class AlterUserScramCredentialsRequest(
     Request["AlterUserScramCredentialsResponse"], api_key=51, versions="0", flexible="0+"
 ):
-    """Set or remove credentials of users."""
+    """Set or delete credentials of users."""
 
     deletions: list[ScramCredentialDeletion]
     upsertions: list[ScramCredentialUpsertion]
@@ -71,7 +71,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 
 class AlterUserScramCredentialsResponse(Response, api_key=51, versions="0", flexible="0+"):
-    """Per user: whether it was done."""
+    """Per user: the error, if any."""
 
     throttle_time_ms: Int32 = field(default=0)
     results: list[AlterUserScramCredentialsResult]
