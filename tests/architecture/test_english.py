@@ -35,8 +35,18 @@ DONE = (
 )
 WORDS_DONE: tuple[str, ...] = (
     *TOP_MODULES,
+    "CONTRIBUTING.md",
     "README.md",
     "docs/broker-rules.md",
+
+
+    "docs/architecture.md",
+    "docs/benchmarks.md",
+    "docs/comparison.md",
+    "docs/compatibility.md",
+    "docs/glossary.md",
+    "docs/public-api.md",
+    "docs/reliability.md",
     "examples",
     "pykafka2/admin",
     "pykafka2/aio",

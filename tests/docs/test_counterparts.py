@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-HEADING = "## For those who know Apache Kafka's sources"
+HEADING = "## For readers of Apache Kafka's sources"
 TABLE = r"^\| in Apache Kafka \| here \| in `([^`]+)` \|\n\|[-|]+\n((?:\|.*\n)+)"
 
 
