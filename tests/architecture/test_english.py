@@ -38,8 +38,6 @@ WORDS_DONE: tuple[str, ...] = (
     "CONTRIBUTING.md",
     "README.md",
     "docs/broker-rules.md",
-
-
     "docs/architecture.md",
     "docs/benchmarks.md",
     "docs/comparison.md",
@@ -58,8 +56,6 @@ WORDS_DONE: tuple[str, ...] = (
     "pykafka2/network",
     "pykafka2/interrupts.py",
     "pykafka2/producer",
-
-
     "pykafka2/protocol",
     "pykafka2/testing",
     "spark_connector",

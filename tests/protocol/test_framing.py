@@ -80,7 +80,7 @@ def test_a_large_last_piece_leaves_nothing_after_it() -> None:
 
 
 def test_an_api_that_we_do_not_speak_is_refused() -> None:
-    with pytest.raises(UnsupportedVersion, match="API key 4$"):
+    with pytest.raises(UnsupportedVersion, match=r"API key 4$"):
         decode_request(bytes.fromhex("0004 0000 00000001 ffff"))
 
 
