@@ -243,20 +243,20 @@ class SecurityOptions:
         return self.security_protocol.startswith("SASL_")
 
 
-def check_security(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_security(values: Mapping[str, Any]) -> dict[str, Any]:
     """Check the security options, by field name, and return them with those in sasl_jaas_config.  Raises
     `ConfigurationError`."""
-    given = {**given}
-    for name, value in (given.pop("sasl_jaas_config", None) or {}).items():
-        if name in given:
+    values = {**values}
+    for name, value in (values.pop("sasl_jaas_config", None) or {}).items():
+        if name in values:
             raise ConfigurationError(f"{name} is set twice, once in sasl_jaas_config; remove one of the two")
-        given[name] = value
-    if "ssl_enabled_protocols" in given:
-        _check_tls_versions(given["ssl_enabled_protocols"])
-    _check_key(given)
-    if str(given.get("security_protocol", "")).startswith("SASL_"):
-        _check_sasl(given)
-    return given
+        values[name] = value
+    if "ssl_enabled_protocols" in values:
+        _check_tls_versions(values["ssl_enabled_protocols"])
+    _check_key(values)
+    if str(values.get("security_protocol", "")).startswith("SASL_"):
+        _check_sasl(values)
+    return values
 
 
 def _check_tls_versions(versions: tuple[str, ...]) -> None:

@@ -239,7 +239,7 @@ class ProducerOptions(ClientOptions):
         return levels.get(self.compression_type)
 
     @classmethod
-    def from_given(cls, settings: Mapping[str, Any]) -> Self:
+    def from_values(cls, settings: Mapping[str, Any]) -> Self:
         values = dict(settings)
         values.setdefault("default_api_timeout", values.get("max_block", 60.0))
         options = super().from_values(values)

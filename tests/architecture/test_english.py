@@ -88,7 +88,6 @@ BANNED_IN_NAMES = frozenset(
     {"told", "untold", "given", "asked", "asking", "looked", "heard", "spoken", "goodbye"}
 )
 ALLOWED: dict[tuple[str, str], str] = {
-    ("pykafka2/producer/options.py", "from_given"): "overrides `ClientOptions.from_given`",
     ("spark_connector/sink/exactly_once/runner.py", "of_given_up"): "the marker of a failed job",
     ("spark_connector/sink/exactly_once/runner.py", "_find_given_up"): "the marker of a failed job",
     ("spark_connector/sink/exactly_once/transactional_ids.py", "of_given_up"): "the marker of a failed job",

@@ -64,7 +64,7 @@ def next_step(left_bytes: int, used_bytes: int, count: int) -> tuple[int, int]:
 
     Also returns how many of these bytes are reserved for numbers that get longer.
     """
-    # Without the global lock every record is looked at (partition_queue.py).
+    # Without the global lock every append takes the queue's lock (open_batch.py).
     may_join = HAS_GIL and count < MANY_RECORDS
     step_bytes = min(left_bytes, used_bytes // count * STEP_RECORDS, LARGEST_STEP_BYTES)
     step_bytes = max(0, step_bytes) if may_join else 0

@@ -145,8 +145,8 @@ class Run:
 class Listeners:
     """Runs of callables in the order in which they were added.
 
-    `last` is the one that may grow.  It does so only while nobody is told, and without a call between the
-    look and the change, where Python could go over to another thread (`Delivery.add_callback`).  Without
+    `last` can grow until callbacks are called. It grows without a call between the check and the change, at
+    which Python could switch to another thread (`Delivery._listen`). Without
     CPython's global lock no run grows.
     """
 
