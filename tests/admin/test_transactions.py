@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaProducer, TopicPartition
 from pykafka2.admin.outcomes import ItemsFailed
+from pykafka2.admin.transactions import _described, _results
 from pykafka2.admin.values import TransactionListing
 from pykafka2.errors import (
     ClusterAuthorizationFailed,
@@ -20,7 +23,13 @@ from pykafka2.errors import (
     TransactionalIdNotFound,
 )
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
-from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
+from pykafka2.protocol.messages.transaction_admin import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsResponseTransactionState,
+    ListTransactionsRequest,
+    TopicData,
+)
 from pykafka2.testing import KafkaCluster, Simulation
 
 
@@ -212,3 +221,40 @@ def test_a_list_that_one_coordinator_refuses_is_no_list(
     assert len(admin.list_transactions(states=["Ongoing", "Empty"])) == 8
     two = [one.producer_id for one in admin.list_transactions()[2:4]]
     assert [one.transactional_id for one in admin.list_transactions(producer_ids=two)] == ["task-2", "task-3"]
+
+
+class Calls:
+    """Two calls: the first one is interrupted."""
+
+    def __init__(self) -> None:
+        self.cancelled: list[str] = []
+
+    def call(self, name: str) -> Any:
+        def result(timeout: float) -> object:
+            raise KeyboardInterrupt
+
+        return SimpleNamespace(result=result, cancel=lambda: self.cancelled.append(name))
+
+
+def test_ctrl_c_while_several_ids_are_waited_for_ends_the_call_of_each() -> None:
+    calls = Calls()
+    with pytest.raises(KeyboardInterrupt):
+        _results({name: calls.call(name) for name in ("a", "b", "c")}, 5.0)
+    assert calls.cancelled == ["a", "b", "c"]
+
+
+def test_partitions_of_a_description_are_in_order() -> None:
+    topics = [TopicData(topic="b", partitions=[2, 0]), TopicData(topic="a", partitions=[1, 3, 0])]
+    state = DescribeTransactionsResponseTransactionState(
+        transactional_id="t",
+        transaction_state="Ongoing",
+        transaction_timeout_ms=60_000,
+        transaction_start_time_ms=1000,
+        producer_id=7,
+        producer_epoch=0,
+        topics=topics,
+    )
+    described = _described(DescribeTransactionsResponse(transaction_states=[state]))
+    assert described.partitions == tuple(
+        TopicPartition(*one) for one in [("a", 0), ("a", 1), ("a", 3), ("b", 0), ("b", 2)]
+    )

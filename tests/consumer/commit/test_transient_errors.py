@@ -9,11 +9,12 @@ import pytest
 
 from pykafka2 import KafkaConsumer
 from pykafka2.consumer.commit.errors import refusal_in
-from pykafka2.consumer.commit.topic_ids import TopicIds
+from pykafka2.consumer.commit.topic_ids import NO_IDS, TopicIds
 from pykafka2.consumer.state.group_identity import GroupIdentity
 from pykafka2.consumer.state.subscription import Hold as Holding
 from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.errors import (
+    CorruptResponse,
     KafkaTimeoutError,
     NotCoordinator,
     RebalanceInProgress,
@@ -28,6 +29,9 @@ from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitResponseTopic,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import OffsetAndMetadata
@@ -74,6 +78,35 @@ def test_of_several_errors_the_one_that_does_not_pass_is_told(is_last: bool) -> 
     error = refusal_in(refused(*(codes if is_last else reversed(codes))), ORDERS)
     assert isinstance(error, TopicAuthorizationFailed)
     assert f"orders-{int(is_last)}" in str(error)
+    assert f"orders-{int(not is_last)}" not in str(error)
+
+
+def fetched(group_id: str, offset: int, *numbers: int) -> OffsetFetchResponseGroup:
+    partitions = [
+        OffsetFetchResponsePartitions(partition_index=number, committed_offset=offset + number, metadata="")
+        for number in numbers
+    ]
+    topics = [OffsetFetchResponseTopics(name="orders", partitions=partitions)]
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+
+
+def test_committed_offsets_are_those_of_the_own_group_and_no_partition_may_be_missing(
+    cluster: OldCluster,
+) -> None:
+    with reader(cluster) as consumer:
+        assert consumer._group is not None
+        committed = consumer._group.resume._committed
+        response = OffsetFetchResponse(groups=[fetched("old", 5, 0, 1), fetched("another", 70, 0, 1)])
+        assert committed.refusal(response, ORDERS, NO_IDS) is None
+        found = committed.read(response, ORDERS)
+        assert {one: told.offset for one, told in found.items() if told is not None} == {
+            ORDERS[0]: 5,
+            ORDERS[1]: 6,
+        }
+        for told in (0, 1):
+            error = committed.refusal(OffsetFetchResponse(groups=[fetched("old", 5, told)]), ORDERS, NO_IDS)
+            assert isinstance(error, CorruptResponse)
+            assert str(error).endswith(f"says nothing of orders-{1 - told}")
 
 
 def test_a_commit_whose_caller_has_gone_holds_up_nobody(cluster: OldCluster) -> None:
