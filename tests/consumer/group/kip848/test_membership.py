@@ -303,6 +303,19 @@ def test_the_same_partition_of_a_topic_made_anew_is_another_one(known: Known) ->
     assert consumer._subscription.held(Hold.REVOKING) == [TopicPartition("orders", 0)]
 
 
+def test_partitions_of_a_topic_that_was_left_are_given_back_before_the_coordinator_assigns_anew(
+    known: Known,
+) -> None:
+    cluster, consumer, reconciliation = known
+    target = Target(1, {cluster.topics[name].topic_id: frozenset({0}) for name in ("orders", "bills")})
+    consumer.subscribe(["orders", "bills"])
+    assert [reconciliation._reconcile(target, 0) for _ in range(3)] == [True, False, False]
+    consumer._subscription.subscribe(["orders"])
+    assert reconciliation._reconcile(target, 0)
+    assert consumer._subscription.held(Hold.REVOKING) == [TopicPartition("bills", 0)]
+    assert consumer._subscription.held(Hold.OWNED) == [TopicPartition("orders", 0)]
+
+
 def test_a_partition_whose_topic_the_metadata_has_forgotten_stays_while_it_is_assigned(
     known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
