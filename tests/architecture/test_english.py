@@ -45,6 +45,10 @@ WORDS_DONE: tuple[str, ...] = (
     "docs/glossary.md",
     "docs/public-api.md",
     "docs/reliability.md",
+
+
+    "docs/fidelity.md",
+    "docs/guides/pipelined-acks.md",
     "examples",
     "pykafka2/admin",
     "pykafka2/aio",

@@ -19,10 +19,10 @@ class Known:
     row: str
 
 
-WORDS = "`error_message` of a refused batch"
+WORDS = "`error_message` of a rejected batch"
 UNSERVED = "APIs not built yet"
-ABORTED = "Aborted transactions that a read_committed fetch lists"
-NUMBER_ZERO = "Access rules with the number 0 (UNKNOWN)"
+ABORTED = "Aborted transactions in a read_committed fetch"
+NUMBER_ZERO = "ACLs with the number 0 (UNKNOWN)"
 LATEST_OF_DELETED = "ListOffsets for the largest timestamp"
 NO_ELR = "Eligible leader replicas (KIP-966)"
 NO_STREAMS = "Streams groups (KIP-1071)"
@@ -40,9 +40,9 @@ KNOWN: tuple[Known, ...] = (
         r"^(channel\.mode|log\.validate|max\.pipelined\.\w+|threads|producer\.id\.expiration\.check\..*"
         r"|super\.users|allow\.everyone\.if\.no\.acl\.found)$",
         "^$",
-        "Options of its own",
+        "Additional options",
     ),
-    Known("configs_of_a_broker", r"log\.initial\.task\.delay\.ms", "^$", "First look at retention"),
+    Known("configs_of_a_broker", r"log\.initial\.task\.delay\.ms", "^$", "First retention check"),
     Known("transaction_holds_readers_back", "all that is committed", "aborted_transactions$", ABORTED),
     Known("times_inside_batches", "the latest", r"partitions\[0\]\.offset$", LATEST_OF_DELETED),
     Known("access_rules_are_kept", r"(type|operation) 0: (Create|Describe|Delete)Acls", "^$", NUMBER_ZERO),

@@ -12,7 +12,7 @@ KNOWN: tuple[Known, ...] = (
     Known("admin", "describeConfigs", r"^min\.insync\.replicas$", NO_ELR),
     Known("admin", "describeFeatures", r"streams\.version", NO_STREAMS),
     Known("admin", "describeFeatures", r"eligible\.leader\.replicas\.version", NO_ELR),
-    Known("admin|clients", "", r"(^|\.)message$", "Words of error messages"),
+    Known("admin|clients", "", r"(^|\.)message$", "Text of error messages"),
     Known("topics", "topics-with-overrides", "", NO_ELR),
     Known("configs", "broker-loggers 1", "output", "Loggers (BROKER_LOGGER)"),
     Known("configs", "--entity-type (users|clients|ips)", "", UNSERVED),
