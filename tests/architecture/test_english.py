@@ -43,6 +43,10 @@ WORDS_DONE: tuple[str, ...] = (
     "docs/comparison.md",
     "docs/compatibility.md",
     "docs/glossary.md",
+    "docs/guides/assignors.md",
+    "docs/guides/columns.md",
+    "docs/guides/commits.md",
+    "docs/guides/transactions.md",
     "docs/public-api.md",
     "docs/reliability.md",
 
