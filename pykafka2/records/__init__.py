@@ -1,1 +1,1 @@
-"""Record batches: bytes <-> records, the hot path.  Flat functions on the caller's thread."""
+"""Record batches: bytes <-> records, the hot path. Flat functions on the caller's thread."""

@@ -1,6 +1,6 @@
-"""Columns into Arrow's, from buffer to buffer where records have one layout.
+"""Converts columns to Arrow tables, from buffer to buffer if records have one layout.
 
-Any thread; pure.  Loads pyarrow and numpy, so only `Columns.to_arrow` imports it.
+Any thread; pure. Imports pyarrow and numpy, so only `Columns.to_arrow` imports it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ SCHEMA = pa.schema(
         ("headers", HEADERS),
     ]
 )
-# Fewer records of one size than this are put into one array with their neighbours.
+# Fewer records of one size than this share an array with their neighbors.
 FEWEST_ALIKE = 256
-# Times that a batch says wrongly may lie beyond 64 bits; they begin anew at the other end, as Java's do.
+# Wrong timestamps can exceed 64 bits; they wrap around as in Java.
 WRAP = 1 << 63
 # An array's offsets are 32 bits wide.
 MAX_ARRAY_BYTES = 1 << 30
 
 
 def to_table(runs: Sequence[Run]) -> pa.Table:
-    """The runs, one after the other; see `Columns.to_arrow`."""
+    """Return a table of the runs, in order; see `Columns.to_arrow`."""
     batches: list[Any] = []
     others: list[Run] = []
     for run in runs:
@@ -63,7 +63,7 @@ def _of_lists(runs: list[Run]) -> list[Any]:
 
 
 def _pieces(runs: Iterable[Run]) -> Iterator[Run]:
-    """The runs, in parts that fit into an array each."""
+    """Iterate over the runs, cut into parts that each fit into an array."""
     for run in runs:
         if isinstance(run, UniformRun) and len(run) * run.stride > MAX_ARRAY_BYTES:
             most = max(MAX_ARRAY_BYTES // run.stride, 1)
@@ -73,7 +73,7 @@ def _pieces(runs: Iterable[Run]) -> Iterator[Run]:
 
 
 def _sizes(run: Run) -> tuple[int, int] | None:
-    """The size of all keys and that of all values, -1 for null, if each has one and there are no headers."""
+    """Return the size of all keys and that of all values (-1: null), None if they differ or headers exist."""
     if isinstance(run, UniformRun):
         return run.key.size, run.value.size
     keys = {-1 if key is None else len(key) for key in run.keys}
@@ -110,7 +110,7 @@ def _batch(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any) 
 
 
 def _of_numbers(numbers: Any, kind: Any) -> Any:
-    """An array over the same memory, where the numbers are in one."""
+    """Return an array over the same memory if the numbers are in a numpy array."""
     numbers = _of_64_bits(numbers)
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
 
@@ -126,7 +126,7 @@ def _of_64_bits(numbers: Any) -> Any:
 
 
 def _of_one_size(runs: list[Run], key_size: int, value_size: int) -> Any:
-    """Each column is one matrix with a row a record, into which the runs' columns are copied."""
+    """Return a batch whose key and value columns are matrices with a row per record."""
     count = sum(map(len, runs))
     offsets, timestamps = np.empty(count, np.int64), np.empty(count, np.int64)
     keys, values = (
@@ -172,7 +172,7 @@ def _times(run: UniformRun, records: Any) -> Any:
 
 
 def _array(matrix: Any, size: int) -> Any:
-    """An array of binary over the matrix, without a copy; of nulls for a size of -1."""
+    """Return a binary array over the matrix, without a copy; of nulls for a size of -1."""
     if size < 0:
         return pa.nulls(len(matrix), pa.binary())
     return _fields(matrix.reshape(-1), len(matrix), size)
@@ -188,7 +188,7 @@ def _fields(data: Any, count: int, size: int) -> Any:
 
 
 def _of_arrays(run: ArrayRun) -> Any:
-    """Keys and values are taken out of the buffer, each copied once, without a step in Python for any."""
+    """Return a batch of keys and values, each copied once out of the buffer, without a step in Python."""
     count, offsets = len(run), run.offsets
     headers = pa.nulls(count, HEADERS) if run.headers is None else _header_arrays(run, run.headers)
     return _batch(
@@ -205,7 +205,7 @@ def _header_arrays(run: ArrayRun, found: HeaderArrays) -> Any:
     names = _taken(run.buffer, found.name_at, found.name_sizes)
     _, ends, data = names.buffers()
     if data is not None and np.frombuffer(data, np.uint8).max(initial=0) >= 0x80:
-        return _headers(run.headers_list(), count)  # some might not be UTF-8
+        return _headers(run.headers_list(), count)  # some may be invalid UTF-8
     names = pa.Array.from_buffers(pa.string(), len(names), [None, ends, data])
     values = _taken(run.buffer, found.value_at, found.value_sizes)
     entries = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
@@ -217,16 +217,16 @@ def _header_arrays(run: ArrayRun, found: HeaderArrays) -> Any:
 
 
 def _taken(buffer: bytes, at: Any, sizes: Any) -> Any:
-    """The pieces of the buffer that begin at these places, in ascending order; a size of -1 is null."""
+    """Return the pieces of the buffer at these places, in ascending order; a size of -1 is null."""
     count, size = len(at), int(sizes[0])
     if (sizes == size).all():
         if size < 0:
             return pa.nulls(count, pa.binary())
         if size > 0:
-            # Each place of the buffer is where an item of that size might begin.
+            # An item of that size can begin at each place of the buffer.
             items = np.ndarray((len(buffer) - size + 1,), f"V{size}", buffer, 0, (1,))
             return _fields(items[at], count, size)
-    # What lies between two pieces counts as a piece too, so every other one is taken.
+    # The bytes between two pieces count as a piece too, so every other one is taken.
     ends = np.empty(2 * count, np.int32)
     ends[0::2] = at
     ends[1::2] = at + np.maximum(sizes, 0)
@@ -279,7 +279,7 @@ def _headers(headers: list[Headers] | None, count: int) -> Any:
 
 
 def _text(name: str) -> str:
-    """A name that is not UTF-8, which Arrow's strings cannot hold, with replacement characters."""
+    """Return the name with replacement characters for bytes that are not UTF-8, which Arrow refuses."""
     try:
         name.encode()
     except UnicodeEncodeError:

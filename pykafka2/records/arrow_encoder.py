@@ -1,8 +1,9 @@
-"""Arrow's columns into the records of batches, from their buffers.
+"""Encodes Arrow columns as the records of batches, from their buffers.
 
-Any thread; pure.  Loads pyarrow and numpy, so only what was given an Arrow column imports it.  The bytes are
-those of column_encoder.py.  Fields of one length are copied into a matrix whose rows are the records; others
-are joined row by row by Arrow, their lengths looked up in a table.
+Any thread; pure. Imports pyarrow and numpy, so it is imported only for Arrow columns. The bytes are those of
+column_encoder.py. Fields of one length are copied into a matrix whose rows are the records; others are joined
+row by row by Arrow, with their lengths from a table. A column of headers becomes the ends of records, as
+`encoder.encode_headers` writes them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from pykafka2.records.pieces import ATTRIBUTES, OFFSET_SPANS, framed_offsets, me
 from pykafka2.records.varint import NULL, VARINTS, varint, varint_size
 
 BINARY = pa.large_binary()
-"""What all columns are here: one type, and offsets that cannot overflow."""
+"""The type of all columns here; its offsets cannot overflow."""
+_EMPTY = pa.scalar(b"", BINARY)
 
 Numbers = Any
 """A numpy array of whole numbers."""
@@ -41,12 +43,12 @@ _NULL_AT = len(VARINTS)
 _EMPTY = pa.scalar(b"", BINARY)
 
 Piece = bytes | Any
-"""The same bytes in every record, or an Arrow array with each record's own."""
+"""The same bytes in every record, or an Arrow array with those of each."""
 
 
 @attrs.define(eq=False)
 class BytesColumn:
-    """A column of bytes, and where in its buffer each entry lies.
+    """A column of bytes, and the place of each entry in its buffer.
 
     `lengths` has -1 for a null; `same_length` is the length of all, if they have one and there is no null.
     """
@@ -62,7 +64,7 @@ class BytesColumn:
         """Return the column of an Arrow array of any bytes or text type."""
         array = array if array.type == BINARY else array.cast(BINARY)
         _, offsets, data = array.buffers()
-        if offsets is None or offsets.size == 0:  # Arrow may leave both out where nothing is in
+        if offsets is None or offsets.size == 0:  # Arrow can leave both out of an empty array
             offsets = pa.py_buffer(bytes(8 * (len(array) + array.offset + 1)))
         ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
         lengths = np.diff(ends)
@@ -81,7 +83,7 @@ class BytesColumn:
         return np.maximum(lengths, 0) + varint_sizes(lengths)
 
     def matrix(self, first: int, stop: int) -> Numbers:
-        """Entries of one length, a row each."""
+        """Return entries of one length as a matrix with a row for each."""
         return self.data[self.offsets[first] : self.offsets[stop]].reshape(stop - first, self.same_length)
 
     def pieces(self, first: int, stop: int) -> list[Piece]:
@@ -95,10 +97,10 @@ class ArrowColumns:
     """Records as Arrow's arrays; see `column_encoder.RecordColumns`.
 
     Args:
-        values: an array of any type of bytes or text, with nulls or without.
+        values: an array of any bytes or text type; may contain nulls.
         keys: the same, as long as values; None for no keys at all.
-        headers: as `encode_headers` writes them: of every record, or of each, in a list or an Arrow array.
-        timestamps: milliseconds since the epoch, of every record, or a numpy array of int64.
+        headers: as `encode_headers` writes them: the same for all records, or a list or Arrow array.
+        timestamps: milliseconds since the epoch: the same for all records, or a numpy array of int64.
     """
 
     def __init__(
@@ -178,7 +180,7 @@ class ArrowColumns:
             repeat(self.headers)
             if isinstance(self.headers, bytes)
             else self.headers.array.slice(first, stop - first).to_pylist(),
-            strict=False,  # what is repeated has no end
+            strict=False,  # `repeat` has no end
         )
 
     def record_bytes(self) -> int:
@@ -214,7 +216,7 @@ class ArrowColumns:
         return sizes + (headers.lengths[first:stop] if headers.same_length is None else headers.same_length)
 
     def _deltas(self, first: int, stop: int) -> tuple[int, int, Numbers | None]:
-        """The first timestamp, the highest, and all against the first; None if all are the same."""
+        """Return the first timestamp, the highest, and all relative to the first (None if all are equal)."""
         if isinstance(self.timestamps, int):
             return self.timestamps, self.timestamps, None
         own = self.timestamps[first:stop]
@@ -222,7 +224,7 @@ class ArrowColumns:
         return base, highest, None if lowest == highest else own - base
 
     def _matrix(self, shift: int, begin: int, end: int, size: int) -> bytes:
-        """The records with offset deltas from begin up to end, all of the same size."""
+        """Encode the records with offset deltas from begin up to end, all of the same size."""
         first, stop = shift + begin, shift + end
         head = varint(size) + ATTRIBUTES + varint(0)
         offsets = np.frombuffer(b"".join(framed_offsets(head, b"", begin, end)), np.uint8)
@@ -244,7 +246,7 @@ class ArrowColumns:
         return out.tobytes()
 
     def _joined(self, shift: int, begin: int, end: int, sizes: Numbers | int, deltas: Piece) -> bytes:
-        """The records with offset deltas from begin up to end."""
+        """Encode the records with offset deltas from begin up to end."""
         first, stop = shift + begin, shift + end
         pieces: list[Piece] = [
             varint(sizes) if isinstance(sizes, int) else varints(sizes),
@@ -263,7 +265,7 @@ class ArrowColumns:
 
 
 def varints(numbers: Numbers) -> Any:
-    """Each number as a varint, in an Arrow array."""
+    """Return each number as a varint, in an Arrow array."""
     if len(numbers) and (numbers.max() >= _NULL_AT or numbers.min() < -1):
         distinct, places = np.unique(numbers, return_inverse=True)
         written = pa.array([varint(int(number)) for number in distinct], BINARY)
@@ -272,7 +274,7 @@ def varints(numbers: Numbers) -> Any:
 
 
 def varint_sizes(numbers: Numbers) -> Numbers:
-    """How many bytes each number takes as a varint."""
+    """Return how many bytes each number takes as a varint."""
     raw = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64)
     sizes = np.ones(len(raw), np.int64)
     for bits in range(7, 64, 7):
@@ -284,7 +286,7 @@ def varint_sizes(numbers: Numbers) -> Numbers:
 
 
 def _offset_array(begin: int, end: int) -> Any:
-    if end <= OFFSET_SPANS[2]:  # batch after batch asks for these
+    if end <= OFFSET_SPANS[2]:  # batch after batch needs these
         return _span_array(begin, OFFSET_SPANS[OFFSET_SPANS.index(begin) + 1]).slice(0, end - begin)
     return pa.array(framed_offsets(b"", b"", begin, end), BINARY)
 
@@ -292,3 +294,74 @@ def _offset_array(begin: int, end: int) -> Any:
 @lru_cache(maxsize=2)
 def _span_array(begin: int, end: int) -> Any:
     return pa.array(framed_offsets(b"", b"", begin, end), BINARY)
+
+
+# ------------------------------------------------------------------ headers
+
+
+def encoded_headers(column: Any) -> Any | None:
+    """Return each row's headers in an array of BINARY, for an array of maps or of lists of structs.
+
+    Returns None if names are not text, values are not bytes, or a name or a pair is null.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        try:
+            column = column.combine_chunks()
+        except pa.ArrowInvalid:  # more than the offsets of one array can address
+            return None
+        if isinstance(column, pa.ChunkedArray):
+            return None
+    kind, types = column.type, pa.types
+    if not (types.is_map(kind) or types.is_list(kind) or types.is_large_list(kind)):
+        return None
+    if not len(column):
+        return pa.array([], BINARY)  # its offsets can be left out, for which pyarrow ends the process
+    ends = column.offsets.to_numpy().astype(np.int64)
+    counts = np.diff(ends)
+    if column.null_count and counts[column.is_null().to_numpy(zero_copy_only=False)].any():
+        return None  # nulls that have entries
+    first, stop = int(ends[0]), int(ends[-1])
+    pairs = _names_and_values(column)
+    if pairs is None:
+        return None
+    names, values = (one.slice(first, stop - first) for one in pairs)
+    if names.null_count:
+        return None
+    encoded = _joined([*_field(names), *_field(values)], stop - first)
+    joined = BytesColumn.of(encoded)
+    # The entries of a row are adjacent, so its begin and end are enough.
+    bounds = np.ascontiguousarray(joined.offsets[ends - first])
+    data = encoded.buffers()[2]
+    rows = pa.Array.from_buffers(BINARY, len(column), [None, pa.py_buffer(bounds), data])
+    return pc.binary_join_element_wise(varints(counts), rows, _EMPTY)
+
+
+def _names_and_values(column: Any) -> tuple[Any, Any] | None:
+    if pa.types.is_map(column.type):
+        names, values = column.keys, column.items
+    else:
+        entries = column.values
+        if not pa.types.is_struct(entries.type) or entries.type.num_fields != 2 or entries.null_count:
+            return None
+        names, values = entries.field(0), entries.field(1)
+    is_text = pa.types.is_string(names.type) or pa.types.is_large_string(names.type)
+    is_bytes = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
+    return (names, values) if is_text and is_bytes else None
+
+
+def _field(array: Any) -> list[Any]:
+    """Return a length and bytes."""
+    column = BytesColumn.of(array)
+    pieces = column.pieces(0, len(array))
+    if len(array) and (column.lengths < 0).all():
+        return [NULL]
+    return pieces
+
+
+def _joined(pieces: list[Any], count: int) -> Any:
+    if not count:
+        return pa.array([], BINARY)
+    arrays = [pa.scalar(piece, BINARY) if isinstance(piece, bytes) else piece for piece in merged(pieces)]
+    if not any(isinstance(one, pa.Array) for one in arrays):
+        return pa.repeat(arrays[0], count)
+    return pc.binary_join_element_wise(*arrays, _EMPTY)

@@ -1,7 +1,7 @@
-"""The header of a record batch, format 2: a view over its bytes, and the walk over many batches.
+"""The header of a record batch of format 2 as a view over its bytes, the walk over many, and their opening.
 
-Any thread.  A view reads 61 bytes and copies nothing; decoder.py and columns.py read the records behind it.
-Layout: KIP-98; legacy formats 0 and 1 are in legacy.py.
+Any thread. A view reads 61 bytes and copies nothing. Opening a batch checks and decompresses the records
+behind the header, which decoder.py reads. Layout: KIP-98; formats 0 and 1 are in legacy.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from pykafka2.compression import MAX_OUTPUT_BYTES, codec
 from pykafka2.compression.steps import Steps, finish
-from pykafka2.errors import CorruptData, CorruptMessage
+from pykafka2.errors import CodecUnavailable, CorruptData, CorruptMessage, UnsupportedCompressionType
 from pykafka2.types import LOG_APPEND_TIME
 
 MAGIC = 2
@@ -21,7 +21,7 @@ MAGIC = 2
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size  # 61
 
-# The same in two: up to the CRC, and what that covers.
+# The same in two parts: up to the CRC, and the part that the CRC covers.
 HEADER_START = struct.Struct(">qiibI")
 HEADER_REST = struct.Struct(">hiqqqhii")
 
@@ -58,14 +58,14 @@ NO_LEADER_EPOCH = -1
 Buffer = bytes | bytearray | memoryview
 
 _checksum: Callable[[Buffer, int], int] | None = None
-"""The wheel's function, once it is loaded."""
+"""The function of the crc32c package, once it is imported."""
 
 
 class RecordBatch:
-    """One batch of format 2 as it stands in `buffer`, whose other bytes are not touched.
+    """One batch of format 2 in `buffer`; only its header is read.
 
-    buffer is a memoryview of exactly this batch and keeps the bytes behind it alive.  All header fields are
-    attributes; offsets and sequences of the last record are derived.  Compares by identity.
+    buffer is a memoryview of exactly this batch and keeps the bytes behind it alive. All header fields are
+    attributes; offset and sequence of the last record are derived. Compares by identity.
     """
 
     __slots__ = (
@@ -132,7 +132,7 @@ class RecordBatch:
 
     @property
     def last_sequence(self) -> int:
-        """Sequences wrap from 2**31 - 1 to 0; -1 without a producer id."""
+        """The sequence of the last record: wraps from 2**31 - 1 to 0; -1 without a producer id."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -143,7 +143,7 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> int:
-        """0 create time, 1 log-append time; then max_timestamp is that of every record."""
+        """0 for create time, 1 for log-append time: then every record has max_timestamp."""
         return (self.attributes & LOG_APPEND_TIME_FLAG) >> 3
 
     @property
@@ -156,13 +156,13 @@ class RecordBatch:
 
     @property
     def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID  # any negative id is none, as in Kafka
+        return self.producer_id > NO_PRODUCER_ID  # any negative id means none, as in Kafka
 
     def verify_crc(self, where: str = "batch") -> None:
         """Compare the checksum with the bytes.
 
         Raises:
-            CorruptMessage: they differ; `where` (say topic-partition) and the offset are in the message.
+            CorruptMessage: they differ; the message has `where` (such as topic-partition) and the offset.
         """
         actual = crc32c(self.buffer[CRC_START:])
         if actual != self.crc:
@@ -172,15 +172,15 @@ class RecordBatch:
             )
 
     def records_bytes(self, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
-        """The encoded records, decompressed; CorruptData if they cannot be or are larger than allowed."""
+        """Return the encoded records, decompressed; raises CorruptData if they cannot be or are too large."""
         return bytes(self.records_view(max_output_bytes))
 
     def records_view(self, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Buffer:
-        """The same, as a view where nothing is to be decompressed."""
+        """Return the records like `records_bytes`, as a view if they are not compressed."""
         return finish(self.records_in_steps(max_output_bytes))
 
     def records_in_steps(self, max_output_bytes: int) -> Steps[Buffer]:
-        """The same, decompressed in steps."""
+        """Return the records like `records_view`, decompressed in steps."""
         body = self.buffer[HEADER_BYTES:]
         codec_id = self.attributes & CODEC_MASK
         return (yield from codec(codec_id).decompress_in_steps(body, max_output_bytes)) if codec_id else body
@@ -188,7 +188,7 @@ class RecordBatch:
     def with_offsets(
         self, base_offset: int, leader_epoch: int = NO_LEADER_EPOCH, log_append_time: int | None = None
     ) -> bytes:
-        """A copy of the batch as a broker stores it; see `stamp`."""
+        """Return a copy of the batch as a broker stores it; see `stamp`."""
         copy = bytearray(self.buffer)
         stamp(copy, base_offset, leader_epoch, log_append_time)
         return bytes(copy)
@@ -205,10 +205,10 @@ class RecordBatch:
 
 
 def crc32c(data: Buffer, value: int = 0) -> int:
-    """CRC-32C of data, continued from value."""
+    """Return the CRC-32C of data, continued from value."""
     global _checksum
     if _checksum is None:
-        from crc32c import crc32c as checksum  # the wheel loads with the first batch
+        from crc32c import crc32c as checksum  # loaded with the first batch
 
         _checksum = checksum
     return _checksum(data, value)
@@ -217,10 +217,10 @@ def crc32c(data: Buffer, value: int = 0) -> int:
 def stamp(
     batch: bytearray | memoryview, base_offset: int, leader_epoch: int, log_append_time: int | None = None
 ) -> None:
-    """Give a batch its place in a log, in place, as the leader does on append.
+    """Set offset and leader epoch of a batch in place, as the leader does on append.
 
-    Offset and leader epoch lie outside the checksum.  log_append_time (milliseconds) becomes the timestamp of
-    every record, sets the timestamp type, and renews the checksum.
+    Both are outside the checksum. log_append_time (milliseconds) becomes the timestamp of every record, which
+    changes timestamp type and checksum.
     """
     struct.pack_into(">q", batch, 0, base_offset)
     struct.pack_into(">i", batch, EPOCH_AT, leader_epoch)
@@ -234,7 +234,7 @@ def stamp(
 
 
 def with_producer(batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-    """A copy of the batch with another place in a producer's sequence, all the rest as it is."""
+    """Return a copy of the batch with another producer id, epoch and sequence."""
     copy = bytearray(batch)
     PRODUCER.pack_into(copy, PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     with memoryview(copy) as view, view[CRC_START:] as covered:
@@ -243,14 +243,14 @@ def with_producer(batch: bytes, producer_id: int, producer_epoch: int, base_sequ
 
 
 def batches(buffer: Buffer, where: str = "records") -> Iterator[RecordBatch]:
-    """Each whole batch of format 2 in a blob of records, in order; an unfinished one at the end is left out.
+    """Iterate over the whole batches of format 2 in a blob of records; skips an incomplete one at the end.
 
-    A Fetch answer is cut at a byte limit, so the last batch may be incomplete.  Checksums are not verified
-    here.  `where` names topic and partition in errors.
+    A Fetch response is cut at a byte limit, so the last batch can be incomplete. Checksums are not verified.
+    `where` names topic and partition in errors.
 
     Raises:
-        CorruptData: a batch's length, magic or count cannot be; the batches before it have been yielded.
-            Formats 0 and 1 raise too: `legacy.any_batches` reads them.
+        CorruptData: a batch's length, magic or count is invalid; the batches before it have been yielded.
+            Formats 0 and 1 raise too: `batch_reader.any_batches` reads them.
     """
     for offset, view in slices(buffer, where):
         magic = view[MAGIC_AT]
@@ -260,13 +260,13 @@ def batches(buffer: Buffer, where: str = "records") -> Iterator[RecordBatch]:
 
 
 def slices(buffer: Buffer, where: str) -> Iterator[tuple[int, memoryview]]:
-    """Offset and bytes of each whole batch or legacy message; their contents are not looked at."""
+    """Iterate over offset and bytes of each whole batch or legacy message, whose contents are not checked."""
     view = memoryview(buffer)
     position, end = 0, len(view)
     while end - position >= LENGTH_END:
         offset, length = OFFSET_AND_LENGTH.unpack_from(view, position)
         if length < MIN_LEGACY_BYTES:
-            raise CorruptData(f"{where} at offset {offset}: a batch of length {length} cannot be")
+            raise CorruptData(f"{where} at offset {offset}: batch length {length} is invalid")
         stop = position + LENGTH_END + length
         if stop > end:
             return
@@ -275,14 +275,49 @@ def slices(buffer: Buffer, where: str) -> Iterator[tuple[int, memoryview]]:
 
 
 def open_view(view: memoryview, where: str) -> RecordBatch:
-    """A batch over bytes that say they are of format 2; CorruptData if its header cannot be."""
+    """Return a view of a batch whose magic is 2; raises CorruptData if its header is invalid."""
     if len(view) < HEADER_BYTES:
         raise CorruptData(f"{where}: a batch of {len(view)} bytes is shorter than its header")
     batch = RecordBatch(view)
-    # Each record has an offset of its own: with fewer offsets than records, reading would run back.
+    # Each record has its own offset: with fewer offsets than records, the position would move back.
     if batch.count < 0 or batch.last_offset_delta < max(batch.count - 1, 0) or batch.base_offset < 0:
         deltas = f"{batch.count} records, last offset delta {batch.last_offset_delta}"
         raise CorruptData(f"{where} at offset {batch.base_offset}: {deltas}")
     if batch.next_offset > MAX_OFFSET:
         raise CorruptData(f"{where} at offset {batch.base_offset}: offsets of more than 64 bits")
     return batch
+
+
+def has_gaps(batch: RecordBatch) -> bool:
+    """Whether offsets must be read from the records because the header does not imply them."""
+    return batch.last_offset_delta != batch.count - 1 or batch.count > 1 << 20
+
+
+def open_batch(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> bytes:
+    """Return the encoded records after all checks that need no parsing: checksum, codec, count."""
+    return bytes(open_body(batch, where, check_crcs, max_output_bytes))
+
+
+def open_body(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> Buffer:
+    """Open a batch like `open_batch`; returns a view instead of a copy if the batch is not compressed."""
+    return finish(open_in_steps(batch, where, check_crcs, max_output_bytes))
+
+
+def open_in_steps(batch: RecordBatch, where: str, check_crcs: bool, max_output_bytes: int) -> Steps[Buffer]:
+    """Open a batch like `open_body`; a large batch is decompressed in several steps."""
+    if check_crcs:
+        batch.verify_crc(where)
+    try:
+        buffer = yield from batch.records_in_steps(max_output_bytes)
+    except (CorruptData, UnsupportedCompressionType, CodecUnavailable) as error:
+        raise type(error)(f"{where} at offset {batch.base_offset}: {error}") from error
+    check_count(batch, where, len(buffer))
+    return buffer
+
+
+def check_count(batch: RecordBatch, where: str, size_bytes: int) -> None:
+    """Raise CorruptData if the batch claims more records than fit in so many bytes."""
+    if batch.count * MIN_RECORD_BYTES > size_bytes:
+        raise CorruptData(
+            f"{where} at offset {batch.base_offset}: {batch.count} records cannot be in {size_bytes} bytes"
+        )

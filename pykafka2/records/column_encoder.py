@@ -1,9 +1,9 @@
-"""Columns of records into the records of batches, without a Python call for each of them.
+"""Encodes columns as the records of batches, without a Python call for each record.
 
-Any thread; pure.  The bytes are those of encoder.py, which goes record by record.  A batch is seen as a table
-whose rows are the records, made of pieces: the same bytes in every row, or a list of them.  Lists are put in
-their places by slices with a step, and one join makes the batch.  Lengths become varints by look-ups, as a
-column has few different ones.  arrow_encoder.py does the same with Arrow's arrays.
+Any thread; pure. The bytes are those of encoder.py, which encodes record by record. A batch is a table whose
+rows are the records and whose columns are pieces: the same bytes in all rows, or a list. Slices with a step
+put the lists in their places, and one join makes the batch. Lengths become varints by look-up, as a column
+has few different ones. arrow_encoder.py does the same with Arrow arrays.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from pykafka2.records.varint import varint_size
 
 MAX_BATCH_RECORDS = 1 << 20
 MAX_OFFSET_BYTES = 3
-"""What an offset delta takes at most in a batch of so many."""
+"""The largest size of an offset delta in a batch of that many records."""
 
 MAX_NUMBERS_BYTES = 31
-"""What a record takes at most beside key, value and headers: three lengths, attributes, timestamp, offset."""
+"""The largest size of a record beside key, value, headers: three lengths, attributes, timestamp, offset."""
 
 
 SAMPLE_RECORDS = 1000
@@ -62,17 +62,17 @@ Entry = tuple["bytes | None", "bytes | None", int, bytes]
 
 
 class RecordColumns(Protocol):
-    """Records as columns of equal length, however they are held; timestamps may be set anew."""
+    """Records as columns of equal length, in any representation; timestamps can be replaced."""
 
     timestamps: Any
 
     def __len__(self) -> int: ...
 
     def rows(self, first: int, stop: int) -> RecordColumns:
-        """Those from first up to stop."""
+        """Return the records from first up to stop."""
 
     def take(self, numbers: Sequence[int]) -> RecordColumns:
-        """Those of these row numbers, in that order."""
+        """Return the records with these row numbers, in that order."""
 
     def cuts(self, max_bytes: int) -> list[int]:
         """Return where to end batches of at most max_bytes; a larger record gets a batch of its own.
@@ -81,26 +81,26 @@ class RecordColumns(Protocol):
         """
 
     def oversized(self, max_bytes: int) -> int | None:
-        """The number of the first record that could take more, all its numbers being long; None without."""
+        """Return the first record that can take more than this, with the longest numbers, or None."""
 
     def entries(self, first: int, stop: int) -> Iterator[Entry]:
-        """The records from first up to stop, one by one."""
+        """Iterate over the records from first up to stop."""
 
     def record_bytes(self) -> int:
-        """About what a record takes, by the first ones; there must be one at least."""
+        """Return the approximate size of a record, from the first ones; there must be at least one."""
 
     def encode(self, first: int, stop: int) -> EncodedRecords:
-        """The records from first up to stop, with offset deltas from 0 on; there must be one at least."""
+        """Encode the records from first up to stop, at least one, with offset deltas from 0 on."""
 
 
 class ListColumns:
-    """Records as Python's lists (or other sequences).
+    """Records as Python lists (or other sequences).
 
     Args:
         values: bytes, or None for a null.
         keys: as long as values; None for no keys at all.
-        headers: as `encode_headers` writes them: of every record, or of each.
-        timestamps: milliseconds since the epoch, of every record or of each; they must fit into 64 bits.
+        headers: as `encode_headers` writes them: the same for all records, or one for each.
+        timestamps: milliseconds since the epoch, in 64 bits: the same for all records, or one for each.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class ListColumns:
         )
 
     def take(self, numbers: Sequence[int]) -> ListColumns:
-        if hasattr(numbers, "tolist"):  # numpy's numbers are slow one by one
+        if hasattr(numbers, "tolist"):  # numbers of numpy are slow one by one
             numbers = numbers.tolist()
         if len(numbers) == 1:
             return self.rows(numbers[0], numbers[0] + 1)
@@ -176,7 +176,7 @@ class ListColumns:
             repeat(None) if self.keys is None else self.keys[first:stop],
             repeat(self.timestamps) if isinstance(self.timestamps, int) else self.timestamps[first:stop],
             repeat(self.headers) if isinstance(self.headers, bytes) else self.headers[first:stop],
-            strict=False,  # what is repeated has no end
+            strict=False,  # `repeat` has no end
         )
 
     def record_bytes(self) -> int:
@@ -197,7 +197,7 @@ class ListColumns:
         return EncodedRecords(b"".join(pieces), stop - first, base, highest)
 
     def _pieces(self) -> tuple[list[Piece], Sizes]:
-        """All that comes after the offset delta, and what it takes."""
+        """Return all pieces after the offset delta, and their size."""
         if self._layout is None:
             key_pieces, key_bytes = field_pieces(self.keys)
             value_pieces, value_bytes = field_pieces(self.values)
@@ -209,7 +209,7 @@ class ListColumns:
 def cuts_of(ends: Sequence[int], more: int, max_bytes: int) -> list[int]:
     """Return where to cut records that end at `ends` bytes, with `more` bytes extra per record.
 
-    `ends` may be anything in which `bisect` can search.
+    `ends` can be anything that `bisect` can search.
     """
     cuts: list[int] = []
     first, count = 0, len(ends)

@@ -1,10 +1,9 @@
-"""Batches into columns, several at once.
+"""Decodes batches into columns, several at once.
 
-Runs on the application's thread, for `poll_columns` and `read_range`.  Where numpy is loaded the records of
-several batches are found by array_decoder.py.  Batches whose records are laid out alike, and whatever is not
-as producers write it, are for column_decoder.py, batch by batch.  Columns are the same either way, and the
-same is raised.  `to_arrow` loads numpy; so does reading on, where pyarrow is installed, once that takes no
-longer than what it spares.
+Runs on the application's thread, for `poll_columns` and `read_range`. If numpy is loaded, array_decoder.py
+decodes the records of several batches together. column_decoder.py decodes single batches whose records have
+one layout, and those that are not as producers write them. Columns and errors are the same either way.
+`to_arrow` loads numpy; so does a long read if pyarrow is installed, once that saves more time than it takes.
 """
 
 from __future__ import annotations
@@ -15,31 +14,31 @@ from types import ModuleType, TracebackType
 from typing import Self
 
 from pykafka2.compression import MAX_OUTPUT_BYTES
+from pykafka2.compression.steps import Steps
 from pykafka2.errors import KafkaError
-from pykafka2.records.batch import Buffer, RecordBatch
-from pykafka2.records.column_decoder import decode_alike, decode_opened
-from pykafka2.records.column_parts import ColumnPart
+from pykafka2.records.batch import Buffer, RecordBatch, has_gaps, open_body, open_in_steps
+from pykafka2.records.batch_reader import AnyBatch, decode_any_columns, looks_uniform
+from pykafka2.records.column_decoder import ColumnDecoder, decode_alike, decode_opened
 from pykafka2.records.columns import Columns
-from pykafka2.records.layouts import looks_uniform
-from pykafka2.records.legacy import AnyBatch, decode_any_columns
-from pykafka2.records.opening import has_gaps, open_body
 
-# So many bytes of records are decoded at once: more would not stay in the processor's caches.
+# Bytes of records that are decoded at once: more would not stay in the processor's caches.
 GROUP_BYTES = 1 << 19
-# Fewer records are not worth the arrays.
+# Fewer records than this are not worth the arrays.
 FEWEST_RECORDS = 48
-# Batches of fewer records are taken several at once, though all records of each be alike.
+# Batches of fewer records are decoded together even if the records of each have one layout.
 FEWEST_ALIKE = 256
-# So many records decoded one by one have taken as long as loading numpy takes: 0.1 s.
+# Batches of more records are decoded in parts of this size, unless the records have one layout.
+MOST_AT_ONCE = 1 << 16
+# Decoding this many records one by one takes as long as loading numpy: 0.1 s.
 WORTH_NUMPY = 100_000
 
 
 class ColumnGroup:
-    """A context manager that adds batches to columns; at its end all of them are there.
+    """A context manager that adds batches to columns; the columns are complete when it exits.
 
-    It raises CorruptMessage, CorruptData, UnsupportedCompressionType and CodecUnavailable as `decode_columns`
-    does, while a batch is added or at the end.  Then `failed` is the damaged batch, and the records before
-    the damage are in the columns.
+    Raises CorruptMessage, CorruptData, UnsupportedCompressionType and CodecUnavailable like `decode_columns`,
+    while a batch is added or on exit. Then `failed` is the damaged batch, and the records before the damage
+    are in the columns.
     """
 
     def __init__(
@@ -56,10 +55,10 @@ class ColumnGroup:
         self._records = 0
         self._first_offset = self._next_offset = 0
         self._have_gaps = False
-        self._looks_for_alike = True
+        self._tests_layouts = True
         self.failed: AnyBatch | None = None
         self.end_offset: int | None = None
-        """Records at this offset and behind it are left out, if it is given."""
+        """If set, records from this offset on are dropped."""
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +67,7 @@ class ColumnGroup:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None or isinstance(error, KafkaError):
-            # What was wrong with a later batch is no news if an earlier one is damaged too.
+            # If an earlier batch is damaged too, its error replaces that of the later one.
             self._flush()
             if self.end_offset is not None:
                 self._columns.end_before(self.end_offset)
@@ -76,7 +75,7 @@ class ColumnGroup:
             _without_arrays.add(self._columns.one_by_one - self._one_by_one_before)
 
     def __len__(self) -> int:
-        """The records in the columns, and those that will be."""
+        """Return the number of records in the columns and of those to be added."""
         return len(self._columns) + self._records
 
     def add(self, batch: AnyBatch, first_offset: int) -> None:
@@ -96,11 +95,7 @@ class ColumnGroup:
             self._flush()
             self.failed = batch
             raise
-        if (
-            self._looks_for_alike
-            and batch.count >= FEWEST_ALIKE
-            and self._add_alike(batch, body, first_offset)
-        ):
+        if self._tests_layouts and batch.count >= FEWEST_ALIKE and self._add_alike(batch, body, first_offset):
             return
         if not self._opened:
             self._first_offset, self._have_gaps = first_offset, gaps
@@ -112,17 +107,17 @@ class ColumnGroup:
             self._flush()
 
     def part(self, batch: RecordBatch, first_offset: int) -> ColumnPart:
-        """A batch that is to be added step by step, behind what the group has."""
+        """Return a batch to be added step by step, after those of the group."""
         return ColumnPart(batch, first_offset, self._where, self._check_crcs, self._max_output_bytes)
 
     def _add_alike(self, batch: RecordBatch, body: Buffer, first_offset: int) -> bool:
-        """Add a batch whose records are laid out alike; one that is not ends the looking for such batches."""
+        """Add a batch if its records have one layout; the first that fails the test ends these tests."""
         buffer = bytes(body)
-        self._looks_for_alike = looks_uniform(batch, buffer)
-        if self._looks_for_alike:
+        self._tests_layouts = looks_uniform(batch, buffer)
+        if self._tests_layouts:
             self._flush()
-            self._looks_for_alike = decode_alike(batch, buffer, self._columns, self._where, first_offset)
-        return self._looks_for_alike
+            self._tests_layouts = decode_alike(batch, buffer, self._columns, self._where, first_offset)
+        return self._tests_layouts
 
     def _add_alone(self, batch: AnyBatch, first_offset: int) -> None:
         try:
@@ -134,7 +129,7 @@ class ColumnGroup:
             raise
 
     def _flush(self) -> None:
-        """Decode what is waiting."""
+        """Decode the batches that are collected."""
         opened, count = self._opened, self._records
         self._opened, self._bytes, self._records = [], 0, 0
         if self._arrays is not None and count >= FEWEST_RECORDS:
@@ -150,39 +145,84 @@ class ColumnGroup:
                 raise
 
 
+class ColumnPart:
+    """A batch of up to millions of records, decompressed and decoded step by step from `first_offset` on."""
+
+    def __init__(
+        self, batch: RecordBatch, first_offset: int, where: str, check_crcs: bool, max_output_bytes: int
+    ) -> None:
+        self._batch = batch
+        self._first_offset = first_offset
+        self._where = where
+        self._opening: Steps[Buffer] = open_in_steps(batch, where, check_crcs, max_output_bytes)
+        self._decoder: ColumnDecoder | None = None
+        self._uncounted_bytes = batch.size_bytes
+        self.open_bytes = batch.size_bytes
+        """The number of bytes decompressed so far."""
+
+    @property
+    def is_done(self) -> bool:
+        return self._decoder is not None and self._decoder.is_done
+
+    @property
+    def next_offset(self) -> int:
+        """The offset at which the next step continues."""
+        return self._first_offset if self._decoder is None else self._decoder.next_offset
+
+    def step(self, into: Columns) -> None:
+        """Take one step, which can add records to the columns. Raises like `decode_columns`."""
+        batch = self._batch
+        if self._decoder is None:
+            try:
+                self.open_bytes = max(self.open_bytes, next(self._opening))
+            except StopIteration as end:
+                body = bytes(end.value)
+                self.open_bytes = len(body)
+                self._decoder = ColumnDecoder(batch, body, into, self._where, self._first_offset)
+            return
+        before = len(into)
+        self._decoder.fill(into)
+        try:
+            self._decoder.run(MOST_AT_ONCE)
+        finally:
+            if len(into) > before:  # columns without records are not returned
+                into.count_batch(batch.last_offset, self._uncounted_bytes, batch.timestamp_type)
+                self._uncounted_bytes = 0
+
+
 class WithoutArrays:
-    """Counts what numpy would have been quicker with.  Any thread; a count more or less does not matter."""
+    """Counts records that were decoded without numpy. Any thread; an inexact count is harmless."""
 
     def __init__(self) -> None:
         self.records = 0
-        self._is_in_vain = False
+        self._is_missing = False
 
     def add(self, records: int) -> None:
-        """So many more were decoded one by one."""
+        """Add records that were decoded one by one."""
         self.records += records
 
     def should_end(self) -> bool:
-        """Whether numpy is to be loaded, where pyarrow is installed anyway; asked again until it is."""
-        if self.records < WORTH_NUMPY or self._is_in_vain:
+        """Whether it is time to load numpy; only if pyarrow is installed. Called until numpy is loaded."""
+        if self.records < WORTH_NUMPY or self._is_missing:
             return False
-        self._is_in_vain = not all(map(find_spec, ("pyarrow", "numpy")))
-        return not self._is_in_vain
+        self._is_missing = not all(map(find_spec, ("pyarrow", "numpy")))
+        return not self._is_missing
 
     def give_up(self) -> None:
-        """It cannot be loaded."""
-        self._is_in_vain = True
+        """Make `should_end` return False from now on, because numpy cannot be loaded."""
+        self._is_missing = True
 
 
 _without_arrays = WithoutArrays()
 
 
 def _array_decoder() -> ModuleType | None:
-    """array_decoder.py, if numpy is loaded or worth it: loading it takes 0.1 s and 20 MB, which few need."""
+    """Return array_decoder.py if numpy is loaded or worth its 0.1 s and 20 MB, otherwise None."""
     if "numpy" not in sys.modules and not _without_arrays.should_end():
         return None
     try:
         from pykafka2.records import array_decoder
-    except ImportError:  # a numpy that cannot be used is as good as none
+    except ImportError:  # or a numpy that is broken
         _without_arrays.give_up()
         return None
     return array_decoder

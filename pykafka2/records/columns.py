@@ -1,8 +1,8 @@
-"""The records of batches column by column, without record objects.
+"""The records of batches as columns, without record objects.
 
-Runs on the application's thread, for `poll_columns`, `read_range` and Spark.  What column_decoder.py finds is
-kept as runs: of records that all have the same layout only the place is kept, and lists are made of those
-columns that somebody looks at; arrow_columns.py makes Arrow's buffers of them without any list.
+Runs on the application's thread, for `poll_columns`, `read_range` and Spark. The decoders add runs, which for
+records of one layout are only their place in a buffer. Lists are made of the columns that the application
+reads; arrow_columns.py makes Arrow buffers without lists.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from pykafka2.records.decoder import RecordTuple
 from pykafka2.records.runs import Bytes, Rows, Run
-from pykafka2.records.tuple_decoder import RecordTuple
 from pykafka2.types import CREATE_TIME, Headers
 
 if TYPE_CHECKING:
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 class Columns:
     """Records of one partition as lists of equal length: row n of each is one record.
 
-    Timestamps are in milliseconds since the epoch; keys and values are bytes or None.  `timestamp_types` says
-    which are the producers' (0) and which the brokers' (1).  A list is made when it is first looked at, so
-    what is not needed costs nothing.  `size_bytes` counts the batches as they were
-    fetched, compressed if they were.
+    Timestamps are in milliseconds since the epoch; keys and values are bytes or None. `timestamp_types` has 0
+    for those set by producers and 1 for those set by brokers. A list is made when it is first read, so unused
+    columns cost nothing. `size_bytes` is the size of the batches as fetched, which can be compressed.
     """
 
     __slots__ = ("_count", "_lists", "_runs", "_types", "one_by_one", "size_bytes")
@@ -35,10 +34,10 @@ class Columns:
         self._count = 0
         self._lists: dict[str, list[Any]] = {}
         self._types: list[tuple[int, int]] = []
-        """Up to which offset timestamps are of which type."""
+        """Ranges of timestamp types: the last offset of each, and its type."""
         self.size_bytes = 0
         self.one_by_one = 0
-        """How many records were decoded one by one, ever."""
+        """Records that were decoded one by one, in total."""
 
     def __len__(self) -> int:
         return self._count
@@ -53,7 +52,7 @@ class Columns:
 
     @property
     def timestamp_types(self) -> list[int]:
-        """0 where the producer said the time (CreateTime), 1 where the broker did (LogAppendTime)."""
+        """0 if the producer set the timestamp (CreateTime), 1 if the broker did (LogAppendTime)."""
         found = self._lists.get("timestamp_types")
         if found is None:
             one = self.timestamp_type
@@ -67,7 +66,7 @@ class Columns:
 
     @property
     def timestamp_type(self) -> int | None:
-        """That of all records, None if they are of both."""
+        """The timestamp type of all records, None if they have both."""
         if not self._types:
             return CREATE_TIME
         return self._types[0][1] if len(self._types) == 1 else None
@@ -94,17 +93,17 @@ class Columns:
         return self._runs[-1].offsets[-1]
 
     def to_arrow(self) -> pyarrow.Table:
-        """A table with the columns offset, timestamp, key, value and headers (those of Spark's Kafka source).
+        """Return a table of offset, timestamp, key, value and headers, as Spark's Kafka source has them.
 
-        Takes pyarrow and numpy.  Headers are null where there are none; names that are not UTF-8 have
-        replacement characters there; times beyond 64 bits, which only a broken producer writes, are wrapped
-        as in Java.
+        Needs pyarrow and numpy. Headers are null for a record without any; names that are not UTF-8 get
+        replacement characters; timestamps beyond 64 bits, which only a broken producer writes, wrap around as
+        in Java.
 
         Raises:
             ImportError: pyarrow or numpy is not installed.
         """
         try:
-            from pykafka2.records.arrow_columns import to_table  # with pyarrow, which few need
+            from pykafka2.records.arrow_columns import to_table  # imports pyarrow
         except ImportError as error:
             raise ImportError(
                 f"to_arrow() needs pyarrow and numpy ({error}): pip install 'pykafka2[spark]'"
@@ -112,7 +111,7 @@ class Columns:
         return to_table(self._runs)
 
     def add(self, run: Run, first_offset: int = 0) -> None:
-        """Add a run, without what lies before `first_offset`."""
+        """Add a run, without the records before `first_offset`."""
         offsets = run.offsets
         if type(run) is Rows:
             self.one_by_one += len(run)
@@ -124,14 +123,14 @@ class Columns:
             self._lists.clear()
 
     def count_batch(self, last_offset: int, size_bytes: int, timestamp_type: int) -> None:
-        """Records of a batch are added, or will be; batches come in the order of their offsets."""
+        """Count a batch whose records are or will be added; batches must ascend by offset."""
         self.size_bytes += size_bytes
         if self._types and self._types[-1][1] == timestamp_type:
             self._types.pop()
         self._types.append((last_offset, timestamp_type))
 
     def extend(self, rows: list[RecordTuple]) -> None:
-        """Add rows; all columns grow alike, or none does."""
+        """Add rows to all columns, or to none if that fails."""
         if rows:
             offsets, timestamps, keys, values, headers = (list(column) for column in zip(*rows, strict=True))
             self.add(Rows(offsets, timestamps, keys, values, {at: h for at, h in enumerate(headers) if h}))
@@ -146,7 +145,7 @@ class Columns:
         self._lists.clear()
 
     def end_before(self, offset: int) -> None:
-        """Drop the records at this offset and behind it."""
+        """Drop the records from this offset on."""
         while self._runs and self._runs[-1].offsets[-1] >= offset:
             run = self._runs.pop()
             self._count -= len(run)

@@ -1,6 +1,6 @@
 """Control batches: the markers that end a transaction in each partition it wrote to (KIP-98).
 
-The broker writes them; the consumer reads them to tell committed records from aborted ones.
+The broker writes them; the consumer reads them to distinguish committed records from aborted ones.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import attrs
 
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import NO_LEADER_EPOCH, RecordBatch
+from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.records.tuple_decoder import decode_tuples
 
 ABORT = 0
 COMMIT = 1
@@ -50,7 +50,7 @@ def build_end_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """A control batch that commits or aborts the producer's transaction in one partition."""
+    """Return a control batch that commits or aborts the producer's transaction in one partition."""
     builder = BatchBuilder()
     builder.append(timestamp, KEY.pack(0, COMMIT if committed else ABORT), VALUE.pack(0, coordinator_epoch))
     return builder.build(
@@ -64,7 +64,7 @@ def build_end_marker(
 
 
 def parse_control(key: bytes | None, value: bytes | None) -> ControlMarker:
-    """The marker in a control record's key and value; newer versions may have grown at the end."""
+    """Return the marker in a control record; ignores fields that newer versions append to key and value."""
     if key is None or len(key) < KEY.size:
         raise CorruptData(f"a control record's key of {len(key or b'')} bytes is shorter than {KEY.size}")
     version, marker_type = KEY.unpack_from(key)
@@ -78,7 +78,7 @@ def parse_control(key: bytes | None, value: bytes | None) -> ControlMarker:
 
 
 def read_marker(batch: RecordBatch, where: str = "records", check_crcs: bool = True) -> ControlMarker:
-    """The marker of a control batch, which holds exactly one record."""
+    """Return the marker of a control batch, which contains exactly one record."""
     for _, _, key, value, _ in decode_tuples(batch, where, check_crcs):
         return parse_control(key, value)
     raise CorruptData(f"{where} at offset {batch.base_offset}: a control batch without a record")

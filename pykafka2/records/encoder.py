@@ -1,8 +1,8 @@
-"""Records into a batch of format 2.
+"""Encodes records into a batch of format 2.
 
-The producer collects rows and has them encoded in one loop (`encode_rows`) when their batch is drained, on
-its IO thread; `BatchBuilder` encodes record by record, for markers, the broker's own records and tests.  Both
-end in `frame_batch`.
+The producer collects rows and encodes them in one loop (`encode_rows`) when their batch is drained, on its IO
+thread; `BatchBuilder` encodes record by record, for markers, the broker's own records and tests. Both call
+`frame_batch` at the end.
 """
 
 from __future__ import annotations
@@ -36,34 +36,33 @@ Bytes = bytes | bytearray | memoryview
 HeaderItems = Iterable[tuple[str, Bytes | None]] | None
 
 Row = tuple["bytes | None", "bytes | None", int, bytes, Any]
-"""A record that waits to be encoded: value, key, timestamp, headers (by `encode_headers`), and what else its
-owner keeps with it."""
+"""A record to encode: value, key, timestamp, headers (by `encode_headers`), and any object of its owner."""
 
 NO_HEADERS = b"\0"
-"""What `encode_headers` makes of none."""
+"""The result of `encode_headers` without headers."""
 
 ALONE = b"\0\0\0" + NULL
-"""Attributes, time, offset and key of the one record of a batch, which has no key."""
+"""Attributes, timestamp, offset and null key of the only record of a batch."""
 NO_DELTA = b"\0\0"
-"""A record's attributes, and its timestamp where that is the base timestamp."""
+"""The attributes and the timestamp of a record with the base timestamp."""
 
 LONGER_OFFSET = 64
-"""From here on an offset takes two bytes."""
+"""The first offset that takes two bytes."""
 
 # Beyond key, value, headers: length 5, attributes 1, timestamp 10, offset 5, two lengths 10, header count 5.
 MAX_RECORD_OVERHEAD = 36
 
-# The same where every one of these numbers is from 0 to SHORT - 1, and so takes two bytes at most; without
-# the headers' count.
+# The same if each of these numbers is from 0 to SHORT - 1, so it takes at most two bytes; without the number
+# of headers.
 SHORT_RECORD_OVERHEAD = 11
 SHORT = len(VARINTS)
 
-# A compressed batch is taken to be a little larger than the ratio says, as in the Java client.
+# The factor by which compressed batches are estimated above the ratio, as in the Java client.
 ESTIMATION_FACTOR = 1.05
 
 
 def load_codec(codec: int | str, level: int | None = None) -> None:
-    """Import what the encoding of a batch needs, by encoding one; a codec that is not installed is none."""
+    """Import the modules that encode a batch by encoding one; ignores a codec that is not installed."""
     with suppress(CodecUnavailable):
         builder = BatchBuilder(codec, level)
         builder.append(0, None, b"")
@@ -73,14 +72,14 @@ def load_codec(codec: int | str, level: int | None = None) -> None:
 class BatchBuilder:
     """Collects encoded records until they fill max_bytes, then makes one batch of them.
 
-    codec is an id or name; level None is Kafka's default.  max_bytes bounds the estimated size of the whole
-    batch; the first record is taken whatever its size.  compression_ratio (compressed / raw, as seen in
-    earlier batches) is what makes the estimate, for codecs only.  Not thread-safe.
+    codec is an id or name; level None is Kafka's default. max_bytes limits the estimated size of the whole
+    batch; the first record is accepted at any size. With a codec the estimate uses compression_ratio
+    (compressed / raw size of earlier batches). Not thread-safe.
 
     Attributes:
-        base_timestamp: of the first record, in milliseconds; deltas in the records are against it.
+        base_timestamp: of the first record, in milliseconds; deltas in the records are relative to it.
         max_timestamp: the highest so far.
-        raw_bytes: what the records take before compression, without the header.
+        raw_bytes: the size of the records before compression, without the header.
     """
 
     __slots__ = (
@@ -116,21 +115,21 @@ class BatchBuilder:
     def append(
         self, timestamp: int, key: Bytes | None, value: Bytes | None, headers: HeaderItems = None
     ) -> int | None:
-        """Add one record; its offset within the batch, or None if the batch is full (nothing is added).
+        """Add one record; returns its offset within the batch, or None if the batch is full.
 
         Raises TypeError for a key or value that is not bytes-like, ValueError for a timestamp that does not
         fit into 64 bits; nothing is added then.
 
-        Hot: 0.45 us for 100 bytes, `benchmarks.micro` guards it.  The list's append at the end is the one
-        operation by which the record joins: an interruption before it leaves only sizes and times that are
-        too high, which is harmless.
+        Hot: 0.45 us for 100 bytes, guarded by `benchmarks.micro`. The list's append at the end is the only
+        operation that adds the record: an interrupt before it leaves sizes and times too high, which is
+        harmless.
         """
         records = self._records
         count = len(records)
         if not count:
             self._start(timestamp)
         delta = timestamp - self.base_timestamp
-        # Items of other buffers may be wider than a byte, which len() does not tell.
+        # Items of other buffers can be wider than a byte, so len() can be too low.
         if key is not None and type(key) is not bytes:
             key = memoryview(key).tobytes()
         if value is not None and type(value) is not bytes:
@@ -173,21 +172,21 @@ class BatchBuilder:
 
     @property
     def count(self) -> int:
-        """Records in the batch; the offset that the next one will get."""
+        """The number of records, which is the offset of the next one."""
         return len(self._records)
 
     @property
     def is_full(self) -> bool:
-        """Whether the next record, however small, would most likely be refused."""
+        """Whether the batch is probably too full for another record of any size."""
         return bool(self._records) and self.raw_bytes >= self._limit
 
     @property
     def size_estimate(self) -> int:
-        """Bytes of the batch that `build` will make: exact without a codec, else by the compression ratio."""
+        """The size of the batch that `build` returns: exact without a codec, else an estimate."""
         return HEADER_BYTES + int(self.raw_bytes * self._ratio)
 
     def has_room_for(self, key: Bytes | None, value: Bytes | None, headers: HeaderItems = None) -> bool:
-        """Whether `append` would take this record; never says yes where append says None."""
+        """Whether `append` would add this record; never True if it would return None."""
         return not self._records or self.raw_bytes + record_size_bound(key, value, headers) <= self._limit
 
     def build(
@@ -201,9 +200,9 @@ class BatchBuilder:
         partition_leader_epoch: int = NO_LEADER_EPOCH,
         log_append_time: int | None = None,
     ) -> bytes:
-        """The finished batch.  Changes nothing, so it may be built again with other producer fields.
+        """Return the batch. Changes nothing, so it can be built again with other producer fields.
 
-        log_append_time makes it a batch of that timestamp type and time.
+        log_append_time sets the timestamp type and the timestamp of all records.
 
         Raises:
             ValueError: there are no records.
@@ -247,10 +246,10 @@ def frame_batch(
     partition_leader_epoch: int = NO_LEADER_EPOCH,
     log_append_time: int | None = None,
 ) -> bytes:
-    """The batch of `count` encoded records: compressed, with its header in front.
+    """Return the batch of `count` encoded records: compressed, after its header.
 
-    log_append_time makes it a batch of that timestamp type and time.  Raises CodecUnavailable if the codec's
-    library is not installed.
+    log_append_time sets the timestamp type and the timestamp of all records. Raises CodecUnavailable if the
+    codec's library is not installed.
     """
     attributes = codec.id
     body = codec.compress(records, level) if attributes else records
@@ -278,16 +277,16 @@ def frame_batch(
 
 
 def encode_rows(rows: Iterable[Row], base_timestamp: int) -> tuple[bytes, int]:
-    """The records of a batch, encoded, and the latest of their timestamps.
+    """Return the encoded records of a batch, and the latest of their timestamps.
 
-    Timestamps must fit into 64 bits.  Hot: one loop without a call per record, and for the common ones (no
-    key, as long as the one before) hardly more than places in the list that is joined at the end.
+    Timestamps must fit into 64 bits. Hot: one loop without a call per record; a common record (no key, as
+    long as the one before) only adds entries to the list that is joined at the end.
     """
     parts: list[bytes] = []
     latest = last = base_timestamp
     time = NO_DELTA
     offset = -1
-    front = size = b""  # of a record like the one before: up to its offset, and from there to its value
+    front = size = b""  # of a record like the one before: the part up to its offset, and that up to its value
     length, known = -1, NO_HEADERS
     for value, key, timestamp, headers, _ in rows:
         offset += 1
@@ -322,7 +321,7 @@ def encode_rows(rows: Iterable[Row], base_timestamp: int) -> tuple[bytes, int]:
 
 
 def encode_only(value: bytes | None, key: bytes | None, headers: bytes) -> bytes:
-    """The record that is alone in its batch, whose time is the batch's: as `encode_rows` has it."""
+    """Return the only record of a batch, encoded as by `encode_rows`; its timestamp is that of the batch."""
     if key is None and value is not None:
         try:
             size = VARINTS[len(value)]
@@ -343,9 +342,9 @@ def _encode_long(value: bytes | None, key: bytes | None, headers: bytes, time: b
 
 
 def encode_headers(headers: HeaderItems) -> bytes:
-    """Headers as a record ends with them, their number in front.
+    """Return headers as a record ends with them, after their number.
 
-    Raises TypeError or ValueError for what are no pairs of a str and bytes, or names that cannot be encoded.
+    Raises TypeError or ValueError if they are not pairs of a str and bytes, or a name cannot be encoded.
     """
     pairs = list(headers or ())
     parts = [varint(len(pairs))]
@@ -368,7 +367,7 @@ def check_timestamp(timestamp: int) -> None:
 def encode_record(
     timestamp_delta: int, offset_delta: int, key: Bytes | None, value: Bytes | None, headers: HeaderItems
 ) -> bytes:
-    """One record with its length in front, whatever its fields; `append` has the short way for plain ones."""
+    """Return one record after its length, with any fields; `append` has a fast path for plain ones."""
     parts = [b"\0", varint(timestamp_delta), varint(offset_delta)]
     for field in (key, value):
         if field is None:
@@ -382,11 +381,11 @@ def encode_record(
 
 
 def record_size_bound(key: Bytes | None, value: Bytes | None, headers: HeaderItems = None) -> int:
-    """The most bytes a record of these fields can take in a batch (its deltas are not known yet)."""
+    """Return the maximum size of a record with these fields in a batch (its deltas are not known yet)."""
     size = MAX_RECORD_OVERHEAD + size_bytes(key) + size_bytes(value)
     for name, field in headers or ():
         encoded = len(name) if name.isascii() else len(name.encode("utf-8", "surrogateescape"))
-        size += 10 + encoded + size_bytes(field)  # two lengths of up to five bytes
+        size += 10 + encoded + size_bytes(field)  # two lengths of at most five bytes
     return size
 
 
@@ -397,5 +396,5 @@ def size_bytes(field: Bytes | None) -> int:
 
 
 def batch_size_bound(key: Bytes | None, value: Bytes | None, headers: HeaderItems = None) -> int:
-    """The most bytes an uncompressed batch of this one record can take."""
+    """Return the maximum size of an uncompressed batch of only this record."""
     return HEADER_BYTES + record_size_bound(key, value, headers)

@@ -1,8 +1,8 @@
-"""Message formats 0 and 1, read only: what brokers before 0.11 wrote and old logs still hold.
+"""Message formats 0 and 1, read only: brokers before 0.11 wrote them and old logs still have them.
 
-A message is a batch of one, or, compressed, a wrapper whose value holds messages.  Inner messages of format 1
-count from 0 and the wrapper carries the offset of the last one (KIP-31, KIP-32); those of format 0 carry
-their own.
+A message is a batch of one record, or, compressed, a wrapper whose value contains messages. Inner messages of
+format 1 count from 0 and the wrapper has the offset of the last one (KIP-31, KIP-32); those of format 0 have
+offsets of their own.
 """
 
 from __future__ import annotations
@@ -13,34 +13,24 @@ from collections.abc import Iterator
 from pykafka2.compression import MAX_OUTPUT_BYTES, codec
 from pykafka2.compression.steps import Steps, finish
 from pykafka2.errors import CorruptData, CorruptMessage
-from pykafka2.records.batch import (
-    CODEC_MASK,
-    LOG_APPEND_TIME_FLAG,
-    MAGIC_AT,
-    MAX_OFFSET,
-    NO_LEADER_EPOCH,
-    Buffer,
-    RecordBatch,
-    open_view,
-    slices,
-)
-from pykafka2.records.column_decoder import decode_columns
-from pykafka2.records.columns import Columns
-from pykafka2.records.run_decoder import STEP_RECORDS, Opened, decode_in_steps, pass_over
-from pykafka2.records.tuple_decoder import RecordTuple, decode_tuples
-from pykafka2.types import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP, ConsumerRecord
+from pykafka2.records.batch import CODEC_MASK, LOG_APPEND_TIME_FLAG, MAGIC_AT, NO_LEADER_EPOCH, slices
+from pykafka2.records.decoder import RecordTuple
+from pykafka2.types import CREATE_TIME, LOG_APPEND_TIME, NO_TIMESTAMP
 
 HEADER = struct.Struct(">qiIbb")  # offset, length, CRC, magic, attributes
 TIMESTAMP = struct.Struct(">q")  # format 1 only
 LENGTH = struct.Struct(">i")
 ATTRIBUTES_AT = MAGIC_AT + 1
 
+STEP_RECORDS = 1 << 14
+"""Records that are decoded, or skipped, in one step: about 10 ms of work."""
+
 
 class LegacyBatch:
     """One message of format 0 or 1, or a wrapper around several.
 
-    buffer is a memoryview of exactly this message.  The attributes that a reader of batches needs have the
-    names they have in RecordBatch.
+    buffer is a memoryview of exactly this message. Attributes that readers of batches need have the names
+    that they have in RecordBatch.
     """
 
     __slots__ = ("attributes", "buffer", "crc", "last_offset", "magic", "timestamp")
@@ -80,11 +70,11 @@ class LegacyBatch:
 
     @property
     def timestamp_type(self) -> int:
-        """Format 0 has no timestamps; its messages say create time and -1."""
+        """Always create time in format 0, which has no timestamps: they are -1."""
         return LOG_APPEND_TIME if self.magic and self.attributes & LOG_APPEND_TIME_FLAG else CREATE_TIME
 
     def verify_crc(self, where: str = "message") -> None:
-        """Raise CorruptMessage if the checksum (CRC-32 here) does not fit the bytes."""
+        """Raise CorruptMessage if the checksum (CRC-32 here) does not match the bytes."""
         import zlib
 
         actual = zlib.crc32(self.buffer[MAGIC_AT:])
@@ -110,118 +100,12 @@ class LegacyBatch:
             return None, position
         if not 0 <= size <= left:
             raise CorruptData(
-                f"message at offset {self.last_offset}: a field of {size} where {left} are left"
+                f"message at offset {self.last_offset}: a field of {size} bytes, but only {left} are left"
             )
         return bytes(self.buffer[position : position + size]), position + size
 
     def __repr__(self) -> str:
         return f"<message of format {self.magic} up to {self.last_offset}, codec {self.codec_id}>"
-
-
-AnyBatch = RecordBatch | LegacyBatch
-
-
-def any_batches(buffer: Buffer, where: str = "records") -> Iterator[AnyBatch]:
-    """Yield batches like `batch.batches`, also of formats 0 and 1, and mixed as in old logs."""
-    for offset, view in slices(buffer, where):
-        magic = view[MAGIC_AT]
-        if magic == 2:
-            yield open_view(view, where)
-        elif magic < 2:
-            if offset >= MAX_OFFSET:
-                raise CorruptData(f"{where} at offset {offset}: offsets of more than 64 bits")
-            yield LegacyBatch(view)
-        else:
-            raise CorruptData(f"{where} at offset {offset}: magic {magic} is not a format of Kafka's")
-
-
-def decode_any_records(
-    batch: AnyBatch,
-    topic: str,
-    partition: int,
-    first_offset: int = 0,
-    check_crcs: bool = True,
-    max_output_bytes: int = MAX_OUTPUT_BYTES,
-) -> Iterator[ConsumerRecord]:
-    """Decode a batch of any format like `decoder.decode_records`."""
-    return finish(decode_any_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes))[0]
-
-
-def decode_any_in_steps(
-    batch: AnyBatch,
-    topic: str,
-    partition: int,
-    first_offset: int = 0,
-    check_crcs: bool = True,
-    max_output_bytes: int = MAX_OUTPUT_BYTES,
-) -> Steps[Opened]:
-    """Decode a batch of any format like `run_decoder.decode_in_steps`."""
-    if isinstance(batch, RecordBatch):
-        return decode_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes)
-    return _legacy_in_steps(batch, topic, partition, first_offset, check_crcs, max_output_bytes)
-
-
-def _legacy_in_steps(
-    batch: LegacyBatch,
-    topic: str,
-    partition: int,
-    first_offset: int,
-    check_crcs: bool,
-    max_output_bytes: int,
-) -> Steps[Opened]:
-    where = f"{topic}-{partition}"
-    tuples, size_bytes = yield from legacy_tuples_in_steps(batch, where, check_crcs, max_output_bytes)
-    timestamp_type = batch.timestamp_type
-    records = (
-        ConsumerRecord(
-            topic,
-            partition,
-            offset,
-            timestamp,
-            timestamp_type,
-            key,
-            value,
-            headers,
-            NO_LEADER_EPOCH,
-            -1 if key is None else len(key),
-            -1 if value is None else len(value),
-        )
-        for offset, timestamp, key, value, headers in tuples
-    )
-    return (yield from pass_over(records, first_offset, size_bytes, STEP_RECORDS)), size_bytes
-
-
-def decode_any_tuples(
-    batch: AnyBatch,
-    where: str = "records",
-    check_crcs: bool = True,
-    max_output_bytes: int = MAX_OUTPUT_BYTES,
-) -> Iterator[RecordTuple]:
-    """Decode a batch of any format like `tuple_decoder.decode_tuples`."""
-    if isinstance(batch, RecordBatch):
-        return decode_tuples(batch, where, check_crcs, max_output_bytes, read_offsets=False)
-    return decode_legacy_tuples(batch, where, check_crcs, max_output_bytes)
-
-
-def decode_any_columns(
-    batch: AnyBatch,
-    columns: Columns,
-    where: str = "records",
-    first_offset: int = 0,
-    check_crcs: bool = True,
-    max_output_bytes: int = MAX_OUTPUT_BYTES,
-) -> None:
-    """Decode a batch of any format like `column_decoder.decode_columns`."""
-    if isinstance(batch, RecordBatch):
-        decode_columns(batch, columns, where, first_offset, None, check_crcs, max_output_bytes)
-        return
-    columns.count_batch(batch.last_offset, batch.size_bytes, batch.timestamp_type)
-    rows: list[RecordTuple] = []
-    try:
-        for row in decode_legacy_tuples(batch, where, check_crcs, max_output_bytes):
-            rows.append(row)  # noqa: PERF402 (an error must leave the rows before it)
-    finally:
-        columns.extend([row for row in rows if row[0] >= first_offset])
 
 
 def decode_legacy_tuples(
@@ -230,7 +114,7 @@ def decode_legacy_tuples(
     check_crcs: bool = True,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
 ) -> Iterator[RecordTuple]:
-    """The message, or the messages in the wrapper, as tuples without headers; lazy.
+    """Iterate over the message, or the messages in the wrapper, as tuples without headers; lazy.
 
     Raises:
         CorruptMessage, CorruptData, UnsupportedCompressionType, CodecUnavailable: as for format 2.
@@ -243,7 +127,7 @@ def legacy_tuples_in_steps(
 ) -> Steps[tuple[Iterator[RecordTuple], int]]:
     """Decode like `decode_legacy_tuples`; a large wrapper is opened in several steps.
 
-    Returns the tuples and the bytes they are decoded from, decompressed.
+    Returns the tuples and the number of decompressed bytes that they are decoded from.
     """
     if check_crcs:
         batch.verify_crc(where)
@@ -251,7 +135,7 @@ def legacy_tuples_in_steps(
     if not batch.codec_id:
         return iter([(batch.last_offset, batch.timestamp, key, value, [])]), batch.size_bytes
     data = yield from _unwrap(batch, value, where, max_output_bytes)
-    last_inner, count = yield from _look_through(batch, data, where)
+    last_inner, count = yield from _last_and_count(batch, data, where)
     # The wrapper's offset is that of its last message; some librdkafka left it 0 when producing.
     base_offset = batch.last_offset - last_inner if batch.magic and batch.last_offset else 0
     last_offset = batch.last_offset or count - 1
@@ -288,8 +172,8 @@ def _unwrap(wrapper: LegacyBatch, value: bytes | None, where: str, max_output_by
         raise CorruptData(f"{at}: {error}") from error
 
 
-def _look_through(wrapper: LegacyBatch, data: bytes, where: str) -> Steps[tuple[int, int]]:
-    """The number that the last of the wrapped messages carries, and how many messages there are."""
+def _last_and_count(wrapper: LegacyBatch, data: bytes, where: str) -> Steps[tuple[int, int]]:
+    """Return the offset in the last of the wrapped messages, and the number of messages."""
     at = f"{where} at offset {wrapper.last_offset}"
     last = count = size = 0
     for inner_offset, view in slices(data, where):

@@ -1,7 +1,7 @@
-"""Records as rows of pieces: the same bytes in every row, or a list with each row's own.
+"""Records as rows of pieces: the same bytes in all rows, or a list with the bytes of each.
 
-Any thread; pure.  Part of column_encoder.py: takes columns apart and puts records together, all of it by
-comprehensions and slices.
+Any thread; pure. Part of column_encoder.py: splits columns into pieces and joins them to records, with
+comprehensions and slices only.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from pykafka2.records.varint import NULL, VARINTS, varint, varint_size
 Column = Sequence["bytes | None"]
 
 Piece = bytes | list[bytes]
-"""What stands at one place of every record: the same in all, or a row's own."""
+"""The bytes at one place of all records: the same in all rows, or a list with those of each."""
 
 Sizes = int | list[int]
-"""Bytes a row: the same in all, or a row's own."""
+"""The number of bytes per row: the same in all, or a list."""
 
 ATTRIBUTES = b"\0"
 
-# Offset deltas from one of these up to the next are written in 1, 2, 3, 4 and 5 bytes.
+# Offset deltas from one of these up to the next take 1, 2, 3, 4 and 5 bytes.
 OFFSET_SPANS = (0, 1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 31)
 
-# The first byte of a varint of several, for a number that is not negative, by its lowest six bits.
+# The first byte of a longer varint of a number that is not negative, by the number's lowest six bits.
 _FIRST_BYTES = [bytes((2 * n | 0x80,)) for n in range(64)]
 
 
 def spans(count: int) -> Iterator[tuple[int, int, int]]:
-    """Bytes of an offset delta, the first delta that takes so many and the end of them, all below count."""
+    """Iterate over the sizes of offset deltas below count: size, first delta, and end of its deltas."""
     for width, first in enumerate(OFFSET_SPANS[:-1], 1):
         if first >= count:
             return
@@ -44,8 +44,8 @@ def _framed_span(before: bytes, after: bytes, first: int, stop: int) -> list[byt
 
 
 def framed_offsets(before: bytes, after: bytes, first: int, stop: int) -> list[bytes]:
-    """The offset deltas from first, where a span begins, up to stop; each with the same bytes around it."""
-    if stop <= OFFSET_SPANS[2]:  # batch after batch asks for these
+    """Return the offset deltas from first, which starts a span, up to stop, each between these bytes."""
+    if stop <= OFFSET_SPANS[2]:  # batch after batch needs these
         end = OFFSET_SPANS[OFFSET_SPANS.index(first) + 1]
         return _framed_span(before, after, first, end)[: stop - first]
     return _framed(before, after, first, stop)
@@ -60,12 +60,12 @@ def _framed(before: bytes, after: bytes, first: int, stop: int) -> list[bytes]:
 
 
 def _unsigned(number: int) -> bytes:
-    """A varint without zigzag."""
+    """Return a varint without zigzag."""
     return varint(number >> 1) if not number & 1 else varint(-(number >> 1) - 1)
 
 
 def deltas_of(timestamps: int | Sequence[int]) -> tuple[int, int, Piece]:
-    """The first timestamp, the highest, and all as they are written against the first."""
+    """Return the first timestamp, the highest, and the encoded deltas of all to the first."""
     if isinstance(timestamps, int):
         return timestamps, timestamps, varint(0)
     base, distinct = timestamps[0], set(timestamps)
@@ -76,7 +76,7 @@ def deltas_of(timestamps: int | Sequence[int]) -> tuple[int, int, Piece]:
 
 
 def field_pieces(column: Column | None) -> tuple[list[Piece], Sizes]:
-    """The pieces of a nullable field, its length and its bytes, and what they take."""
+    """Return the pieces of a nullable field, its length and its bytes, and their size."""
     if column is None:
         return [NULL], len(NULL)
     try:
@@ -99,7 +99,7 @@ def sizes_of(piece: Piece) -> Sizes:
 
 
 def added(*sizes: Sizes) -> Sizes:
-    """The sum of sizes, row by row."""
+    """Return the sum of sizes, row by row."""
     same = sum(one for one in sizes if isinstance(one, int))
     own = [one for one in sizes if not isinstance(one, int)]
     if not own:
@@ -111,7 +111,7 @@ def added(*sizes: Sizes) -> Sizes:
 
 
 def length_pieces(sizes: Sizes, more: int) -> Piece:
-    """The lengths of records that take their row's size and more bytes."""
+    """Return the lengths of records, each the size of its row and some more bytes."""
     if isinstance(sizes, int):
         return varint(sizes + more)
     written = {size: varint(size + more) for size in set(sizes)}
@@ -131,11 +131,11 @@ def part_of(column: Piece | Sizes, first: int, stop: int) -> Piece | Sizes:
 
 
 def interleaved(first: int, stop: int, before: list[Piece], after: list[Piece]) -> list[bytes]:
-    """The records with offset deltas from first up to stop, of the pieces before and after the offset."""
+    """Return the records with offset deltas from first up to stop, with the pieces around the offset."""
     before, after = merged(before), merged(after)
     head = before.pop() if isinstance(before[-1], bytes) else b""
     neck = after.pop(0) if isinstance(after[0], bytes) else b""
-    # Where records begin and end with the same bytes, one piece ends one record and begins the next.
+    # If all records begin and end with the same bytes, one piece ends a record and begins the next.
     tail = after.pop() if not before and after and isinstance(after[-1], bytes) else b""
     assert isinstance(head, bytes) and isinstance(neck, bytes) and isinstance(tail, bytes)  # noqa: S101, PT018
     columns: list[Piece] = [*before, framed_offsets(tail + head, neck, first, stop), *after]
@@ -151,7 +151,7 @@ def interleaved(first: int, stop: int, before: list[Piece], after: list[Piece]) 
 
 
 def merged(pieces: Sequence[Any]) -> list[Any]:
-    """The same pieces, a list of each or an array, with neighbours that are bytes in every row made one."""
+    """Return the pieces with adjacent ones joined if both are the same bytes in all rows."""
     fewer: list[Any] = []
     for piece in pieces:
         if fewer and isinstance(piece, bytes) and isinstance(fewer[-1], bytes):

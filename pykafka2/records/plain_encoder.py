@@ -1,12 +1,11 @@
-"""Records without headers into the records of a batch, by column, so without a step for each.
+"""Encodes records without headers by column, so without a step for each record.
 
-Any thread; pure but for its tables.  The bytes are those of `encoder.encode_rows`, which takes what this
-refuses: other records, long values or keys, times that run back, more records than a batch of usual size has.
+Any thread; pure except for its tables. The bytes are those of `encoder.encode_rows`, which encodes what this
+refuses: records with headers, long values or keys, decreasing timestamps, unusually many records.
 
-A record is seen as pieces: its length, attributes and time, with the end of the record before it in front;
-its offset; its key's size and its key, where there are keys; its value's size; its value.  Within a
-millisecond, and as long as offsets take as many bytes, the first depends on what key and value take alone,
-so that it is looked up.
+A record is a row of pieces: the end of the record before it with its length, attributes and timestamp; its
+offset; size and bytes of its key, if there are keys; size and bytes of its value. Within a millisecond, and
+for offsets of one size, the first piece depends only on the sizes of key and value, so it comes from a table.
 """
 
 from __future__ import annotations
@@ -21,23 +20,24 @@ from pykafka2.records.encoder import LONGER_OFFSET, NO_HEADERS
 from pykafka2.records.varint import NULL, VARINTS, varint
 
 LONGEST_VALUE = 1024
-"""From here on what a record costs beside its bytes is not what counts; it bounds the tables, too."""
+"""For longer values the cost of a record is that of its bytes; also limits the tables."""
 LONGEST_KEY = LONGEST_VALUE
 MAX_RECORDS = len(VARINTS)
 MAX_TIMES = 32
-"""Milliseconds in a batch; in more of them columns are short."""
+"""Different timestamps in a batch; with more of them columns are too short."""
 
 PIECES = 4
 KEYED_PIECES = 6
 _SIZES = [NULL + VARINTS[length] for length in range(LONGEST_VALUE)]
-"""What comes between the offset and the value of a record without a key."""
+"""The bytes between the offset and the value of a record without a key, by the size of the value."""
 _BYTES = [len(_SIZES[length]) + length for length in range(LONGEST_VALUE)]
-"""What a null key and a value of a length take, and of a key or value alone, with its size:"""
+"""The size of a null key and a value, by the length of the value."""
 _FIELD_BYTES = [len(VARINTS[length]) + length for length in range(LONGEST_VALUE)]
+"""The size of a key or a value with its length prefix, by its length."""
 
 
 class _Fronts(dict[int, bytes]):
-    """The bytes before a record's offset, which also end the record before."""
+    """The bytes between the value of the record before and a record's offset, by the size of its fields."""
 
     __slots__ = ("_bytes", "_more_bytes", "_time")
 
@@ -54,13 +54,13 @@ class _Fronts(dict[int, bytes]):
 
 @lru_cache(maxsize=MAX_TIMES)
 def _plain_fronts(delta: int, offset_bytes: int) -> _Fronts:
-    """By the length of the value."""
+    """Return the table for records without a key, by the length of the value."""
     return _Fronts(b"\0" + varint(delta), offset_bytes, _BYTES)
 
 
 @lru_cache(maxsize=MAX_TIMES)
 def _keyed_fronts(delta: int, offset_bytes: int) -> _Fronts:
-    """By the bytes of key and value with their sizes."""
+    """Return the table for records with a key, by the bytes of key and value with their sizes."""
     longest = _FIELD_BYTES[-1] + _FIELD_BYTES[-1]
     return _Fronts(b"\0" + varint(delta), offset_bytes, range(longest + 1))
 
@@ -68,9 +68,9 @@ def _keyed_fronts(delta: int, offset_bytes: int) -> _Fronts:
 def encode_plain(
     values: list[bytes | None], timestamps: list[int], base: int, keys: list[bytes | None] | None = None
 ) -> tuple[bytes, int] | None:
-    """The records encoded and the latest timestamp; None for what `encode_rows` has to do.
+    """Return the encoded records and the latest timestamp; None if `encode_rows` must encode them.
 
-    There is one record at least; a timestamp of each, and a key of each or no keys.
+    There must be a record, a timestamp for each, and a key for each or no keys.
     """
     count = len(values)
     try:

@@ -1,9 +1,8 @@
-"""A batch's records as one flat list: of each its value, key, timestamp, headers and callback.
+"""The records of a producer's batch as one flat list: value, key, timestamp, headers and callback of each.
 
-A tuple kept for each record would be visited by the garbage collector up to three times while it waits, since
-it holds a callback, and would make the collector run every 700 records: a tenth of what `send` costs.  Pure;
-appended to on callers' threads (partition_queue.py), read by batch.py and by what tells
-outcomes.
+A tuple for each record would be visited by the garbage collector up to three times while it waits, because
+it contains a callback, and the collector would run every 700 records: a tenth of what `send` costs. Pure.
+Callers' threads append (partition_queue.py), batch.py encodes, and delivery/ calls the callbacks.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from typing import Any
 from pykafka2.records.encoder import NO_HEADERS, Row
 
 Fields = list[Any]
-"""The rows of a batch one behind the other."""
+"""The entries of all rows of a batch in one list."""
 
 FIELDS = 5
-"""Of a row; how many entries a record has."""
+"""The entries of a row."""
 
 FEW = 24
-"""So many records are done as soon one by one."""
+"""Below this number of records, columns are not faster."""
 
 
 def rows_of(fields: Fields) -> Iterator[Row]:
-    """The records one by one."""
+    """Iterate over the records."""
     rest = iter(fields)
     return zip(rest, rest, rest, rest, rest, strict=True)
 
 
 def has_columns(fields: Fields) -> bool:
-    """Whether no record has headers, none a key if the first has none, and there are enough to matter."""
+    """Whether the batch is worth columns: enough records, no headers, no key unless the first has one."""
     count = len(fields) // FIELDS
     return (
         count >= FEW
@@ -45,7 +44,7 @@ def fields_of_rows(rows: Iterable[Row]) -> Fields:
 
 
 def row_at(fields: Fields, index: int) -> Row:
-    """One record; negative numbers count from the end."""
+    """Return one record; negative indexes count from the end."""
     at = index * FIELDS
     value, key, timestamp, headers, on_delivery = fields[at : at + FIELDS or None]
     return value, key, timestamp, headers, on_delivery

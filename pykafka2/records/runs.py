@@ -1,6 +1,6 @@
-"""Runs of records within columns: one by one as lists, or of one layout, of which only the place is kept.
+"""Runs of consecutive records in columns: as lists, or as places in a buffer with one layout or with arrays.
 
-Pure data; made by column_decoder.py and array_decoder.py, looked at through columns.py and arrow_columns.py.
+Pure data. The decoders make them; columns.py and arrow_columns.py read them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Bytes = list["bytes | None"]
 
 @attrs.define
 class Rows:
-    """A run of records one by one, as lists; `headers` only names those that have some."""
+    """A run of records as lists of equal length; `headers` has only the rows with headers."""
 
     offsets: Sequence[int]
     timestamps: list[int]
@@ -30,22 +30,22 @@ class Rows:
         return len(self.offsets)
 
     def cut(self, start: int, stop: int) -> Rows:
-        wanted = slice(start, stop)
+        rows = slice(start, stop)
         return Rows(
-            self.offsets[wanted],
-            self.timestamps[wanted],
-            self.keys[wanted],
-            self.values[wanted],
-            _in_rows(self.headers, start, stop),
+            self.offsets[rows],
+            self.timestamps[rows],
+            self.keys[rows],
+            self.values[rows],
+            {row - start: headers for row, headers in self.headers.items() if start <= row < stop},
         )
 
     def headers_list(self) -> list[Headers]:
-        return _in_each_row(self.headers, len(self.offsets))
+        return [self.headers.get(row) or [] for row in range(len(self.offsets))]
 
 
 @attrs.define(eq=False)
 class HeaderArrays:
-    """The positions of headers in a buffer, in order, and the row of the record of each.  At least one."""
+    """The positions of headers in a buffer, in order, and the row of each one's record. Never empty."""
 
     rows: Any
     name_at: Any
@@ -54,7 +54,7 @@ class HeaderArrays:
     value_sizes: Any
 
     def cut(self, start: int, stop: int) -> HeaderArrays | None:
-        """Those of some rows, counted from the first of these; None where these have none."""
+        """Return the headers of some rows, which are numbered from `start`; None if there are none."""
         wanted = slice(*self.rows.searchsorted([start, stop]).tolist())
         if wanted.start == wanted.stop:
             return None
@@ -76,9 +76,9 @@ class HeaderArrays:
 
 @attrs.define(eq=False)
 class ArrayRun:
-    """Records of any layout in `buffer`, with arrays of numpy's that say where everything lies.
+    """Records of any layout in `buffer`, with the places of their fields in numpy arrays.
 
-    A size of -1 stands for null; fields follow one another in the buffer, key before value.
+    A size of -1 means null; fields ascend in the buffer, key before value.
     """
 
     buffer: bytes
@@ -138,17 +138,6 @@ class ArrayRun:
         ]
 
 
-def _in_rows(headers: dict[int, Headers], start: int, stop: int) -> dict[int, Headers]:
-    """Those of some rows, counted from the first of these."""
-    return {at - start: one for at, one in headers.items() if start <= at < stop}
-
-
-def _in_each_row(headers: dict[int, Headers], count: int) -> list[Headers]:
-    if not headers:
-        return [[] for _ in range(count)]
-    return [headers.get(at) or [] for at in range(count)]
-
-
 @attrs.define
 class Field:
     """The position of one field in each record of a `UniformRun`, from its start; -1 for null."""
@@ -183,7 +172,7 @@ class UniformRun:
         )
 
     def byte_column(self, at: int) -> bytes:
-        """One byte of each record."""
+        """Return the byte at this place of each record."""
         stop = self.start + len(self.offsets) * self.stride
         return self.buffer[self.start + at : stop : self.stride]
 
@@ -226,3 +215,4 @@ def _longer(higher: int, lower: int) -> int:
 
 
 Run = Rows | UniformRun | ArrayRun
+"""Records that follow one another, decoded in one of three ways."""

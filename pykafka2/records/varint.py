@@ -1,7 +1,7 @@
 """Zigzag varints of record format 2, written from a table and read with a maximum length.
 
-Any thread; no state.  The hot loops of encoder.py and decoder.py use VARINTS and inline the short forms;
-what is longer than two bytes comes here.
+Any thread; no state. The hot loops of encoder.py and decoder.py use VARINTS, or read numbers of one and two
+bytes in line; longer ones are read here.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ VARINTS = [bytes((2 * n,)) for n in range(64)]
 VARINTS += [bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, 8192)]
 
 NULL = b"\1"
-"""The length -1, which stands for a null key or value."""
+"""The length -1, which means a null key or value."""
 
 
 def varint(value: int) -> bytes:
-    """The zigzag varint of a signed 64-bit number; ValueError for a larger one."""
+    """Return the zigzag varint of a signed 64-bit number; raises ValueError for a larger one."""
     if 0 <= value < len(VARINTS):
         return VARINTS[value]
     if not -1 << 63 <= value < 1 << 63:
@@ -35,13 +35,13 @@ def varint(value: int) -> bytes:
 
 
 def varint_size(value: int) -> int:
-    """How many bytes `varint` makes of value."""
+    """Return how many bytes the varint of value takes."""
     raw = (value << 1) ^ (value >> 63)
     return max(1, (raw.bit_length() + 6) // 7)
 
 
 def read_raw(buffer: bytes, position: int, max_bytes: int = MAX_VARINT_BYTES) -> tuple[int, int]:
-    """The unsigned number at position, before zigzag, and the position after it.
+    """Return the unsigned number at position, without zigzag decoding, and the position after it.
 
     Raises:
         CorruptData: it is longer than max_bytes.
@@ -57,6 +57,6 @@ def read_raw(buffer: bytes, position: int, max_bytes: int = MAX_VARINT_BYTES) ->
 
 
 def read_varint(buffer: bytes, position: int, max_bytes: int = MAX_VARINT_BYTES) -> tuple[int, int]:
-    """The signed number at position and the position after it; raises as `read_raw` does."""
+    """Return the signed number at position and the position after it; raises like `read_raw`."""
     raw, position = read_raw(buffer, position, max_bytes)
     return (raw >> 1) ^ -(raw & 1), position

@@ -54,8 +54,6 @@ WORDS_DONE: tuple[str, ...] = (
     "docs/guides/transactions.md",
     "docs/public-api.md",
     "docs/reliability.md",
-
-
     "docs/fidelity.md",
     "docs/guides/pipelined-acks.md",
     "examples",

@@ -18,7 +18,7 @@ from pykafka2.protocol.messages.transaction_admin import (
     TopicRequest,
 )
 from pykafka2.records.batch import TRANSACTIONAL_FLAG, batches
-from pykafka2.records.tuple_decoder import decode_tuples
+from pykafka2.records.decoder import decode_tuples
 from tests.testing.wire import Wire, batch, data_of, partition_of, produce_request
 
 TV1_PRODUCE, TV2_PRODUCE = 11, 12

@@ -13,7 +13,7 @@ import attrs
 
 from pykafka2.errors import MessageTooLarge
 from pykafka2.records.batch import RecordBatch, batches
-from pykafka2.records.tuple_decoder import decode_tuples
+from pykafka2.records.decoder import decode_tuples
 from pykafka2.testing.simulation.history import Sent
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.protocol.registry import API_KEYS, ApiKey
 from pykafka2.protocol.struct import Request
 from pykafka2.records.batch import batches
+from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.records.tuple_decoder import decode_tuples
 
 from .brokers import NUMBERS, Cluster
 from .wire import Wire

@@ -9,10 +9,10 @@ import pytest
 
 from pykafka2.compression import codec
 from pykafka2.records.batch import RecordBatch, batches
+from pykafka2.records.batch_reader import any_batches, decode_any_tuples
 from pykafka2.records.control import build_end_marker, read_marker
+from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.records.legacy import any_batches, decode_any_tuples
-from pykafka2.records.tuple_decoder import decode_tuples
 
 from .bridge import Bridge, b64, unb64
 

@@ -35,8 +35,8 @@ from pykafka2.protocol.framing import decode_request, encode_request, encode_res
 from pykafka2.protocol.registry import all_messages
 from pykafka2.protocol.struct import Data, Message, Request
 from pykafka2.records.batch import CRC_START, crc32c
+from pykafka2.records.batch_reader import any_batches, decode_any_records, decode_any_tuples
 from pykafka2.records.columns import Columns
-from pykafka2.records.legacy import any_batches, decode_any_records, decode_any_tuples
 from pykafka2.types import TopicPartition
 from tests.fuzz import making
 

@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from pykafka2.errors import KafkaError
 from pykafka2.records import column_group
 from pykafka2.records.array_decoder import decode_arrays
-from pykafka2.records.batch import RecordBatch, batches
+from pykafka2.records.batch import RecordBatch, batches, open_body
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.column_group import ColumnGroup
 from pykafka2.records.columns import Columns
+from pykafka2.records.decoder import RecordTuple
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.records.opening import open_body
 from pykafka2.records.runs import ArrayRun, UniformRun
-from pykafka2.records.tuple_decoder import RecordTuple
 from pykafka2.types import Headers
 from tests.records.test_columns import rows_in, table_rows
 

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch, batches, crc32c, stamp
+from pykafka2.records.batch_reader import decode_any_records as decode_uniform_records
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.column_group import ColumnGroup
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import decode_records
+from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.records.run_decoder import decode_records as decode_uniform_records
 from pykafka2.records.runs import UniformRun
-from pykafka2.records.tuple_decoder import RecordTuple, decode_tuples
 from pykafka2.types import ConsumerRecord, Headers
 
 NOW = 1_700_000_000_000

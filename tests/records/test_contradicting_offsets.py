@@ -12,8 +12,7 @@ from pykafka2.errors import CorruptData
 from pykafka2.records.batch import CRC_AT, CRC_START, RecordBatch, batches, crc32c
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import decode_records
-from pykafka2.records.tuple_decoder import decode_tuples
+from pykafka2.records.decoder import decode_records, decode_tuples
 from pykafka2.types import TopicPartition
 from tests.consumer.logs import LogCluster, build_batch
 

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData, CorruptMessage, UnsupportedCompressionType
 from pykafka2.records.batch import CRC_START, batches, crc32c
+from pykafka2.records.batch_reader import AnyBatch, any_batches, decode_any_records, decode_any_tuples
 from pykafka2.records.column_decoder import decode_columns
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import decode_records
+from pykafka2.records.decoder import STILL_READING, decode_records, decode_tuples
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_records, decode_any_tuples
-from pykafka2.records.tuple_decoder import STILL_READING, decode_tuples
 from pykafka2.records.varint import varint
 from pykafka2.types import ConsumerRecord
 
@@ -241,5 +240,5 @@ def test_skipped_headers_are_checked_as_headers_that_are_kept(
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pykafka2.records.tuple_decoder.HEADERS_AT_ONCE", headers_at_once)
+        patch.setattr("pykafka2.records.decoder.HEADERS_AT_ONCE", headers_at_once)
         assert outcome(False) == outcome(True)

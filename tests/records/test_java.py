@@ -6,8 +6,8 @@ import pytest
 
 from pykafka2.records.batch import batches
 from pykafka2.records.control import ControlMarker, build_end_marker, read_marker
+from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.records.tuple_decoder import decode_tuples
 
 NOW = 1_700_000_000_000
 RECORDS = [

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from pykafka2.compression import codec as find_codec
 from pykafka2.errors import CorruptData, CorruptMessage
-from pykafka2.records.legacy import LegacyBatch, any_batches, decode_any_records, decode_any_tuples
-from pykafka2.records.tuple_decoder import RecordTuple
+from pykafka2.records.batch_reader import any_batches, decode_any_records, decode_any_tuples
+from pykafka2.records.decoder import RecordTuple
+from pykafka2.records.legacy import LegacyBatch
 
 from .peers import LEGACY_BUILDER
 from .strategies import NOW, Input, build
@@ -156,7 +157,7 @@ GZIPPED = find_codec("gzip").compress(message(1, 0, NOW, b"k", b"v"))
             "within a compressed",
         ),
         (message(1, 5, NOW, None, find_codec("gzip").compress(bytes(2 << 20)), 1), "more than 1048576"),
-        (message(3, 5, NOW, None, None), "not a format"),
+        (message(3, 5, NOW, None, None), "not one of Kafka.s formats"),
         (struct.pack(">qiI", 5, 14, 0) + b"\1\0" + bytes(8), "shorter than its header|do not end|where"),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2.records.batch import batches
-from pykafka2.records.tuple_decoder import decode_tuples
+from pykafka2.records.decoder import decode_tuples
 from tests.gate import examples
 
 from .peers import BUILDERS, READERS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pykafka2.records.batch import RecordBatch, batches
 from pykafka2.records.column_decoder import decode_columns
-from pykafka2.records.decoder import decode_records
+from pykafka2.records.decoder import decode_records, decode_tuples
 from pykafka2.records.encoder import (
     NO_HEADERS,
     BatchBuilder,
@@ -19,7 +19,6 @@ from pykafka2.records.encoder import (
     encode_record,
     encode_rows,
 )
-from pykafka2.records.tuple_decoder import decode_tuples
 from pykafka2.types import ConsumerRecord
 
 from .strategies import CODECS, NOW, RECORD_LISTS, RECORDS, Input, build

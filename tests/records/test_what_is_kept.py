@@ -9,20 +9,19 @@ from collections.abc import Iterator
 import pytest
 
 from pykafka2.errors import CorruptData
-from pykafka2.records import headers as headers_module
+from pykafka2.records import decoder
 from pykafka2.records.batch import batches
-from pykafka2.records.column_decoder import MOST_RUNS
+from pykafka2.records.batch_reader import decode_any_records
+from pykafka2.records.column_decoder import MOST_PLANS, MOST_RUNS, Plans
+from pykafka2.records.decoder import LONGEST_NAME_KEPT, MOST_NAMES_KEPT, decode_records, read_headers
 from pykafka2.records.encoder import BatchBuilder, encode_headers
-from pykafka2.records.headers import LONGEST_NAME_KEPT, MOST_NAMES_KEPT, read_headers
-from pykafka2.records.layouts import MOST_PLANS, Plans
-from pykafka2.records.run_decoder import decode_records
 from pykafka2.types import ConsumerRecord, Headers
 
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, str]:
     kept: dict[bytes, str] = {}
-    monkeypatch.setattr(headers_module, "_names", kept)
+    monkeypatch.setattr(decoder, "_names", kept)
     return kept
 
 
@@ -76,7 +75,7 @@ def test_error_of_a_damaged_batch_is_freed_with_its_last_holder() -> None:
     for _ in range(40):
         builder.append(1000, None, b"value")
     (batch,) = batches(builder.build()[:-5] + b"\xff" * 5)
-    records = decode_records(batch, "t", 0, check_crcs=False)
+    records = decode_any_records(batch, "t", 0, check_crcs=False)
     found: list[ConsumerRecord] = []
     with pytest.raises(CorruptData) as caught:
         found.extend(records)

@@ -12,8 +12,8 @@ from pykafka2.broker.coordinators.replay import Producer, Record
 from pykafka2.broker.coordinators.runtime import Entry, Marker
 from pykafka2.records.batch import RecordBatch
 from pykafka2.records.control import read_marker
+from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
-from pykafka2.records.tuple_decoder import decode_tuples
 
 
 def batch_of(records: Sequence[Record], producer: Producer | None, at_ms: int, codec: int = 0) -> bytes:

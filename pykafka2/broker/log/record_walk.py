@@ -21,7 +21,7 @@ from pykafka2.records.batch import Buffer, RecordBatch
 
 if TYPE_CHECKING:
     from pykafka2.compression.steps import Steps
-    from pykafka2.records.tuple_decoder import RecordTuple
+    from pykafka2.records.decoder import RecordTuple
 
 SLICE: Final = 2_000
 """Records checked in one slice, in about 3 ms."""
@@ -118,7 +118,7 @@ class RecordWalk:
         return self._largest
 
     def _check(self, records: Iterator[RecordTuple], limit: int) -> bool:
-        from pykafka2.records.tuple_decoder import STILL_READING
+        from pykafka2.records.decoder import STILL_READING
 
         batch, rules, now_ms = self._batch, self.rules, self._now_ms
         largest, index = self._largest, self._next
@@ -149,7 +149,7 @@ class RecordWalk:
 
     def _open(self) -> Iterator[RecordTuple] | None:
         """Take one step of decompressing the batch; its records if it was the last one."""
-        from pykafka2.records.tuple_decoder import decode_tuples
+        from pykafka2.records.decoder import decode_tuples
 
         if self._opening is None:
             self._opening = self._batch.records_in_steps(MAX_OUTPUT_BYTES)

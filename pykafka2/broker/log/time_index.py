@@ -9,8 +9,7 @@ from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.record_walk import SLICE
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.compression.steps import Steps
-from pykafka2.records.batch import RecordBatch
-from pykafka2.records.opening import open_in_steps
+from pykafka2.records.batch import RecordBatch, open_in_steps
 
 
 class OffsetAtTime(NamedTuple):
@@ -26,7 +25,7 @@ NOTHING = OffsetAtTime(-1, -1, -1)
 
 def first_at(log: PartitionLog, timestamp: int) -> Steps[OffsetAtTime]:
     """Return the first record with a timestamp of at least `timestamp` (milliseconds), in short steps."""
-    from pykafka2.records.tuple_decoder import STILL_READING, decode_tuples
+    from pykafka2.records.decoder import STILL_READING, decode_tuples
 
     where = str(log)
     for batch in _batches_from(log, timestamp):

@@ -23,12 +23,10 @@ from pykafka2.compression.steps import Steps
 from pykafka2.errors import CorruptData, KafkaError, LogTruncated, RecordTooLarge, SerializationError
 from pykafka2.protocol.messages.fetch import AbortedTransaction, EpochEndOffset
 from pykafka2.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, RecordBatch, slices
-from pykafka2.records.column_group import ColumnGroup
-from pykafka2.records.column_parts import MOST_AT_ONCE, ColumnPart
+from pykafka2.records.batch_reader import AnyBatch, Opened, any_batches, decode_any_in_steps
+from pykafka2.records.column_group import MOST_AT_ONCE, ColumnGroup, ColumnPart
 from pykafka2.records.columns import Columns
 from pykafka2.records.control import read_marker
-from pykafka2.records.legacy import AnyBatch, any_batches, decode_any_in_steps
-from pykafka2.records.run_decoder import Opened
 from pykafka2.types import ConsumerRecord, TopicPartition
 
 

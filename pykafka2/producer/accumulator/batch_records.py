@@ -19,10 +19,10 @@ from pykafka2.producer.accumulator.batch_sizes import (
 )
 from pykafka2.records.batch import RecordBatch, with_producer
 from pykafka2.records.column_encoder import EncodedRecords
+from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import NO_HEADERS, Row, encode_headers, encode_only, encode_rows, frame_batch
 from pykafka2.records.plain_encoder import encode_plain
 from pykafka2.records.rows import FIELDS, Fields, fields_of_rows, has_columns, rows_of
-from pykafka2.records.tuple_decoder import decode_tuples
 
 Identity = tuple[int, int]
 """A producer id and its epoch."""

@@ -237,7 +237,7 @@ class Bench:
 
     def committed_values(self, partition: Partition) -> list[bytes]:
         """What a read_committed consumer gets."""
-        from pykafka2.records.tuple_decoder import decode_tuples
+        from pykafka2.records.decoder import decode_tuples
 
         log = self.partition(partition)
         end = log.last_stable_offset

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.log.segments import RollLimits
 from pykafka2.errors import OffsetOutOfRange
-from pykafka2.records.tuple_decoder import decode_tuples
+from pykafka2.records.decoder import decode_tuples
 from tests.gate import examples
 from tests.testing.wire import batch, view
 

@@ -17,7 +17,7 @@ from pykafka2.protocol import registry
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.struct import Request, Struct
 from pykafka2.records.batch import RecordBatch, batches
-from pykafka2.records.tuple_decoder import decode_tuples
+from pykafka2.records.decoder import decode_tuples
 
 NAMES = (
     "api_key", "name", "topic", "topic_name", "partition_index", "partition", "index", "group_id", "node_id",

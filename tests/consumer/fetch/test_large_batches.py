@@ -43,9 +43,9 @@ def many() -> bytes:
 
 
 def set_steps(monkeypatch: pytest.MonkeyPatch, records: int, size_bytes: int) -> None:
-    for place in ("records.run_decoder", "records.legacy"):
+    for place in ("records.batch_reader", "records.legacy"):
         monkeypatch.setattr(f"pykafka2.{place}.STEP_RECORDS", records)
-    for place in ("records.column_parts", "consumer.fetch.fetched_data"):
+    for place in ("records.column_group", "consumer.fetch.fetched_data"):
         monkeypatch.setattr(f"pykafka2.{place}.MOST_AT_ONCE", records)
     for name in ("codec", "gzip", "snappy", "zstd"):
         # By its module's name: the package has a function of the name `codec`.

@@ -19,9 +19,9 @@ from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.consumer.reset_policy import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.protocol.messages.fetch import AbortedTransaction, FetchRequest
-from pykafka2.records import run_decoder
+from pykafka2.records import batch_reader
+from pykafka2.records.batch_reader import AnyBatch
 from pykafka2.records.columns import Columns
-from pykafka2.records.legacy import AnyBatch
 from pykafka2.types import ConsumerRecord, TopicPartition
 from tests.cluster.scripted import BOOTSTRAP, Hold
 from tests.consumer.fetch.test_fetch_sessions import read
@@ -318,7 +318,7 @@ def test_records_that_are_alike_are_not_decoded_one_by_one(monkeypatch: pytest.M
     def one_by_one(*_: Any) -> Any:
         raise AssertionError("twice the time")
 
-    monkeypatch.setattr(run_decoder, "decode_opened_records", one_by_one)
+    monkeypatch.setattr(batch_reader, "decode_opened_records", one_by_one)
     blob = build_batch([(None, b"%03d" % number) for number in range(100)], 0)
     found: list[ConsumerRecord] = []
     data = FetchedData(ORDERS_0, 1, 0, memoryview(blob))

@@ -15,8 +15,8 @@ from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.records.batch import batches
+from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.rows import rows_of
-from pykafka2.records.tuple_decoder import decode_tuples
 from tests.gate import examples
 from tests.producer.rows import a_row
 

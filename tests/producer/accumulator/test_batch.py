@@ -23,8 +23,8 @@ from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
 from pykafka2.producer.delivery.callbacks import LISTENERS_BYTES
 from pykafka2.records.batch import HEADER_BYTES, batches
+from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import SHORT, encode_headers
-from pykafka2.records.tuple_decoder import decode_tuples
 from pykafka2.types import RecordMetadata
 from tests.driver.interleave import at_every_line, at_line
 from tests.producer.rows import HOOKS, a_batch, a_row, appended
