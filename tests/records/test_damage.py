@@ -115,13 +115,13 @@ WITH_HEADER = bytes.fromhex("16 00 00 00 01 02 61 02 02 68 02 76")  # "h" is "v"
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"", "cannot be in"),
+        (b"", "records cannot be in"),
         (GOOD, "cannot be in 8 bytes"),
         (GOOD + GOOD[:-1], "ends within the record"),
         (GOOD + GOOD + b"\0", "1 bytes are left"),
-        (GOOD + b"\x0c" + GOOD[1:], "do not end where its length says"),
-        (GOOD + b"\x0d" + GOOD[1:], "do not end where its length says"),
-        (GOOD + b"\x10" + GOOD[1:] + b"\0", "do not end where its length says"),
+        (GOOD + b"\x0c" + GOOD[1:], "length does not match its fields"),
+        (GOOD + b"\x0d" + GOOD[1:], "length does not match its fields"),
+        (GOOD + b"\x10" + GOOD[1:] + b"\0", "length does not match its fields"),
         (GOOD + bytes.fromhex("0e 00 00 02 03 02 61 00"), "key of negative length"),
         (GOOD + bytes.fromhex("0e 00 00 02 01 03 61 00"), "value of negative length"),
         (GOOD + bytes.fromhex("0e 00 00 02 01 7e 61 00"), "ends within the record"),
@@ -133,7 +133,7 @@ WITH_HEADER = bytes.fromhex("16 00 00 00 01 02 61 02 02 68 02 76")  # "h" is "v"
         (GOOD + bytes.fromhex("14 00 00 02 01 02 61 02 7e 00 01"), "ends within the record"),
         (  # the header is the one before's, but for what is missing of it
             WITH_HEADER + b"\x18" + WITH_HEADER[1:],
-            "do not end where its length says",
+            "length does not match its fields",
         ),
         (GOOD + b"\xff" * 10 + GOOD, "longer than 5 bytes"),
         (GOOD + b"\x0e\0" + b"\xff" * 11 + GOOD, "longer than 10 bytes"),

@@ -158,7 +158,7 @@ GZIPPED = find_codec("gzip").compress(message(1, 0, NOW, b"k", b"v"))
         ),
         (message(1, 5, NOW, None, find_codec("gzip").compress(bytes(2 << 20)), 1), "more than 1048576"),
         (message(3, 5, NOW, None, None), "not one of Kafka.s formats"),
-        (struct.pack(">qiI", 5, 14, 0) + b"\1\0" + bytes(8), "shorter than its header|do not end|where"),
+        (struct.pack(">qiI", 5, 14, 0) + b"\1\0" + bytes(8), "shorter than its header|do not end|a field of"),
     ],
 )
 def test_damage_is_corrupt_data(blob: bytes, why: str) -> None:
