@@ -71,6 +71,9 @@ WORDS_DONE: tuple[str, ...] = (
     "pykafka2/interrupts.py",
     "pykafka2/producer",
     "pykafka2/protocol",
+
+
+    "pykafka2/records",
     "pykafka2/testing",
     "spark_connector",
 )

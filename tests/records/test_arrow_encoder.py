@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
 
-from pykafka2.records.arrow_encoder import ArrowColumns, BytesColumn, varint_sizes, varints  # noqa: E402
-from pykafka2.records.arrow_headers import encoded_headers  # noqa: E402
+from pykafka2.records.arrow_encoder import (  # noqa: E402
+    ArrowColumns,
+    BytesColumn,
+    encoded_headers,
+    varint_sizes,
+    varints,
+)
 from pykafka2.records.column_encoder import ListColumns  # noqa: E402
 from pykafka2.records.encoder import NO_HEADERS, encode_headers  # noqa: E402
 from pykafka2.records.varint import varint, varint_size  # noqa: E402

@@ -25,8 +25,7 @@ from pykafka2.producer.bulk.columns import (
     read_timestamps,
     refuse_row,
 )
-from pykafka2.records.arrow_encoder import BINARY, ArrowColumns
-from pykafka2.records.arrow_headers import encoded_headers
+from pykafka2.records.arrow_encoder import BINARY, ArrowColumns, encoded_headers
 
 FEW_ROWS = 4096
 """Chunks with fewer rows are joined, as each chunk becomes batches of its own."""
