@@ -106,12 +106,12 @@ def files_of_rebalance(cluster: KafkaCluster) -> set[str]:
     return {path for path in called if path.startswith(GROUP)}
 
 
-def test_a_poll_passes_through_at_most_19_files() -> None:
+def test_a_poll_passes_through_at_most_15_files() -> None:
     with KafkaCluster(brokers=1, topics={"t": 2}) as cluster:
         for group_protocol in ("classic", "consumer"):
             called = files_of_poll(cluster, group_protocol)
             assert "consumer/poll/poller.py" in called
-            assert len(called) <= 19, sorted(called)
+            assert len(called) <= 15, sorted(called)
 
 
 def test_a_classic_rebalance_passes_through_at_most_10_files() -> None:

@@ -36,8 +36,6 @@ DONE = (
 WORDS_DONE: tuple[str, ...] = (
     *TOP_MODULES,
     "CONTRIBUTING.md",
-
-
     "pykafka2/records",
     "README.md",
     "docs/broker-rules.md",
@@ -71,8 +69,6 @@ WORDS_DONE: tuple[str, ...] = (
     "pykafka2/interrupts.py",
     "pykafka2/producer",
     "pykafka2/protocol",
-
-
     "pykafka2/records",
     "pykafka2/testing",
     "spark_connector",

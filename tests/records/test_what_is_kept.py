@@ -13,7 +13,7 @@ from pykafka2.records import decoder
 from pykafka2.records.batch import batches
 from pykafka2.records.batch_reader import decode_any_records
 from pykafka2.records.column_decoder import MOST_PLANS, MOST_RUNS, Plans
-from pykafka2.records.decoder import LONGEST_NAME_KEPT, MOST_NAMES_KEPT, decode_records, read_headers
+from pykafka2.records.decoder import LONGEST_NAME_KEPT, MOST_NAMES_KEPT, read_headers
 from pykafka2.records.encoder import BatchBuilder, encode_headers
 from pykafka2.types import ConsumerRecord, Headers
 
@@ -64,7 +64,7 @@ def test_plan_of_many_runs_is_not_kept(runs: int, is_kept: bool, monkeypatch: py
         builder.append(1000, None, b"x" * (index // 64 % 2))
     [batch] = batches(builder.build())
     for _ in range(2):
-        assert sum(1 for _ in decode_records(batch, "orders", 0)) == 64 * runs
+        assert sum(1 for _ in decode_any_records(batch, "orders", 0)) == 64 * runs
     assert bool(kept._plans) is is_kept
 
 

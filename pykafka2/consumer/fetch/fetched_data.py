@@ -36,15 +36,15 @@ class Visibility:
     Without aborted transactions (always so with read_uncommitted) only control batches are hidden.
     """
 
-    __slots__ = ("_aborted", "_active", "_where")
+    __slots__ = ("_aborted", "_active", "_partition")
 
-    def __init__(self, aborted: Iterable[AbortedTransaction] | None, where: str) -> None:
+    def __init__(self, aborted: Iterable[AbortedTransaction] | None, partition: TopicPartition) -> None:
         # The broker lists aborted transactions by first offset but does not promise it: a heap does (KIP-98).
         self._aborted = [(one.first_offset, one.producer_id) for one in aborted or ()]
         heapify(self._aborted)
         self._active: set[int] = set()
         """Producers whose open transaction, at this place of the log, will turn out to be aborted."""
-        self._where = where
+        self._partition = partition
 
     def hides(self, batch: AnyBatch) -> bool:
         """True if no record of the batch may be shown.
@@ -58,7 +58,7 @@ class Visibility:
             return False
         if batch.is_control:
             # A commit marker of an active producer belongs to an earlier transaction of it.
-            if batch.producer_id in self._active and read_marker(batch, self._where).is_abort:
+            if batch.producer_id in self._active and read_marker(batch, str(self._partition)).is_abort:
                 self._active.discard(batch.producer_id)
             return True
         return batch.is_transactional and batch.producer_id in self._active
@@ -68,7 +68,7 @@ FIRST_OFFSET = struct.Struct(">q")
 LAST_OFFSET_DELTA = struct.Struct(">i")
 LAST_OFFSET_DELTA_AT = 23
 # Until reading begins, which knows what was aborted.
-NOTHING_HIDDEN = Visibility((), "")
+NOTHING_HIDDEN = Visibility((), TopicPartition("", -1))
 
 
 def without_frames(error: KafkaError) -> KafkaError:
@@ -389,7 +389,7 @@ class FetchedData:
             if isinstance(batch, RecordBatch) and batch.base_offset == position:
                 self._shown_from = index
         self._records = self._opening = self._part = None
-        self._visibility = Visibility(self._aborted, str(self.partition))
+        self._visibility = Visibility(self._aborted, self.partition)
 
     def _next_batch(self, position: int) -> AnyBatch | None:
         """The next batch that has something to show from `position` on."""

@@ -86,7 +86,7 @@ def test_more_records_than_the_bytes_can_hold_are_refused_without_a_walk() -> No
         header[23:27] = (more - 1).to_bytes(4, "big")
         claimed = RecordBatch(memoryview(bytes(header) + smallest))
         claimed = with_body(claimed, smallest)
-        with pytest.raises(InvalidRecord, match=f"{more} records cannot be in"):
+        with pytest.raises(InvalidRecord, match=f"{more} records do not fit into"):
             validate(claimed, RULES, NOW_MS, strict=False)
 
 

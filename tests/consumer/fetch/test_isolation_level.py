@@ -35,7 +35,7 @@ def aborted(*told: tuple[int, int]) -> list[AbortedTransaction]:
 
 def shown(batches: list[RecordBatch], told: list[AbortedTransaction]) -> list[int]:
     """The first offsets of what is not hidden."""
-    visibility = Visibility(told, "orders-0")
+    visibility = Visibility(told, TopicPartition("orders", 0))
     return [one.base_offset for one in batches if not visibility.hides(one)]
 
 
