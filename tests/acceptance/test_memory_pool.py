@@ -124,12 +124,12 @@ def test_small_append_goes_on_while_another_thread_waits_for_memory_of_the_same_
         thread.join(PATIENCE)
     assert not opens.is_alive()
     assert not any(thread.is_alive() for thread in small)
-    assert [batch.count for batch in queue.batches] == [3]
+    assert [batch.size for batch in queue.batches] == [3]
     assert large.is_alive()
     assert pool.waiting == 1
     pool.give_back(second)
     large.join(PATIENCE)
-    assert [batch.count for batch in queue.batches] == [3, 1]
+    assert [batch.size for batch in queue.batches] == [3, 1]
 
 
 def test_what_was_given_up_is_given_back_as_well(simulation: Simulation) -> None:

@@ -84,6 +84,7 @@ class ProducerBatch:
         outcome: the outcome that deliveries read; None once the batch is written or split.
         waiters: threads that wait for the outcome.
         identity, base_sequence, is_transactional: its place in the producer's sequence.
+        count: number of its records; 0 before the batch is sealed.
         attempts: number of times that it was sent.
         sent_at: time of the last attempt.
         retry_at: time of the next attempt.
@@ -102,6 +103,7 @@ class ProducerBatch:
         "_plan",
         "attempts",
         "base_sequence",
+        "count",
         "created_at",
         "error",
         "identity",
@@ -147,6 +149,7 @@ class ProducerBatch:
         self.waiters: WaitQueue = self.outcome.waiters
         self.records = records
         self.open: OpenBatch | None = None
+        self.count = 0 if records is None else records.count
         if records is None:
             limit_bytes = int((plan.max_bytes - HEADER_BYTES) / expansion)
             self.open = OpenBatch(self.outcome, permit, hooks.charge, limit_bytes)
@@ -167,19 +170,12 @@ class ProducerBatch:
     # ------------------------------------------------------------------ open or sealed, any thread
 
     @property
-    def count(self) -> int:
-        """Number of records: of an open batch as of now, of one that is done as it was sent."""
-        tail, records = self.open, self.records  # in this order: one of them is set
-        if records is not None:
-            return records.count
-        return 0 if tail is None else tail.count
-
-    @property
     def size(self) -> int:
         """Number of records whose outcome is open."""
         if self.parts:
             return sum(part.size for part in self.parts if not part.is_done)
-        return self.count
+        tail = self.open  # read once, as another thread can seal the batch
+        return self.count if tail is None else tail.count
 
     @property
     def fields(self) -> Fields:
@@ -216,26 +212,29 @@ class ProducerBatch:
 
     # ------------------------------------------------------------------ the hand-over
 
-    def seal(self) -> None:
+    def seal(self) -> int:
         """Take over the records of the open end, so that no record joins. The queue's lock is held.
 
-        Safe to repeat, also if an exception interrupted it.
+        Returns the estimated size of the batch, or 0 if it was sealed before. Safe to repeat, also if an
+        exception interrupted it.
         """
         if self.state is not BatchState.OPEN:
-            return
+            return 0
         tail = self.open
         if tail is None:
             self.move_to(BatchState.QUEUED)
-            return
+            return self.size_estimate
         bound_bytes, outcome = tail.shut(), self.outcome
         taken_bytes = bound_bytes + tail.count * LARGEST_RECORD_OVERHEAD_BYTES
         # Unless the granted bytes cover all of it.
         if taken_bytes > self.permit.size_bytes or outcome is None or outcome.callbacks is not None:
             tail.charge_memory(bound_bytes)
         self.records = RowRecords(tail.fields, bound_bytes)
+        self.count = tail.count
         self.move_to(BatchState.QUEUED)
         tail.fields, tail.outcome = [], None  # as a producer keeps the last open batch of each topic
         self.open = None
+        return HEADER_BYTES + int(bound_bytes * self._expansion)
 
     def abandon(self) -> None:
         """End a batch that never joined its queue, so that no thread waits for it."""
@@ -243,7 +242,7 @@ class ProducerBatch:
             self.open.shut()
             self.open.fields, self.open.outcome = [], None
             self.open = None
-        self.records = None
+        self.records, self.count = None, 0
         self.is_done = self.is_finished = True
 
     # ------------------------------------------------------------------ sealed, the IO thread
@@ -265,18 +264,19 @@ class ProducerBatch:
         """Set the place in the producer's sequence; bytes made under an earlier one are dropped."""
         self.identity = identity
         self.base_sequence = base_sequence
-        self.sealed.drop_encoded()
+        if self.records is not None:
+            self.records.drop_encoded()
 
     def bytes(self) -> bytes:
         """Return the batch for the wire: the same bytes at every attempt under one sequence."""
-        records = self.sealed
+        records = self.records or self.sealed
         if records.encoded is not None:
             return records.encoded
         encoded = records.encode(self._plan, self.identity, self.base_sequence, self.is_transactional)
         taken_bytes = records.raw_bytes + len(encoded)
         if (
             records.fields
-            and taken_bytes + records.count * LARGEST_RECORD_OVERHEAD_BYTES > self.permit.size_bytes
+            and taken_bytes + self.count * LARGEST_RECORD_OVERHEAD_BYTES > self.permit.size_bytes
         ):
             self.charge_memory()
         return encoded
@@ -356,7 +356,7 @@ class ProducerBatch:
             part = copy(self)
             part.whole, part.parts = self, []
             part.state = BatchState.IN_FLIGHT  # as it comes back from the wire
-            part.records, part.permit = records, permit
+            part.records, part.count, part.permit = records, records.count, permit
             part.order += first
             part._first += first
             part.base_sequence = NO_SEQUENCE
@@ -384,7 +384,7 @@ class ProducerBatch:
     def _end(self) -> Fields:
         self.seal()
         self.move_to(BatchState.DONE)
-        return self.sealed.release()
+        return (self.records or self.sealed).release()
 
     def __repr__(self) -> str:
         return f"<batch {self.order} of {self.topic}-{self.partition}, {self.state.value}>"

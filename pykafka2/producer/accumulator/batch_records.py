@@ -2,7 +2,7 @@
 
 `RowRecords` takes over the rows of an open batch (open_batch.py) and encodes them when they are sent.
 `ColumnRecords` are encoded when `send_many` appends them. Both are renumbered, resent and released in the
-same way. Used on the IO thread; only `count` is read on other threads.
+same way. Used on the IO thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BatchRecords(Protocol):
     """The interface of a sealed batch's records.
 
     Attributes:
-        count: number of records; stays when they are released.
+        count: number of records; kept when they are released.
         bound_bytes: upper bound of their size before compression.
         raw_bytes: their size before compression; 0 before they are encoded.
         fields: the records as rows (records/rows.py); empty if they are columns or released.

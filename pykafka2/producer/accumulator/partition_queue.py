@@ -111,9 +111,7 @@ class PartitionQueue:
         """Seal a batch of the queue. The lock is held. Safe to repeat, also after an interruption."""
         if self.tail is not None and batch.open is self.tail:
             self.tail = None
-        if batch.state is BatchState.OPEN:
-            self.closed_bytes += batch.size_estimate
-        batch.seal()
+        self.closed_bytes += batch.seal()
         return batch
 
     @locked_step
