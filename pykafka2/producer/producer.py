@@ -31,6 +31,7 @@ from pykafka2.producer.options import PRODUCER_OPTIONS, K, ProducerConfig, V
 from pykafka2.producer.partitioning.partitioners import strategy_of
 from pykafka2.producer.partitioning.route_table import Routes
 from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
+from pykafka2.producer.sending.results import SenderParts
 from pykafka2.producer.sending.sender import Sender
 from pykafka2.producer.shutdown import Shutdown
 from pykafka2.producer.transactions.state import Call, TransactionStatus
@@ -171,17 +172,16 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             manager, self._transactions = transactional_parts(
                 client, parsed, status, self._accumulator, self._metrics
             )
-        self._sender = Sender(
+        parts = SenderParts(
             parsed,
             self._accumulator,
             client.metadata,
-            client.router,
-            delays,
-            random=driver.entropy.random,
-            event_sink=client.event_sink,
-            metrics=self._metrics,
-            transactions=manager,
+            driver.entropy.random,
+            client.event_sink,
+            self._metrics,
+            manager,
         )
+        self._sender = Sender(parts, client.router, delays)
         routes = Routes(client, self._accumulator, StickyChoice.of(parsed, driver, delays), self._metrics)
         # The appender never refers to the producer, as a cycle would keep a dropped producer alive.
         self._appender = Appender(
@@ -257,7 +257,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             TypeError: the topic is not a str.
         """
         # Hot: the two shortcuts are for plain records and for those with only a key and a value; see
-        # accumulator/open_batch.py. The keyed one saves 12 % even if all keys are unique (2.9 against 3.3 us).
+        # accumulator/open_batch.py. The keyed one saves 12 % even on unique keys (2.9 us against 3.3).
         open_batches = self._open_batches
         if (
             open_batches is not None

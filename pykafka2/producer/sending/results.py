@@ -10,6 +10,8 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
+
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.errors import (
@@ -37,37 +39,36 @@ MOVES_AT_ONCE = 3
 """Attempts of a batch that follow a moved leader without a backoff (KIP-951)."""
 
 
+@attrs.frozen
+class SenderParts:
+    """The parts of a producer that the sender and its outcomes use."""
+
+    options: ProducerOptions
+    accumulator: Accumulator
+    metadata: Metadata
+    random: random.Random
+    event_sink: EventSink
+    metrics: Metrics
+    transactions: TransactionManager | None = None
+    """None without transactions."""
+
+
 class Outcomes:
-    """Settles batches.
+    """Settles batches. `identity` is None without idempotence."""
 
-    `identity` is None without idempotence, and `transactions` without transactions.
-    """
-
-    def __init__(
-        self,
-        options: ProducerOptions,
-        accumulator: Accumulator,
-        metadata: Metadata,
-        identity: ProducerIdentity | None,
-        policy: IdentityPolicy,
-        *,
-        random: random.Random,
-        event_sink: EventSink,
-        metrics: Metrics,
-        transactions: TransactionManager | None = None,
-    ) -> None:
-        self._options = options
-        self._transactions = transactions
-        self._accumulator = accumulator
-        self._metadata = metadata
+    def __init__(self, parts: SenderParts, identity: ProducerIdentity | None, policy: IdentityPolicy) -> None:
+        self._options = options = parts.options
+        self._transactions = parts.transactions
+        self._accumulator = parts.accumulator
+        self._metadata = parts.metadata
         self._identity = identity
         self._sequences = identity.sequences if identity is not None else None
         self._policy = policy
-        self._event_sink = event_sink
-        self._metrics = metrics
+        self._event_sink = parts.event_sink
+        self._metrics = parts.metrics
         self.shares = PartitionShares()
         self._failures = Failures(options.client_id)
-        self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
+        self._backoff = Backoff(options.retry_backoff, options.retry_backoff_max, parts.random)
 
     def settle(
         self,

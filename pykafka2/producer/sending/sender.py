@@ -6,7 +6,6 @@ order and numbers, and the cluster the leaders and connections.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Protocol
@@ -14,7 +13,6 @@ from typing import Protocol
 import attrs
 
 from pykafka2.clock import FOREVER
-from pykafka2.cluster.metadata import Metadata
 from pykafka2.driver.pollable import NOTHING, PollResult, Send, ToNode
 from pykafka2.errors import (
     ClientFailed,
@@ -22,16 +20,12 @@ from pykafka2.errors import (
     KafkaError,
     RecordPurged,
 )
-from pykafka2.events import EventSink
-from pykafka2.metrics import Metrics
-from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.batch import BatchState, ProducerBatch
 from pykafka2.producer.accumulator.batch_records import Identity
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.idempotence import ProducerIdentity, policy_of
-from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.partitioning.sticky import NodeDelays
-from pykafka2.producer.sending.results import Outcomes
+from pykafka2.producer.sending.results import Outcomes, SenderParts
 from pykafka2.producer.transactions.manager import TransactionManager
 from pykafka2.protocol.messages.produce import (
     PartitionProduceData,
@@ -73,26 +67,15 @@ class _Flight:
 
 
 class Sender:
-    """Drains, sends, retries and expires batches. `transactions` is None without transactions."""
+    """Drains, sends, retries and expires batches."""
 
-    def __init__(
-        self,
-        options: ProducerOptions,
-        accumulator: Accumulator,
-        metadata: Metadata,
-        router: Readiness,
-        delays: NodeDelays,
-        *,
-        random: random.Random,
-        event_sink: EventSink,
-        metrics: Metrics,
-        transactions: TransactionManager | None = None,
-    ) -> None:
-        self._options = options
-        self._accumulator = accumulator
-        self._metadata = metadata
+    def __init__(self, parts: SenderParts, router: Readiness, delays: NodeDelays) -> None:
+        self._options = options = parts.options
+        self._accumulator = parts.accumulator
+        self._metadata = parts.metadata
         self._router = router
         self._delays = delays
+        metrics, transactions = parts.metrics, parts.transactions
         self._of_batches = metrics.series(
             "batch-size", "record-queue-time", "compression-rate", "record-size"
         )
@@ -111,20 +94,10 @@ class Sender:
         if transactions is not None:
             self.identity = transactions.identity
         elif options.enable_idempotence:
-            self.identity = ProducerIdentity(options, random, policy)
+            self.identity = ProducerIdentity(options, parts.random, policy)
         self._sequences = self.identity.sequences if self.identity is not None else None
         self._transactions = transactions
-        self._outcomes = Outcomes(
-            options,
-            accumulator,
-            metadata,
-            self.identity,
-            policy,
-            random=random,
-            event_sink=event_sink,
-            metrics=metrics,
-            transactions=transactions,
-        )
+        self._outcomes = Outcomes(parts, self.identity, policy)
         self.shares = self._outcomes.shares
         self._expire_at = 0.0
         """The earliest time at which an unfinished batch can expire."""

@@ -29,7 +29,7 @@ from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.producer.idempotence import LAST_EPOCH
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partitioning.sticky import NodeDelays
-from pykafka2.producer.sending.results import MOVES_AT_ONCE
+from pykafka2.producer.sending.results import MOVES_AT_ONCE, SenderParts
 from pykafka2.producer.sending.sender import Sender
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -94,16 +94,8 @@ class Bench:
         )
         self.connections = Connections()
         self.delays = NodeDelays()
-        self.sender = Sender(
-            parsed,
-            self.accumulator,
-            self.metadata,
-            self.connections,
-            self.delays,
-            random=chance,
-            event_sink=event_sink,
-            metrics=Metrics(),
-        )
+        parts = SenderParts(parsed, self.accumulator, self.metadata, chance, event_sink, Metrics())
+        self.sender = Sender(parts, self.connections, self.delays)
         if self.sender.identity is not None:
             self.sender.identity.sequences.on_identity(7, 0)
 
