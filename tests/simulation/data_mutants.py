@@ -28,15 +28,15 @@ from pykafka2.testing.simulation.world import World
 
 def acks_come_one_record_early(world: World, patch: pytest.MonkeyPatch) -> None:
     """An acks=all waits for the high watermark before its last record, not behind it."""
-    look_at = DelayedProduce._look_at
+    check = DelayedProduce._check
 
     def early(self: DelayedProduce, key: Key) -> None:
         result = self.results[key]
         result.required_offset -= 1
-        look_at(self, key)
+        check(self, key)
         result.required_offset += 1
 
-    patch.setattr(DelayedProduce, "_look_at", early)
+    patch.setattr(DelayedProduce, "_check", early)
 
 
 def truncation_keeps_what_producers_wrote(world: World, patch: pytest.MonkeyPatch) -> None:
