@@ -114,7 +114,7 @@ FATAL: list[tuple[type[BrokerError], str]] = [
     (GroupMaxSizeReached, "group.consumer.max.size"),
     (InvalidGroupId, "must not be empty"),
     (InvalidRegularExpression, "RE2's syntax"),
-    (InvalidRequest, "do not fit together"),
+    (InvalidRequest, "parts contradict each other"),
     (UnreleasedInstanceId, "wait until that one's session is over"),
     (UnsupportedAssignor, "group.consumer.assignors"),
     (UnsupportedVersion, "group_protocol='classic' until the cluster is at 4.0"),
