@@ -116,7 +116,7 @@ FRAMES = [
     Lie("frame: bytes of anything", ASKED, raw(bytes(range(255, 0, -1))), ALWAYS),
     Lie("frame: the correlation id of another", ASKED, wrong_id(1), ALWAYS, "correlation id"),
     Lie("frame: a negative correlation id", ASKED, wrong_id(-(2**31)), ALWAYS, "correlation id"),
-    Lie("frame: two answers to one question", ASKED, twice, ALWAYS, "where 1 .Produce. was due"),
+    Lie("frame: two answers to one question", ASKED, twice, ALWAYS, "instead of 1 .Produce."),
     Lie("frame: half an answer, then the end", ASKED, stopping_in_the_middle, ALWAYS),
     Lie("frame: a byte a second", ASKED, drop_by_drop, ALWAYS),
     Lie("frame: silence", ASKED, saying(Silence), ALWAYS),

@@ -105,7 +105,7 @@ LIES = [
     Lie("metadata: another topic", "Metadata", setting(("topics.*.name", "other")), FAILS),
     Lie("metadata: the topic twice, first without partitions", "Metadata", changing(topic_twice)),
     Lie("metadata: no partitions and no error", "Metadata", partitions(), FAILS),
-    Lie("metadata: a partition twice", "Metadata", partitions((0, 0), (0, 1)), FAILS, "twice"),
+    Lie("metadata: a partition twice", "Metadata", partitions((0, 0), (0, 1)), FAILS, "a duplicate"),
     Lie("metadata: a negative partition", "Metadata", partitions((0, 0), (-1, 1)), FAILS, "-1"),
     Lie(
         "metadata: partitions 0 and 2**31 - 1",

@@ -123,18 +123,26 @@ LIES = [
     Lie("create rules: more results than rules", RULES, changing(more_results), CorruptResponse, "3 results"),
     Lie("delete rules: no results", NO_RULES, setting(("filter_results", [])), CorruptResponse, "0 results"),
     Lie("list transactions: silence", GROUPS, saying(Silence), ANY),
-    Lie("create topics: nothing", CREATE, setting(("topics", [])), CorruptResponse, "nothing of 'bills'"),
+    Lie("create topics: nothing", CREATE, setting(("topics", [])), CorruptResponse, "no result for 'bills'"),
     Lie(
         "create topics: another one",
         CREATE,
         setting(("topics.*.name", "other")),
         CorruptResponse,
-        "nothing of 'bills'",
+        "no result for 'bills'",
     ),
-    Lie("delete topics: nothing", DELETE, setting(("responses", [])), CorruptResponse, "nothing of 'bills'"),
-    Lie("set users: nothing", USERS, setting(("results", [])), CorruptResponse, "nothing of 'ann'"),
-    Lie("set users: another", USERS, setting(("results.*.user", "bob")), CorruptResponse, "nothing of 'ann'"),
-    Lie("describe users: nothing", WHO, setting(("results", [])), CorruptResponse, "nothing of 'ann'"),
+    Lie(
+        "delete topics: nothing", DELETE, setting(("responses", [])), CorruptResponse, "no result for 'bills'"
+    ),
+    Lie("set users: nothing", USERS, setting(("results", [])), CorruptResponse, "no result for 'ann'"),
+    Lie(
+        "set users: another",
+        USERS,
+        setting(("results.*.user", "bob")),
+        CorruptResponse,
+        "no result for 'ann'",
+    ),
+    Lie("describe users: nothing", WHO, setting(("results", [])), CorruptResponse, "no result for 'ann'"),
 ]
 
 
