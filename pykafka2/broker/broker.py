@@ -194,8 +194,9 @@ class Broker:
     # ------------------------------------------------------------------ actions
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
-        """Applies a new image, with the topics that changed. Under the lock, from the thread that made the
-        change.
+        """Applies a new image, with the topics that changed.
+
+        Under the lock, from the thread that made the change.
         """
         self.parts.apply(image, changed)
         self.process.metadata_came()

@@ -67,8 +67,9 @@ class ControllerChannel:
         deadline: float = FOREVER,
         on_timeout: OnTimeout = lambda now: None,
     ) -> None:
-        """Sends a request to the controller. One of the two callbacks is called, unless the broker stops
-        before.
+        """Sends a request to the controller.
+
+        One of the two callbacks is called, unless the broker stops before.
         """
         pending = Pending(request, version, on_answer, on_timeout)
         self._pending[pending] = None

@@ -123,8 +123,9 @@ class Parts:
         self.queue.connect(tuple(self.handlers))
 
     def _gate(self) -> Gate | None:
-        """Creates the authorization gate, if an authorizer is configured; its module is imported on
-        demand.
+        """Creates the authorization gate, if an authorizer is configured.
+
+        Its module is imported on demand.
         """
         node = self._node
         if not node.config.text("authorizer.class.name"):
@@ -164,8 +165,9 @@ class Parts:
     # ------------------------------------------------------------------ a new image
 
     def apply(self, image: ClusterImage, changed: Mapping[str, TopicImage | None]) -> None:
-        """Applies a new image, with the topics that changed. Under the lock, from the thread that made the
-        change.
+        """Applies a new image, with the topics that changed.
+
+        Under the lock, from the thread that made the change.
         """
         node = self._node
         if node.image.version < 0:

@@ -188,8 +188,9 @@ class BrokerProcess:
         is_cluster_closing: bool = False,
         is_unnoticed: bool = False,
     ) -> None:
-        """Stops by a controlled shutdown (leaders move first), or like a crash (connections are reset). Can
-        be called repeatedly.
+        """Stops by a controlled shutdown (leaders move first), or like a crash (connections are reset).
+
+        Can be called repeatedly.
 
         `is_unnoticed`: the controller detects it only when the broker's session expires.
         `is_cluster_closing`: no start follows.
@@ -264,8 +265,9 @@ class BrokerProcess:
             return self._shared.controllers.reaches(self._node.id)
 
     def pause(self) -> None:
-        """Pauses like a suspended process: connections stay open, nothing is answered or fetched. Under
-        the lock.
+        """Pauses like a suspended process: connections stay open, nothing is answered or fetched.
+
+        Under the lock.
         """
         node = self._node
         if node.is_running and not node.is_paused:

@@ -40,8 +40,9 @@ def from_plain(cls: type[S], data: Mapping[str, Any]) -> S:
 
 
 def merged(struct: S, changes: Mapping[str, Any]) -> S:
-    """Returns a copy of a struct with these fields changed; nested structs and lists of structs are merged
-    too.
+    """Returns a copy of a struct with these fields changed.
+
+    Nested structs and lists of structs are merged too.
 
     A list of structs is merged item by item; extra items in `changes` are appended.
     """

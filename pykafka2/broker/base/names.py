@@ -33,8 +33,9 @@ def api_key(api: ApiName) -> int:
 
 
 def error_name(error: type[BrokerError]) -> str:
-    """Returns Kafka's name of an error, such as NOT_LEADER_OR_FOLLOWER. Raises if brokers cannot return
-    it.
+    """Returns Kafka's name of an error, such as NOT_LEADER_OR_FOLLOWER.
+
+    Raises if brokers cannot return it.
     """
     if not (isinstance(error, type) and issubclass(error, BrokerError)) or error.code is None:
         what = error.__name__ if isinstance(error, type) else repr(error)

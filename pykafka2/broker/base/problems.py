@@ -40,8 +40,9 @@ class Problem:
 
 
 class Problems:
-    """The unexpected exceptions of one cluster, oldest first: `len`, iteration, truth. Keeps the first
-    hundred, counts all.
+    """The unexpected exceptions of one cluster, oldest first: `len`, iteration, truth.
+
+    Keeps the first hundred, counts all.
     """
 
     def __init__(self) -> None:

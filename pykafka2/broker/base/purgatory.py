@@ -149,8 +149,9 @@ class Purgatory(Generic[K]):
         self._note_completed()
 
     def _failed(self, operation: DelayedOperation, error: Exception) -> bool:
-        """Reports an operation that raised and marks it completed: it gets no response, and the others
-        continue.
+        """Reports an operation that raised, and marks it as completed.
+
+        It gets no response; the others continue.
         """
         self._wheel.on_problem(f"{type(operation).__name__} in the purgatory {self.name}", error)
         operation.is_completed = True

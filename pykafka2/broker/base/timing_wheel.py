@@ -141,8 +141,9 @@ class TimingWheel:
         return ran
 
     def _place(self, timer: Timer) -> None:
-        """Adds a timer to the slot of its tick on the finest wheel that covers it; a due timer goes to
-        `_ready`.
+        """Adds a timer to the slot of its tick on the finest wheel that covers it.
+
+        A due timer goes to `_ready`.
         """
         if timer.tick <= self._current:
             self._ready.append(timer)

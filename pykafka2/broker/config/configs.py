@@ -62,9 +62,7 @@ class BrokerConfig:
         self.set_made(made or {})
 
     def of_broker(self, made: Mapping[str, object]) -> BrokerConfig:
-        """Returns the configuration of one broker: this one plus the values that the cluster sets for that
-        broker.
-        """
+        """Returns the configuration of one broker, with the values that the cluster sets for it."""
         broker = BrokerConfig(None, made={**self.static, **made})
         broker.set_dynamic({}, self.cluster_wide)
         return broker
@@ -115,8 +113,9 @@ class BrokerConfig:
         return value / 1000.0
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Returns all candidate values of an option, the effective one first; empty if the option itself is
-        unset.
+        """Returns all candidate values of an option, the effective one first.
+
+        Empty if the option itself is unset.
         """
         names = [name, *(other for other, _ in FALLBACKS.get(name, ()))]
         layers = (

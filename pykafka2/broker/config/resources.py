@@ -1,5 +1,6 @@
-"""Checks of the configuration of groups and client metrics subscriptions: Kafka's GroupConfig and
-ClientMetricsConfigs, with their messages.
+"""Checks of the configuration of groups and client metrics subscriptions.
+
+The rules and messages are those of Kafka's GroupConfig and ClientMetricsConfigs.
 
 Pure functions: they take a map of strings and raise a `BrokerError` if it is invalid.
 """
@@ -45,8 +46,9 @@ def check_group(configs: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def _bound(key: Key, which: str) -> str | None:
-    """Returns the broker option that bounds a group option, such as group.consumer.min.session.timeout.ms, or
-    None.
+    """Returns the broker option that bounds a group option, or None.
+
+    For example group.consumer.min.session.timeout.ms.
     """
     kind, _, rest = key.name.partition(".")
     name = f"group.{kind}.{which}.{rest.removeprefix('num.')}"
@@ -54,9 +56,7 @@ def _bound(key: Key, which: str) -> str | None:
 
 
 def check_metrics(configs: Mapping[str, str]) -> None:
-    """Raises `InvalidConfig` or `InvalidRequest` unless these are valid options of a client metrics
-    subscription.
-    """
+    """Raises unless a client metrics subscription can have these options."""
     for name, text in configs.items():
         key = METRICS_KEYS.get(name)
         if key is None:

@@ -59,8 +59,9 @@ class ConfigChange:
 def configured(
     controller: Controller, resource_type: int, name: str, changes: Iterable[ConfigChange]
 ) -> Record:
-    """Returns the record that changes single options (IncrementalAlterConfigs). Raises if they are
-    invalid.
+    """Returns the record that changes single options (IncrementalAlterConfigs).
+
+    Raises if they are invalid.
     """
     current = _current(controller, resource_type, name)
     configs = dict(current)

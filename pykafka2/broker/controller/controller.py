@@ -230,8 +230,9 @@ class Controller:
         return broker is not None and self.image.is_eligible(replica) and epoch in (-1, broker.epoch)
 
     def move_leader(self, topic: str, partition: int, to: int, *, unclean: bool = True) -> PartitionImage:
-        """Makes another replica the leader. If it is not in sync, it becomes the whole ISR, or is
-        rejected.
+        """Makes another replica the leader.
+
+        If it is not in sync, it becomes the whole ISR, or is rejected.
         """
         image = self.partition(topic, partition)
         if to not in image.replicas:

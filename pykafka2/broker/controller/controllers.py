@@ -149,8 +149,9 @@ class Controllers:
         self._runtime.notify()
 
     def stand_for_election(self, broker_id: int, now: float) -> bool:
-        """Handles a broker's candidacy after it lost contact to the controller. Returns whether it was
-        elected.
+        """Handles a broker's candidacy after it lost contact to the controller.
+
+        Returns whether it was elected.
         """
         if not self.election.may_win(broker_id, now):
             return False

@@ -24,8 +24,9 @@ IsEligible = Callable[[int], bool]
 
 
 def elect(partition: PartitionImage, is_eligible: IsEligible, *, unclean: bool) -> PartitionImage:
-    """Drops ineligible replicas from the ISR and elects a leader. Returns the same object if nothing
-    changes.
+    """Drops ineligible replicas from the ISR and elects a leader.
+
+    Returns the same object if nothing changes.
     """
     alive = tuple(replica for replica in partition.isr if is_eligible(replica))
     isr = alive or partition.isr

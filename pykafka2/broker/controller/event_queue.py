@@ -60,8 +60,9 @@ class EventQueue:
         deadline: float = FOREVER,
         expire: Work | None = None,
     ) -> None:
-        """Runs `work(now)` after all earlier events, or `expire(now)` instead if `deadline` has passed by
-        then.
+        """Runs `work(now)` after all earlier events.
+
+        Runs `expire(now)` instead if `deadline` has passed by then.
         """
         self._waiting.append(_Event(name, epoch, work, deadline, expire or work, now))
         if not self._is_running and self.run(now) < FOREVER:

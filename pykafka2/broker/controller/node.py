@@ -118,8 +118,9 @@ class ControllerNode(Part):
             self.resign()
 
     def restart_sessions(self, now: float) -> None:
-        """Restarts all sessions after a pause of this broker: heartbeats sent meanwhile are not processed
-        yet.
+        """Restarts all sessions after a pause of this broker.
+
+        Heartbeats sent during the pause are not processed yet.
         """
         controller = self.active
         if controller is not None:

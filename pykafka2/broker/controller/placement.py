@@ -31,8 +31,9 @@ def first_host(seed: int | str) -> int:
 def place(
     hosts: Sequence[Host], partitions: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """Returns the replicas of each partition, the preferred leader first; `start` is the first leader's
-    position.
+    """Returns the replicas of each partition, the preferred leader first.
+
+    `start` is the first leader's position.
 
     Requires at least one live host, and as many hosts as replicas.
     """

@@ -103,9 +103,7 @@ def completed(image: PartitionImage, is_eligible: IsEligible) -> PartitionImage:
 
 
 def cancelled(image: PartitionImage, is_eligible: IsEligible, *, where: str, unclean: bool) -> PartitionImage:
-    """Returns the image with the reassignment cancelled: the original replicas stay, without the added
-    ones.
-    """
+    """Returns the image with the original replicas, without the added ones."""
     if not image.is_reassigned:
         raise NoReassignmentInProgress
     staying = tuple(replica for replica in image.isr if replica not in image.adding)

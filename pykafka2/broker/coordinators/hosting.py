@@ -184,8 +184,9 @@ class Coordinators:
         self._service(key[0]).resign(key[1])
 
     def _note_topics(self, image: ClusterImage, changed: Mapping[str, TopicImage | None], now: float) -> None:
-        """Notifies the coordinators of created, deleted or grown topics; most changes are of leaders and
-        ISRs.
+        """Notifies the coordinators of created, deleted or grown topics.
+
+        Most changes are of leaders and ISRs.
         """
         is_new = False
         for name, topic in changed.items():
@@ -231,8 +232,9 @@ class Coordinators:
             self._transactions.poll(now)
 
     def send_markers(self, now: float) -> None:
-        """Sends markers whose decision is committed to the leaders of their partitions, at the end of a
-        turn.
+        """Sends markers with a committed decision to the leaders of their partitions.
+
+        Called at the end of a turn.
         """
         if self._markers is not None:
             self._markers.send(now)

@@ -69,8 +69,9 @@ class ClientLinks:
         return self.links.setdefault((client_id, broker), ClientLink(client_id, broker))
 
     def heal(self) -> None:
-        """Restores all links. What a silent link lost stays lost; requests in flight still arrive at their
-        time.
+        """Restores all links.
+
+        What a silent link lost stays lost; requests in flight still arrive at their time.
         """
         self.links.clear()
 
@@ -112,8 +113,9 @@ class ClientLinks:
         target.handle(context, now)
 
     def carry_back(self, target: Target, context: RequestContext, response: Response | None) -> bool:
-        """Carries a response over its links. Returns True if it can be sent at once; otherwise it is
-        delayed or lost.
+        """Carries a response over its links.
+
+        Returns True if it can be sent at once; otherwise it is delayed or lost.
         """
         if not self.links or context.is_from_broker or response is None:
             return True

@@ -164,8 +164,9 @@ class Faults:
     def _refuse(
         self, rule: FaultRule, code: int, marks: FaultMarks, target: Target, context: RequestContext
     ) -> bool:
-        """Responds with an error. Returns False if only some partitions get it and the rest must be
-        handled.
+        """Responds with an error.
+
+        Returns False if only some partitions get it and the rest must be handled.
         """
         if rule.names_partitions:
             marks.reshape = refuse_some(rule.covers, code, target, context, self._apis)

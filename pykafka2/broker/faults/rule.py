@@ -209,8 +209,9 @@ class FaultRule:
         context: RequestContext,
         named: Callable[[], Iterable[tuple[str, int | None]]],
     ) -> bool:
-        """Whether a request matches, apart from `nth` and `every`. `named` returns the request's
-        partitions.
+        """Whether a request matches, apart from `nth` and `every`.
+
+        `named` returns the request's partitions.
         """
         if (
             (self.broker is not None and broker_id != self.broker)

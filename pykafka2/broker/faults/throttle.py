@@ -22,8 +22,9 @@ LONGEST = 2_147_483.0
 
 @attrs.define(eq=False)
 class ThrottleRule:
-    """Throttles requests of a client and API (None: any) by `seconds`; `times` counts down, -1 has no
-    limit.
+    """Throttles requests of a client and API (None: any) by `seconds`.
+
+    `times` counts down, -1 has no limit.
     """
 
     client_id: str | None

@@ -1,5 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs: change options of topics, brokers, groups and others (KIP-226,
-KIP-339).
+"""IncrementalAlterConfigs and AlterConfigs: change options of resources (KIP-226, KIP-339).
 
 The controller makes the changes. As in Kafka, a request about one broker must be sent to that broker.
 """

@@ -72,8 +72,9 @@ def refuse(request: ApiVersionsRequest, code: int) -> ApiVersionsResponse:
 
 @cache
 def _ranges() -> list[ApiVersion]:
-    """Returns the ranges of all APIs for clients; cached, because every connection starts with this
-    request.
+    """Returns the ranges of all APIs for clients.
+
+    Cached, because every connection starts with this request.
     """
     return [_range(APIS[key]) for key in sorted(APIS) if not APIS[key].between_brokers]
 

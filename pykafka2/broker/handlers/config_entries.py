@@ -64,8 +64,9 @@ def of_group(configs: Mapping[str, str], broker: BrokerConfig) -> Entries:
 
 
 def of_metrics(configs: Mapping[str, str]) -> Entries:
-    """Returns the options of a client metrics subscription; defaults have no synonyms, as in Kafka's
-    ConfigHelper.
+    """Returns the options of a client metrics subscription.
+
+    Defaults have no synonyms, as in Kafka's ConfigHelper.
     """
     entries = []
     for name, key in METRICS_KEYS.items():

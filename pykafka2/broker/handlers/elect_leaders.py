@@ -1,6 +1,4 @@
-"""ElectLeaders: elects preferred replicas, or out-of-sync replicas of partitions without a leader
-(KIP-460).
-"""
+"""ElectLeaders: elects preferred replicas, or unclean leaders of offline partitions (KIP-460)."""
 
 from __future__ import annotations
 

@@ -267,8 +267,9 @@ def _partition(
 
 
 def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] | None:
-    """Returns None unless requested (read_committed); empty, as in Kafka, if there was nothing to read
-    when the fetch arrived.
+    """Returns None unless requested (read_committed).
+
+    Empty, as in Kafka, if there was nothing to read when the fetch arrived.
     """
     is_gone = isinstance(result.error, UnknownTopicOrPartition) and not plan.has_waited
     if result.item.error is not None or is_gone:

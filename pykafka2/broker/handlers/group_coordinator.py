@@ -43,8 +43,9 @@ RESOLVE_PATTERNS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HE
 
 
 def _has_consumer_protocol(services: Services) -> bool:
-    """Whether KIP-848 is enabled: in group.coordinator.rebalance.protocols, with a finalized
-    group.version.
+    """Whether KIP-848 is enabled.
+
+    It needs group.coordinator.rebalance.protocols and a finalized group.version.
     """
     configured = services.config.get("group.coordinator.rebalance.protocols")
     return "consumer" in configured and services.image.features.get("group.version", 0) > 0

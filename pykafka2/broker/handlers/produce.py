@@ -226,8 +226,9 @@ def _settled(
 
 
 def _identify(services: Services, context: RequestContext, topic: TopicProduceData) -> BrokerError | None:
-    """Sets the name of a topic that is requested by id (since version 13). Returns an error if it is
-    unknown.
+    """Sets the name of a topic that is requested by id (since version 13).
+
+    Returns an error if it is unknown.
     """
     if context.version >= FIRST_VERSION_WITH_IDS:
         known = services.image.topic_by_id(topic.topic_id)

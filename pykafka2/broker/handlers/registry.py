@@ -139,8 +139,9 @@ def respond(services: Services, api: Api, context: RequestContext, now: float) -
 
 
 def services_of_receiver(services: Services, context: RequestContext) -> Services:
-    """Returns the services of the broker that received the client's request, for handlers with
-    `by_controller`.
+    """Returns the services of the broker that received the client's request.
+
+    For handlers with `by_controller`.
 
     Kafka's brokers check what concerns a single broker before they forward; here that is done afterwards.
     """

@@ -122,8 +122,9 @@ class Services:
         return self.node.log_levels
 
     def access_of(self, context: RequestContext) -> Access | None:
-        """Returns the rights of the sender of a request under this broker's metadata; None if none are
-        needed.
+        """Returns the rights of the sender of a request under this broker's metadata.
+
+        None if none are needed.
         """
         if self.gate is None or context.caller.is_broker:
             return None
@@ -138,8 +139,9 @@ class Services:
         self._queue(context)
 
     def any_live_broker(self) -> int:
-        """Returns a broker to report as the controller: any live one, since all forward to it; -1 if none
-        is known.
+        """Returns a broker to report as the controller: any live one, since all forward to it.
+
+        -1 if none is known.
         """
         alive = self.image.live_brokers()
         return self._entropy.random.choice(alive).id if alive else -1

@@ -28,8 +28,9 @@ _PLACE: Final = Struct(">qii")  # base offset, length, leader epoch: the fields 
 
 
 def parse_batch(data: Buffer) -> RecordBatch:
-    """Returns the single batch in `data`. Raises `CorruptMessage` if truncated, `InvalidRecord` for
-    another magic.
+    """Returns the single batch in `data`.
+
+    Raises `CorruptMessage` if truncated, `InvalidRecord` for another magic.
     """
     if len(data) < HEADER_BYTES:
         raise CorruptMessage(

@@ -56,8 +56,9 @@ class LogDir:
             release_free_memory()
 
     def lose_unreplicated(self) -> int:
-        """Truncates every log to its high watermark, as a crash loses unflushed data. Returns the number
-        of lost records.
+        """Truncates every log to its high watermark, as a crash loses unflushed data.
+
+        Returns the number of lost records.
         """
         lost = 0
         for log in self._logs.values():

@@ -13,8 +13,9 @@ import attrs
 
 @attrs.define(frozen=True)
 class CompletedTransaction:
-    """A transaction whose marker is written; `last_stable_offset` is the value after the marker, ignoring
-    replication.
+    """A transaction whose marker is written.
+
+    `last_stable_offset` is the value after the marker, ignoring replication.
     """
 
     producer_id: int
@@ -56,9 +57,7 @@ class OpenTransactions:
         return CompletedTransaction(producer_id, first_offset, marker_offset, committed, stable)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Returns the smallest first offset of transactions that are open or whose marker is not
-        replicated.
-        """
+        """Returns the smallest first offset of transactions that are open or have an unreplicated marker."""
         heap = self._unreplicated
         while heap and heap[0][1] < high_watermark:
             heappop(heap)

@@ -77,8 +77,9 @@ class ReadResult:
 
 
 class PartitionLog:
-    """The log of one replica. Invariant: start <= high watermark <= end; only truncation and deletion
-    remove batches.
+    """The log of one replica.
+
+    Invariant: start <= high watermark <= end; only truncation and deletion remove batches.
     """
 
     def __init__(
@@ -117,8 +118,10 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what read_committed consumers read: the first offset of the earliest transaction that
-        is open or whose marker is not replicated, or else the high watermark.
+        """The end of what read_committed consumers read.
+
+        This is the first offset of the earliest transaction that is open or has an unreplicated marker.
+        Without one it is the high watermark.
         """
         unstable = self.producers.transactions.first_unstable_offset(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
@@ -289,8 +292,9 @@ class PartitionLog:
     # ------------------------------------------------------------------ moving the log's start and end
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Advances the high watermark to at most the log's end, never backwards. Returns whether it
-        changed.
+        """Advances the high watermark to at most the log's end, never backwards.
+
+        Returns whether it changed.
         """
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
@@ -319,8 +323,9 @@ class PartitionLog:
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drops all records; the next record has `offset`. Used if the leader's log starts after this one
-        ends.
+        """Drops all records; the next record has `offset`.
+
+        Used if the leader's log starts after this one ends.
         """
         self.segments.truncate_fully_and_start_at(offset)
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset

@@ -127,9 +127,7 @@ class ProducerStates:
             )
 
     def check_transaction(self, batch: RecordBatch) -> None:
-        """Raises `InvalidTxnState` for a non-transactional batch while the producer has an open
-        transaction.
-        """
+        """Raises `InvalidTxnState` for a non-transactional batch during the producer's transaction."""
         if batch.is_transactional or self.transactions.first_offset_of(batch.producer_id) is None:
             return
         raise InvalidTxnState(
@@ -217,8 +215,9 @@ class ProducerStates:
             self.record(batch)
 
     def expire(self, before_ms: int) -> int:
-        """Drops producers whose last batch is not newer than `before_ms` (producer.id.expiration.ms). Returns
-        their number.
+        """Drops producers whose last batch is not newer than `before_ms` (producer.id.expiration.ms).
+
+        Returns their number.
 
         Producers with an open transaction are kept.
         """

@@ -98,8 +98,9 @@ class RecordWalk:
         return True
 
     def finish(self) -> int:
-        """Checks the remaining records. Returns the largest timestamp, or raises why the batch is
-        rejected.
+        """Checks the remaining records.
+
+        Returns the largest timestamp, or raises why the batch is rejected.
         """
         while not self.advance(SLICE):
             pass

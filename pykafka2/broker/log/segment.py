@@ -30,8 +30,9 @@ class Segment(Protocol):
     def append(self, batch: RecordBatch) -> None: ...
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> list[RecordBatch]:
-        """Reads batches from the one that contains `offset`, without those that start at or after
-        `upper_offset`.
+        """Reads batches from the one that contains `offset`, up to `upper_offset`.
+
+        Batches that start at or after `upper_offset` are not read.
 
         Whole batches only, at most `max_bytes` in total; with `min_one` the first one is returned whatever
         its size.

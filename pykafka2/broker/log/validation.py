@@ -105,8 +105,9 @@ def check_before_records(batch: RecordBatch, rules: BatchRules) -> None:
 def validate(
     batch: RecordBatch, rules: BatchRules, now_ms: int, *, strict: bool, walk: RecordWalk | None = None
 ) -> RecordBatch:
-    """Returns the batch to append: validated, with timestamps or compression changed by the topic's
-    configuration.
+    """Validates a batch and returns the one to append.
+
+    The topic's configuration can change its timestamps or compression.
 
     Raises the error for the client: `MessageTooLarge`, `CorruptMessage`, `InvalidRecord`, `InvalidTimestamp`,
     `RecordListTooLarge`, or `UnknownServerError` if it cannot be decompressed. `walk` is the result of

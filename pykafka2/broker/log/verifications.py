@@ -71,8 +71,9 @@ class Verifications:
         self._by_producer.pop(producer_id, None)
 
     def expire(self, before_ms: int) -> int:
-        """Drops verifications started at or before `before_ms` (producer.id.expiration.ms). Returns their
-        number.
+        """Drops verifications started at or before `before_ms` (producer.id.expiration.ms).
+
+        Returns their number.
         """
         old = [
             producer_id

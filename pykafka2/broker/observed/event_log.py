@@ -1,5 +1,6 @@
-"""Events of a cluster besides requests: leader and ISR changes, broker registrations, faults, rejected
-clients.
+"""Events of a cluster besides requests.
+
+These are leader and ISR changes, broker registrations, faults, rejected clients, and more.
 
 Bounded: the oldest events are dropped first. Written under the cluster's lock, read from any thread;
 timeline.py shows it together with the request history.
@@ -38,8 +39,9 @@ KINDS = (
 
 @attrs.define(frozen=True)
 class ClusterEvent:
-    """One event: `kind` is one of `KINDS`, `facts` describe it as data. `at` is a time of the brokers'
-    monotonic clock.
+    """One event: `kind` is one of `KINDS`, `facts` describe it as data.
+
+    `at` is a time of the brokers' monotonic clock.
     """
 
     at: float

@@ -86,8 +86,10 @@ class Entry:
 
 
 class Criteria(TypedDict, total=False):
-    """Filters of entries. `peer` is a connection; `where` is a predicate on the decoded request; `since`
-    is a time, or the entry after which to start.
+    """Filters of entries.
+
+    `peer` is a connection; `where` is a predicate on the decoded request; `since` is a time, or the entry
+    after which to start.
     """
 
     client_id: str | None
@@ -174,8 +176,9 @@ class History:
             raise AssertionError(f"{len(found)} times, first: {found[0]}; {found[0].request!r}")
 
     def order(self, *steps: ApiName | tuple[ApiName, Where], **criteria: Unpack[Criteria]) -> None:
-        """Raises AssertionError unless these requests were received in this order; others may be between
-        them.
+        """Raises AssertionError unless these requests were received in this order.
+
+        Others may be between them.
 
         A step is an API, or an API and a predicate on the decoded request.
         """

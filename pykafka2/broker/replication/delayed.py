@@ -127,8 +127,9 @@ class DelayedProduce(DelayedByPartition[ProduceResult]):
 
 
 def follower_key(follower: int) -> Key:
-    """Returns the key that completes a follower's waiting fetch when this broker becomes the leader of
-    further partitions.
+    """Returns the key of a follower's waiting fetch.
+
+    It completes when this broker becomes the leader of further partitions.
 
     The follower then fetches again with these, instead of waiting up to replica.fetch.wait.max.ms as in
     Kafka.

@@ -85,8 +85,9 @@ class FetchSession:
         self.previous_fetch_at, self.last_fetch_at = self.last_fetch_at, now
 
     def settle(self, results: Iterable[FetchResult]) -> list[FetchResult]:
-        """Returns the results that the response must contain; the other partitions are clean until they
-        move.
+        """Returns the results that the response must contain.
+
+        The other partitions are clean until they move.
         """
         to_send: list[FetchResult] = []
         for result in results:

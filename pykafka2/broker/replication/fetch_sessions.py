@@ -193,8 +193,9 @@ class FetchSessions:
     def check_access(
         self, session: FetchSession, rights: object, refusal_of: Callable[[str], BrokerError | None]
     ) -> None:
-        """Applies rights to a session: partitions that its reader cannot read any more fail from now on,
-        others are read again.
+        """Applies rights to a session.
+
+        Partitions that its reader cannot read any more fail from now on, others are read again.
 
         Costs nothing while the rights are the same object.
         """

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 
 def high_watermark(log_ends: Iterable[int]) -> int:
-    """Returns the smallest log end of the replicas that count, including the leader's; all have the records
-    below it.
+    """Returns the smallest log end of the replicas that count, including the leader's.
+
+    All have the records below it.
 
     An unknown log end (-1) holds it back.
     """

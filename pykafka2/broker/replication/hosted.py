@@ -31,8 +31,9 @@ class HostedReplicas:
         """
 
     def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
-        """Returns this broker's replica if it is the leader in the requester's epoch; the epoch is checked
-        first.
+        """Returns this broker's replica if it is the leader in the requester's epoch.
+
+        The epoch is checked first.
         """
         replica = self.replica_of(key)
         replica.check_epoch(current_leader_epoch)

@@ -60,8 +60,9 @@ class FollowerState:
 
     @property
     def caught_up_at(self) -> float:
-        """The last time the follower had all of the leader's records; later fetches of an idle session
-        count.
+        """The last time the follower had all of the leader's records.
+
+        Later fetches of an idle session count.
         """
         session = None if self.in_session is None else self.in_session.session
         if session is not None and 0 <= self.leader_end_at_last_fetch <= self.log_end_offset:

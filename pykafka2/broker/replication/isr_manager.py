@@ -103,8 +103,9 @@ class IsrManager:
         self._send_pending(now)
 
     def expand(self, replicas: Iterable[Replica], now: float) -> None:
-        """Adds caught-up followers that could not join before, because brokers were unfenced or a change was
-        rejected.
+        """Adds caught-up followers that could not join before.
+
+        Brokers were unfenced since, or a change was rejected.
 
         Their fetches do not name the partition any more (KIP-227).
         """

@@ -114,8 +114,9 @@ class Links(Part):
         self._delays[source, target] = seconds
 
     def throttle(self, source: int, target: int, bytes_per_second: float | None) -> None:
-        """Limits the rate from `source` to `target`; None removes the limit, and delayed frames arrive at
-        once.
+        """Limits the rate from `source` to `target`.
+
+        None removes the limit, and delayed frames arrive at once.
         """
         if bytes_per_second is None:
             self._free((source, target))
@@ -173,8 +174,9 @@ class Links(Part):
         on_failure: OnFailure,
         now: float,
     ) -> None:
-        """Sends a request to another broker. One callback is called later, once, unless the sender has
-        stopped.
+        """Sends a request to another broker.
+
+        One callback is called later, once, unless the sender has stopped.
         """
         call = Call(type(request), version, source, target, on_response, on_failure)
         self._calls[call] = None
@@ -275,8 +277,10 @@ class Links(Part):
         now: float,
         extra_delay: float = 0.0,
     ) -> None:
-        """Sends a one-way message: calls `deliver`, at once unless the link is delayed, or `lost` if the
-        link is cut or the target is paused.
+        """Sends a one-way message.
+
+        Calls `deliver`, at once unless the link is delayed. Calls `lost` if the link is cut or the target is
+        paused.
         """
         way = (source, target)
 

@@ -61,8 +61,9 @@ class LogManager:
         on_done: Callable[[dict[Key, DeleteResult]], None],
         now: float,
     ) -> DelayedDeleteRecords | None:
-        """Advances log starts to these offsets (-1: the high watermark). Returns the operation if it must
-        wait.
+        """Advances log starts to these offsets (-1: the high watermark).
+
+        Returns the operation if it must wait.
 
         Results contain errors. `on_done` is called once the live replicas have followed, or at the deadline
         (in seconds of the monotonic clock).

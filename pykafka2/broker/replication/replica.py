@@ -207,8 +207,9 @@ class Replica:
         return self.log.advance_high_watermark(high_watermark([log_end, *counting]))
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """Returns the smallest log start of the live replicas; -1 while that of a live follower is
-        unknown.
+        """Returns the smallest log start of the live replicas.
+
+        -1 while that of a live follower is unknown.
         """
         starts = [
             follower.log_start_offset for follower in self.followers.values() if is_alive(follower.broker_id)

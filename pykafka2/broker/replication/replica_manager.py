@@ -286,8 +286,9 @@ class ReplicaManager:
         on_done: Callable[[dict[Key, ProduceResult]], None],
         now: float,
     ) -> DelayedProduce | None:
-        """Calls `on_done` once the replicas have the appended batches. Returns the operation if it must
-        wait.
+        """Calls `on_done` once the replicas have the appended batches.
+
+        Returns the operation if it must wait.
         """
         operation = DelayedProduce(deadline, self.hosted, results, on_done)
         if self.produces.try_complete_else_watch(operation, operation.keys, now):
@@ -297,8 +298,9 @@ class ReplicaManager:
     # ------------------------------------------------------------------ finding replicas
 
     def leader_of(self, key: Key, current_leader_epoch: int = UNKNOWN_EPOCH) -> Replica:
-        """Returns this broker's replica if it is the leader in the requester's epoch; the epoch is checked
-        first.
+        """Returns this broker's replica if it is the leader in the requester's epoch.
+
+        The epoch is checked first.
         """
         return self.hosted.leader_of(key, current_leader_epoch)
 

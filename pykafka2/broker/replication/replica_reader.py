@@ -184,8 +184,9 @@ class ReplicaReader:
 
 
 def _refuse_follower(replica_id: int, item: FetchItem) -> NoReturn:
-    """Rejects a broker that is not a replica; if it sends a leader epoch, it can become one soon and
-    retries.
+    """Rejects a broker that is not a replica.
+
+    If it sends a leader epoch, it can become one soon and retries.
     """
     error = NotLeaderOrFollower if item.current_leader_epoch == UNKNOWN_EPOCH else UnknownLeaderEpoch
     raise error(f"broker {replica_id} is not a replica of {item.topic}-{item.partition}")

@@ -133,8 +133,9 @@ class Authentication:
         return self._takes_raw_tokens and self.state is SaslState.AUTHENTICATING
 
     def admit(self, api_key: int, now: float) -> None:
-        """Checks whether a request is allowed. Raises `NotAdmitted`; only the request's header has been read
-        then.
+        """Checks whether a request is allowed.
+
+        Raises `NotAdmitted`; only the request's header has been read then.
         """
         if self.state is not SaslState.COMPLETE:
             if api_key not in TAKEN[self.state]:
@@ -210,8 +211,9 @@ class Authentication:
             self._move_to(SaslState.FAILED)
 
     def expire(self, now: float) -> None:
-        """Ends the session now, for a test: the client's next request, unless SaslHandshake, closes the
-        connection.
+        """Ends the session now, for a test.
+
+        The client's next request, unless SaslHandshake, closes the connection.
         """
         self.session_ends_at = now
 

@@ -85,8 +85,9 @@ class Settings:
 
     @classmethod
     def of(cls, super_users: str, *, allows_if_none_found: bool) -> Settings:
-        """Returns settings for `super_users` in the option's notation, "User:ann;User:bob". Raises
-        `ConfigurationError`.
+        """Returns settings for `super_users` in the option's notation, "User:ann;User:bob".
+
+        Raises `ConfigurationError`.
         """
         named = [name.strip() for name in super_users.split(";") if name.strip()]
         return cls(frozenset(str(principal_of(name)) for name in named), allows_if_none_found)
@@ -218,8 +219,9 @@ def _is_wildcard(acl: Acl) -> bool:
 
 
 def _is_dominated(acl: Acl, denied: set[tuple[int, str]], lengths: Iterable[int]) -> bool:
-    """Whether a DENY for the same literal, or for a prefix of one of these lengths, covers everything that an
-    ACL allows.
+    """Whether a DENY covers everything that an ACL allows.
+
+    The DENY is for the same literal, or for a prefix of one of these lengths.
     """
     name = acl.resource_name
     if acl.pattern_type == PatternType.LITERAL and (PatternType.LITERAL, name) in denied:

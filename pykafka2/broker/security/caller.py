@@ -39,8 +39,9 @@ ANONYMOUS = Principal(USER, "ANONYMOUS")
 
 
 def principal_of(text: str) -> Principal:
-    """Returns the principal that a string such as "User:alice" names. Raises `ConfigurationError` if it is
-    invalid.
+    """Returns the principal that a string such as "User:alice" names.
+
+    Raises `ConfigurationError` if it is invalid.
     """
     kind, colon, name = text.partition(":")
     if not kind or not colon or not name:
@@ -86,8 +87,9 @@ def principal_from_bytes(data: Buffer) -> Principal:
 
 
 def notations_of(host: str) -> tuple[str, ...]:
-    """Returns the notations of a client's address in ACLs: as it is, and for IPv6 also Java's, with all eight
-    groups.
+    """Returns the notations of a client's address in ACLs.
+
+    For IPv6 these are the address itself and Java's notation with all eight groups.
     """
     try:
         address = ipaddress.IPv6Address(host)

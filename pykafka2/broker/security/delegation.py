@@ -1,5 +1,4 @@
-"""Delegation tokens (KIP-48): a token, who can describe and renew it, and how its owner authenticates with
-it.
+"""Delegation tokens (KIP-48): ownership, lifetime and authentication.
 
 A token authenticates its owner: its id and HMAC are the user name and password for SCRAM. Immutable, except
 that hashes are computed on first use; stored in the metadata.
@@ -63,8 +62,9 @@ class DelegationToken:
         return principal == self.owner or principal in self.renewers
 
     def is_shown_to(self, principal: Principal) -> bool:
-        """Whether the principal can describe the token without an ACL: owner, renewers and requester
-        (KIP-373).
+        """Whether the principal can describe the token without an ACL.
+
+        The owner, the renewers and the requester can (KIP-373).
         """
         return principal == self.requester or self.belongs_to(principal)
 

@@ -23,8 +23,9 @@ class ListenerSecurity:
 
 
 def client_auth(config: BrokerConfig) -> str:
-    """Returns ssl.client.auth: whether TLS clients must present a certificate, unless the listener overrides
-    it.
+    """Returns ssl.client.auth: whether TLS clients must present a certificate.
+
+    A listener can override it.
     """
     mode: str = config.get("ssl.client.auth")
     return mode

@@ -36,6 +36,7 @@ class SaslRefused(KafkaError):
 
 
 class SaslInvalid(KafkaError):
-    """Authentication failed, and the client receives only a generic message; this message is for the broker's
-    log.
+    """Authentication failed, and the client receives only a generic message.
+
+    This message is for the broker's log.
     """

@@ -152,8 +152,9 @@ def _object(part: str) -> Mapping[str, Any]:
 
 
 def _fits_messages(name: str) -> bool:
-    """Whether a name fits into messages between brokers: JSON strings can be longer, and hold lone
-    surrogates.
+    """Whether a name fits into messages between brokers.
+
+    JSON strings can be longer, and hold lone surrogates.
     """
     try:
         return len(name.encode()) <= MAX_STRING_BYTES

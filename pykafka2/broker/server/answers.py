@@ -84,8 +84,9 @@ class Answers:
         return api.refusal(context.request, context.version, code if code is not None else -1)
 
     def refusal_of(self, context: RequestContext, request: Request[Any], code: int) -> Response | None:
-        """Returns the response with an error in every field for a part of a request; None if there is
-        none.
+        """Returns the response with an error in every field for a part of a request.
+
+        None if there is none.
         """
         return self._apis[context.api_key].refusal(request, context.version, code)
 

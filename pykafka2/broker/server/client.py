@@ -68,8 +68,9 @@ class ClientOrigin:
         return self._caller if self.authentication is None else self.authentication.caller
 
     def established(self, transport: Transport) -> None:
-        """Completes the TLS handshake: a certificate can name the principal. Raises `TlsError` if no
-        mapping rule matches.
+        """Completes the TLS handshake: a certificate can name the principal.
+
+        Raises `TlsError` if no mapping rule matches.
         """
         if self.entrance.mapping is not None:
             self._caller = self.entrance.caller(transport, self._caller.host)

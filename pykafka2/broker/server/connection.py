@@ -233,8 +233,9 @@ class Connection:
 
     @property
     def takes_requests(self) -> bool:
-        """Whether the next request can be decoded: earlier requests allow it, and responses are being
-        sent.
+        """Whether the next request can be decoded.
+
+        Earlier requests must allow it, and responses must be sent.
         """
         if self.is_ending:
             return False

@@ -61,8 +61,9 @@ class ConnectionQuotas:
         return self._count
 
     def room_at(self, now: float) -> float:
-        """Returns when the next connection can be accepted: now, later (the rate), or FOREVER: once one
-        closes.
+        """Returns when the next connection can be accepted.
+
+        That is now, later (the rate), or FOREVER: once one closes.
         """
         with self._lock:
             if self._count >= self._max:

@@ -185,8 +185,9 @@ class Processor(Part):
         self._requests.put(context, is_fresh=is_fresh)
 
     def finish(self, connection: Connection, context: RequestContext, response: Response | None) -> None:
-        """Queues the response, which is sent in request order. From any thread; encodes on the caller's
-        thread.
+        """Queues the response, which is sent in request order.
+
+        From any thread; encodes on the caller's thread.
         """
         payload = None
         if response is not None:
@@ -229,8 +230,9 @@ class Processor(Part):
         self.take_frames(connection, now)
 
     def replies_leave(self, connection: Connection, slots: Sequence[Slot]) -> None:
-        """Records the part that passes these responses to the transport as the end of their requests'
-        paths.
+        """Records the part that passes these responses to the transport.
+
+        It is the end of their requests' paths.
         """
         sent_by = self.loop.at_work() or self.name
         pending = self.connections[connection].pending
@@ -341,8 +343,9 @@ class Processor(Part):
             self.drop(connection, error)
 
     def _close_idle(self, now: float) -> None:
-        """Closes connections that neither sent nor received for connections.max.idle.ms, even with pending
-        requests.
+        """Closes connections that were idle for connections.max.idle.ms.
+
+        Idle means that no byte was sent or received, even with pending requests.
         """
         oldest = FOREVER
         for connection in list(self.connections):

@@ -75,8 +75,9 @@ class RequestChannel:
         self._requests.appendleft(context)
 
     def take(self) -> RequestContext | None:
-        """Returns the oldest request of the queue whose turn it is, or of the other one; None if both are
-        empty.
+        """Returns the oldest request of the queue whose turn it is, or of the other one.
+
+        None if both are empty.
         """
         context = None
         lines = (self._requests, self._fresh) if self._took_fresh else (self._fresh, self._requests)
@@ -94,8 +95,9 @@ class RequestChannel:
     # ------------------------------------------------------------------ the line of processors
 
     def has_room_for(self, processor: Part) -> bool:
-        """Whether the processor can enqueue a request now: there is room, and no other processor is before
-        it.
+        """Whether the processor can enqueue a request now.
+
+        There must be room, and no other processor before it.
         """
         line = self._line
         if line:

@@ -23,8 +23,9 @@ from pykafka2.protocol.struct import Request, Response
 
 
 class Origin(Protocol):
-    """The source of a request and the destination of its response: a client's connection, or another
-    broker's link.
+    """The source of a request and the destination of its response.
+
+    A client's connection, or another broker's link.
     """
 
     peer: str

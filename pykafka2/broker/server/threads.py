@@ -86,8 +86,9 @@ def resume(parts: Iterable[Part]) -> None:
 
 
 class Loop:
-    """Runs its parts and dispatches selector events: `on_ready(bits, now)`, or `on_failure(error, now)` if
-    that raised.
+    """Runs its parts and dispatches selector events.
+
+    Calls `on_ready(bits, now)`, or `on_failure(error, now)` if that raised.
     """
 
     def __init__(self, runtime: Runtime, name: str, problems: Problems | None = None) -> None:
@@ -118,8 +119,9 @@ class Loop:
         return self._turning_in == get_ident()
 
     def at_work(self) -> str:
-        """Returns the name of the part whose `run` is executing, "" for a socket event, or the thread's
-        name outside the loop.
+        """Returns the name of the part that is running.
+
+        That is "" for a socket event, and the thread's name outside the loop.
         """
         if not self.is_turning_here():
             return current_thread().name
@@ -230,8 +232,9 @@ class Loop:
         return self.runtime.clock.monotonic() >= self._until
 
     def _run_until_idle(self, now: float) -> bool:
-        """Runs all but the last parts until they are idle, for a limited time. Returns False if work is
-        left.
+        """Runs all but the last parts until they are idle, for a limited time.
+
+        Returns False if work is left.
         """
         for _ in range(MAX_PASSES):
             if not self._pass(self._parts, now):

@@ -109,8 +109,9 @@ class ClassicJoins(ClassicRebalance):
         out.on_append_error = remove
 
     def _has_room_for(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether group.max.size allows a member: counts joining members while the group prepares, all
-        members afterwards.
+        """Whether group.max.size allows a member.
+
+        Counts joining members while the group prepares, all members afterwards.
         """
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:

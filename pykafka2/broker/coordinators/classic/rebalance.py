@@ -85,8 +85,9 @@ class ClassicRebalance:
     def _wait_for_first_members(
         self, group: ClassicGroup, delay: float, remaining: float, now: float
     ) -> None:
-        """Waits for more members of an empty group, longer while some join (rule
-        the-first-rebalance-waits).
+        """Waits for more members of an empty group, longer while some join.
+
+        See rule the-first-rebalance-waits.
         """
 
         def wait_on(group: ClassicGroup, out: Result, now: float) -> None:
@@ -110,8 +111,9 @@ class ClassicRebalance:
     # -- completing ---------------------------------------------------------------------------------
 
     def complete_join(self, group: ClassicGroup, out: Result, now: float) -> None:
-        """Completes the join phase: removes members that did not join, except static ones, and starts the
-        generation.
+        """Completes the join phase and starts the generation.
+
+        Members that did not join are removed, except static ones.
         """
         self.timers.cancel(("join", group.id))
         for member in list(group.members.values()):
@@ -247,8 +249,9 @@ class ClassicRebalance:
             self.dismiss(member, NotCoordinator.code, member.id, out)
 
     def park_join(self, member: ClassicMember, deferred: Deferred[Any], out: Result) -> None:
-        """Lets a member wait for the join phase; its earlier waiting request gets an error (Apache drops
-        it).
+        """Lets a member wait for the join phase.
+
+        Its earlier waiting request gets an error (Apache drops it).
         """
         if member.awaiting_join is not None:
             out.refuse(member.awaiting_join, RebalanceInProgress.code)

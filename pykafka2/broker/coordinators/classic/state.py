@@ -188,8 +188,9 @@ class ClassicGroup:
         self.pending_join.discard(member.id)
 
     def remove(self, member_id: str) -> None:
-        """Removes a member or an unused member id; if it was the leader, the oldest member becomes the
-        leader.
+        """Removes a member or an unused member id.
+
+        If it was the leader, the oldest member becomes the leader.
         """
         member = self.members.pop(member_id, None)
         if member is not None and member.instance_id is not None:

@@ -29,8 +29,9 @@ Assigned = dict[str, set[Partition]]
 
 
 def uniform(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
-    """Balanced and sticky: with equal subscriptions totals differ by at most one, and no partition moves
-    needlessly.
+    """Assigns partitions balanced and sticky.
+
+    With equal subscriptions totals differ by at most one, and no partition moves needlessly.
     """
     if len({member.topics for member in members.values()}) == 1:
         return _homogeneous(members, sizes)
@@ -38,8 +39,9 @@ def uniform(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
 
 
 def _homogeneous(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
-    """Handles equal subscriptions: members keep their first partitions up to their share; the rest is
-    distributed.
+    """Handles equal subscriptions: members keep their first partitions up to their share.
+
+    The rest is distributed.
 
     The result is that of Kafka's UniformHomogeneousAssignmentBuilder, which takes members in any order.
     """
@@ -96,9 +98,7 @@ def _heterogeneous(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
 
 
 def _level(assigned: Assigned, members: Members) -> None:
-    """Moves partitions from the member with the most to members with fewer, until no move improves the
-    balance.
-    """
+    """Moves partitions from members with the most to those with fewer, until that improves nothing."""
     settled = False
     while not settled:
         settled = True
@@ -117,8 +117,9 @@ def _level(assigned: Assigned, members: Members) -> None:
 
 
 def range_(members: Members, sizes: Mapping[bytes, int]) -> Assigned:
-    """Assigns a range of each topic to each subscriber, static members first, so that equal numbers stay
-    together.
+    """Assigns a range of each topic to each subscriber.
+
+    Static members come first, so that equal partition numbers stay together.
     """
     assigned: Assigned = {member_id: set() for member_id in members}
     for topic_id, readers in _readers(members, sizes).items():

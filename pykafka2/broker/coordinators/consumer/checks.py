@@ -48,8 +48,9 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
-    """Raises FENCED_MEMBER_EPOCH unless the epoch is the member's, or the previous one after a lost
-    response.
+    """Raises FENCED_MEMBER_EPOCH unless the epoch is the member's.
+
+    The previous epoch is accepted after a lost response.
     """
     if epoch == member.epoch:
         return

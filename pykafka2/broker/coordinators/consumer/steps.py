@@ -124,8 +124,9 @@ class ConsumerSteps:
         return int.from_bytes(digest.digest(), "big", signed=True)
 
     def assign(self, draft: ConsumerGroup, out: Result, now: float) -> None:
-        """Computes a new target if the epoch is ahead of it, at most once per assignment interval
-        (KIP-1263).
+        """Computes a new target assignment if the group epoch is ahead of it.
+
+        At most once per assignment interval (KIP-1263).
         """
         at_ms = self._wall_ms(now)
         if draft.epoch <= draft.assignment_epoch:

@@ -52,8 +52,9 @@ def with_added(
 
 
 def verified(transaction: Transaction, partitions: frozenset[Partition]) -> dict[Partition, int]:
-    """Returns 0 for each partition in the transaction, else TRANSACTION_ABORTABLE (rule
-    older-producers-are-verified).
+    """Returns 0 for each partition in the transaction, TRANSACTION_ABORTABLE for the others.
+
+    See rule older-producers-are-verified.
     """
     return {
         partition: 0 if partition in transaction.partitions else TransactionAbortable.code

@@ -121,8 +121,10 @@ def fence(
 
 
 def _can_continue(transaction: Transaction, expected: Expected) -> bool:
-    """Whether the producer can continue: a new transactional id accepts any id. Otherwise it must be the
-    current one, or the previous one if the producer does not know that its epochs are exhausted.
+    """Whether the producer can continue: a new transactional id accepts any id.
+
+    Otherwise it must be the current one, or the previous one if the producer does not know that its epochs
+    are exhausted.
     """
     return (
         transaction.epoch == NO_EPOCH

@@ -78,8 +78,9 @@ def _hide_configs(access: Any, response: Any) -> None:
 
 
 def check_delete_topics(checked: Checked) -> Verdict:
-    """Checks DELETE on the cluster or the topic. Without DESCRIBE the response hides whether a topic
-    exists.
+    """Checks DELETE on the cluster or the topic.
+
+    Without DESCRIBE the response hides whether a topic exists.
     """
     request, access = checked.request, checked.access
     if access.may_on_cluster(Operation.DELETE, notes=False):
@@ -123,8 +124,9 @@ TOPIC_CONFIGS, LOGGER_CONFIGS, GROUP_CONFIGS = 2, 8, 32
 
 
 def check_configs(operation: int, answers: str, *, names_loggers: bool = False) -> Check:
-    """Returns a check for DESCRIBE_CONFIGS or ALTER_CONFIGS on the topic, the group or the cluster of each
-    resource.
+    """Returns a check for DESCRIBE_CONFIGS or ALTER_CONFIGS on each resource.
+
+    The right is needed on the topic, the group or the cluster.
 
     With `names_loggers` loggers are included, which Kafka rejects without a message.
     """

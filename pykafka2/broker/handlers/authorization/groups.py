@@ -294,8 +294,9 @@ def check_init_producer_id(checked: Checked) -> Verdict:
 
 
 def check_add_partitions(checked: Checked) -> Verdict:
-    """Checks WRITE on the transactional id and every topic; if one is denied, nothing is added. Since
-    version 4 brokers send it.
+    """Checks WRITE on the transactional id and every topic; if one is denied, nothing is added.
+
+    Since version 4 brokers send it.
     """
     request, access, image = checked.request, checked.access, checked.image
     if checked.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:

@@ -1,5 +1,6 @@
-"""Authorization of Metadata, DescribeTopicPartitions and DescribeCluster, and authorized operations
-(KIP-430).
+"""Authorization of Metadata, DescribeTopicPartitions and DescribeCluster.
+
+Also sets the authorized operations in responses (KIP-430).
 
 A request for all topics returns only those that the client can describe. A named topic without that right
 gets TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
@@ -52,8 +53,9 @@ def check_cluster(checked: Checked) -> Verdict:
 
 
 def check_topic_partitions(checked: Checked) -> Verdict:
-    """Names all topics that the client can describe, because the handler uses the named topics or else
-    all.
+    """Replaces the requested topics by those that the client can describe.
+
+    The handler uses the named topics, or all if none is named.
     """
     access, named = checked.access, {topic.name: topic for topic in checked.request.topics}
     names = list(named) or list(checked.image.topics)
@@ -136,8 +138,9 @@ def _with_refused(response: Any, refused: list[MetadataResponseTopic], *, keeps:
 
 
 def _set_topic_operations(access: Access, response: Any) -> None:
-    """Sets authorized operations on copies, because a cached response shares its topics
-    (base/known_metadata.py).
+    """Sets the authorized operations of topics.
+
+    Changes copies, because a cached response shares its topics (base/known_metadata.py).
     """
     topics = []
     for topic in response.topics:
