@@ -227,7 +227,7 @@ def test_a_jaas_line_is_for_the_clients_to_read_and_is_not_shown() -> None:
     assert (client.sasl_username, client.sasl_password) == ("me", "hush")
     assert "hush" not in repr(options)
     options = read(**{"kafka.sasl.jaas.config": 'Krb5LoginModule required secret="hush";'})
-    with pytest.raises(ConfigurationError, match="module Krb5LoginModule is not known") as caught:
+    with pytest.raises(ConfigurationError, match="module Krb5LoginModule is unknown") as caught:
         CONSUMER_OPTIONS.parse(options.kafka, {})
     assert "hush" not in str(caught.value)
 
