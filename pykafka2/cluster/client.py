@@ -110,17 +110,19 @@ class ClusterClient:
             wake=driver.wake,
         )
         driver.on_failed(self._close_requests)
-        self.add(self.metadata, self.coordinators, self.calls)
+        self.add(self.metadata, self.coordinators)
 
     # ------------------------------------------------------------------ managers
 
     def add(self, *managers: Pollable) -> None:
-        """Poll these managers in every turn, before the router. Any thread."""
+        """Poll these managers in every turn, before the calls and the router. Any thread."""
 
         def install(now: float) -> None:
+            # Calls are polled after the managers: a commit() that was queued before committed() is sent first.
             # The router is polled last, so that timeouts of requests sent in a turn count in that turn.
-            self.driver.remove(self.router)
-            for manager in (*managers, self.router):
+            for last in (self.calls, self.router):
+                self.driver.remove(last)
+            for manager in (*managers, self.calls, self.router):
                 self.driver.add(manager)
 
         self.driver.call_soon(install)

@@ -20,7 +20,7 @@ from pykafka2.errors import (
 from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.consumer.commit.stories import FIRST, Callbacks, committed, read, reader
+from tests.consumer.commit.stories import FIRST, SECOND, Callbacks, committed, read, reader
 
 
 def test_it_does_not_wait_and_the_callback_comes_with_a_later_call(
@@ -38,6 +38,17 @@ def test_it_does_not_wait_and_the_callback_comes_with_a_later_call(
     consumer.poll()
     assert (told.offsets, told.errors) == ([3], [None])
     assert committed(cluster) == {FIRST: 3}
+
+
+def test_committed_returns_the_offsets_of_earlier_asynchronous_commits(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
+    """As in the Java client, whose requests leave in the order of the calls."""
+    consumer = reader(simulation, cluster, [FIRST, SECOND])
+    for offset in range(1, 8):
+        consumer.commit_async({FIRST: offset, SECOND: offset - 1})
+        assert consumer.committed(FIRST) == offset
+        assert consumer.committed(SECOND) == offset - 1
 
 
 @pytest.mark.parametrize("call", ["poll", "commit", "commit_async", "close"])
