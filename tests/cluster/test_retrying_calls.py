@@ -97,7 +97,7 @@ def test_its_time_over_it_names_the_last_reason(cluster: ScriptedCluster, client
     with pytest.raises(KafkaTimeoutError, match="HeartbeatRequest is not done after 1 s; it goes on"):
         call.result(1)
     words = "HeartbeatRequest got no successful response within 5 s; .*"
-    words += "failed: The coordinator is still reading its log"
+    words += "failed: The coordinator is still loading its log"
     with pytest.raises(KafkaTimeoutError, match=words) as caught:
         call.result(5)
     assert isinstance(caught.value.__cause__, CoordinatorLoadInProgress)
