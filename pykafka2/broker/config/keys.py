@@ -47,8 +47,8 @@ class Key:
     def invalid(self, text: str, error: ValueError) -> str:
         """Returns Kafka's message about an invalid value."""
         entry = error.entry if isinstance(error, InvalidEntry) else text
-        words = str(error).replace("{name}", self.name)
-        return f"Invalid value {entry} for configuration {self.name}: {words}"
+        message = str(error).replace("{name}", self.name)
+        return f"Invalid value {entry} for configuration {self.name}: {message}"
 
     @property
     def type_code(self) -> int:

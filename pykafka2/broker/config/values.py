@@ -116,10 +116,10 @@ class InvalidEntry(ValueError):
     """An invalid entry of a list; Kafka's message names the entry, not the list."""
 
     entry: str
-    words: str
+    message: str
 
     def __str__(self) -> str:
-        return self.words
+        return self.message
 
 
 def _check_of(type_name: str, valid: str) -> Check | None:
@@ -131,15 +131,15 @@ def _check_of(type_name: str, valid: str) -> Check | None:
         return _throttled_replicas
     if valid == _RESETS:
         return _reset
-    words = _WORDS.match(valid)
-    if words is None:
+    match = _WORDS.match(valid)
+    if match is None:
         return None  # "non-empty string" and the like: classes and files that this broker does not use
-    choices = words[2].split(", ")
-    known = {choice.lower() if words[1] else choice for choice in choices}
+    choices = match[2].split(", ")
+    known = {choice.lower() if match[1] else choice for choice in choices}
     refusal = "String must be one of: " + ", ".join(choices)
 
     def check_word(value: str) -> None:
-        if (value.lower() if words[1] else value) not in known:
+        if (value.lower() if match[1] else value) not in known:
             raise ValueError(refusal)
 
     def check_list(value: tuple[str, ...]) -> None:

@@ -26,10 +26,10 @@ def check_assignment(replicas: Sequence[int], brokers: Container[int], factor: i
                 f"The manual partition assignment includes broker {replica}, "
                 "but no such broker is registered."
             )
-    twice = next((replica for replica in sorted(replicas) if replicas.count(replica) > 1), None)
-    if twice is not None:
+    duplicate = next((replica for replica in sorted(replicas) if replicas.count(replica) > 1), None)
+    if duplicate is not None:
         raise InvalidReplicaAssignment(
-            f"The manual partition assignment includes the broker {twice} more than once."
+            f"The manual partition assignment includes the broker {duplicate} more than once."
         )
     if factor is not None and len(replicas) != factor:
         raise InvalidReplicaAssignment(

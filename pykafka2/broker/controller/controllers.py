@@ -65,7 +65,7 @@ class Controllers:
             self.give_up,
         )
         self._nodes: dict[int, ControllerNode] = {}
-        self._known_gone: dict[int, None] = {}
+        self._known_down: dict[int, None] = {}
 
     def __repr__(self) -> str:
         return f"<controller {self.id} in epoch {self.epoch}>"
@@ -140,7 +140,7 @@ class Controllers:
         """Makes a broker the controller unconditionally."""
         old, new = self.active_node, self._nodes[broker_id]
         self.election.elected(broker_id, now)
-        new.activate(self.known_gone(), now)
+        new.activate(self.known_down(), now)
         if old is not None and old is not new:
             old.resign()
         for member in self._members().values():
@@ -160,8 +160,8 @@ class Controllers:
 
     def elect_at_once(self, now: float) -> None:
         """Elects the next possible broker in the ring, because the controller is known to be down."""
-        gone = self.log.controller_id
-        for broker_id in sorted(self._members(), key=lambda member_id: (member_id <= gone, member_id)):
+        stopped_id = self.log.controller_id
+        for broker_id in sorted(self._members(), key=lambda member_id: (member_id <= stopped_id, member_id)):
             if self.election.holder != NO_CONTROLLER:
                 return
             self.stand_for_election(broker_id, now)
@@ -174,7 +174,7 @@ class Controllers:
 
     def broker_stopped(self, broker_id: int, now: float) -> None:
         """Handles a broker that has crashed or stopped in a way that all others detect."""
-        self._known_gone[broker_id] = None
+        self._known_down[broker_id] = None
         if self.election.holder == broker_id:
             self.election.give_up(broker_id)
             self.elect_at_once(now)
@@ -185,13 +185,13 @@ class Controllers:
 
     def broker_started(self, broker_id: int, now: float) -> None:
         """Handles a broker that has started again."""
-        self._known_gone.pop(broker_id, None)
+        self._known_down.pop(broker_id, None)
         if self.election.holder == NO_CONTROLLER:
             self.elect_at_once(now)
 
-    def known_gone(self) -> list[int]:
+    def known_down(self) -> list[int]:
         """Returns brokers that are known to be down."""
-        return list(self._known_gone)
+        return list(self._known_down)
 
     # ------------------------------------------------------------------ changes by a test
 

@@ -81,10 +81,10 @@ class ControllerNode(Part):
 
     # ------------------------------------------------------------------ active controller
 
-    def activate(self, gone: Iterable[int], now: float) -> None:
+    def activate(self, down: Iterable[int], now: float) -> None:
         """Becomes the controller: starts an epoch, replays the log and publishes the whole state.
 
-        `gone` are the brokers that are known to be down.
+        `down` are the brokers that are known to be down.
         """
         broker_id, clock, common = self.broker_id, self._node.clock, self._common
 
@@ -102,7 +102,7 @@ class ControllerNode(Part):
         self._rebalance_at = now + self._rebalance_every if self._rebalances else FOREVER
         self._unclean_at = now + UNCLEAN_ELECTION_INTERVAL
         self.change("the full state is published", controller.publish_all, now)
-        for stopped in gone:
+        for stopped in down:
             self.end_session(stopped, now)
         self.signal()
 

@@ -139,11 +139,11 @@ class Deferred(Generic[ResponseT]):
         for callback in callbacks:
             callback(response)
 
-    def refuse(self, code: int, words: str | None = None) -> None:
+    def refuse(self, code: int, message: str | None = None) -> None:
         """Completes it with an error in every field, and with a message if the response can hold one."""
         response: Any = refusal(self.request, self.version, code)
-        if words and getattr(response, "error_message", "") is None:
-            response.error_message = words
+        if message and getattr(response, "error_message", "") is None:
+            response.error_message = message
         self.complete(response)
 
     def then(self, callback: Callable[[ResponseT], None]) -> None:

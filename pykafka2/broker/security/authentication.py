@@ -32,7 +32,7 @@ from pykafka2.protocol.registry import ApiKey, name_of
 MIN_REAUTH_INTERVAL = 1.0
 # Limit of an error message, which may quote names of the client: a response cannot hold more than Kafka's
 # longest string.
-MAX_WORDS = 8_000
+MAX_MESSAGE_LENGTH = 8_000
 
 
 class SaslState(Enum):
@@ -245,11 +245,11 @@ class Authentication:
             ends.append(accepted.expires_at_ms - self._wall_ms())
         return max(min(ends), 0) if ends else None
 
-    def _fail(self, words: str) -> TokenAnswer:
+    def _fail(self, message: str) -> TokenAnswer:
         self._exchange = None
         self._move_to(SaslState.FAILED)
-        message = words if len(words) <= MAX_WORDS else f"{words[:MAX_WORDS]}..."
-        return TokenAnswer(SaslAuthenticationFailed.code or 0, message)
+        shortened = message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:MAX_MESSAGE_LENGTH]}..."
+        return TokenAnswer(SaslAuthenticationFailed.code or 0, shortened)
 
     def _move_to(self, state: SaslState) -> None:
         if state not in LEGAL_MOVES[self.state]:

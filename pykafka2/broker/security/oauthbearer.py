@@ -38,8 +38,8 @@ _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)")
 class TokenRefused(Exception):
     """An invalid token. Its owner receives only `status`; the message is for the broker's log."""
 
-    def __init__(self, status: str, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 

@@ -16,7 +16,7 @@ from pykafka2.protocol.struct import Response, Struct
 LENGTH_BYTES = 4
 WORDED = ("error_message", "batch_index_error_message")
 # A character has at most four bytes, and Kafka's longest string 32,767.
-MAX_WORDS = 8_000
+MAX_MESSAGE_LENGTH = 8_000
 
 
 def encoded(context: RequestContext, response: Response) -> list[Buffer]:
@@ -55,8 +55,8 @@ def _cut_words(struct: Struct) -> bool:
     has_cut = False
     for field in resolved_fields(type(struct)):
         value = getattr(struct, field.name)
-        if field.name in WORDED and value is not None and len(value) > MAX_WORDS:
-            setattr(struct, field.name, f"{value[:MAX_WORDS]}...")
+        if field.name in WORDED and value is not None and len(value) > MAX_MESSAGE_LENGTH:
+            setattr(struct, field.name, f"{value[:MAX_MESSAGE_LENGTH]}...")
             has_cut = True
         elif field.struct is not None and value is not None:
             for inner in value if field.array else (value,):

@@ -189,7 +189,7 @@ def _partition(running: Running, topic: str, partition: int) -> PartitionView:
     image = running.controllers.partition(topic, partition)
     views = {}
     leader = image.leader
-    if leader in running.controllers.known_gone():
+    if leader in running.controllers.known_down():
         leader = NO_LEADER  # after the last broker stops, no broker can record that
     followers = _followers(running, topic, partition, leader)
     for broker_id in image.replicas:

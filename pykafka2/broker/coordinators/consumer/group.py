@@ -191,8 +191,8 @@ class ConsumerGroups(ConsumerSteps):
             member = group.get_static(request.instance_id, request.member_id)
         if request.member_epoch == STATIC_LEAVE_EPOCH:
             # It will return: its partitions stay assigned to it until its session expires.
-            gone = attrs.evolve(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation={})
-            records.write_current(out, group.id, gone)
+            left = attrs.evolve(member, epoch=STATIC_LEAVE_EPOCH, pending_revocation={})
+            records.write_current(out, group.id, left)
             out.on_appended = lambda out: self.timers.cancel(("revocation", group.id, member.id))
         else:
             self.fence(group, [member], out, now)

@@ -90,13 +90,13 @@ def _next(
 
 def _strip(member: ConsumerMember, subscribed: frozenset[bytes], owned: Owned) -> ConsumerMember:
     """Removes topics that the member no longer subscribes to, without waiting for a new target."""
-    gone = {topic_id: has for topic_id, has in member.assigned.items() if topic_id not in subscribed}
-    if not gone:
+    unsubscribed = {topic_id: has for topic_id, has in member.assigned.items() if topic_id not in subscribed}
+    if not unsubscribed:
         return member
     kept = {topic_id: has for topic_id, has in member.assigned.items() if topic_id in subscribed}
     to_revoke = {
-        topic_id: {**member.pending_revocation.get(topic_id, {}), **gone.get(topic_id, {})}
-        for topic_id in {*member.pending_revocation, *gone}
+        topic_id: {**member.pending_revocation.get(topic_id, {}), **unsubscribed.get(topic_id, {})}
+        for topic_id in {*member.pending_revocation, *unsubscribed}
     }
     if not _still_owns(owned, to_revoke):
         return attrs.evolve(member, previous_epoch=member.epoch, assigned=kept)

@@ -124,8 +124,8 @@ class MixedGroups(ConsumerGroups):
     # -- downgrade ---------------------------------------------------------------------------------------
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], out: Result, now: float) -> None:
-        gone = {member.id for member in members}
-        left = [member for member in group.members.values() if member.id not in gone]
+        fenced_ids = {member.id for member in members}
+        left = [member for member in group.members.values() if member.id not in fenced_ids]
         is_classic = bool(left) and all(member.classic is not None for member in left)
         is_allowed = self.settings.migration_policy in DOWNGRADES and len(left) <= self.settings.max_size
         if not is_classic or not is_allowed or all(member.classic is not None for member in members):
@@ -298,12 +298,12 @@ class MixedGroups(ConsumerGroups):
         if caller.version < FIRST_LEAVE_OF_MANY:
             leaving = [MemberIdentity(member_id=request.member_id)]
         answers: list[MemberResponse] = []
-        gone: dict[str, ConsumerMember] = {}
+        leavers: dict[str, ConsumerMember] = {}
         for leaver in leaving:
             code = 0
             try:
                 member = self._leaving(group, leaver)
-                gone[member.id] = member
+                leavers[member.id] = member
             except BrokerError as error:
                 code = error.code or 0
             answers.append(
@@ -311,8 +311,8 @@ class MixedGroups(ConsumerGroups):
                     member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=code
                 )
             )
-        if gone:
-            self.fence(group, list(gone.values()), out, now)
+        if leavers:
+            self.fence(group, list(leavers.values()), out, now)
         out.reply(deferred, leave_response(caller.version, answers))
 
     def _leaving(self, group: ConsumerGroup, leaver: MemberIdentity) -> ConsumerMember:

@@ -145,13 +145,13 @@ class OffsetStore:
 
     def forget_topics(self, names: Iterable[str], out: Result) -> None:
         """Deletes the offsets of deleted topics, including pending ones."""
-        gone = set(names)
+        deleted = set(names)
         groups = dict.fromkeys(
             [*self.committed, *(group_id for groups in self.pending.values() for group_id in groups)]
         )
         for group_id in groups:
             for place in self._places(group_id):
-                if place[0] in gone:
+                if place[0] in deleted:
                     write_offset(out, group_id, place, None)
 
     def _places(self, group_id: str) -> list[Place]:

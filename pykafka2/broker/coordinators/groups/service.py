@@ -67,11 +67,11 @@ class GroupCoordinator(CoordinatorService[GroupShard]):
         """Applies a change of the cluster's topics."""
         known = () if self._topics is None else self._topics.names()
         now_known = set(topics.names())
-        gone = {name for name in known if name not in now_known}
+        deleted = {name for name in known if name not in now_known}
         self._topics = topics
         for partition, shard in self.shards.items():
             runtime = self.runtimes[partition]
-            runtime.carry_out(shard.on_topics(topics, gone), now)
+            runtime.carry_out(shard.on_topics(topics, deleted), now)
             self._note(runtime)
 
     def on_marker(

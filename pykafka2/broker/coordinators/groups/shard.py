@@ -202,16 +202,17 @@ class GroupShard:
 
     # -- topics and cleanup --------------------------------------------------
 
-    def on_topics(self, topics: Topics, gone: Set[str] | None = None) -> Result:
-        """Applies changed topics. Returns a result that deletes the offsets of deleted topics (None:
-        determine them).
+    def on_topics(self, topics: Topics, deleted: Set[str] | None = None) -> Result:
+        """Applies changed topics. Returns a result that deletes the offsets of deleted topics.
+
+        None for `deleted` means that they are determined here.
         """
-        if gone is None:
-            gone = set(self.topics.names()) - set(topics.names())
+        if deleted is None:
+            deleted = set(self.topics.names()) - set(topics.names())
         self.topics = self.consumer.topics = self.offsets.topics = topics
         out = Result()
-        if gone:
-            self.offsets.forget_topics(gone, out)
+        if deleted:
+            self.offsets.forget_topics(deleted, out)
         return out
 
     def _arm_cleanup(self, now: float) -> None:

@@ -139,15 +139,15 @@ def each(
     answers: str,
     name_of: Callable[[Any, ClusterImage], str | None] = lambda entry, image: str(entry),
     *,
-    words: str | None = "",
-    unless_twice: bool = False,
+    message: str | None = "",
+    skip_duplicates: bool = False,
     unless: Callable[[Checked], bool] = lambda checked: False,
 ) -> Check:
     """Returns a check: every entry of a list needs this operation, and those without it get an error.
 
     `entries` and `answers` are the fields of the request and of the response. Entries for which `name_of`
-    returns None are left to the handler, and with `unless_twice` also duplicates. `words` is the message, by
-    default Kafka's for this error.
+    returns None are left to the handler, and with `skip_duplicates` also duplicates. `message` is by default
+    Kafka's for this error.
     """
 
     def check(checked: Checked) -> Verdict:
@@ -164,17 +164,17 @@ def each(
         is_allowed = checked.access.may
         refused: list[Any] = []
         kept: list[Any] = []
-        twice = _named_twice(name_of(entry, image) for entry in requested) if unless_twice else ()
+        duplicates = _duplicates(name_of(entry, image) for entry in requested) if skip_duplicates else ()
         for entry in requested:
             name = name_of(entry, image)
             is_refused = (
-                name is not None and name not in twice and not is_allowed(operation, resource_type, name)
+                name is not None and name not in duplicates and not is_allowed(operation, resource_type, name)
             )
             (refused if is_refused else kept).append(entry)
         if not refused:
             return None
         code = code_of(resource_type)
-        add_refusals(checked, entries, answers, refused, code, WORDS[code] if words == "" else words)
+        add_refusals(checked, entries, answers, refused, code, WORDS[code] if message == "" else message)
         if kept:
             checked.replace(**{entries: kept})
             return None
@@ -185,16 +185,16 @@ def each(
     return check
 
 
-def _named_twice(names: Iterable[str | None]) -> set[str | None]:
+def _duplicates(names: Iterable[str | None]) -> set[str | None]:
     seen: set[str | None] = set()
-    twice: set[str | None] = set()
+    duplicates: set[str | None] = set()
     for name in names:
-        (twice if name in seen else seen).add(name)
-    return twice
+        (duplicates if name in seen else seen).add(name)
+    return duplicates
 
 
 def add_refusals(
-    checked: Checked, entries: str, answers: str, refused: list[Any], code: int, words: str | None
+    checked: Checked, entries: str, answers: str, refused: list[Any], code: int, message: str | None
 ) -> list[Any]:
     """Adds errors for these entries to the response. Returns them."""
     others = copy(checked.request)
@@ -203,7 +203,7 @@ def add_refusals(
     more: list[Any] = getattr(refusal, answers)
     for error in more:
         if getattr(error, "error_message", None):
-            error.error_message = words
+            error.error_message = message
     checked.amend(lambda response: getattr(response, answers).extend(more))
     return more
 

@@ -62,7 +62,7 @@ def check_create_topics(checked: Checked) -> Verdict:
     access = checked.access
     verdict = None
     if not access.may_on_cluster(Operation.CREATE, notes=False):
-        verdict = each_topic(Operation.CREATE, unless_twice=True, words="Authorization failed.")(checked)
+        verdict = each_topic(Operation.CREATE, skip_duplicates=True, message="Authorization failed.")(checked)
     checked.amend(lambda response: _hide_configs(access, response))
     return verdict
 

@@ -43,7 +43,9 @@ CHECKS: Final[dict[int, Check]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.check_topic_partitions,
     ApiKey.CREATE_TOPICS: data.check_create_topics,
     ApiKey.DELETE_TOPICS: data.check_delete_topics,
-    ApiKey.CREATE_PARTITIONS: each_topic(Operation.ALTER, "topics", "results", unless_twice=True, words=None),
+    ApiKey.CREATE_PARTITIONS: each_topic(
+        Operation.ALTER, "topics", "results", skip_duplicates=True, message=None
+    ),
     ApiKey.DESCRIBE_CONFIGS: data.check_configs(Operation.DESCRIBE_CONFIGS, "results"),
     ApiKey.ALTER_CONFIGS: data.check_configs(Operation.ALTER_CONFIGS, "responses"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: data.check_configs(
