@@ -149,8 +149,8 @@ class Parts:
                 node.config,
                 apis,
                 requests.on_request,
-                requests.on_gone,
-                requests.on_left,
+                requests.on_disconnected,
+                requests.on_sent,
                 self.quotas,
                 requests.on_refused,
             )

@@ -81,7 +81,7 @@ class BrokerRequests:
         with self._node.lock:
             self._shared.history.received(self._node.id, context)
 
-    def on_gone(self, context: RequestContext, now: float) -> None:
+    def on_disconnected(self, context: RequestContext, now: float) -> None:
         """Handles a connection closed before the response was sent: drops what waits for the request."""
         with self._node.lock:
             self._shared.history.ended(context, None, now)
@@ -89,7 +89,7 @@ class BrokerRequests:
                 context.abandon(now)
             context.is_answered = True
 
-    def on_left(self, contexts: Sequence[RequestContext], now: float) -> None:
+    def on_sent(self, contexts: Sequence[RequestContext], now: float) -> None:
         """Handles responses that were sent to their clients."""
         with self._node.lock:
             since = self._shared.history_started_at

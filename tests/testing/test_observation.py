@@ -281,7 +281,7 @@ def test_a_groups_records_are_told_but_not_its_commits() -> None:
     assert [event.text for event in log.events("group")] == [
         "g is Empty, generation 3, 0 members",
         "k has epoch 7",
-        "g is gone",
+        "g was removed",
     ]
 
 

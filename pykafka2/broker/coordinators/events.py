@@ -56,7 +56,7 @@ def _note_group(events: EventLog, record: Record, now: float) -> None:
         text = f"{name} has a target assignment of epoch {value.assignment_epoch}"
         events.note(now, "group", text, group=name, assignment_epoch=value.assignment_epoch)
     elif record.key[:2] != TARGET_ASSIGNMENT:
-        events.note(now, "group", f"{name} is gone", group=name, state="Dead")
+        events.note(now, "group", f"{name} was removed", group=name, state="Dead")
 
 
 def _note_transaction(events: EventLog, record: Record, now: float) -> None:
@@ -66,7 +66,7 @@ def _note_transaction(events: EventLog, record: Record, now: float) -> None:
     key, value = _decoded(record, (TransactionLogKey, TransactionLogValue))
     name: str = getattr(key, "transactional_id", "")
     if not isinstance(value, TransactionLogValue):
-        events.note(now, "transaction", f"{name} is gone", transactional_id=name, state="Dead")
+        events.note(now, "transaction", f"{name} was removed", transactional_id=name, state="Dead")
         return
     state = STATES[value.transaction_status].value
     text = f"{name} is {state}, producer {value.producer_id} epoch {value.producer_epoch}"

@@ -271,8 +271,8 @@ def _aborted(result: FetchResult, plan: FetchPlan) -> list[AbortedTransaction] |
 
     Empty, as in Kafka, if there was nothing to read when the fetch arrived.
     """
-    is_gone = isinstance(result.error, UnknownTopicOrPartition) and not plan.has_waited
-    if result.item.error is not None or is_gone:
+    is_unknown = isinstance(result.error, UnknownTopicOrPartition) and not plan.has_waited
+    if result.item.error is not None or is_unknown:
         return []
     if result.aborted is None:
         return None

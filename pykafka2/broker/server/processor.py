@@ -60,8 +60,8 @@ class Processor(Part):
         config: BrokerConfig,
         apis: ApiTable,
         on_request: Callable[[RequestContext], None],
-        on_gone: Callable[[RequestContext, float], None],
-        on_left: Callable[[Sequence[RequestContext], float], None],
+        on_disconnected: Callable[[RequestContext, float], None],
+        on_sent: Callable[[Sequence[RequestContext], float], None],
         quotas: ConnectionQuotas,
         on_refused: Callable[[str, str, float], None],
     ) -> None:
@@ -72,8 +72,8 @@ class Processor(Part):
         self._requests = requests
         self._intake = Intake(apis, config.int("socket.request.max.bytes"))
         self._on_request = on_request
-        self._on_gone = on_gone
-        self._on_left = on_left
+        self._on_disconnected = on_disconnected
+        self._on_sent = on_sent
         self._on_refused = on_refused
         self._pipelined = config.get("channel.mode") == "pipelined"
         self._max_pipelined = config.int("max.pipelined.requests")
@@ -245,7 +245,7 @@ class Processor(Part):
         """Handles responses that were passed to the transport completely."""
         pending = self.connections[connection].pending
         contexts = [pending.pop(slot) for slot in slots]
-        self._on_left(contexts, self.loop.runtime.clock.monotonic())
+        self._on_sent(contexts, self.loop.runtime.clock.monotonic())
         closing = contexts[-1].delivery.closing
         if closing is not None:
             error = Disconnected(f"the connection to {connection.peer} closes after this response")
@@ -302,7 +302,7 @@ class Processor(Part):
         client = self.connections.pop(connection, None)
         connection.close(reset=reset)
         for context in () if client is None else client.unanswered():
-            self._on_gone(context, self.loop.runtime.clock.monotonic())
+            self._on_disconnected(context, self.loop.runtime.clock.monotonic())
 
     def established(self, connection: Connection, transport: Transport) -> None:
         """Completes a connection's TLS handshake. Raises `TlsError` if no rule matches the certificate."""

@@ -172,7 +172,7 @@ class OffsetStore:
             return False
         at_ms = self._wall_ms(now)
         retention_ms = self._settings.offsets_retention * 1000
-        is_all_gone = True
+        are_all_removed = True
         for place, offset in sorted(known.items()):
             if offset.expires_ms is not None:
                 is_due = at_ms >= offset.expires_ms
@@ -181,8 +181,8 @@ class OffsetStore:
             if is_due and not group.is_subscribed_to(place[0]) and not self.is_pending(group_id, place):
                 write_offset(out, group_id, place, None)
             else:
-                is_all_gone = False
-        return is_all_gone and not self.has_open_transaction(group_id)
+                are_all_removed = False
+        return are_all_removed and not self.has_open_transaction(group_id)
 
 
 def _expiry_base(group: ClassicGroup | ConsumerGroup) -> Callable[[CommittedOffset], int] | None:
