@@ -118,7 +118,7 @@ class ClusterClient:
         """Poll these managers in every turn, before the calls and the router. Any thread."""
 
         def install(now: float) -> None:
-            # Calls are polled after the managers: a commit() that was queued before committed() is sent first.
+            # Calls are polled after the managers: a commit queued before committed() is sent before it.
             # The router is polled last, so that timeouts of requests sent in a turn count in that turn.
             for last in (self.calls, self.router):
                 self.driver.remove(last)

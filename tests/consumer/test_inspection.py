@@ -50,14 +50,14 @@ def words(**health: object) -> str:
 )
 def test_a_joining_leader_names_five_other_members_and_counts_the_rest(count: int, named: str) -> None:
     told = words(other_members=[f"m{number}" for number in range(count)])
-    assert told.endswith(f"; in generation 4 these were {named}.")
+    assert told.endswith(f"; in generation 4 the others were {named}.")
     assert "has waited 7.0 s for the coordinator, broker 2 at broker-2:9092" in told
 
 
 def test_a_joining_member_without_a_coordinator_names_nobody_else() -> None:
     told = words(coordinator=None, other_members=["m0"], coordinator_error="broker-1 is down")
-    assert "has waited 7.0 s for its coordinator to be found." in told
-    assert "the last look-up failed (broker-1 is down)" in told
+    assert "has waited 7.0 s for the lookup of its coordinator." in told
+    assert "the last lookup failed (broker-1 is down)" in told
     assert "m0" not in told
 
 

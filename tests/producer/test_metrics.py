@@ -130,12 +130,15 @@ def test_explain_names_the_longest_of_sends_that_began_and_end_at_different_time
         sending += [simulation.spawn(lambda topic=topic: send(topic)) for topic in ("orders", "others")]
         simulation.sleep(3)
     for topic in ("orders", "others"):
-        waits = f"2 calls of send wait for the metadata of topic {topic!r}, the longest for 6.0 s."
+        waits = f"Calls of send() waiting for the metadata of topic {topic!r}: 2, the longest for 6.0 s."
         assert waits in producer.explain()
     for one in sending[:2]:
         one.result()
     for topic in ("orders", "others"):
-        assert f"1 calls of send wait for the metadata of topic {topic!r}, the longest" in producer.explain()
+        assert (
+            f"Calls of send() waiting for the metadata of topic {topic!r}: 1, the longest"
+            in producer.explain()
+        )
     for one in sending[2:]:
         one.result()
     assert producer.health()["senders_waiting_for_metadata"] == {}
@@ -164,7 +167,7 @@ def test_explain_names_sends_that_wait_for_the_memory_of_an_expired_batch(
     assert isinstance(expired.exception(0), DeliveryTimeout)
     assert producer.health()["records_waiting"] == 0
     told = producer.explain()
-    assert "1 calls of send wait for buffer_memory" in told
+    assert "Calls of send() waiting for buffer_memory: 1." in told
     assert "Nothing waits" not in told
     cluster.controls.clear()
     waiting.result()

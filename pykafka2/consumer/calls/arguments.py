@@ -80,7 +80,7 @@ def checked_place(offset: object) -> int:
     elif offset in (-1, -2):  # Kafka's and librdkafka's numbers for the ends
         meant = f"; write {'seek_to_end' if offset == -1 else 'seek_to_beginning'}(partition)"
     elif hasattr(offset, "offset"):
-        meant = f"; give the offset of the {type(offset).__name__}"
+        meant = f"; pass the .offset of the {type(offset).__name__}"
     raise ValueError(
         f"offset={describe_argument(offset)}: it must be an integer from 0 to {INT64_MAX}{meant}"
     )

@@ -65,7 +65,10 @@ WRONG: dict[str, tuple[Call, str]] = {
     "end_offsets": (lambda c: c.end_offsets(ORDERS_0), "partitions must be a list"),
     "pause": (lambda c: c.pause([ORDERS_0]), r"pass each as an argument: f\(\*partitions\)"),
     "seek_to_end": (lambda c: c.seek_to_end({ORDERS_0}), r"pass each as an argument: f\(\*partitions\)"),
-    "times": (lambda c: c.offsets_for_times([ORDERS_0]), r"as \{TopicPartition: milliseconds\}, not \["),
+    "times": (
+        lambda c: c.offsets_for_times([ORDERS_0]),
+        r"must be a dict \{TopicPartition: milliseconds\}, not \[",
+    ),
     "no timeout": (lambda c: c.poll(None), "timeout_ms=None: it must be a number of milliseconds"),
     "a timedelta": (lambda c: c.poll(timedelta(1)), "timeout_ms=datetime.timedelta.*number of milliseconds"),
     "position": (lambda c: c.position("orders"), r"TopicPartition\(topic, number\), not 'orders'"),

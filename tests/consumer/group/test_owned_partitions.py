@@ -136,4 +136,4 @@ def test_a_commit_of_partitions_that_were_lost_keeps_nothing_waiting() -> None:
     assert (owner.lost, owner.revoked, owner.owned) == ([sorted(ORDERS + BILLS)], [], [])
     assert owner.parts.due_in() == float("inf")
     owner.commits[0][1].succeed(None)
-    assert not owner.parts.has_news()
+    assert owner.parts.last_commit is None

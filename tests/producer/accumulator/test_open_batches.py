@@ -285,7 +285,7 @@ def test_callback_of_the_next_record_joins_a_run_only_under_the_global_lock(
     assert batch.outcome is not None
     added, _ = batch.outcome.listeners()
     assert len(added._runs) == (1 if has_gil else 3)
-    batch.close()
+    batch.seal()
     batch.complete(7, -1)
     assert [metadata.offset for metadata in told] == [7, 8, 9]
 

@@ -574,7 +574,7 @@ class TestArguments:
             ),
             ({"headers": {"a": b"1"}}, IllegalArgument, r"headers=.*list\(headers.items\(\)\)"),
             ({"headers": [("a", b"1"), ("b", 2)]}, IllegalArgument, r"headers\[1\].* the value is not bytes"),
-            ({"headers": [[("a", b"1")]]}, IllegalArgument, "headers has 1 entries, values 2"),
+            ({"headers": [[("a", b"1")]]}, IllegalArgument, "headers has 1 entries, and values has 2"),
             (
                 {"headers": [None, [("b", 2)]]},
                 IllegalArgument,

@@ -479,7 +479,7 @@ class TestOffsets:
                 "\ud800",
                 "group_metadata.group_id: it is not valid Unicode text",
             ),
-            ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", "x"), "generation_id is a whole"),  # type: ignore[arg-type]
+            ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", "x"), "generation_id must be an int"),  # type: ignore[arg-type]
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata("g", 1, 7), "member_id and"),  # type: ignore[arg-type]
             ({ORDERS: OffsetAndMetadata(1)}, 5, "group_metadata=5"),
             ({ORDERS: OffsetAndMetadata(1)}, ConsumerGroupMetadata(None), "the group_id of a consumer"),  # type: ignore[arg-type]

@@ -330,7 +330,7 @@ def test_a_partition_whose_topic_the_metadata_has_forgotten_stays_while_it_is_as
     assert reconciliation._reconcile(Target(2, {orders: frozenset({0}), bills: frozenset({0})}), 0)
     assert consumer.assignment() == {TopicPartition("orders", 0), TopicPartition("bills", 0)}
     assert consumer._subscription.held(Hold.REVOKING) == []
-    assert reconciliation.waits_for == 0
+    assert reconciliation.unnamed_topics == frozenset()
 
 
 def test_who_is_out_waits_for_no_names_and_who_was_refused_subscribes_once(known: Known) -> None:
