@@ -56,7 +56,7 @@ class Access:
         if listener is None:
             known = ", ".join(self.listeners)
             raise ConfigurationError(
-                f"Unknown listener {name!r}{nearest(name, self.listeners)}. Listeners are {known}."
+                f"Unknown listener {name!r}; listeners are {known}{nearest(name, self.listeners)}"
             )
         return listener
 

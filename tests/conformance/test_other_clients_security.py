@@ -113,5 +113,5 @@ def test_a_client_with_a_wrong_password_is_refused(
 
 
 def test_options_name_a_listener_that_there_is(cluster: KafkaCluster) -> None:
-    with pytest.raises(ConfigurationError, match="there is no listener 'PLAINTEXT'"):
+    with pytest.raises(ConfigurationError, match="Unknown listener 'PLAINTEXT'"):
         cluster.options_for(listener="PLAINTEXT")
