@@ -94,7 +94,7 @@ class Access:
         password = password or self.users.get(user)
         if password is None:
             raise ConfigurationError(
-                f"The password of {user!r} is unknown{nearest(user, self.users)}. Set password=..."
+                f"The password of {user!r} is unknown; set password=...{nearest(user, self.users)}"
             )
         return {"sasl_mechanism": mechanism, "sasl_username": user, "sasl_password": password}
 
