@@ -130,9 +130,9 @@ def callbacks_come_backwards(world: World, patch: pytest.MonkeyPatch) -> None:
     """Of several commits that are over the last is told first."""
 
     def call_back(self: Committer) -> None:
-        done = [one for one in self._untold if one.completion.is_done]
+        done = [one for one in self._pending_callbacks if one.completion.is_done]
         for one in reversed(done):
-            self._untold.remove(one)
+            self._pending_callbacks.remove(one)
             one.callback(one.offsets, one.completion.exception(0))
 
     patch.setattr(Committer, "call_back", call_back)
@@ -143,8 +143,8 @@ def callbacks_come_twice(world: World, patch: pytest.MonkeyPatch) -> None:
     call_back = Committer.call_back
 
     def call_twice(self: Committer) -> None:
-        if self._untold and self._untold[0].completion.is_done:
-            one = self._untold[0]
+        if self._pending_callbacks and self._pending_callbacks[0].completion.is_done:
+            one = self._pending_callbacks[0]
             one.callback(one.offsets, one.completion.exception(0))
         call_back(self)
 

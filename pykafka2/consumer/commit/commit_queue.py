@@ -18,11 +18,11 @@ from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit.errors import (
+    commit_timeout_error,
+    membership_error,
+    recreated_topic_error,
     refusal_in,
-    words_for_gone,
-    words_for_late,
-    words_for_member,
-    words_for_passing,
+    retriable_commit_error,
 )
 from pykafka2.consumer.commit.topic_ids import NO_IDS, TopicIds
 from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStanding, Rejection
@@ -47,38 +47,38 @@ from pykafka2.protocol.messages.committed_offsets import (
 )
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
-OF_THE_MEMBER = (UnknownMemberId, IllegalGeneration, FencedInstanceId, RebalanceInProgress)
+MEMBERSHIP_ERRORS = (UnknownMemberId, IllegalGeneration, FencedInstanceId, RebalanceInProgress)
 
 
 class CommitQueue:
-    """The queue (a `Pollable`)."""
+    """Offset commits in the order of the calls (a `Pollable`)."""
 
     def __init__(self, cluster: ClusterClient, standing: GroupStanding) -> None:
         self._cluster = cluster
         self._standing = standing
         self._to = ToCoordinator(GROUP, standing.group_id)
         self._waiting: deque[Commit] = deque()
-        """Those that are still to be sent, or sent again."""
+        """Commits to send or to retry."""
         self._soonest_deadline = FOREVER
-        """Of these; it may be that of one that has left them since."""
-        self._on_wire: dict[Commit, None] = {}
-        """Those that are to be answered, in the order in which they were sent."""
+        """The first deadline of the waiting commits, or an earlier one of a commit that was sent since."""
+        self._in_flight: dict[Commit, None] = {}
+        """Commits without a response, in the order in which they were sent."""
         self._unsent: deque[Commit] = deque()
-        """Of these, the ones that the router may still hold."""
+        """Commits in flight that the router may still hold."""
         self._retried: Commit | None = None
-        """The last one of these that is sent again if need be: nothing leaves before it is over."""
+        """The commit in flight that can be retried; no other commit is sent before it ends."""
         self.written = 0
         """The number of commits that the coordinator has acknowledged."""
         self.failed = 0
         self.last_written_at = -FOREVER
         self.last_error: KafkaError | None = None
-        """Of the commit that failed last; None again after one was written."""
+        """The error of the last failed commit; None after a success."""
 
     def add(self, commit: Commit) -> None:
-        """Have it sent after those added before.  Any thread.
+        """Queue a commit after those that were added before. Any thread can call it.
 
         Raises:
-            ClientClosed, ClientFailed: nothing is sent any more.
+            ClientClosed, ClientFailed: the client can no longer send requests.
         """
 
         def enqueue(now: float) -> None:
@@ -89,13 +89,13 @@ class CommitQueue:
 
     @property
     def count(self) -> int:
-        """How many are not over."""
-        return len(self._waiting) + len(self._on_wire)
+        """The number of unfinished commits."""
+        return len(self._waiting) + len(self._in_flight)
 
-    # ------------------------------------------------------------------ the driver's turn
+    # ------------------------------------------------------------------ on the driver's thread
 
     def poll(self, now: float) -> PollResult:
-        """Looks at those that are to be sent, and not at the thousands that may be on the wire."""
+        """Send the commits that are due; it does not iterate over those in flight, which can be thousands."""
         result = PollResult.idle()
         if self._retried is not None:
             result.wake_at = self._end_wait(self._retried, now)
@@ -103,12 +103,12 @@ class CommitQueue:
             return result
         if now >= self._soonest_deadline:
             self._end_overdue(now)
-        is_behind_unsent = self._is_any_unsent()  # of earlier turns; those of one leave together
-        while self._waiting and not self._is_held_up():
+        is_behind_unsent = self._is_any_unsent()  # from earlier turns; commits of one turn are sent together
+        while self._waiting and not self._is_blocked_by_retry():
             commit = self._waiting[0]
-            if self._is_over(commit, now):
+            if self._end_if_over(commit, now):
                 continue
-            is_kept_waiting = is_behind_unsent or (commit.is_retried and self._is_any_on_wire())
+            is_kept_waiting = is_behind_unsent or (commit.is_retried and self._is_any_in_flight())
             if is_kept_waiting or now < commit.retry_at:
                 result.wake_at = min(result.wake_at, FOREVER if is_kept_waiting else commit.retry_at)
                 break
@@ -117,7 +117,7 @@ class CommitQueue:
                 continue
             result.sends.append(self._attempt(commit, now))
             self._waiting.popleft()
-            self._on_wire[commit] = None
+            self._in_flight[commit] = None
             self._unsent.append(commit)
             if commit.is_retried:
                 self._retried = commit
@@ -126,11 +126,11 @@ class CommitQueue:
         return result
 
     def _end_wait(self, commit: Commit, now: float) -> float:
-        """When the caller of this one is to be told that its time is over.
+        """Return the deadline of the commit in flight that can be retried; fail it once that has passed.
 
-        Its request stays on the wire: over another connection a later commit could overtake it.
+        Its request stays in flight: over another connection a later commit could overtake it.
         """
-        if commit not in self._on_wire or commit.completion.is_done:
+        if commit not in self._in_flight or commit.completion.is_done:
             self._retried = None
             return FOREVER
         if now < commit.deadline:
@@ -142,36 +142,36 @@ class CommitQueue:
 
     def _end_overdue(self, now: float) -> None:
         """Fail commits that are past their deadline while they wait behind a commit that is being retried."""
-        for commit in [one for one in self._waiting if now >= one.deadline]:
-            self._is_over(commit, now)
-        self._soonest_deadline = min((one.deadline for one in self._waiting), default=FOREVER)
+        for commit in [commit for commit in self._waiting if now >= commit.deadline]:
+            self._end_if_over(commit, now)
+        self._soonest_deadline = min((commit.deadline for commit in self._waiting), default=FOREVER)
 
-    def _is_held_up(self) -> bool:
-        """Whether one is on the wire that may be sent again."""
+    def _is_blocked_by_retry(self) -> bool:
+        """Return whether a commit is in flight that can be retried."""
         retried = self._retried
-        return retried is not None and retried in self._on_wire and not retried.completion.is_cancelled
+        return retried is not None and retried in self._in_flight and not retried.completion.is_cancelled
 
     def _is_any_unsent(self) -> bool:
-        """Whether the router still holds one, for want of a connection."""
+        """Return whether the router still holds a commit until a connection is open."""
         unsent = self._unsent
-        while unsent and (unsent[0] not in self._on_wire or unsent[0].has_left):
+        while unsent and (unsent[0] not in self._in_flight or unsent[0].has_left):
             unsent.popleft()
         return bool(unsent)
 
-    def _is_any_on_wire(self) -> bool:
-        """Whether any is to be answered whose caller still waits."""
-        return not all(commit.completion.is_cancelled for commit in self._on_wire)
+    def _is_any_in_flight(self) -> bool:
+        """Return whether a commit is in flight whose caller still waits."""
+        return not all(commit.completion.is_cancelled for commit in self._in_flight)
 
-    def _is_over(self, commit: Commit, now: float) -> bool:
-        """End a commit that is not to be sent any more."""
+    def _end_if_over(self, commit: Commit, now: float) -> bool:
+        """End a commit that must not be sent any more; return whether it was ended."""
         if commit.refusal is not None:
             self._end(commit, commit.refusal)
         elif commit.completion.is_cancelled:
-            self._end(commit, KafkaTimeoutError("the commit was given up by its caller"))
+            self._end(commit, KafkaTimeoutError("the caller no longer waits for the commit"))
         elif now >= commit.deadline:
             self._end(commit, self._timed_out(commit))
-        elif commit.ids.by_name and (gone := commit.ids.made_anew(self._cluster.metadata)):
-            self._end(commit, words_for_gone(gone))
+        elif commit.ids.by_name and (recreated_topics := commit.ids.recreated(self._cluster.metadata)):
+            self._end(commit, recreated_topic_error(recreated_topics))
         else:
             return False
         return True
@@ -188,7 +188,7 @@ class CommitQueue:
             partial(self._on_response, commit, ids),
             partial(self._on_error, commit),
             timeout=timeout,
-            on_sent=lambda now: self._cluster.driver.wake(),  # what follows may leave now
+            on_sent=lambda now: self._cluster.driver.wake(),  # the next commits can be sent
             max_version=ids.max_version,
         )
         commit.send = send
@@ -196,13 +196,13 @@ class CommitQueue:
 
     def _request(self, commit: Commit, ids: TopicIds) -> OffsetCommitRequest:
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for (topic, number), told in commit.offsets.items():
+        for (topic, number), offset in commit.offsets.items():
             topics.setdefault(topic, []).append(
                 OffsetCommitRequestPartition(
                     partition_index=number,
-                    committed_offset=told.offset,
-                    committed_leader_epoch=told.leader_epoch,
-                    committed_metadata=told.metadata,
+                    committed_offset=offset.offset,
+                    committed_leader_epoch=offset.leader_epoch,
+                    committed_metadata=offset.metadata,
                 )
             )
         return OffsetCommitRequest(
@@ -211,12 +211,12 @@ class CommitQueue:
             member_id=commit.identity.member_id,
             group_instance_id=commit.identity.group_instance_id,
             topics=[
-                OffsetCommitRequestTopic(name=name, topic_id=ids.of_topic(name), partitions=told)
-                for name, told in topics.items()
+                OffsetCommitRequestTopic(name=name, topic_id=ids.of_topic(name), partitions=partitions)
+                for name, partitions in topics.items()
             ],
         )
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ responses
 
     def _on_response(self, commit: Commit, ids: TopicIds, response: OffsetCommitResponse, now: float) -> None:
         ids.give_names(response.topics)
@@ -238,54 +238,53 @@ class CommitQueue:
             self._cluster.metadata.request_update(error)
         if isinstance(error, StaleMemberEpoch):
             self._on_stale_epoch(commit, error, now)
-        elif isinstance(error, OF_THE_MEMBER) or (
+        elif isinstance(error, MEMBERSHIP_ERRORS) or (
             isinstance(error, GroupIdNotFound) and commit.identity.membership
         ):
             self._standing.rejection = Rejection(commit.identity, error)
-            self._end(commit, words_for_member(error, self._standing, commit.identity))
+            self._end(commit, membership_error(error, self._standing, commit.identity))
         elif not error.retriable or commit.completion.is_cancelled:
             self._end(commit, error)
         elif not commit.is_retried:
-            self._end(commit, words_for_passing(error))
+            self._end(commit, retriable_commit_error(error))
         else:
-            self._try_again(commit, error, now + commit.backoff.next())
-        self._cluster.driver.wake()  # the queue goes on, or waits for another moment
+            self._retry(commit, error, now + commit.backoff.next())
+        self._cluster.driver.wake()  # the queue is unblocked, or has another wake-up time
 
     def _on_stale_epoch(self, commit: Commit, error: KafkaError, now: float) -> None:
-        """The member's epoch has moved on since the commit was asked for; that it still owns the partitions
-        is certain only for as long as it is the same membership."""
+        """Retry with the current epoch if the membership is the same: it still owns the partitions."""
         current = self._standing.identity
         if current.membership != commit.identity.membership:
-            self._end(commit, words_for_member(error, self._standing, commit.identity))
+            self._end(commit, membership_error(error, self._standing, commit.identity))
         elif not commit.is_retried or commit.completion.is_cancelled:
-            self._end(commit, words_for_passing(error))
+            self._end(commit, retriable_commit_error(error))
         else:
             is_known = current != commit.identity
             commit.identity = current
-            self._try_again(commit, error, now if is_known else now + commit.backoff.next())
+            self._retry(commit, error, now if is_known else now + commit.backoff.next())
 
-    def _try_again(self, commit: Commit, error: KafkaError, at: float) -> None:
+    def _retry(self, commit: Commit, error: KafkaError, at: float) -> None:
         commit.last_error, commit.retry_at = error, at
         if at >= commit.deadline:
             self._end(commit, self._timed_out(commit))
             return
-        self._take_out(commit)
+        self._remove(commit)
         self._waiting.appendleft(commit)
         self._soonest_deadline = min(self._soonest_deadline, commit.deadline)
 
     def _succeed(self, commit: Commit) -> None:
-        self._take_out(commit)
+        self._remove(commit)
         commit.completion.succeed(None)
 
-    def _take_out(self, commit: Commit) -> None:
-        if commit in self._on_wire:
-            del self._on_wire[commit]
+    def _remove(self, commit: Commit) -> None:
+        if commit in self._in_flight:
+            del self._in_flight[commit]
         else:
-            self._waiting.remove(commit)  # it is the first
+            self._waiting.remove(commit)  # it is at the front
 
     def _end(self, commit: Commit, error: KafkaError) -> None:
-        self._take_out(commit)
-        if not commit.completion.is_done:  # else its caller was told before
+        self._remove(commit)
+        if not commit.completion.is_done:  # otherwise its caller has an error already
             self._fail(commit, error)
 
     def _fail(self, commit: Commit, error: KafkaError) -> None:
@@ -294,7 +293,9 @@ class CommitQueue:
         commit.completion.fail(error)
 
     def _timed_out(self, commit: Commit) -> KafkaError:
-        return words_for_late(commit.offsets, self._standing.group_id, commit.timeout, commit.last_error)
+        return commit_timeout_error(
+            commit.offsets, self._standing.group_id, commit.timeout, commit.last_error
+        )
 
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -302,10 +303,10 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 @attrs.define(eq=False)
 class Commit:
-    """Offsets that are to be written, by whom, and until when.
+    """Offsets to commit, with the member's identity and a deadline.
 
-    `completion` ends with None once they are written, or with the error; whether it is to be tried again
-    (until `deadline`) says `is_retried`.  `refusal` is known before it is sent, and told when its turn comes.
+    `completion` ends with None after a success, or with an error. With `is_retried`, retriable errors are
+    retried until `deadline`. `refusal` is an error known before the request; it ends the commit in its turn.
     """
 
     offsets: Offsets
@@ -313,19 +314,19 @@ class Commit:
     completion: Completion[None]
     deadline: float
     timeout: float
-    """Seconds from the beginning to the deadline, for the words of an error."""
+    """Seconds from the call to the deadline, for error messages."""
     backoff: Backoff
     is_retried: bool = False
     refusal: KafkaError | None = None
     is_last: bool = False
-    """Others wait until its partitions are given away: its connection ends with its time."""
+    """The last commit before a revocation or close, which wait for it: its request ends at the deadline."""
     ids: TopicIds = NO_IDS
-    """Of the topics, as of when they were first known to it: it is for no others of the same names."""
+    """The first known ids of its topics; if one changes, the topic was recreated and the commit fails."""
     send: Send[OffsetCommitResponse] | None = None
     retry_at: float = -FOREVER
     last_error: KafkaError | None = None
 
     @property
     def has_left(self) -> bool:
-        """Whether its request is with the transport, or on the way there over a connection that stands."""
+        """Whether the router has passed its request on to an open connection."""
         return self.send is not None and self.send.sent_at is not None

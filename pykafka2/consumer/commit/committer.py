@@ -1,10 +1,9 @@
-"""Which offsets are committed, and when: the caller's side of commits.
+"""The caller's side of commits: blocking, asynchronous and automatic commits, and their callbacks.
 
-Caller's thread only: blocking and asynchronous commits, automatic ones started from poll(), callbacks in the
-order of the commits.  What is committed is the place up to which records were *handed to the application*,
-never what was fetched ahead or waits inside an iteration.  Neighbours: commit_queue.py (the queue on the
-driver's thread), state/subscription.py and state/iteration_queue.py (places), state/group_identity.py (who
-commits).
+Used on the caller's thread only. The committed offset follows the last record that was *returned to the
+application*; prefetched records and those that iteration has not returned yet do not count. Neighbors:
+commit_queue.py (the queue on the driver's thread), state/subscription.py and state/iteration_queue.py
+(positions), state/group_identity.py (the member's identity).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import GRACE, ClusterClient
 from pykafka2.consumer.commit.commit_queue import Commit, CommitQueue, Offsets
-from pykafka2.consumer.commit.errors import words_for_gone
+from pykafka2.consumer.commit.errors import recreated_topic_error
 from pykafka2.consumer.commit.topic_ids import TopicIds
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
@@ -37,11 +36,11 @@ logger = logging.getLogger(__name__)
 
 Callback = Callable[[Offsets, BaseException | None], Any]
 IsOfOldTopic = Callable[[TopicPartition, int], bool]
-"""Whether a partition's place, chosen in this generation, is one in a topic that was made anew since."""
+"""Whether a partition's position, set in this generation, is in a topic that was recreated since."""
 
 
 @attrs.define(eq=False)
-class _Untold:
+class _PendingCallback:
     """A commit whose callback has not been called."""
 
     offsets: Offsets
@@ -50,18 +49,19 @@ class _Untold:
 
 
 def log_failure(offsets: Offsets, error: BaseException | None) -> None:
-    """The callback of commits that were given none."""
+    """Log a failed commit: the default callback."""
     if error is not None:
         logger.error("the commit of %s failed: %s", in_words(offsets), error)
 
 
 def in_words(offsets: Offsets) -> str:
-    """`orders-0 at 5, orders-1 at 7`."""
-    return named([f"{partition} at {one.offset}" for partition, one in offsets.items()]) or "no offsets"
+    """Return the offsets as text: `orders-0 at 5, orders-1 at 7`."""
+    places = [f"{partition} at {committed.offset}" for partition, committed in offsets.items()]
+    return named(places) or "no offsets"
 
 
 class Committer:
-    """CommitQueue for one consumer with a group (a `PollTask`)."""
+    """Commits the offsets of one consumer with a group (a `PollTask`)."""
 
     def __init__(
         self,
@@ -84,34 +84,34 @@ class Committer:
         self._interceptors = interceptors
         self._is_of_old_topic = is_of_old_topic
         self._default_callback: Callback = options.default_offset_commit_callback or log_failure
-        self._untold: deque[_Untold] = deque()
+        self._pending_callbacks: deque[_PendingCallback] = deque()
         self._is_calling_back = False
         self._auto: Completion[None] | None = None
         self._next_auto_at = FOREVER if not options.enable_auto_commit else -FOREVER
         if options.enable_auto_commit:
             self._next_auto_at = self._driver.clock.monotonic() + options.auto_commit_interval
 
-    # ------------------------------------------------------------------ what there is to commit
+    # ------------------------------------------------------------------ offsets to commit
 
     def handed_over(self, partitions: Collection[TopicPartition] | None = None) -> Offsets:
         """Return the application's position in these partitions (or in all), with leader epochs.
 
-        With enable_auto_offset_store=False only what `store_offsets` marked.  Nothing of a topic that was
-        made anew: who reads that next would pass over as many of its records.
+        With enable_auto_offset_store=False, these are the offsets of `store_offsets`. Partitions of a topic
+        that was deleted and created again are left out: the old offsets would skip records of the new topic.
         """
         subscription = self._subscription
         chosen = None if partitions is None else frozenset(partitions)
         if not self._options.enable_auto_offset_store:
             stored = subscription.stored
             return {
-                one: told
-                for one, told in stored.items()
-                if (chosen is None or one in chosen) and not self._is_void(one)
+                partition: offset
+                for partition, offset in stored.items()
+                if (chosen is None or partition in chosen) and not self._is_of_deleted_topic(partition)
             }
         waiting = self._iteration_queue.places()
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, position in subscription.positions.items():
-            if (chosen is not None and partition not in chosen) or self._is_void(partition):
+            if (chosen is not None and partition not in chosen) or self._is_of_deleted_topic(partition):
                 continue
             offset, epoch = waiting.get(partition) or (
                 position,
@@ -120,13 +120,15 @@ class Committer:
             found[partition] = OffsetAndMetadata(offset, "", epoch)
         return found
 
-    def _is_void(self, partition: TopicPartition) -> bool:
+    def _is_of_deleted_topic(self, partition: TopicPartition) -> bool:
         assigned = self._subscription.assigned.get(partition)
         return assigned is not None and self._is_of_old_topic(partition, assigned.origin)
 
-    def _still_of_use(self, offsets: Offsets) -> Offsets:
-        """Those of topics that are not known to be gone: others would be refused until the time is over."""
-        return {partition: told for partition, told in offsets.items() if not self._is_gone(partition.topic)}
+    def _without_deleted_topics(self, offsets: Offsets) -> Offsets:
+        """Return the offsets without those of deleted topics, which would be retried until the timeout."""
+        return {
+            partition: offset for partition, offset in offsets.items() if not self._is_gone(partition.topic)
+        }
 
     def _is_gone(self, topic: str) -> bool:
         known = self._cluster.metadata.topic(topic)
@@ -135,36 +137,40 @@ class Committer:
     # ------------------------------------------------------------------ the application's commits
 
     def commit(self, offsets: Offsets | None, timeout: float) -> None:
-        """Write them, and wait for it: see `KafkaConsumer.commit`."""
-        told = self.handed_over() if offsets is None else offsets
+        """Commit offsets and wait: see `KafkaConsumer.commit`."""
+        chosen = self.handed_over() if offsets is None else offsets
         try:
-            self._wait(self._begin(told, timeout, is_retried=True), timeout)
-            self._interceptors.on_commit(told)
+            self._wait(self._begin(chosen, timeout, is_retried=True), timeout)
+            self._interceptors.on_commit(chosen)
         finally:
             self._call_back_once()
 
     def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Completion[None]:
-        """Have them written: see `KafkaConsumer.commit_async`."""
+        """Start to commit offsets: see `KafkaConsumer.commit_async`."""
         self._call_back_once()
-        told = self.handed_over() if offsets is None else offsets
-        return self._begin_to_tell(told, self._options.request_timeout, callback or self._default_callback)
+        chosen = self.handed_over() if offsets is None else offsets
+        return self._begin_with_callback(
+            chosen, self._options.request_timeout, callback or self._default_callback
+        )
 
     def call_back(self) -> None:
-        """Call the callbacks of commits that are over, in the order of the commits.
+        """Call the callbacks of finished commits, in the order of the commits.
 
-        What one raises is raised here; those after it are called next time.
+        If a callback raises, the exception is raised here, and the remaining callbacks are called next time.
         """
-        untold = self._untold
-        while untold and untold[0].completion.is_done:
-            one = untold.popleft()
-            error = one.completion.exception(0)
+        pending = self._pending_callbacks
+        while pending and pending[0].completion.is_done:
+            commit = pending.popleft()
+            error = commit.completion.exception(0)
             if error is None:
-                self._interceptors.on_commit(one.offsets)
-            one.callback(one.offsets, error)
+                self._interceptors.on_commit(commit.offsets)
+            commit.callback(commit.offsets, error)
 
     def _call_back_once(self) -> None:
-        """`call_back`, but not inside a callback: one that commits would have the next called inside it, and
-        that the one after; they follow when it returns."""
+        """Run `call_back` unless a callback is running: callbacks that commit would nest.
+
+        The remaining callbacks follow when that one returns.
+        """
         if self._is_calling_back:
             return
         try:
@@ -176,7 +182,7 @@ class Committer:
     # ------------------------------------------------------------------ automatic commits
 
     def attend(self, remaining: float) -> None:
-        """Inside poll(): callbacks, and the automatic commit of what earlier polls have handed over."""
+        """Inside poll(): call callbacks, and start the automatic commit of the records of earlier polls."""
         self._call_back_once()
         now = self._driver.clock.monotonic()
         if now < self._next_auto_at or (self._auto is not None and not self._auto.is_done):
@@ -187,96 +193,96 @@ class Committer:
         offsets = self.handed_over()
         if not offsets:
             return
-        self._auto = self._begin_to_tell(offsets, self._options.request_timeout, self._on_auto_commit)
+        self._auto = self._begin_with_callback(offsets, self._options.request_timeout, self._on_auto_commit)
 
     def due_in(self) -> float:
         if self._next_auto_at == FOREVER or (self._auto is not None and not self._auto.is_done):
             return FOREVER
         if self._standing.obstacle is not None:
-            return FOREVER  # its end is news of the membership
+            return FOREVER  # the membership has news when the obstacle ends
         return max(self._next_auto_at - self._driver.clock.monotonic(), 0.001)
 
     def has_news(self) -> bool:
-        untold = self._untold
-        return bool(untold) and untold[0].completion.is_done
+        pending = self._pending_callbacks
+        return bool(pending) and pending[0].completion.is_done
 
     def on_wait(self) -> None:
-        """See `PollTask`; nothing to be done."""
+        """Do nothing; see `PollTask`."""
 
     def on_return(self) -> None:
-        """See `PollTask`; nothing to be done."""
+        """Do nothing; see `PollTask`."""
 
     def leave(self, partitions: Collection[TopicPartition]) -> None:
-        """The application goes to other partitions: what was handed over of these is committed on the way,
-        where that is done automatically."""
+        """Start the last automatic commit of partitions that the application unassigns."""
         offsets = self.handed_over(partitions) if self._options.enable_auto_commit else {}
         if offsets:
-            self._begin_to_tell(offsets, self._options.request_timeout, _on_last_commit)
+            self._begin_with_callback(offsets, self._options.request_timeout, _on_last_commit)
 
     def commit_before_rebalance(
         self, partitions: Collection[TopicPartition], timeout: float
     ) -> Completion[None] | None:
-        """Start to commit what was handed over of partitions that are about to be given away.
+        """Start the last automatic commit of partitions that are about to be revoked.
 
-        None where nothing is committed automatically.  Otherwise it is over when its completion is: after
-        `timeout` seconds at the latest, and whatever came of it, as a failure is logged here.  To be begun
-        once for a rebalance; hand over nothing of these partitions from now on.
+        Returns None if there is nothing to commit automatically. Otherwise the completion ends after at most
+        `timeout` seconds, and a failure is logged here. Call it once in a rebalance, and return no more
+        records of these partitions afterwards.
         """
         if not self._options.enable_auto_commit:
             return None
-        offsets = self._still_of_use(self.handed_over(partitions))
+        offsets = self._without_deleted_topics(self.handed_over(partitions))
         if not offsets:
             return None
-        return self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
+        return self._begin_with_callback(offsets, timeout, _on_last_commit, is_retried=True)
 
     def close(self, timeout: float, *, autocommit: bool) -> None:
-        """Commit what was handed over, if that is done automatically, and wait for all that is under way.
+        """Start the last automatic commit, and wait for all commits in progress.
 
-        Never raises what a commit met: the callbacks are told, and the rest is logged.  What a callback
-        raises is raised when all is done.
+        The callbacks get the errors of commits, or log them; close does not raise them. If a callback raises,
+        the exception is raised at the end.
         """
         if self._driver.failure is not None:
-            self._give_up()  # nothing can be sent any more
+            self._abandon_commits()  # nothing can be sent any more
             return
         deadline = self._driver.clock.monotonic() + timeout
         if autocommit and self._options.enable_auto_commit and self._standing.obstacle is None:
-            offsets = self._still_of_use(self.handed_over())
+            offsets = self._without_deleted_topics(self.handed_over())
             if offsets:
-                self._begin_to_tell(offsets, timeout, _on_last_commit, is_retried=True)
+                self._begin_with_callback(offsets, timeout, _on_last_commit, is_retried=True)
         cleanup = Cleanup()
         cleanup.run(self._call_back_until, deadline, cleanup)
-        cleanup.run(self._give_up)
+        cleanup.run(self._abandon_commits)
         cleanup.raise_first()
 
     # ------------------------------------------------------------------ inside
 
     def _call_back_until(self, deadline: float, cleanup: Cleanup) -> None:
         """Wait for the commits in progress; an error of one callback does not end the wait for the others."""
-        while self._untold and not cleanup.is_interrupted:
+        while self._pending_callbacks and not cleanup.is_interrupted:
             remaining = max(deadline - self._driver.clock.monotonic(), 0.0)
             if not self._driver.wait_until(self.has_news, remaining):
                 return
             cleanup.run(self.call_back)
 
-    def _begin_to_tell(
+    def _begin_with_callback(
         self, offsets: Offsets, timeout: float, callback: Callback, *, is_retried: bool = False
     ) -> Completion[None]:
-        """Begin a commit whose outcome the callback is told, in its turn."""
+        """Start a commit whose callback is called in its turn."""
         completion = self._begin(offsets, timeout, is_retried=is_retried, is_last=is_retried)
-        self._untold.append(_Untold(offsets, completion, callback))
+        self._pending_callbacks.append(_PendingCallback(offsets, completion, callback))
         return completion
 
     def _begin(
         self, offsets: Offsets, timeout: float, *, is_retried: bool = False, is_last: bool = False
     ) -> Completion[None]:
         completion: Completion[None] = Completion(self._driver, "a commit")
-        # In this order: who is put out in between must not commit as nobody, as an empty group takes that.
+        # The identity first: a member that the driver's thread removes in between must not commit without a
+        # member id, because an empty group would accept that.
         identity, obstacle, options = self._standing.identity, self._standing.obstacle, self._options
-        # In this order, too: a topic that is made anew in between must not get offsets of the old one.
+        # The ids first: a topic that is recreated in between must not get the offsets of the old one.
         ids = TopicIds.of({partition.topic for partition in offsets}, self._cluster.metadata)
-        gone = {partition.topic for partition in offsets if self._is_void(partition)}
-        refusal: KafkaError | None = words_for_gone(sorted(gone)) if gone else None
-        if offsets and obstacle is not None:  # nothing needs no membership
+        gone = {partition.topic for partition in offsets if self._is_of_deleted_topic(partition)}
+        refusal: KafkaError | None = recreated_topic_error(sorted(gone)) if gone else None
+        if offsets and obstacle is not None:  # a commit without offsets needs no membership
             refusal = obstacle.anew()
         commit = Commit(
             dict(offsets),
@@ -296,30 +302,33 @@ class Committer:
     def _wait(self, completion: Completion[None], timeout: float) -> None:
         with CancelOnError(completion):
             if not self._driver.wait_until(completion.done, timeout + GRACE, completion.waiters):
-                raise KafkaTimeoutError(f"the commit was not answered within {timeout:g} s")
+                raise KafkaTimeoutError(
+                    f"the commit was not acknowledged within {timeout:g} s; it is unknown whether it was "
+                    "written"
+                )
         completion.result(0)
 
     def _on_auto_commit(self, offsets: Offsets, error: BaseException | None) -> None:
         if error is not None:
             logger.warning(
-                "the automatic commit of %s failed, and another follows in %g s: %s",
+                "the automatic commit of %s failed; the next one follows in %g s: %s",
                 in_words(offsets),
                 self._options.auto_commit_interval,
                 error,
             )
 
-    def _give_up(self) -> None:
-        """Cancel the commits in progress and call all callbacks; raises afterwards what a callback raised."""
+    def _abandon_commits(self) -> None:
+        """Cancel the commits in progress and call all callbacks; raise the exception of a callback last."""
         cleanup = Cleanup()
-        while self._untold:
-            one = self._untold.popleft()
-            one.completion.cancel()
+        while self._pending_callbacks:
+            commit = self._pending_callbacks.popleft()
+            commit.completion.cancel()
             error: BaseException | None = KafkaTimeoutError(
                 "the consumer was closed before the commit was acknowledged; it may have been written"
             )
-            if one.completion.is_done:
-                error = one.completion.exception(0)
-            cleanup.run(one.callback, one.offsets, error)
+            if commit.completion.is_done:
+                error = commit.completion.exception(0)
+            cleanup.run(commit.callback, commit.offsets, error)
         cleanup.raise_first()
 
 

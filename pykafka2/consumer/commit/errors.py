@@ -25,86 +25,87 @@ from pykafka2.types import TopicPartition
 
 
 class MembershipMoved(KafkaError):
-    """Committed offsets were asked for under an epoch, or as a member, that is over: asked again as who the
-    consumer is by then."""
+    """The identity in an OffsetFetch is out of date; the next attempt uses the current one."""
 
     retriable = True
 
 
-def refusal_in(response: OffsetCommitResponse, asked: Collection[TopicPartition]) -> KafkaError | None:
-    """The error that the answer stands for, naming its partitions; None if all offsets were written.
+def refusal_in(response: OffsetCommitResponse, partitions: Collection[TopicPartition]) -> KafkaError | None:
+    """Return the error of a commit response with its partitions, or None if all offsets were committed.
 
-    Where partitions met different errors, it is one that no repetition cures, if there is one.
+    If partitions have different errors, one that is not retriable is preferred.
     """
-    told = {
-        TopicPartition(topic.name, one.partition_index): one.error_code
+    error_codes = {
+        TopicPartition(topic.name, partition.partition_index): partition.error_code
         for topic in response.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
-    silent = [partition for partition in asked if partition not in told]
-    if silent:
-        return CorruptResponse(f"the response to the commit lacks {named(silent)}")
-    codes = [code for partition in asked if (code := told[partition])]
+    missing = [partition for partition in partitions if partition not in error_codes]
+    if missing:
+        return CorruptResponse(f"the response to the commit lacks {named(missing)}")
+    codes = [code for partition in partitions if (code := error_codes[partition])]
     if not codes:
         return None
     worst = min(codes, key=lambda code: error_of(code).retriable)
-    where = named([partition for partition in asked if told[partition] == worst])
+    where = named([partition for partition in partitions if error_codes[partition] == worst])
     return error_of(worst, f"{where}: {error_of(worst)}")
 
 
-def words_for_member(error: KafkaError, standing: GroupStanding, identity: GroupIdentity) -> KafkaError:
+def membership_error(error: KafkaError, standing: GroupStanding, identity: GroupIdentity) -> KafkaError:
     """Return the error of a commit that the coordinator rejected because of the membership."""
     group = standing.group_id
     if isinstance(error, FencedInstanceId):
-        told: KafkaError = FencedInstanceId(
+        failure: KafkaError = FencedInstanceId(
             f"another member of group {group!r} uses group_instance_id={identity.group_instance_id!r}; "
             "stop this one, or give it another id"
         )
     elif isinstance(error, RebalanceInProgress):
-        told = RebalanceInProgress(
+        failure = RebalanceInProgress(
             f"group {group!r} is rebalancing, so the offsets were not committed; call poll() to rejoin, "
             "then commit the partitions you still own"
         )
     elif identity.generation_id < 0:
-        told = CommitFailed(
+        failure = CommitFailed(
             f"group {group!r} has members, and this consumer, which uses assign(), is not one of them "
             f"({error}); use another group_id for it"
         )
     else:
         because = standing.lost_because or (
             "either poll() was not called for max_poll_interval_ms, or no heartbeat was sent for "
-            f" {'its session' if identity.membership else 'session_timeout_ms'}"
+            f"{'its session' if identity.membership else 'session_timeout_ms'}"
         )
-        told = CommitFailed(
+        failure = CommitFailed(
             f"group {group!r} has removed this consumer ({error}): {because}. The offsets were not "
             "committed, and other members can read the same records again; call poll() to rejoin"
         )
-    told.__cause__ = error
-    return told
+    failure.__cause__ = error
+    return failure
 
 
-def words_for_passing(error: KafkaError) -> RetriableCommitFailed:
+def retriable_commit_error(error: KafkaError) -> RetriableCommitFailed:
     """Return the error of an asynchronous commit that failed with a retriable error."""
-    passing = RetriableCommitFailed(
+    failure = RetriableCommitFailed(
         f"the offset commit failed with a retriable error; commit the latest offsets again: {error}"
     )
-    passing.__cause__ = error
-    return passing
+    failure.__cause__ = error
+    return failure
 
 
-def words_for_gone(topics: Iterable[str]) -> UnknownTopicId:
-    """The error of a commit for topics that were deleted and created again since their records were read."""
+def recreated_topic_error(topics: Iterable[str]) -> UnknownTopicId:
+    """Return the error of a commit for topics that were deleted and created again after they were read."""
     return UnknownTopicId(
         f"{named(topics)}: deleted, and created again with the same name; the offsets of this commit "
         "belong to the old topic and were not committed"
     )
 
 
-def words_for_late(
+def commit_timeout_error(
     partitions: Iterable[TopicPartition], group_id: str, timeout: float, last_error: KafkaError | None
 ) -> KafkaTimeoutError:
-    """The error of a commit whose deadline has come, after `timeout` seconds; `last_error` is that of its
-    last attempt, if there was one."""
+    """Return the error of a commit that was not acknowledged within `timeout` seconds.
+
+    `last_error` is the error of its last attempt, or None without one.
+    """
     reason = f"; the last attempt failed: {last_error}" if last_error is not None else ""
     error = KafkaTimeoutError(
         f"the commit of {named(partitions)} to group {group_id!r} was not acknowledged within "

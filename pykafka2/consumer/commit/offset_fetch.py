@@ -1,9 +1,9 @@
 """Fetches a group's committed offsets from its coordinator (OffsetFetch).
 
-Caller's thread; the requests live on the driver, which repeats them while their errors pass.  An error never
-counts as "nothing was committed": only the coordinator's word does, or the reset policy would skip records.
-Offsets of an open transaction are waited for, as in Java (KIP-447): whoever reads before it ends would begin
-too early, or read twice; brokers before 2.5 cannot say so.  Neighbour: start_positions.py.
+Used on the caller's thread; the driver sends the requests and retries retriable errors. An error never counts
+as "no committed offset", because the reset policy could then skip records. The offsets of an open transaction
+are waited for, as in Java (KIP-447): a start before its end could read records twice. Brokers before 2.5 do
+not report open transactions. Neighbor: start_positions.py.
 """
 
 from __future__ import annotations
@@ -38,114 +38,116 @@ from pykafka2.text import named
 from pykafka2.types import NO_OFFSET, OffsetAndMetadata, TopicPartition
 
 Found = dict[TopicPartition, OffsetAndMetadata | None]
-_OF_THE_MEMBER = (StaleMemberEpoch, UnknownMemberId)
+_MEMBERSHIP_ERRORS = (StaleMemberEpoch, UnknownMemberId)
 
 
-class Words(Enum):
-    """How a coordinator is asked, the newest first: its brokers' age is known by what they refuse."""
+class RequestFormat(Enum):
+    """Formats of OffsetFetch, newest first. An older one follows when the coordinator rejects the version."""
 
-    OF_GROUPS = None
-    """Of several groups a request (KIP-709)."""
-    OF_STABLE_OFFSETS = 7
-    """Of one group, and offsets of open transactions are waited for (KIP-447)."""
-    OF_ONE_GROUP = 6
+    GROUPS = None
+    """Several groups in one request (KIP-709)."""
+    STABLE_OFFSETS = 7
+    """One group; the offsets of open transactions are waited for (KIP-447)."""
+    ONE_GROUP = 6
+    """One group; offsets of open transactions are not reported."""
 
     @property
     def max_version(self) -> int | None:
-        """Also for brokers that are newer: they may be older again, and all of them speak these."""
+        """The highest version, also for newer brokers: the next coordinator can be an older one."""
         version: int | None = self.value
         return version
 
     @property
-    def older(self) -> Words | None:
-        return {Words.OF_GROUPS: Words.OF_STABLE_OFFSETS, Words.OF_STABLE_OFFSETS: Words.OF_ONE_GROUP}.get(
-            self
-        )
+    def older(self) -> RequestFormat | None:
+        return {
+            RequestFormat.GROUPS: RequestFormat.STABLE_OFFSETS,
+            RequestFormat.STABLE_OFFSETS: RequestFormat.ONE_GROUP,
+        }.get(self)
 
 
 class CommittedOffsets:
-    """Asks what one group has committed."""
+    """Fetches the committed offsets of one group."""
 
     def __init__(self, cluster: ClusterClient, standing: GroupStanding) -> None:
         self.clock = cluster.driver.clock
         self._cluster = cluster
         self._standing = standing
         self._group_id = standing.group_id
-        self.words = Words.OF_GROUPS
+        self.request_format = RequestFormat.GROUPS
 
     def of(self, partitions: Collection[TopicPartition], timeout: float) -> Found:
-        """The committed offsets, None where there is none; waits for them.
+        """Wait for the committed offsets; None for a partition without one.
 
         Raises:
-            KafkaTimeoutError, NoBrokersAvailable: no answer within `timeout` seconds.
-            GroupAuthorizationFailed, TopicAuthorizationFailed: at once, as no waiting will help.
+            KafkaTimeoutError, NoBrokersAvailable: no response within `timeout` seconds.
+            GroupAuthorizationFailed, TopicAuthorizationFailed: raised at once, without a retry.
         """
         if not partitions:
             return {}
-        question = _Question(self, self._cluster, partitions)
+        fetch = _OffsetFetch(self, self._cluster, partitions)
         try:
-            answer = self._cluster.request(
-                question.request(),
+            response = self._cluster.request(
+                fetch.request(),
                 self._to,
                 timeout,
-                question.refusal,
-                question.max_version,
-                question.request,
+                fetch.refusal,
+                fetch.max_version,
+                fetch.request,
             )
         except UnsupportedVersion as error:
-            if not self.falls_back(error, question.words):
+            if not self.falls_back(error, fetch.request_format):
                 raise
             return self.of(partitions, timeout)
-        return self.read(answer, partitions)
+        return self.read(response, partitions)
 
     def start(self, partitions: Collection[TopicPartition]) -> Completion[OffsetFetchResponse]:
-        """Start a question without waiting, for default_api_timeout_ms; `read` decodes the response."""
-        question = _Question(self, self._cluster, partitions)
+        """Start an OffsetFetch without waiting, for default_api_timeout_ms; `read` decodes the response."""
+        fetch = _OffsetFetch(self, self._cluster, partitions)
         return self._cluster.start(
-            question.request(), self._to, None, question.refusal, question.max_version, question.request
+            fetch.request(), self._to, None, fetch.refusal, fetch.max_version, fetch.request
         )
 
-    def falls_back(self, error: BaseException, asked_in: Words) -> bool:
-        """Whether this error, met in these words, means: ask again, in older ones."""
-        if not isinstance(error, UnsupportedVersion) or asked_in.older is None:
+    def falls_back(self, error: BaseException, used: RequestFormat) -> bool:
+        """Return whether to retry in an older format after this error of a request in the format `used`."""
+        if not isinstance(error, UnsupportedVersion) or used.older is None:
             return False
-        if asked_in is self.words:  # else another question has met it first
-            self.words = asked_in.older
+        if used is self.request_format:  # otherwise another request has fallen back already
+            self.request_format = used.older
         return True
 
-    def read(self, answer: OffsetFetchResponse, partitions: Iterable[TopicPartition]) -> Found:
-        told = self._told(answer)
+    def read(self, response: OffsetFetchResponse, partitions: Iterable[TopicPartition]) -> Found:
+        by_partition = self._partitions_of(response)
         found: Found = {}
         for partition in partitions:
-            one = told[partition]
-            if one.committed_offset < 0:
+            committed = by_partition[partition]
+            if committed.committed_offset < 0:
                 found[partition] = None
             else:
                 found[partition] = OffsetAndMetadata(
-                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
+                    committed.committed_offset, committed.metadata or "", committed.committed_leader_epoch
                 )
         return found
 
-    # ------------------------------------------------------------------ for a question
+    # ------------------------------------------------------------------ for one OffsetFetch
 
     @property
     def _to(self) -> ToCoordinator:
         return ToCoordinator(GROUP, self._group_id)
 
     def request(
-        self, partitions: Iterable[TopicPartition], ids: TopicIds, words: Words
+        self, partitions: Iterable[TopicPartition], ids: TopicIds, request_format: RequestFormat
     ) -> OffsetFetchRequest:
         numbers: dict[str, list[int]] = {}
         for topic, number in partitions:
             numbers.setdefault(topic, []).append(number)
-        if words is Words.OF_GROUPS:
+        if request_format is RequestFormat.GROUPS:
             topics = [
                 OffsetFetchRequestTopics(name=name, topic_id=ids.of_topic(name), partition_indexes=some)
                 for name, some in numbers.items()
             ]
             group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
             identity = self._standing.identity
-            if identity.membership:  # whose epoch is over may have lost the partitions that it asks of
+            if identity.membership:  # so that a stale epoch is rejected: its partitions may be lost
                 group.member_id, group.member_epoch = identity.member_id, identity.generation_id
             return OffsetFetchRequest(groups=[group], require_stable=True)
         return OffsetFetchRequest(
@@ -153,49 +155,53 @@ class CommittedOffsets:
             topics=[
                 OffsetFetchRequestTopic(name=name, partition_indexes=some) for name, some in numbers.items()
             ],
-            require_stable=words is Words.OF_STABLE_OFFSETS,
+            require_stable=request_format is RequestFormat.STABLE_OFFSETS,
         )
 
-    def _told(
-        self, answer: OffsetFetchResponse
+    def _partitions_of(
+        self, response: OffsetFetchResponse
     ) -> dict[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]:
-        told: dict[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions] = {}
-        for group in answer.groups:
+        by_partition: dict[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions] = {}
+        for group in response.groups:
             if group.group_id == self._group_id:
                 for topic in group.topics:
-                    for each in topic.partitions:
-                        told[TopicPartition(topic.name, each.partition_index)] = each
-        for old_topic in answer.topics:
-            for old in old_topic.partitions:
-                told[TopicPartition(old_topic.name, old.partition_index)] = old
-        return told
+                    for partition in topic.partitions:
+                        by_partition[TopicPartition(topic.name, partition.partition_index)] = partition
+        for old_topic in response.topics:  # of the formats with one group
+            for old_partition in old_topic.partitions:
+                by_partition[TopicPartition(old_topic.name, old_partition.partition_index)] = old_partition
+        return by_partition
 
     def refusal(
-        self, answer: OffsetFetchResponse, partitions: Collection[TopicPartition], ids: TopicIds
+        self, response: OffsetFetchResponse, partitions: Collection[TopicPartition], ids: TopicIds
     ) -> KafkaError | None:
-        for group in answer.groups:
+        for group in response.groups:
             ids.give_names(group.topics)
-        codes = [answer.error_code, *(one.error_code for one in answer.groups)]
+        codes = [response.error_code, *(group.error_code for group in response.groups)]
         for code in codes:
             if code:
                 error = error_of(code, f"group {self._group_id!r}: {error_of(code)}")
-                return self._moved(error) if isinstance(error, _OF_THE_MEMBER) else error
-        told = self._told(answer)
-        silent = [partition for partition in partitions if partition not in told]
-        if silent:
-            return CorruptResponse(f"the answer says nothing of {named(silent)}")
-        failed = [partition for partition in partitions if told[partition].error_code]
+                return self._moved(error) if isinstance(error, _MEMBERSHIP_ERRORS) else error
+        by_partition = self._partitions_of(response)
+        missing = [partition for partition in partitions if partition not in by_partition]
+        if missing:
+            return CorruptResponse(f"the OffsetFetch response lacks {named(missing)}")
+        failed = [partition for partition in partitions if by_partition[partition].error_code]
         if not failed:
-            # -1 says that nothing was committed; less says nothing, and is no reason to begin elsewhere.
-            odd = [partition for partition in partitions if told[partition].committed_offset < NO_OFFSET]
-            offsets = named([f"{partition} at {told[partition].committed_offset}" for partition in odd])
-            return CorruptResponse(f"the answer has offsets that cannot be: {offsets}") if odd else None
-        worst = min(failed, key=lambda one: error_of(told[one].error_code).retriable)
-        code = told[worst].error_code
+            # -1 means no committed offset. A smaller number is invalid and must not reset the position.
+            offsets = {partition: by_partition[partition].committed_offset for partition in partitions}
+            invalid = [
+                f"{partition} at {offset}" for partition, offset in offsets.items() if offset < NO_OFFSET
+            ]
+            if not invalid:
+                return None
+            return CorruptResponse(f"the OffsetFetch response has invalid offsets: {named(invalid)}")
+        worst = min(failed, key=lambda partition: error_of(by_partition[partition].error_code).retriable)
+        code = by_partition[worst].error_code
         return error_of(code, f"the committed offset of {worst}: {error_of(code)}")
 
     def _moved(self, error: KafkaError) -> KafkaError:
-        """Return `MembershipMoved` for an error about the member, which says nothing about the offsets."""
+        """Return `MembershipMoved` for an error that is about the member and not about the offsets."""
         identity = self._standing.identity
         if isinstance(error, UnknownMemberId) and identity.membership:
             self._standing.rejection = Rejection(identity, error)
@@ -204,8 +210,8 @@ class CommittedOffsets:
         return moved
 
 
-class _Question:
-    """A question for the committed offsets of some partitions, sent in several attempts."""
+class _OffsetFetch:
+    """An OffsetFetch for some partitions, in one or more attempts."""
 
     def __init__(
         self, committed: CommittedOffsets, cluster: ClusterClient, partitions: Collection[TopicPartition]
@@ -214,21 +220,21 @@ class _Question:
         self._metadata = cluster.metadata
         self._partitions = partitions
         self._topics = {topic for topic, _ in partitions}
-        self.words = committed.words
+        self.request_format = committed.request_format
         self.ids = TopicIds.of(self._topics, cluster.metadata)
 
     @property
     def max_version(self) -> int | None:
         """The highest version that all attempts can use."""
-        of_words = self.words.max_version
-        return self.ids.max_version if of_words is None else of_words
+        of_format = self.request_format.max_version
+        return self.ids.max_version if of_format is None else of_format
 
     def request(self) -> OffsetFetchRequest:
-        """The next attempt's: by whom, and by which ids, may be another matter by then."""
-        if self.ids.by_name:  # else names were promised to those who negotiate the version
+        """Return the request of the next attempt, with the current identity and topic ids."""
+        if self.ids.by_name:  # otherwise the version was negotiated for names
             known = TopicIds.of(self._topics, self._metadata)
             self.ids = known if known.by_name else self.ids
-        return self._committed.request(self._partitions, self.ids, self.words)
+        return self._committed.request(self._partitions, self.ids, self.request_format)
 
-    def refusal(self, answer: OffsetFetchResponse) -> KafkaError | None:
-        return self._committed.refusal(answer, self._partitions, self.ids)
+    def refusal(self, response: OffsetFetchResponse) -> KafkaError | None:
+        return self._committed.refusal(response, self._partitions, self.ids)

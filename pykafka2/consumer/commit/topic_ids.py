@@ -1,8 +1,8 @@
-"""Topics by their ids in what a coordinator is asked: OffsetCommit and OffsetFetch from version 10 on.
+"""Topic ids in OffsetCommit and OffsetFetch requests, from version 10 on.
 
-A request either names all its topics by id, or all by name: ids are used where the metadata has them all, as
-in Java's client.  So an offset is not written for a topic that was made anew under the same name, as long as
-the metadata does not know of it.  Pure but for the metadata, which any thread may read.
+A request has either ids or names for all its topics: ids if the metadata has all of them, as in Java's
+client. The coordinator then rejects offsets of a topic that was deleted and created again with the same
+name, even if the metadata still has the old id. Pure, except for the metadata, which any thread can read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LAST_VERSION_WITH_NAMES = 9
 
 
 class NamedTopic(Protocol):
-    """A topic of an answer."""
+    """A topic of a response."""
 
     name: str
     topic_id: bytes
@@ -27,7 +27,7 @@ class NamedTopic(Protocol):
 
 @attrs.define(frozen=True)
 class TopicIds:
-    """The ids of the topics of one request; empty where not all of them are known."""
+    """The ids of the topics of one request; empty unless all of them are known."""
 
     by_name: dict[str, bytes]
 
@@ -44,13 +44,15 @@ class TopicIds:
     def of_topic(self, topic: str) -> bytes:
         return self.by_name.get(topic, ZERO_UUID)
 
-    def made_anew(self, metadata: Metadata) -> list[str]:
-        """Topics of these that have another id by now: others of the same name."""
+    def recreated(self, metadata: Metadata) -> list[str]:
+        """Return the topics that were deleted and created again: their ids in the metadata differ."""
         now = {topic: metadata.topic_id(topic) for topic in self.by_name}
-        return sorted(topic for topic, one in self.by_name.items() if now[topic] not in (one, ZERO_UUID))
+        return sorted(
+            topic for topic, topic_id in self.by_name.items() if now[topic] not in (topic_id, ZERO_UUID)
+        )
 
     def give_names(self, topics: Iterable[NamedTopic]) -> None:
-        """Have the topics of an answer bear the names that were meant by their ids."""
+        """Set the names of response topics that have only an id."""
         names = {topic_id: name for name, topic_id in self.by_name.items()}
         for topic in topics:
             topic.name = topic.name or names.get(topic.topic_id, "")

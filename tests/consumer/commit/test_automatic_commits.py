@@ -212,7 +212,7 @@ def test_a_failure_is_said_and_the_next_one_comes_after_the_interval(
             simulation.run_for(0.5)
     [line] = [message for message in caplog.messages if "automatic commit" in message]
     assert "orders-0" in line
-    assert "another follows in 5 s" in line
+    assert "the next one follows in 5 s" in line
     assert committed(cluster)[FIRST] > 3
 
 

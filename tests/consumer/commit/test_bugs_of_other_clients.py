@@ -94,17 +94,17 @@ def an_error_that_passes_is_not_taken_for_no_offset(simulation: Simulation, clus
 
 
 def an_error_counts_as_no_offset(patch: pytest.MonkeyPatch) -> None:
-    take = StartPositions._take_answer
+    take = StartPositions._take_response
 
     def take_lightly(self: StartPositions) -> None:
-        answer, asked = self.response, self._asked
+        answer, asked = self.response, self._requested
         if answer is not None and answer.is_done and answer.exception(0) is not None:
-            self.response, self._asked = None, {}
-            self._without.update(asked)
+            self.response, self._requested = None, {}
+            self._uncommitted.update(asked)
         else:
             take(self)
 
-    patch.setattr(StartPositions, "_take_answer", take_lightly)
+    patch.setattr(StartPositions, "_take_response", take_lightly)
 
 
 def a_seek_made_while_offsets_are_asked_for_stays(simulation: Simulation, cluster: KafkaCluster) -> None:
@@ -124,7 +124,7 @@ def a_seek_made_while_offsets_are_asked_for_stays(simulation: Simulation, cluste
 
 
 def answers_are_taken_whenever_they_come(patch: pytest.MonkeyPatch) -> None:
-    take, prepare = StartPositions._take_answer, Poller._prepare
+    take, prepare = StartPositions._take_response, Poller._prepare
 
     def apply_always(self: StartPositions, partition: Any, generation: int, one: Any) -> None:
         if one is not None:
@@ -148,7 +148,7 @@ def partitions_are_read_after_many_failures(simulation: Simulation, cluster: Kaf
 
 
 def a_question_is_asked_once(patch: pytest.MonkeyPatch) -> None:
-    take = StartPositions._take_answer
+    take = StartPositions._take_response
 
     def take_and_keep(self: StartPositions) -> None:
         answer = self.response
@@ -156,7 +156,7 @@ def a_question_is_asked_once(patch: pytest.MonkeyPatch) -> None:
             self.response = Completion(self._committed._cluster.driver, "an answer that never comes")
         take(self)
 
-    patch.setattr(StartPositions, "_take_answer", take_and_keep)
+    patch.setattr(StartPositions, "_take_response", take_and_keep)
 
 
 # ------------------------------------------------------------------ order
@@ -201,7 +201,7 @@ def asynchronous_commits_survive_close(simulation: Simulation, cluster: KafkaClu
 
 
 def close_waits_for_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Committer, "close", lambda self, timeout, autocommit: self._give_up())
+    patch.setattr(Committer, "close", lambda self, timeout, autocommit: self._abandon_commits())
 
 
 def close_keeps_its_timeout_without_a_coordinator(simulation: Simulation, cluster: KafkaCluster) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pykafka2 import KafkaConsumer, TopicPartition
 from pykafka2.clock import FOREVER
 from pykafka2.consumer.commit.committer import Committer
-from pykafka2.consumer.commit.errors import words_for_member
+from pykafka2.consumer.commit.errors import membership_error
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
 from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStanding
 from pykafka2.consumer.state.subscription import Assigned
@@ -181,11 +181,11 @@ def test_a_commit_on_its_way_as_the_member_leaves_names_the_cause(error: type[Ka
     standing = GroupStanding(GROUP)
     identity = standing.identity = GroupIdentity("member-1", 3)
     standing.lost_because = "poll() was not called for 27.1 s, longer than max_poll_interval_ms=20000"
-    told = words_for_member(error(), standing, identity)
+    told = membership_error(error(), standing, identity)
     assert isinstance(told, CommitFailed)
     assert standing.lost_because in str(told)
     standing.lost_because = ""
-    assert "max_poll_interval_ms" in str(words_for_member(error(), standing, identity)), "what it may be"
+    assert "max_poll_interval_ms" in str(membership_error(error(), standing, identity)), "what it may be"
 
 
 def test_the_new_owners_commit_stands(simulation: Simulation, cluster: KafkaCluster) -> None:

@@ -4,7 +4,7 @@ searched for each of them."""
 from __future__ import annotations
 
 from pykafka2.consumer.commit.committer import in_words
-from pykafka2.consumer.commit.errors import words_for_late
+from pykafka2.consumer.commit.errors import commit_timeout_error
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 from tests.consumer.logs import LogCluster
@@ -20,7 +20,7 @@ class Unsearched(list[TopicPartition]):
 
 
 def test_twenty_are_named_and_how_many_more_there_are() -> None:
-    late = str(words_for_late(MANY, "g", 5.0, None))
+    late = str(commit_timeout_error(MANY, "g", 5.0, None))
     offsets = in_words({one: OffsetAndMetadata(7) for one in MANY})
     assert "orders-0, orders-1, " in late
     assert "orders-0 at 7, orders-1 at 7, " in offsets

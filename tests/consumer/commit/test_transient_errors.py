@@ -106,7 +106,7 @@ def test_committed_offsets_are_those_of_the_own_group_and_no_partition_may_be_mi
         for told in (0, 1):
             error = committed.refusal(OffsetFetchResponse(groups=[fetched("old", 5, told)]), ORDERS, NO_IDS)
             assert isinstance(error, CorruptResponse)
-            assert str(error).endswith(f"says nothing of orders-{1 - told}")
+            assert str(error).endswith(f"lacks orders-{1 - told}")
 
 
 def test_a_commit_whose_caller_has_gone_holds_up_nobody(cluster: OldCluster) -> None:
