@@ -1,7 +1,7 @@
 """Handles records that cannot be read, according to the option `on_bad_record`.
 
-Caller's thread, inside poll().  Records that a deserializer refuses are met in poll/collector.py, batches
-that are damaged in poll/errors.py; both ask here.
+Used on the caller's thread, inside poll(), by poll/collector.py (records that a deserializer rejects) and
+poll/errors.py (damaged batches).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ SKIP = "skip"
 
 
 def read_policy(value: Any) -> Any:
-    """The option's value: one of two words, or a callable."""
+    """Return the value of the option: 'raise', 'skip' or a callable."""
     if callable(value) and not isinstance(value, type):
-        if is_async(value):  # records would be passed over, and nobody have taken them
+        if is_async(value):  # records would be skipped although its coroutine never ran
             raise Because(NOT_AWAITED)
         return value
     if not isinstance(value, str) or value.lower() not in (RAISE, SKIP):
@@ -33,14 +33,14 @@ def read_policy(value: Any) -> Any:
 
 
 class BadRecords:
-    """Raises, passes over, or has the application take what is bad."""
+    """Raises or skips bad records, or passes them to the application's callable."""
 
     def __init__(self, policy: str | Callable[[BadRecord], Any]) -> None:
         self._policy = policy
-        self._met: dict[TopicPartition, tuple[int, int]] = {}
-        """Generation and offset of the damaged batch of each partition that is being read a second time."""
-        self.passed_over = 0
-        """How many were skipped or taken by the callable, ever."""
+        self._seen: dict[TopicPartition, tuple[int, int]] = {}
+        """Generation and offset of the damaged batch that is fetched a second time, by partition."""
+        self.skipped = 0
+        """The total number of records that were skipped or passed to the callable."""
 
     @property
     def raises(self) -> bool:
@@ -48,24 +48,27 @@ class BadRecords:
 
     @property
     def wants_batch(self) -> bool:
-        """Whether anybody looks at the bytes of a damaged batch."""
+        """Whether the policy needs the bytes of a damaged batch."""
         return callable(self._policy)
 
-    def is_met_again(self, bad: BadRecord, generation: int) -> bool:
-        """False the first time: a batch may have been damaged on its way, and is read a second time."""
+    def is_repeated(self, bad: BadRecord, generation: int) -> bool:
+        """Return whether the batch failed before.
+
+        It is fetched again after the first failure, because it can be damaged on its way.
+        """
         partition = bad.topic_partition
-        if self._met.get(partition) == (generation, bad.offset):
-            del self._met[partition]
+        if self._seen.get(partition) == (generation, bad.offset):
+            del self._seen[partition]
             return True
-        self._met[partition] = (generation, bad.offset)
+        self._seen[partition] = (generation, bad.offset)
         return False
 
-    def pass_over(self, bad: BadRecord) -> None:
-        """Return where the record may be passed over.
+    def skip(self, bad: BadRecord) -> None:
+        """Skip the record; raise an exception if the policy does not allow it.
 
         Raises:
-            KafkaError: `bad.error`, by policy.
-            SerializationError: the application's callable failed; its own error is the cause.
+            KafkaError: `bad.error`, with the policy 'raise'.
+            SerializationError: the application's callable raised an exception, which is the cause.
         """
         policy = self._policy
         if callable(policy):
@@ -81,4 +84,4 @@ class BadRecords:
             logger.warning("skipped%s: %s", upto, bad.error)
         else:
             raise bad.error
-        self.passed_over += 1
+        self.skipped += 1

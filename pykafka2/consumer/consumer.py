@@ -251,7 +251,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
                 self._lookups,
                 self._position_control,
                 self._interceptors,
-                resume=group.resume if group is not None else None,
+                start_positions=group.resume if group is not None else None,
                 poll_tasks=(group.rebalance, group.committer) if group is not None else (),
             )
             self._handover = Handover(
@@ -265,7 +265,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
                 self._buffer,
                 self._fetcher,
                 self._poller.bad_records,
-                self._poller.progress,
+                self._poller.stall_detector,
                 group,
             )
             cluster.add(self._lookups, self._fetcher)

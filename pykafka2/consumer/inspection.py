@@ -50,7 +50,7 @@ class Inspection:
             "fetch-total": self._fetcher.fetches,
             "bytes-consumed-total": self._buffer.taken_bytes,
             "buffered-bytes": self._buffer.size_bytes,
-            "bad-records-total": self._bad_records.passed_over,
+            "bad-records-total": self._bad_records.skipped,
             "records-lag-max": self._greatest_lag(),
             "metadata-version": self._cluster.metadata.version,
         }
@@ -66,7 +66,7 @@ class Inspection:
         cluster, metadata = self._cluster, self._cluster.metadata
         now = cluster.driver.clock.monotonic()
         state = "closed" if cluster.is_closed else "open"
-        still = self._stall_detector.standing_still()
+        still = self._stall_detector.stalled_for()
         return {
             "state": "failed" if cluster.driver.failure is not None else state,
             "failure": None if cluster.driver.failure is None else repr(cluster.driver.failure),

@@ -224,13 +224,13 @@ OFFSET_LIES = [
     Lie("committed: loading for ever", COMMITTED, every("groups.*.error_code", 14)),
     Lie("committed: silence", COMMITTED, saying(Silence)),
     Lie("committed: an answer cut short", COMMITTED, body_of(lambda data: data[:-4])),
-    Lie("commit: partitions left out", COMMIT, every("topics", []), ANY, "says nothing of"),
+    Lie("commit: partitions left out", COMMIT, every("topics", []), ANY, "the response to the commit lacks"),
     Lie(
         "commit: another partition",
         COMMIT,
         every("topics.*.partitions.*.partition_index", 99),
         ANY,
-        "says nothing of",
+        "the response to the commit lacks",
     ),
     Lie(
         "commit: an error nobody knows",

@@ -31,107 +31,106 @@ Take = Callable[[FetchedData, int, int, Any], int]
 
 @attrs.define
 class _Pass:
-    """One look through the buffer: nothing of it counts before `Collector._finish`."""
+    """One pass over the buffer: nothing of it takes effect before `Collector._finish`."""
 
     as_of: int
-    """What `Subscription.changes` was at its beginning."""
+    """`Subscription.changes` at the start of the pass."""
     positions: dict[TopicPartition, int] = attrs.Factory(dict)
     generations: dict[TopicPartition, int] = attrs.Factory(dict)
     leader_epochs: dict[TopicPartition, int] = attrs.Factory(dict)
     done: list[Item] = attrs.Factory(list)
     served: list[TopicPartition] = attrs.Factory(list)
     failed: Failure | None = None
-    reached: int | None = None
-    """Where the partition that failed is read on: what lies before it was taken, or passed over."""
+    next_position: int | None = None
+    """The position in the failed partition: the records before it were taken or skipped."""
     stays_first: TopicPartition | None = None
-    """It has a large batch open, which is read to its end before another partition's is opened."""
+    """The partition with an open large batch, which is read to its end before another one is opened."""
     is_unfinished: bool = False
-    """A large batch is open in part, or as many bad records as poll() may return were skipped: the next pass
-    continues there."""
+    """Whether the next pass continues: a large batch is partly read, or the limit of records was skipped."""
 
 
 class Collector:
-    """Collects records, or columns."""
+    """Collects records or columns from the fetch buffer."""
 
     def __init__(
         self,
         options: ConsumerOptions,
         subscription: Subscription,
         buffer: FetchBuffer,
-        problems: PollErrors,
+        poll_errors: PollErrors,
         interceptors: Interceptors,
     ) -> None:
         self._options = options
         self._subscription = subscription
         self._buffer = buffer
-        self._poll_errors = problems
+        self._poll_errors = poll_errors
         self._on_consume = interceptors.on_consume if interceptors else None
-        self._deserializing = Deserializing(options, problems.bad_records)
+        self._deserializers = Deserializers(options, poll_errors.bad_records)
         self._done: list[Item] = []
-        """What the pass before has read to its end."""
+        """Items that the last pass has read to their end."""
         self.moved: dict[TopicPartition, tuple[int, int, int | None]] | None = None
-        """Where the last pass found records: the positions after and before, and the leader epochs before."""
+        """Of partitions with records in the last pass: positions after and before, leader epochs before."""
         self.is_unfinished = False
-        """The last pass stopped to let poll() check its timeout, not because there was nothing more."""
+        """Whether the last pass ended early so that poll() can check its timeout."""
 
     def records(self, limit: int, keep_position: bool = False) -> Records:
-        """Records, unless there are none, or interceptors keep all of those that there are."""
+        """Return records; empty if there are none, or if the interceptors drop all of them."""
         if self._on_consume is None:
             return self._collect_once(limit, keep_position)[0]
         handed_over, is_more = self._collect_once(limit, keep_position)
         if is_more and not handed_over and not keep_position:
-            self.moved = None  # the interceptors dropped these records, so they do not come again
+            self.moved = None  # the interceptors dropped these records, so they are not returned again
             self.is_unfinished = True
         return handed_over
 
     def _collect_once(self, limit: int, keep_position: bool) -> tuple[Records, bool]:
-        """Return the records after the interceptors, and whether there were any before."""
-        this = self._begin_pass()
-        if this is None:
+        """Return the records after the interceptors, and whether there were any before them."""
+        current = self._begin_pass()
+        if current is None:
             return {}, False
         found: Records = {}
         count = 0
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
-        deserializing = self._deserializing
-        deserialize = deserializing.run
+        deserializers = self._deserializers
+        deserialize = deserializers.run
 
         def take(item: FetchedData, position: int, wanted: int, into: list[ConsumerRecord[Any, Any]]) -> int:
             before = len(into)
             try:
                 return item.take(position, wanted, into, check_crcs, limit_bytes)
             except KafkaError:
-                this.reached = into[-1].offset + 1 if len(into) > before else None
+                current.next_position = into[-1].offset + 1 if len(into) > before else None
                 raise
             finally:
                 try:
                     deserialize(into, before)
                 except SerializationError:
-                    this.reached = deserializing.refused_at
+                    current.next_position = deserializers.failed_at
                     raise
 
-        for partition, assigned in self._readable(this):
+        for partition, assigned in self._readable(current):
             records: list[ConsumerRecord[Any, Any]] = []
-            self._read(this, partition, assigned, limit - count, records, take)
-            if this.failed is not None and this.reached is not None:
-                this.positions[partition] = this.reached
-                this.leader_epochs[partition] = records[-1].leader_epoch if records else -1
+            self._read(current, partition, assigned, limit - count, records, take)
+            if current.failed is not None and current.next_position is not None:
+                current.positions[partition] = current.next_position
+                current.leader_epochs[partition] = records[-1].leader_epoch if records else -1
             if records:
                 found[partition] = records
                 count += len(records)
-            if this.failed is not None or this.stays_first is not None:
+            if current.failed is not None or current.stays_first is not None:
                 break
-            if count + deserializing.passed_over >= limit:
+            if count + deserializers.skipped >= limit:
                 break
         if keep_position:
-            _keep_positions(this, found)
+            _keep_positions(current, found)
         handed_over = self._on_consume(found) if found and self._on_consume is not None else found
-        self._finish(this, bool(found))
+        self._finish(current, bool(found))
         return handed_over, bool(found)
 
     def columns(self, limit: int) -> dict[TopicPartition, Columns]:
-        this = self._begin_pass()
-        if this is None:
+        current = self._begin_pass()
+        if current is None:
             return {}
         found: dict[TopicPartition, Columns] = {}
         count = 0
@@ -140,25 +139,29 @@ class Collector:
         def take(item: FetchedData, position: int, wanted: int, into: Columns) -> int:
             return item.take_columns(position, wanted, into, check_crcs, limit_bytes)
 
-        for partition, assigned in self._readable(this):
+        for partition, assigned in self._readable(current):
             columns = Columns()
-            self._read(this, partition, assigned, limit - count, columns, take)
-            if this.failed is not None and columns:
-                this.positions[partition] = max(this.positions.get(partition, 0), columns.last_offset + 1)
-                this.leader_epochs[partition] = -1  # columns do not tell it
+            self._read(current, partition, assigned, limit - count, columns, take)
+            if current.failed is not None and columns:
+                current.positions[partition] = max(
+                    current.positions.get(partition, 0), columns.last_offset + 1
+                )
+                current.leader_epochs[partition] = -1  # columns do not contain it
             if columns:
                 found[partition] = columns
                 count += len(columns)
-            if this.failed is not None or count >= limit or this.stays_first is not None:
+            if current.failed is not None or count >= limit or current.stays_first is not None:
                 break
-        self._finish(this, bool(found))
+        self._finish(current, bool(found))
         return found
 
     def _begin_pass(self) -> _Pass | None:
-        """None where nothing is fetched, as a poll that waits finds first.  Raises what the pass before could
-        not say because it had records to hand over."""
+        """Start a pass; return None if nothing is fetched.
+
+        Raises the error of the last pass if that returned records instead.
+        """
         self.is_unfinished = False
-        self._deserializing.passed_over = 0
+        self._deserializers.skipped = 0
         done, self._done = self._done, []
         if done:
             self._buffer.drop(done)
@@ -166,97 +169,97 @@ class Collector:
             self._poll_errors.raise_noted()
         return None if self._buffer.is_empty else _Pass(self._subscription.changes)
 
-    def _readable(self, this: _Pass) -> Iterable[tuple[TopicPartition, Assigned]]:
-        """Partitions with data that are neither paused nor let go, the one served longest ago first."""
+    def _readable(self, current: _Pass) -> Iterable[tuple[TopicPartition, Assigned]]:
+        """Iterate over the readable partitions with data, the least recently served first."""
         for partition in self._buffer.partitions():
             assigned = self._subscription.assigned.get(partition)
             if assigned is None:
                 self._buffer.discard([partition])
             elif assigned.is_readable:
-                this.served.append(partition)
+                current.served.append(partition)
                 yield partition, assigned
 
     def _read(
         self,
-        this: _Pass,
+        current: _Pass,
         partition: TopicPartition,
         assigned: Assigned,
         limit: int,
         into: Any,
         take: Take,
     ) -> None:
-        """Take up to `limit` records of one partition; what goes wrong is noted in the pass."""
+        """Take up to `limit` records of one partition; an error is noted in the pass."""
         position = self._subscription.positions.get(partition)
-        this.generations[partition] = assigned.generation
+        current.generations[partition] = assigned.generation
         try:
             for item in self._buffer.items(partition):
                 if item.generation != assigned.generation:
-                    this.done.append(item)
+                    current.done.append(item)
                     continue
                 if position is not None and item.offset > position:
-                    this.done.append(item)  # asked for before reading began anew here, and come since
+                    current.done.append(item)  # fetched for a later position, before a change
                     continue
                 if isinstance(item, Problem):
                     if not into:
-                        self._poll_errors.meet(item)
-                        this.positions.pop(partition, None)  # it is being reset
+                        self._poll_errors.handle(item)
+                        current.positions.pop(partition, None)  # it is being reset
                     break
                 if position is None:
-                    break  # its reset has just been put into the buffer: the next look takes it
-                # More than once where records were passed over.
+                    break  # its reset has just arrived in the buffer; the next pass applies it
+                # Repeats if records were skipped.
                 while (item.next_offset > position or item.error is not None) and len(into) < limit:
-                    position = this.positions[partition] = take(item, position, limit, into)
-                    this.leader_epochs[partition] = item.leader_epoch
-                    if item.is_unfinished or self._deserializing.passed_over >= limit:
-                        this.is_unfinished = True
+                    position = current.positions[partition] = take(item, position, limit, into)
+                    current.leader_epochs[partition] = item.leader_epoch
+                    if item.is_unfinished or self._deserializers.skipped >= limit:
+                        current.is_unfinished = True
                         break
                 if position < item.next_offset or item.error is not None:
                     if item.open_bytes * len(self._subscription.assigned) > self._options.queued_max_bytes:
-                        this.stays_first = partition
-                    break  # there is more to take, or to raise, of what the limit has kept from it
-                this.done.append(item)
-                if len(into) >= limit or this.is_unfinished:
+                        current.stays_first = partition
+                    break  # the limit left records or an error in this item
+                current.done.append(item)
+                if len(into) >= limit or current.is_unfinished:
                     break
         except KafkaError as error:
-            this.failed = self._poll_errors.failure(item, position, assigned.generation, error)
+            current.failed = self._poll_errors.failure(item, position, assigned.generation, error)
 
-    def _finish(self, this: _Pass, has_records: bool) -> None:
-        """Make it count: one update moves all positions, and little comes between that and the return."""
-        for partition in this.served:
-            if partition != this.stays_first:
+    def _finish(self, current: _Pass, has_records: bool) -> None:
+        """Apply the pass: one update moves all positions, and little runs between that and the return."""
+        for partition in current.served:
+            if partition != current.stays_first:
                 self._buffer.serve_last(partition)
-        self._poll_errors.noted = this.failed
-        if this.as_of != self._subscription.changes:
-            self._keep_elsewhere(this)
+        self._poll_errors.noted = current.failed
+        if current.as_of != self._subscription.changes:
+            self._keep_other_moves(current)
         positions, epochs = self._subscription.positions, self._subscription.leader_epochs
         if has_records:
             self.moved = moved = {}
-            for one in this.positions:
-                if one not in positions:
-                    continue  # a signal handler has just given it up
-                moved[one] = this.positions[one], positions[one], epochs.get(one)
-        epochs.update(this.leader_epochs)
-        positions.update(this.positions)
-        self._done = this.done
-        self.is_unfinished = this.is_unfinished
-        this.failed = None
+            for partition in current.positions:
+                if partition not in positions:
+                    continue  # a signal handler has just unassigned it
+                moved[partition] = current.positions[partition], positions[partition], epochs.get(partition)
+        epochs.update(current.leader_epochs)
+        positions.update(current.positions)
+        self._done = current.done
+        self.is_unfinished = current.is_unfinished
+        current.failed = None
         if not has_records:
             self._poll_errors.raise_noted()
 
-    def _keep_elsewhere(self, this: _Pass) -> None:
-        """A deserializer or an interceptor has called seek(), say: that counts, and not what was read."""
-        for partition, generation in this.generations.items():
+    def _keep_other_moves(self, current: _Pass) -> None:
+        """Keep positions that a deserializer or an interceptor has moved during the pass, as with seek()."""
+        for partition, generation in current.generations.items():
             assigned = self._subscription.assigned.get(partition)
             if assigned is None or assigned.generation != generation:
-                this.positions.pop(partition, None)
-                this.leader_epochs.pop(partition, None)
+                current.positions.pop(partition, None)
+                current.leader_epochs.pop(partition, None)
 
     def take_back(self) -> None:
-        """An exception has kept the records of the last pass from the application: they come again."""
+        """Undo the last pass, because an exception kept its records from the application."""
         moved, self.moved = self.moved, None
         positions, epochs = self._subscription.positions, self._subscription.leader_epochs
         for partition, (after, before, epoch) in (moved or {}).items():
-            if positions.get(partition) == after:  # else they had not moved yet
+            if positions.get(partition) == after:  # otherwise it has not moved yet
                 positions[partition] = before
                 if epoch is None:
                     epochs.pop(partition, None)
@@ -266,47 +269,47 @@ class Collector:
             self._poll_errors.noted, self._done = None, []
 
 
-def _keep_positions(this: _Pass, found: Records) -> None:
-    """Make the records of this pass come again.
+def _keep_positions(current: _Pass, found: Records) -> None:
+    """Keep the positions of partitions with records, so that the records are returned again.
 
-    Partitions without records still move past hidden batches: a buffer full of these would never be emptied.
+    Partitions without records still move past hidden batches; otherwise these could fill the buffer.
     """
     for partition in found:
-        this.positions.pop(partition, None)
-        this.leader_epochs.pop(partition, None)
-    this.done = [item for item in this.done if item.partition not in found]
-    if this.stays_first in found:
-        this.stays_first = None
+        current.positions.pop(partition, None)
+        current.leader_epochs.pop(partition, None)
+    current.done = [item for item in current.done if item.partition not in found]
+    if current.stays_first in found:
+        current.stays_first = None
     if found:
-        this.failed = None  # it is met again behind the records, which come again
+        current.failed = None  # it occurs again after the records, which are returned again
 
 
-class Deserializing:
-    """Keys and values from bytes to what the application wants."""
+class Deserializers:
+    """Converts keys and values with the application's deserializers."""
 
     def __init__(self, options: ConsumerOptions, bad_records: BadRecords) -> None:
         self._key_of = deserialize_function(options.key_deserializer, "key_deserializer")
         self._value_of = deserialize_function(options.value_deserializer, "value_deserializer")
         self._bad_records = bad_records
-        self.refused_at: int | None = None
-        """The offset of the record that was last raised for."""
-        self.passed_over = 0
+        self.failed_at: int | None = None
+        """The offset of the record whose error was raised last."""
+        self.skipped = 0
         """Bad records that were skipped since a pass began."""
 
     def run(self, records: list[ConsumerRecord[Any, Any]], start: int) -> None:
-        """Deserialize the records from index `start` on; those that are passed over are taken out.
+        """Deserialize the records from index `start` on, and remove those that are skipped.
 
         Raises:
-            SerializationError: a record may not be passed over; those before it stay, the rest is taken out.
+            SerializationError: a record must not be skipped; it and the records after it are removed.
         """
         if self._key_of is None and self._value_of is None:
             return
         while (start := self._run_to_failure(records, start)) < len(records):
             del records[start]
-            self.passed_over += 1
+            self.skipped += 1
 
     def _run_to_failure(self, records: list[ConsumerRecord[Any, Any]], start: int) -> int:
-        """The index of the next record that is to be passed over, or how many there are."""
+        """Return the index of the next record to skip, or the number of records."""
         key_of, value_of = self._key_of, self._value_of
         what, key = "key", None
         for index in range(start, len(records)):
@@ -320,22 +323,20 @@ class Deserializing:
                     record.value = value_of(record.topic, record.headers, record.value)
             except Exception as error:
                 try:
-                    self._pass_over(record, key if key_of is not None else record.key, what, error)
+                    self._skip(record, key if key_of is not None else record.key, what, error)
                 except SerializationError:
-                    self.refused_at = record.offset
+                    self.failed_at = record.offset
                     del records[index:]
                     raise
                 return index
         return len(records)
 
-    def _pass_over(
-        self, record: ConsumerRecord[Any, Any], key: bytes | None, what: str, error: Exception
-    ) -> None:
+    def _skip(self, record: ConsumerRecord[Any, Any], key: bytes | None, what: str, error: Exception) -> None:
         where = f"{record.topic}-{record.partition} at offset {record.offset}"
-        more = "; to skip the record, seek past it, or give on_bad_record" if self._bad_records.raises else ""
+        more = "; to skip the record, seek past it, or set on_bad_record" if self._bad_records.raises else ""
         failure = SerializationError(f"{where}: the {what}_deserializer failed: {brief(error)}{more}")
         failure.__cause__ = error
-        self._bad_records.pass_over(
+        self._bad_records.skip(
             BadRecord(
                 record.topic,
                 record.partition,

@@ -1,7 +1,7 @@
 """Errors that stop a partition: unreadable data, and errors of the fetcher.
 
-Caller's thread, inside poll().  Everything noted here is raised by the next look that hands over no records,
-unless a policy deals with it: auto_offset_reset, or on_bad_record (bad_records.py).
+Used on the caller's thread, inside poll(). A noted error is raised by the next pass that returns no records,
+unless a policy handles it: auto_offset_reset, or on_bad_record (bad_records.py).
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ logger = logging.getLogger(__name__)
 
 @attrs.frozen
 class Failure:
-    """Why no more of a partition can be handed over."""
+    """An error that stops a partition."""
 
     partition: TopicPartition
     generation: int
     error: KafkaError
     is_unreadable: bool = False
-    """The data itself cannot be read: it is fetched again before it is complained of again."""
+    """The data itself cannot be read: it is fetched again before the error is raised again."""
     bad: BadRecord | None = None
-    """What may be passed over then, if that is asked for and it is known how far the damage goes."""
+    """The record to skip in this case, if on_bad_record may skip it and the extent of the damage is known."""
 
 
 class PollErrors:
-    """Notes what went wrong, deals with it or raises it."""
+    """Notes errors, and handles or raises them."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class PollErrors:
         self._position_control = position_control
         self.bad_records = BadRecords(options.on_bad_record)
         self.noted: Failure | None = None
-        """What `raise_noted` is to raise."""
+        """The failure that `raise_noted` raises."""
         self.to_read_again: dict[TopicPartition, int] = {}
         """Partitions whose data was unreadable, with the generation at that time."""
 
@@ -75,10 +75,10 @@ class PollErrors:
         return Failure(item.partition, generation, without_frames(error), is_unreadable, bad)
 
     def raise_noted(self) -> None:
-        """Raise what was noted, unless the application reads from elsewhere by now.
+        """Raise the noted error, unless the position was changed since.
 
-        Nothing may lead from a frame in the traceback back to the error: such a circle keeps all that was
-        being decoded until the garbage collector comes by.
+        No frame in the traceback may refer to the error: such a cycle would keep the decoded data alive until
+        the garbage collector runs.
         """
         failed, self.noted = self.noted, None
         if failed is None:
@@ -86,7 +86,7 @@ class PollErrors:
         assigned = self._subscription.assigned.get(failed.partition)
         if assigned is None or assigned.generation != failed.generation:
             return
-        if failed.bad is not None and self._pass_over(failed.bad, failed.generation):
+        if failed.bad is not None and self._skip_or_raise(failed.bad, failed.generation):
             return
         if failed.is_unreadable:
             self.to_read_again[failed.partition] = failed.generation
@@ -110,42 +110,42 @@ class PollErrors:
         if self.bad_records.raises or position is None or not isinstance(item, FetchedData):
             return None
         if not isinstance(error, CorruptData | CorruptMessage):
-            return None  # a codec that is not installed, say
+            return None  # such as a codec that is not installed
         damage = item.damage(position, self._fetcher.table.high_watermarks.get(item.partition))
         if damage is None:
             return None
         batch = bytes(damage.view) if self.bad_records.wants_batch else None
         return BadRecord(*item.partition, damage.offset, damage.next_offset, error, batch=batch)
 
-    def _pass_over(self, bad: BadRecord, generation: int) -> bool:
-        """Read a damaged batch once more, then go on behind it, unless its policy raises."""
+    def _skip_or_raise(self, bad: BadRecord, generation: int) -> bool:
+        """Fetch a damaged batch a second time, then skip it, unless the policy raises."""
         partition = bad.topic_partition
-        if not self.bad_records.is_met_again(bad, generation):
+        if not self.bad_records.is_repeated(bad, generation):
             self._subscription.unsent.add(partition)
             self._position_control.send_changes()
             return True
-        self.bad_records.pass_over(bad)
+        self.bad_records.skip(bad)
         self._subscription.pass_over(partition, bad.next_offset)
         self._position_control.send_changes()
         return True
 
-    def raise_problem_of(self, partition: TopicPartition) -> None:
+    def raise_error_of(self, partition: TopicPartition) -> None:
         assigned = self._subscription.find(partition)
         for item in self._buffer.items(partition):
             if isinstance(item, Problem) and item.generation == assigned.generation:
                 try:
-                    self.meet(item)
+                    self.handle(item)
                 except KafkaError as error:
                     self.noted = Failure(partition, assigned.generation, without_frames(error))
         self.raise_noted()
 
-    def meet(self, problem: Problem) -> None:
-        """Reset the position, if that is the policy; else raise, and go on trying."""
+    def handle(self, problem: Problem) -> None:
+        """Reset the position if auto_offset_reset allows it; otherwise raise, and let the fetcher retry."""
         partition, policy = problem.partition, self._options.auto_offset_reset
         if problem.is_new_topic:
             if policy == NONE:
                 raise NoOffsetForPartition(f"{problem.error}, and auto_offset_reset is 'none'; call seek()")
-            logger.warning("%s; going to %s", problem.error, policy)
+            logger.warning("%s; resetting to %s", problem.error, policy)
             self._position_control.reset([partition], policy)
             return
         if isinstance(problem.error, LogTruncated):
@@ -164,7 +164,7 @@ class PollErrors:
             logger.info("%s: offset %d is out of range, resetting to %s", partition, problem.offset, policy)
             self._position_control.reset([partition], policy)
             return
-        # Where it is being reset, to the same place again, which may be one that the application has chosen.
+        # A reset in progress is repeated with its own target, which the application may have chosen.
         self._subscription.unsent.add(partition)
         self._buffer.drop([problem])
         self._position_control.send_changes()

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class Poller:
-    """Hands over records, column by column or as objects."""
+    """Returns records, as objects or in columns."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Poller:
         position_control: PositionControl,
         interceptors: Interceptors,
         *,
-        resume: StartPositions | None = None,
+        start_positions: StartPositions | None = None,
         poll_tasks: Sequence[PollTask] = (),
     ) -> None:
         self._options = options
@@ -63,30 +63,30 @@ class Poller:
         self._subscription = subscription
         self._buffer = buffer
         self._fetcher = fetcher
-        self._start_positions = resume
+        self._start_positions = start_positions
         self._poll_tasks = poll_tasks
         self._missing_topics = MissingTopics(cluster, subscription)
-        self.progress = StallDetector(options, cluster, subscription, buffer, fetcher, lookups)
+        self.stall_detector = StallDetector(options, cluster, subscription, buffer, fetcher, lookups)
         self._position_control = position_control
-        self._poll_errors = problems = PollErrors(options, subscription, buffer, fetcher, position_control)
-        self.collector = Collector(options, subscription, buffer, problems, interceptors)
-        self.bad_records = problems.bad_records
+        self._poll_errors = poll_errors = PollErrors(options, subscription, buffer, fetcher, position_control)
+        self.collector = Collector(options, subscription, buffer, poll_errors, interceptors)
+        self.bad_records = poll_errors.bad_records
         self._pinned: frozenset[str] = frozenset()
         self._wanted: frozenset[str] = frozenset()
         self._assigned_as_of = self._matched_as_of = self._pinned_as_of = -1
         self._checked_topics: tuple[int, frozenset[str], int] | None = None
         """Metadata version, topics and assignment at the last check for missing topics."""
         self.is_in_pass = False
-        """The application's deserializers, interceptors or on_bad_record may be running."""
+        """Whether the application's deserializers, interceptors or on_bad_record may be running."""
         self.is_woken = False
 
     # ------------------------------------------------------------------ polling
 
     def poll(self, timeout: float, limit: int, *, keep_position: bool = False) -> Records:
-        """Records as soon as there are any; an empty dict after `timeout` seconds, or after a wake-up."""
+        """Return records as soon as there are some; an empty dict after `timeout` seconds or wakeup()."""
         records: Records = self._poll(timeout, lambda: self.collector.records(limit, keep_position))
         if keep_position and records:
-            self.progress.is_peeked_at = True
+            self.stall_detector.has_read_in_place = True
         return records
 
     def poll_columns(self, timeout: float, limit: int) -> dict[TopicPartition, Columns]:
@@ -119,9 +119,9 @@ class Poller:
             for task in self._poll_tasks:
                 task.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
             self._prepare()
-            # Before records are found: once positions have moved, little may happen until they are returned.
-            if self._driver.clock.monotonic() >= self.progress.due_at:
-                self._watch_progress()
+            # Before the pass: once positions have moved, little may run until the records are returned.
+            if self._driver.clock.monotonic() >= self.stall_detector.due_at:
+                self._check_for_stalls()
             if self.take_wakeup():
                 return {}
             try:
@@ -132,7 +132,7 @@ class Poller:
             if found:
                 return found
             if self.collector.is_unfinished:
-                self.progress.is_peeked_at = True
+                self.stall_detector.has_read_in_place = True
             remaining = deadline - self._driver.clock.monotonic()
             if self.take_wakeup() or remaining <= 0:
                 return {}
@@ -146,36 +146,38 @@ class Poller:
             self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
 
     def take_wakeup(self) -> bool:
-        """Whether somebody has called `wakeup`, once.  Asked where records are there, too: who is never idle
-        could not be stopped otherwise."""
+        """Consume a pending wakeup(); return whether there was one.
+
+        Also called when records are available, so that a busy consumer can be interrupted.
+        """
         is_woken = self.is_woken
         if is_woken:
             self.is_woken = False
         return is_woken
 
-    def _watch_progress(self) -> None:
+    def _check_for_stalls(self) -> None:
         try:
-            stuck = self.progress.look()
+            stuck = self.stall_detector.check()
         except ConsumerStalled as error:
-            if not self.progress.is_reading:
+            if not self.stall_detector.is_reading:
                 raise
-            logger.warning("%s", error)  # the others' records come first
+            logger.warning("%s", error)  # records of other partitions are returned first
             return
         if stuck:
             self._subscription.unsent.update(stuck)
             for partition in stuck:
-                self._driver.call_soon(lambda now, one=partition: self._fetcher.rediscover(one))  # type: ignore[misc]
+                self._driver.call_soon(lambda now, partition=partition: self._fetcher.rediscover(partition))  # type: ignore[misc]
             self._position_control.send_changes()
 
     def _is_called(self) -> bool:
-        """Woken, or a task is to be attended to."""
+        """Return whether wakeup() was called or a task has news."""
         tasks = self._poll_tasks
         return self.is_woken or (bool(tasks) and any(task.has_news() for task in tasks))
 
     def _wait_for_news(
-        self, arrivals: int, version: int, timeout: float, or_else: Callable[[], bool] = lambda: False
+        self, arrivals: int, version: int, timeout: float, is_called: Callable[[], bool] = lambda: False
     ) -> None:
-        buffer, metadata, watch, resume = (
+        buffer, metadata, missing_topics, start_positions = (
             self._buffer,
             self._metadata,
             self._missing_topics,
@@ -183,14 +185,18 @@ class Poller:
         )
 
         def is_news() -> bool:
-            if buffer.arrivals != arrivals or metadata.snapshot.version != version or watch.is_hopeless():
+            if (
+                buffer.arrivals != arrivals
+                or metadata.snapshot.version != version
+                or missing_topics.has_fatal_error()
+            ):
                 return True
-            return or_else() or (resume is not None and resume.has_news())
+            return is_called() or (start_positions is not None and start_positions.has_news())
 
-        self._driver.wait_until(is_news, min(timeout, watch.patience(), self.progress.patience()))
+        self._driver.wait_until(is_news, min(timeout, missing_topics.due_in(), self.stall_detector.due_in()))
 
     def position(self, partition: TopicPartition, timeout: float) -> int:
-        """The next offset to be handed over; waits while a reset is under way."""
+        """Return the offset of the next record to return; wait while the position is unknown."""
         deadline = self._driver.clock.monotonic() + timeout
         while True:
             self._subscription.find(partition)
@@ -199,19 +205,19 @@ class Poller:
             position = self._subscription.positions.get(partition)
             if position is not None:
                 return position
-            self._poll_errors.raise_problem_of(partition)
+            self._poll_errors.raise_error_of(partition)
             remaining = deadline - self._driver.clock.monotonic()
             if remaining <= 0:
-                asked = self._start_positions is not None and self._start_positions.why_unknown(partition)
-                if asked:
-                    raise KafkaTimeoutError(f"no position of {partition} within {timeout:g} s: {asked}")
-                raise self._missing_topics.failure_of(partition, timeout)
+                reason = self._start_positions is not None and self._start_positions.why_unknown(partition)
+                if reason:
+                    raise KafkaTimeoutError(f"no position of {partition} within {timeout:g} s: {reason}")
+                raise self._missing_topics.error_of_position(partition, timeout)
             self._wait_for_news(arrivals, version, remaining)
 
-    # ------------------------------------------------------------------ before each look
+    # ------------------------------------------------------------------ before each pass
 
     def _prepare(self) -> None:
-        """Bring subscription and positions up to date; raises what stands in the way for good."""
+        """Bring subscription and positions up to date; raise errors that a wait cannot resolve."""
         subscription = self._subscription
         if subscription.wanted_topics is not self._wanted or subscription.changes != self._pinned_as_of:
             self._pin_topics()
@@ -227,7 +233,7 @@ class Poller:
         if self._poll_errors.to_read_again:
             self._poll_errors.read_again()
         if subscription.unsent or subscription.unsent_pauses:
-            # a Ctrl-C kept the call that made the change from sending it
+            # a Ctrl-C interrupted the call before it sent its change
             self._position_control.send_changes()
         resets = self._buffer.resets()
         if resets:
@@ -239,12 +245,14 @@ class Poller:
             self._find_first_positions(missing)
 
     def _pin_topics(self) -> None:
-        """Those of partitions that are still to be given back, too: what was handed over of them is to be
-        committed, and a topic that nobody knows would be taken for deleted."""
+        """Keep the metadata of all wanted topics, and of partitions that are still to be revoked.
+
+        Their last commit needs it: a topic without metadata would count as deleted.
+        """
         subscription = self._subscription
         wanted, changes = subscription.wanted_topics, subscription.changes
         pinned = wanted.union(partition.topic for partition in subscription.assigned)
-        self._assigned_as_of = -1  # a subscription may have ended and begun anew, with the topics of before
+        self._assigned_as_of = -1  # a new subscription can have the same topics as the last one
         if pinned != self._pinned:
             self._metadata.pin_topics(pinned)
             self._pinned = pinned
@@ -252,7 +260,7 @@ class Poller:
         self._wanted, self._pinned_as_of = wanted, changes
 
     def _assign_all_partitions(self) -> None:
-        """Without a group, a subscription means every partition of its topics."""
+        """Assign all partitions of the subscribed topics, for a consumer without a group."""
         subscription = self._subscription
         partitions = [partition for partition in subscription.assigned if self._is_in_doubt(partition.topic)]
         for topic in sorted(subscription.topics):
@@ -280,24 +288,24 @@ class Poller:
 
 
 class PollTask(Protocol):
-    """One such duty."""
+    """Work that poll() does for a part of the consumer, such as the membership or the committer."""
 
     def attend(self, remaining: float) -> None:
-        """Do what is due; may wait up to `remaining` seconds, call the application's callbacks, and raise."""
+        """Do the work that is due; can wait up to `remaining` seconds, call user callbacks, and raise."""
         ...
 
     def due_in(self) -> float:
-        """Seconds until it wants to be attended to again at the latest; inf for not before news."""
+        """Return the seconds until the next `attend`; inf if none is needed before there is news."""
         ...
 
     def has_news(self) -> bool:
-        """True if `attend` would do something now.  Asked by whichever thread wakes waiters: no lock."""
+        """Return whether `attend` has work now. The thread that wakes the waiter calls it, without a lock."""
         ...
 
     def on_wait(self) -> None:
-        """poll() has found no records, and waits for some, or for news."""
+        """Called when poll() has found no records and starts to wait."""
         ...
 
     def on_return(self) -> None:
-        """poll() goes back to the application, with records, without, or by an error."""
+        """Called when poll() returns to the application, with or without records, or raises."""
         ...

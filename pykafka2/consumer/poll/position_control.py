@@ -1,7 +1,7 @@
-"""From where is read: positions and pauses that the application or a policy moves.
+"""Changes positions and pauses for the application or for a reset policy.
 
-Caller's thread.  What changes is noted in state/subscription.py and sent to the fetcher as commands, which
-the driver's thread obeys.
+Used on the caller's thread. Changes are stored in state/subscription.py and sent to the fetcher as commands,
+which run on the driver's thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pykafka2.types import TopicPartition
 
 
 class PositionControl:
-    """Moves places, and has the fetcher follow."""
+    """Changes positions and pauses, and sends them to the fetcher."""
 
     def __init__(
         self, subscription: Subscription, buffer: FetchBuffer, fetcher: Fetcher, driver: Driver
@@ -33,12 +33,12 @@ class PositionControl:
         self.send_changes()
 
     def rewind(self, partition: TopicPartition, offset: int) -> None:
-        """Read again what was not handed out."""
+        """Read records again that were not returned."""
         self._subscription.rewind(partition, offset)
         self.send_changes()
 
     def reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
-        """Go where the policy says, as soon as it is known where that is in each of these partitions."""
+        """Reset these partitions by a policy; the fetcher looks up the offsets."""
         timestamp = reset_timestamp(policy, self._driver.clock.wall_ms())
         for partition in partitions:
             self._subscription.begin_reset(partition, timestamp)
@@ -50,7 +50,7 @@ class PositionControl:
         self.send_changes()
 
     def send_changes(self) -> None:
-        """Have the driver's thread follow what has changed; what it fetched of such partitions is void."""
+        """Send all changes to the driver's thread, and discard data fetched for earlier positions."""
         subscription, buffer, fetcher = self._subscription, self._buffer, self._fetcher
         unsent, unsent_pauses = sorted(subscription.unsent), sorted(subscription.unsent_pauses)
         commands: list[Callable[[], None]] = []
@@ -69,7 +69,8 @@ class PositionControl:
                     partial(fetcher.begin, partition, assigned.generation, position, epoch, origin)
                 )
         paused = subscription.paused()
-        # What is read anew may have been paused when it was given up, of which nobody has told yet.
+        # Also the pause state of new positions: the fetcher may still pause a partition that was paused when
+        # it was last unassigned.
         changed = sorted({*unsent_pauses, *unsent} & subscription.assigned.keys())
         to_pause = [partition for partition in changed if partition in paused]
         to_resume = [partition for partition in changed if partition not in paused]
@@ -78,11 +79,11 @@ class PositionControl:
         if to_resume:
             commands.append(partial(fetcher.resume, to_resume))
 
-        def obey(now: float) -> None:
+        def run_commands(now: float) -> None:
             for command in commands:
                 command()
 
         if commands:
-            self._driver.call_soon(obey)
+            self._driver.call_soon(run_commands)
         subscription.unsent.difference_update(unsent)
         subscription.unsent_pauses.difference_update(unsent_pauses)

@@ -1,9 +1,9 @@
-"""Sees to it that a consumer is never alive and stuck: partitions with data behind them must advance.
+"""Detects partitions that stop advancing although brokers respond and have records.
 
-Caller's thread, inside poll().  While brokers answer, a partition whose position stands still although
-records lie behind it is looked for anew after half a minute, and after two minutes `ConsumerStalled` says so
-with what is known of the cause.  What is somebody else's doing is ridden out: brokers that cannot be reached
-or throttle, partitions without a leader, transactions that stay open, a poll() that is not called.
+Used on the caller's thread, inside poll(). After 30 s such a partition is rediscovered; after two minutes
+`ConsumerStalled` is raised with the known cause. Conditions outside the client do not count as a stall:
+unreachable or throttling brokers, partitions without a leader, open transactions, or an application that does
+not call poll().
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from pykafka2.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY = 10.0
+CHECK_EVERY = 10.0
 REDISCOVER_AFTER = 30.0
 STALLED_AFTER = 120.0
-# What may pass between two looks and still count: without poll() nothing can be handed over.
-LONGEST_STEP = LOOK_EVERY + 1.0
+# The most that counts of the time between two checks: without poll() no record can be returned.
+LONGEST_STEP = CHECK_EVERY + 1.0
 
 
 @attrs.define
-class _Standstill:
-    """How long a partition has stood still, in time that counts."""
+class _Stall:
+    """How long a partition has not advanced, in time that counts."""
 
     generation: int
     position: int | None
@@ -41,7 +41,7 @@ class _Standstill:
 
 
 class StallDetector:
-    """Compares, every ten seconds, where each partition is with where it was."""
+    """Compares the positions of all partitions every ten seconds."""
 
     def __init__(
         self,
@@ -57,70 +57,69 @@ class StallDetector:
         self._buffer = buffer
         self._fetcher = fetcher
         self._lookups = lookups
-        # An application may ask for records to come together; that much longer they may take.
+        # Brokers can delay records for fetch_max_wait_ms.
         self._limit = STALLED_AFTER + options.fetch_max_wait
-        self._looked_at = cluster.driver.clock.monotonic()
-        self.due_at = self._looked_at + LOOK_EVERY
-        """When the next look is due."""
-        self._still: dict[TopicPartition, _Standstill] = {}
+        self._checked_at = cluster.driver.clock.monotonic()
+        self.due_at = self._checked_at + CHECK_EVERY
+        """When the next check is due."""
+        self._stalls: dict[TopicPartition, _Stall] = {}
         self._positions: dict[TopicPartition, int] = {}
-        self._cut_off: dict[int, bool] = {}
-        """By leader, whether it could not answer at the last look."""
+        self._unavailable: dict[int, bool] = {}
+        """By leader, whether it was unable to respond at the last check."""
         self.is_reading = False
-        """Whether any position was another one at the last look than at the one before, or records were
-        handed over that are to come again."""
-        self.is_peeked_at = False
-        """Since the last look, records were returned with update_offsets=False, or a large batch was decoded
-        further: the application reads, although positions do not move."""
+        """Whether any position changed between the last two checks, or records were read in place."""
+        self.has_read_in_place = False
+        """Whether the application has read without moving a position since the last check: with
+        update_offsets=False, or inside a large batch."""
 
-    def patience(self) -> float:
-        """Seconds until the next look."""
+    def due_in(self) -> float:
+        """Return the seconds until the next check."""
         return max(self.due_at - self._cluster.driver.clock.monotonic(), 0.001)
 
-    def standing_still(self) -> dict[TopicPartition, float]:
-        """Partitions that do not advance although they should, each with the seconds so far.  Any thread."""
-        return {partition: one.seconds for partition, one in dict(self._still).items() if one.seconds}
+    def stalled_for(self) -> dict[TopicPartition, float]:
+        """Return the seconds of each partition that does not advance. Any thread can call it."""
+        return {partition: stall.seconds for partition, stall in dict(self._stalls).items() if stall.seconds}
 
-    def look(self) -> list[TopicPartition]:
-        """Partitions to be looked for anew; none before the look is due.
+    def check(self) -> list[TopicPartition]:
+        """Return the partitions to rediscover; none before the check is due.
 
         Raises:
-            ConsumerStalled: a partition has stood still for two minutes; every two minutes once.
+            ConsumerStalled: a partition has not advanced for two minutes; raised once every two minutes.
         """
         now = self._cluster.driver.clock.monotonic()
-        step = now - self._looked_at
-        if step < LOOK_EVERY:
+        step = now - self._checked_at
+        if step < CHECK_EVERY:
             return []
-        self._looked_at, self.due_at = now, now + LOOK_EVERY
+        self._checked_at, self.due_at = now, now + CHECK_EVERY
         positions = dict(self._subscription.positions)
-        self.is_reading = positions != self._positions or self.is_peeked_at
-        self._positions, self.is_peeked_at = positions, False
-        before, self._still = self._still, {}
+        self.is_reading = positions != self._positions or self.has_read_in_place
+        self._positions, self.has_read_in_place = positions, False
+        before, self._stalls = self._stalls, {}
         to_rediscover = []
-        self._cut_off = {}
+        self._unavailable = {}
         for partition, assigned in self._subscription.assigned.items():
             if not self._should_advance(partition, assigned, now):
                 continue
             position = self._subscription.positions.get(partition)
-            one = before.get(partition)
-            if one is None or one.position != position:
-                one = _Standstill(assigned.generation, position)
+            stall = before.get(partition)
+            if stall is None or stall.position != position:
+                stall = _Stall(assigned.generation, position)
             else:
-                one.seconds += min(step, LONGEST_STEP)
-            self._still[partition] = one
-            if one.seconds >= REDISCOVER_AFTER and not one.is_rediscovered:
-                one.is_rediscovered = True
+                stall.seconds += min(step, LONGEST_STEP)
+            self._stalls[partition] = stall
+            if stall.seconds >= REDISCOVER_AFTER and not stall.is_rediscovered:
+                stall.is_rediscovered = True
                 to_rediscover.append(partition)
-                logger.warning("%s; looking for it anew", self._words(partition, one))
-        for partition, one in self._still.items():
-            if one.seconds >= self._limit:
-                words = self._words(partition, one)
-                del self._still[partition]
-                raise ConsumerStalled(f"{words}; the consumer goes on trying with the next poll()")
+                logger.warning("%s; rediscovering it", self._describe(partition, stall))
+        for partition, stall in self._stalls.items():
+            if stall.seconds >= self._limit:
+                description = self._describe(partition, stall)
+                del self._stalls[partition]
+                raise ConsumerStalled(f"{description}; the next poll() tries again")
         return to_rediscover
 
     def _should_advance(self, partition: TopicPartition, assigned: Assigned, now: float) -> bool:
-        """Whether a position that stays where it is would be this consumer's fault."""
+        """Return whether this consumer is at fault if the position does not advance."""
         if not assigned.is_readable:
             return False
         position = self._subscription.positions.get(partition)
@@ -128,34 +127,35 @@ class StallDetector:
             return assigned.is_resetting and not self._is_outage(partition, now)
         end = self._fetcher.table.readable_ends.get(partition)
         if end is not None and position >= end:
-            return False  # as nearly all do where there are thousands
+            return False  # the usual case, so it is checked first
         if self.is_reading and self._buffer.bytes_of(partition):
-            return False  # it waits for its turn, and the application takes what it can
+            return False  # it waits for its turn while the application reads others
         return not self._is_outage(partition, now)
 
     def _is_outage(self, partition: TopicPartition, now: float) -> bool:
-        """Whether there is nobody who could answer."""
+        """Return whether no broker is able to respond."""
         info = self._cluster.metadata.leader_of(*partition)
         if info is None:
             return True
-        cut_off = self._cut_off.get(info.leader)
-        if cut_off is None:  # once a look for each leader, as there may be 100,000 partitions
-            cut_off = self._cut_off[info.leader] = self._is_cut_off(info.leader, now)
-        return cut_off
+        unavailable = self._unavailable.get(info.leader)
+        if unavailable is None:  # once per leader and check: there can be 100,000 partitions
+            unavailable = self._unavailable[info.leader] = self._is_unavailable(info.leader, now)
+        return unavailable
 
-    def _is_cut_off(self, leader: int, now: float) -> bool:
+    def _is_unavailable(self, leader: int, now: float) -> bool:
         cluster = self._cluster
         if not cluster.nodes.has_connection or cluster.metadata.last_error is not None:
             return True
         link = cluster.nodes.known_link(leader)
         return link is not None and (link.has_failed or link.is_backing_off or link.throttled_for(now) > 0)
 
-    def _words(self, partition: TopicPartition, one: _Standstill) -> str:
+    def _describe(self, partition: TopicPartition, stall: _Stall) -> str:
         end = self._fetcher.table.readable_ends.get(partition)
         info = self._cluster.metadata.leader_of(*partition)
         trouble = self._fetcher.table.troubles.get(partition) or self._lookups.trouble_of(partition)
-        where = "no position was found" if one.position is None else f"its position has been {one.position}"
-        behind = "" if end is None or one.position is None else f" although records up to {end} are there"
-        leader = "" if info is None else f", and node {info.leader}, its leader, is connected"
-        why = f"; the last trouble was: {trouble}" if trouble else ""
-        return f"{partition} does not advance: {where} for {one.seconds:.0f} s{behind}{leader}{why}"
+        position = stall.position
+        where = "no position was found" if position is None else f"its position has been {position}"
+        behind = "" if end is None or position is None else f" although there are records up to {end}"
+        leader = "" if info is None else f", and its leader, node {info.leader}, is connected"
+        why = f"; the last error: {trouble}" if trouble else ""
+        return f"{partition} does not advance: {where} for {stall.seconds:.0f} s{behind}{leader}{why}"

@@ -176,7 +176,7 @@ def test_what_was_fetched_ahead_of_a_place_that_is_begun_anew_leaves_no_gap(clus
 def test_damage_is_read_a_second_time_in_each_place_anew() -> None:
     bad = BadRecord("orders", 0, 5, 6, CorruptData("damaged"))
     policy = BadRecords("skip")
-    assert [policy.is_met_again(bad, generation) for generation in (1, 2, 2, 2)] == [
+    assert [policy.is_repeated(bad, generation) for generation in (1, 2, 2, 2)] == [
         False,
         False,
         True,

@@ -84,7 +84,7 @@ def test_what_stands_still_is_looked_for_anew_and_then_said(
         with pytest.raises(ConsumerStalled, match="orders-0 does not advance: its position has been 0") as it:
             consumer.poll(float("inf"))
         cause = "sends no records from offset 0" if not error_code else "orders-0 at offset 0: "
-        assert f"the last trouble was: {'the broker ' * (not error_code)}{cause}" in str(it.value)
+        assert f"the last error: {'the broker ' * (not error_code)}{cause}" in str(it.value)
         again = poll_for(cluster, consumer, 300)
         assert again is not None
         assert again > 100, "not with every poll"
@@ -182,7 +182,7 @@ def test_a_reset_that_is_never_answered_is_said() -> None:
     cluster._list_partition = lambda *arguments: refusal  # type: ignore[method-assign]
     with (
         cluster.consumer("orders") as consumer,
-        pytest.raises(ConsumerStalled, match=r"orders-0.*no position was found for.*last trouble"),
+        pytest.raises(ConsumerStalled, match=r"orders-0.*no position was found for.*last error"),
     ):
         consumer.poll(float("inf"))
 
@@ -215,7 +215,7 @@ def test_a_poll_that_waits_looks_after_progress_seldom() -> None:
     with cluster.consumer("orders") as consumer:
         for _ in range(5):
             assert consumer.poll(7000) == {}
-            assert consumer._poller.progress.due_at > cluster.now
+            assert consumer._poller.stall_detector.due_at > cluster.now
 
 
 def test_a_leader_that_throttles_is_ridden_out_though_another_broker_answers() -> None:
@@ -255,5 +255,5 @@ def test_others_records_are_read_on_beside_one_that_stands_still(
             silent.append("orders", 1, b"x")
             assert consumer.poll(1000)
             silent.runtime.run_for(10)
-    assert "the consumer goes on trying" in caplog.text
-    assert caplog.text.count("looking for it anew") == 1
+    assert "the next poll() tries again" in caplog.text
+    assert caplog.text.count("rediscovering it") == 1
