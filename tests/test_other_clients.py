@@ -88,7 +88,9 @@ def test_a_guessed_option_is_told_what_is_meant_or_nothing_that_misleads(name: s
     [("smallest", "earliest"), ("Beginning", "earliest"), ("end", "latest"), ("error", "none")],
 )
 def test_where_to_begin_in_the_words_of_other_clients(word: str, ours: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"what other clients call '{word.lower()}' is '{ours}'"):
+    with pytest.raises(
+        ConfigurationError, match=f"write '{ours}'; '{word.lower()}' is its name in other clients"
+    ):
         KafkaConsumer(auto_offset_reset=word)
 
 

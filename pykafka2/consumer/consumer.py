@@ -22,8 +22,8 @@ from pykafka2.consumer.calls.arguments import (
     checked_close,
     checked_time,
     checked_timeout,
+    implausible_time,
     split_topics,
-    time_in_doubt,
 )
 from pykafka2.consumer.calls.commit import CommitCalls
 from pykafka2.consumer.calls.guards import Handover, Owned, owned
@@ -108,9 +108,9 @@ class QueryCalls(Owned):
         """
         if not isinstance(timestamps, Mapping):
             raise TypeError(f"timestamps must be a dict {{TopicPartition: milliseconds}}, not {timestamps!r}")
-        given = {checked_partition(partition): time_ms for partition, time_ms in timestamps.items()}
-        wanted = {partition: checked_time(partition, time_ms) for partition, time_ms in given.items()}
-        odd = time_in_doubt(wanted.values())
+        times = {checked_partition(partition): time_ms for partition, time_ms in timestamps.items()}
+        wanted = {partition: checked_time(partition, time_ms) for partition, time_ms in times.items()}
+        odd = implausible_time(wanted.values())
         if odd is not None:
             logger.warning(
                 "offsets_for_times() takes milliseconds since the epoch; %d ms is in the year %d",
@@ -144,11 +144,11 @@ class QueryCalls(Owned):
         Raises:
             NoBrokersAvailable, KafkaTimeoutError: no broker responded within default_api_timeout_ms.
         """
-        answer = self._cluster.request(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        response = self._cluster.request(MetadataRequest(topics=None, allow_auto_topic_creation=False))
         is_hidden = self._options.exclude_internal_topics
         return {
             topic.name
-            for topic in answer.topics
+            for topic in response.topics
             if topic.name is not None and not topic.error_code and not (topic.is_internal and is_hidden)
         }
 
@@ -305,7 +305,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
             ConcurrentUse: another thread is inside a call; call `wakeup` first.
         """
         if isinstance(self._refusal, ForkedClientError):
-            return  # everything is the parent's
+            return  # all resources belong to the parent process
         if not self._lock.acquire(blocking=False):
             raise ConcurrentUse("another thread is inside a call of this KafkaConsumer; call wakeup() first")
         try:
@@ -361,7 +361,9 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
     def _on_exit(self, timeout: float) -> int:
         self._refusal = ClientClosed("the interpreter is ending")
         if self._group is not None:
-            self._group.rebalance.leave_unasked("the program ended without close()", min(timeout, LAST_WORDS))
+            self._group.rebalance.leave_unasked(
+                "the program ended without close()", min(timeout, LAST_WORDS)
+            )
         self._cluster.close(timeout)
         return 0
 

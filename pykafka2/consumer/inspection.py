@@ -33,7 +33,7 @@ class Inspection:
         buffer: FetchBuffer,
         fetcher: Fetcher,
         bad_records: BadRecords,
-        progress: StallDetector,
+        stall_detector: StallDetector,
         group: Group | None = None,
     ) -> None:
         self._cluster = cluster
@@ -41,7 +41,7 @@ class Inspection:
         self._buffer = buffer
         self._fetcher = fetcher
         self._bad_records = bad_records
-        self._stall_detector = progress
+        self._stall_detector = stall_detector
         self._group = group
 
     def metrics(self) -> dict[str, float]:
@@ -59,14 +59,16 @@ class Inspection:
         """Return the greatest lag of all partitions by what poll() returned; iteration can be one poll
         behind."""
         ends, positions = self._fetcher.table.readable_ends, self._subscription.positions
-        lags = [ends[one] - position for one, position in list(positions.items()) if one in ends]
+        lags = [
+            ends[partition] - position for partition, position in list(positions.items()) if partition in ends
+        ]
         return max(lags, default=0)
 
     def health(self) -> dict[str, Any]:
         cluster, metadata = self._cluster, self._cluster.metadata
         now = cluster.driver.clock.monotonic()
         state = "closed" if cluster.is_closed else "open"
-        still = self._stall_detector.stalled_for()
+        stalled = self._stall_detector.stalled_for()
         return {
             "state": "failed" if cluster.driver.failure is not None else state,
             "failure": None if cluster.driver.failure is None else repr(cluster.driver.failure),
@@ -82,7 +84,7 @@ class Inspection:
                     "paused": assigned.is_paused,
                     "resetting": assigned.is_resetting,
                     "last_trouble": self._fetcher.table.troubles.get(partition),
-                    "stands_still_for": still.get(partition, 0.0),
+                    "stands_still_for": stalled.get(partition, 0.0),
                 }
                 for partition, assigned in list(self._subscription.assigned.items())
             },
@@ -124,10 +126,12 @@ class Inspection:
                 f"{made_anew}: its topic was deleted and created again while it was read; auto_offset_reset "
                 "has set the position."
             )
-        for name, one in health["partitions"].items():
-            trouble = f"; the last error: {one['last_trouble'].rstrip('.')}" if one["last_trouble"] else ""
-            still = f"; it has not advanced for {one['stands_still_for']:.0f} s"
-            lines.append(f"{name} {_words(one)}{still if one['stands_still_for'] else ''}{trouble}.")
+        for name, partition in health["partitions"].items():
+            last_error = partition["last_trouble"]
+            seconds = partition["stands_still_for"]
+            trouble = f"; the last error: {last_error.rstrip('.')}" if last_error else ""
+            stall = f"; it has not advanced for {seconds:.0f} s" if seconds else ""
+            lines.append(f"{name} {_words(partition)}{stall}{trouble}.")
         return "\n".join(lines)
 
 
@@ -173,7 +177,7 @@ def group_health(group: Group, metadata: Metadata, now: float) -> dict[str, Any]
         "last_commit_age": _age(commits.last_written_at, now),
         "last_commit_error": None if commits.last_error is None else str(commits.last_error),
         "committed_offsets_awaited": {
-            str(one): group.resume.why_unknown(one) for one in group.resume.waits_for
+            str(partition): group.resume.why_unknown(partition) for partition in group.resume.waits_for
         },
         "unfinished_rebalances": member.unfinished_rebalances,
         "failure": None if member.failure is None else str(member.failure),
@@ -199,7 +203,9 @@ def group_words(health: dict[str, Any], subscription: Subscription) -> list[str]
         lines.append(f"{health['unfinished_rebalances']} rebalances in a row did not complete.")
     if health["last_commit_error"]:
         lines.append(f"The last commit failed: {health['last_commit_error']}")
-    lines += [f"{one} waits: {why.rstrip('.')}." for one, why in health["committed_offsets_awaited"].items()]
+    lines += [
+        f"{name} waits: {why.rstrip('.')}." for name, why in health["committed_offsets_awaited"].items()
+    ]
     revoking = subscription.held(Hold.REVOKING)
     if revoking:
         lines.append(f"{named(revoking)}: revoked as soon as their last commit is done.")
@@ -210,10 +216,10 @@ def _state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
     because = f": {health['because']}" if health["because"] else ""
     if state == ClassicState.STABLE.value:
         role = "leads" if health["leading"] else "is a member of"
-        heard = health["last_heartbeat_age"]
+        heartbeat_age = health["last_heartbeat_age"]
         return (
             f"The consumer {role} {group} in generation {health['generation']}; its last heartbeat was "
-            f"answered {heard:.1f} s ago, its last poll was {health['last_poll_age']:.1f} s ago."
+            f"answered {heartbeat_age:.1f} s ago, its last poll was {health['last_poll_age']:.1f} s ago."
         )
     if state == ClassicState.JOINING.value:
         return f"The consumer is joining {group}{because} and has waited {_for_the_join(health)}."
@@ -284,8 +290,8 @@ def state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
     found = words.get(ConsumerState(state))
     if found is not None:
         return found
-    heard, polled = health["last_heartbeat_age"], health["last_poll_age"]
+    heartbeat_age, polled = health["last_heartbeat_age"], health["last_poll_age"]
     return (
         f"The consumer is a member of {group} at epoch {health['generation']}; its last heartbeat was "
-        f"answered {heard:.1f} s ago, its last poll was {polled:.1f} s ago."
+        f"answered {heartbeat_age:.1f} s ago, its last poll was {polled:.1f} s ago."
     )

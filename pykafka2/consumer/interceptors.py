@@ -1,7 +1,7 @@
-"""Interceptors: the user's own code around what is read and committed, for tracing and the like.
+"""Interceptors: user code that sees returned records and committed offsets, for example for tracing.
 
-Caller's thread: `on_consume` inside `poll` and iteration, after the deserializers; `on_commit` where the
-callbacks of commits are called.  What an interceptor raises is logged and breaks neither.
+Used on the caller's thread: `on_consume` inside `poll` and iteration, after the deserializers; `on_commit`
+with the callbacks of commits. An exception of an interceptor is logged, and the call continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 
 def read_interceptors(value: Any) -> tuple[Any, ...]:
-    """The option's value: a list of objects."""
+    """Return the value of the option: a tuple of objects."""
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise ValueError
     for interceptor in value:
@@ -60,13 +60,13 @@ class Interceptors:
                 try:
                     returned = interceptor.on_consume(records)
                 except Exception:
-                    logger.exception("on_consume of %r failed; the records go on as they were", interceptor)
+                    logger.exception("on_consume of %r failed; the records stay unchanged", interceptor)
                     continue
                 if isinstance(returned, dict):
-                    records = {partition: some for partition, some in returned.items() if some}
+                    records = {partition: kept for partition, kept in returned.items() if kept}
                 elif returned is not None:
                     logger.error(
-                        "on_consume of %r returned a %s and no dict of records; they go on as they were",
+                        "on_consume of %r returned a %s instead of a dict; the records stay unchanged",
                         interceptor,
                         type(returned).__name__,
                     )
@@ -81,7 +81,7 @@ class Interceptors:
                     logger.exception("on_commit of %r failed", interceptor)
 
     def close(self) -> None:
-        """The second time it does nothing."""
+        """Close the interceptors; does nothing when called again."""
         chain, self._chain = self._chain, ()
         for interceptor in chain:
             if hasattr(interceptor, "close"):

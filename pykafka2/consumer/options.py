@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 PublicName = Callable[[str], str]
-"""Of an option, by the name of its field."""
+"""Returns the public name of an option by the name of its field."""
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -51,9 +51,9 @@ GROUPS_ONLY = (
     "group_protocol",
     "group_remote_assignor",
 )
-"""Options that mean nothing without a group_id."""
+"""Options that have no effect without a group_id."""
 _HARMLESS = {"enable_auto_commit": False, "enable_auto_offset_store": True, "group_protocol": CLASSIC}
-"""What such an option may say without a group all the same."""
+"""Values of such options that are allowed without a group_id."""
 
 OF_CLASSIC_GROUPS = {
     "partition_assignment_strategy": "the coordinator assigns; name its assignor with group_remote_assignor",
@@ -62,32 +62,32 @@ OF_CLASSIC_GROUPS = {
     "heartbeat_interval": "the brokers decide (group.consumer.heartbeat.interval.ms, or the group's "
     "consumer.heartbeat.interval.ms)",
 }
-"""Options without a use in the KIP-848 protocol, and what decides instead."""
+"""Options that the KIP-848 protocol does not use, and what decides instead."""
 
 
-def check_protocol(protocol: str, given: Mapping[str, Any], public_name: PublicName) -> None:
+def check_protocol(protocol: str, values: Mapping[str, Any], public_name: PublicName) -> None:
     """Raise ConfigurationError for options of the other group protocol."""
     if protocol == CLASSIC:
-        if given.get("group_remote_assignor") is not None:
+        if values.get("group_remote_assignor") is not None:
             raise ConfigurationError(
-                f"group_remote_assignor={given['group_remote_assignor']!r} works only with "
+                f"group_remote_assignor={values['group_remote_assignor']!r} works only with "
                 "group_protocol='consumer'; for classic groups set partition_assignment_strategy"
             )
         return
     for name, instead in OF_CLASSIC_GROUPS.items():
-        if name in given:
+        if name in values:
             raise ConfigurationError(
                 f"{public_name(name)} works only with group_protocol='classic'; leave it out: with "
                 f"'consumer' {instead}"
             )
 
 
-def refuse_without_group(given: Mapping[str, Any], public_name: PublicName) -> None:
+def refuse_without_group(values: Mapping[str, Any], public_name: PublicName) -> None:
     """Raise ConfigurationError for options of groups without a group_id."""
     for name in GROUPS_ONLY:
-        if name in given and given[name] != _HARMLESS.get(name):
+        if name in values and values[name] != _HARMLESS.get(name):
             # Durations have become seconds; nothing else is a float.
-            shown = f"{given[name] * 1000:g}" if isinstance(given[name], float) else repr(given[name])
+            shown = f"{values[name] * 1000:g}" if isinstance(values[name], float) else repr(values[name])
             raise ConfigurationError(
                 f"{public_name(name)}={shown} needs a group_id; set one, or leave the option out"
             )
@@ -304,15 +304,15 @@ class ConsumerOptions(ClientOptions):
 
     @property
     def isolation(self) -> int:
-        """The isolation level as the wire has it."""
+        """The protocol's number of the isolation level."""
         return READ_COMMITTED if self.isolation_level == "read_committed" else READ_UNCOMMITTED
 
     @classmethod
-    def from_values(cls, given: Mapping[str, Any]) -> Self:
-        options = super().from_values(given)
+    def from_values(cls, values: Mapping[str, Any]) -> Self:
+        options = super().from_values(values)
         if options.group_id == "":
             raise ConfigurationError("group_id='' is empty; set a name, or leave it out")
-        check_protocol(options.group_protocol, given, _public_name)
+        check_protocol(options.group_protocol, values, _public_name)
         if options.heartbeat_interval >= options.session_timeout:
             raise ConfigurationError(
                 f"heartbeat_interval_ms={options.heartbeat_interval * 1000:g} is not less than "
@@ -320,7 +320,7 @@ class ConsumerOptions(ClientOptions):
                 "session_timeout_ms or less"
             )
         if options.group_id is None:
-            refuse_without_group(given, _public_name)
+            refuse_without_group(values, _public_name)
             return attrs.evolve(options, enable_auto_commit=False)
         return options
 

@@ -23,7 +23,7 @@ NONE = "none"
 BY_DURATION = "by_duration"
 
 _RENAMED = {"beginning": EARLIEST, "smallest": EARLIEST, "end": LATEST, "largest": LATEST, "error": NONE}
-"""librdkafka's other words, and those of Kafka before 0.9."""
+"""Names in librdkafka, and in Kafka before 0.9."""
 
 _WHOLE = r"([-+]?[0-9]+)"
 _DURATION = re.compile(
@@ -33,20 +33,22 @@ _DURATION = re.compile(
 
 
 def read_policy(value: Any) -> str:
-    """The option's value, in lower case but for a duration.  Raises `ValueError`."""
+    """Return the value of the option, in lower case except for a duration. Raises `ValueError`."""
     if isinstance(value, timedelta):
         if value < timedelta(0):
-            raise Because("a timedelta is how far back to read, so it is not negative")
+            raise Because("a timedelta is how far back to read, so it must not be negative")
         return f"{BY_DURATION}:PT{value.total_seconds():f}S"
     if not isinstance(value, str):
         raise ValueError
     word, colon, duration = value.partition(":")
     word = word.lower()
     if word in _RENAMED:
-        raise Because(f"what other clients call {word!r} is {_RENAMED[word]!r}")
+        raise Because(f"write {_RENAMED[word]!r}; {word!r} is its name in other clients")
     if word == BY_DURATION:
         if _seconds(duration) is None:
-            raise Because("by_duration is followed by how far back, as in 'by_duration:P1DT12H' or ':PT30M'")
+            raise Because(
+                "after by_duration: write an ISO 8601 duration, as in 'by_duration:P1DT12H' or ':PT30M'"
+            )
         return f"{BY_DURATION}:{duration.upper()}"
     if colon or word not in (EARLIEST, LATEST, NONE):
         raise ValueError

@@ -33,7 +33,7 @@ def checked_range(start: int, end: int, max_bytes: int) -> None:
 
 
 def checked_isolation(isolation: str) -> int:
-    """The level's number."""
+    """Return the protocol's number of an isolation level."""
     levels = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
     if isolation not in levels:
         raise ValueError(f"isolation={isolation!r}: it must be 'read_uncommitted' or 'read_committed'")
@@ -41,9 +41,9 @@ def checked_isolation(isolation: str) -> int:
 
 
 def checked_timeout(timeout_ms: float) -> float:
-    """In seconds.  Written so that nan is refused too."""
-    given: object = timeout_ms
-    if not isinstance(given, Real):
+    """Return the timeout in seconds. The comparison also rejects nan."""
+    argument: object = timeout_ms
+    if not isinstance(argument, Real):
         raise TypeError(f"timeout_ms={timeout_ms!r}: it must be a number of milliseconds, or inf")
     if not timeout_ms >= 0:
         raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
@@ -62,15 +62,15 @@ def checked_close(timeout: float | None, timeout_ms: float | None) -> float:
         "timeout": ("seconds", timeout),
         "timeout_ms": ("milliseconds", timeout_ms),
     }
-    for name, (unit, given) in arguments.items():
-        if given is not None and not isinstance(given, Real):
-            raise TypeError(f"close(): {name}={given!r}: it must be a number of {unit}")
+    for name, (unit, argument) in arguments.items():
+        if argument is not None and not isinstance(argument, Real):
+            raise TypeError(f"close(): {name}={argument!r}: it must be a number of {unit}")
     if timeout is not None:
         return timeout
     return 5.0 if timeout_ms is None else timeout_ms / 1000
 
 
-def checked_place(offset: object) -> int:
+def checked_offset(offset: object) -> int:
     """Check the offset of `seek`."""
     if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= INT64_MAX:
         return offset
@@ -99,14 +99,14 @@ def checked_time(partition: TopicPartition, time_ms: object) -> int:
     return time_ms
 
 
-def time_in_doubt(times_ms: Iterable[int]) -> int | None:
+def implausible_time(times_ms: Iterable[int]) -> int | None:
     """Return a time in 1970 or in the far future: seconds or microseconds instead of milliseconds."""
-    odd = (one for one in times_ms if 10**9 <= one < 10**10 or one > 10**14)
+    odd = (time_ms for time_ms in times_ms if 10**9 <= time_ms < 10**10 or time_ms > 10**14)
     return next(odd, None)
 
 
 def split_topics(topics: tuple[Any, ...]) -> tuple[Mapping[str, object] | None, list[str]]:
-    """A mapping of options may come first; the rest are topics."""
+    """Split the arguments into a mapping of options, which can come first, and topics."""
     config = None
     if topics and isinstance(topics[0], Mapping):
         config, topics = topics[0], topics[1:]

@@ -91,7 +91,7 @@ class CommitCalls(Owned):
         """
         committer = self._with_group("commit_async").committer
         if callback is not None and not callable(callback):
-            raise TypeError(f"callback={callback!r} is not callable; give f(offsets, error)")
+            raise TypeError(f"callback={callback!r} is not callable; pass f(offsets, error)")
         if is_async(callback):
             raise TypeError(f"callback={callback!r}: {NOT_AWAITED}")
         return committer.commit_async(None if offsets is None else checked_offsets(offsets), callback)
@@ -121,18 +121,19 @@ class CommitCalls(Owned):
         if (record is None) == (offsets is None):
             raise TypeError("store_offsets() takes either a record or offsets")
         if record is not None:
-            given: object = record
-            if not isinstance(given, ConsumerRecord):
-                meant = "write store_offsets(offsets=...)" if isinstance(given, Mapping) else "one by one"
-                shown = describe_argument(given)
-                raise TypeError(f"store_offsets() takes a record that poll() returned, not {shown}; {meant}")
-            place = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
-            marks = {TopicPartition(record.topic, record.partition): place}
+            argument: object = record
+            if not isinstance(argument, ConsumerRecord):
+                is_offsets = isinstance(argument, Mapping)
+                remedy = "write store_offsets(offsets=...)" if is_offsets else "call it for each record"
+                shown = describe_argument(argument)
+                raise TypeError(f"store_offsets() takes a record that poll() returned, not {shown}; {remedy}")
+            offset = OffsetAndMetadata(record.offset + 1, "", record.leader_epoch)
+            stored = {TopicPartition(record.topic, record.partition): offset}
         else:
-            marks = checked_offsets(offsets or {})
-        for partition in marks:
+            stored = checked_offsets(offsets or {})
+        for partition in stored:
             self._subscription.find(partition)
-        self._subscription.stored.update(marks)
+        self._subscription.stored.update(stored)
 
     @overload
     def committed(
@@ -173,16 +174,16 @@ class CommitCalls(Owned):
             GroupAuthorizationFailed, TopicAuthorizationFailed: the broker rejects the request.
             IllegalState: there is no group_id.
         """
-        return self._ask_committed(partition, metadata, timeout_ms)
+        return self._fetch_committed(partition, metadata, timeout_ms)
 
     @owned
-    def _ask_committed(self, partition: Any, metadata: bool, timeout_ms: float | None) -> Any:
+    def _fetch_committed(self, partition: Any, metadata: bool, timeout_ms: float | None) -> Any:
         committed = self._with_group("committed").committed
         timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
         if _are_several(partition):
             return committed.of(checked_partitions(partition), timeout)
-        one = checked_partition(partition)
-        found = committed.of([one], timeout)[one]
+        partition = checked_partition(partition)
+        found = committed.of([partition], timeout)[partition]
         return found if metadata or found is None else found.offset
 
     @owned
@@ -211,17 +212,17 @@ class CommitCalls(Owned):
             standing.group_id, identity.generation_id, identity.member_id, identity.group_instance_id
         )
 
-    def _with_group(self, what: str) -> Group:
+    def _with_group(self, call: str) -> Group:
         if self._group is None:
             raise IllegalState(
-                f"{what}() needs a consumer with group_id. Without a group, store position() yourself and "
+                f"{call}() needs a consumer with group_id. Without a group, store position() yourself and "
                 "return to it with seek()."
             )
         return self._group
 
 
 def _are_several(partition: object) -> bool:
-    """Whether it is a collection of partitions; one of them is a tuple, too."""
+    """Return whether this is a collection of partitions; a TopicPartition is a tuple, too."""
     if isinstance(partition, tuple):
         return bool(partition) and isinstance(partition[0], tuple)
     return isinstance(partition, Iterable) and not isinstance(partition, str | bytes)

@@ -143,7 +143,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     def __next__(self) -> ConsumerRecord[K, V]:
         """Return the next record, as iteration does."""
         for record in self._iteration_queue.slice:
-            return record  # without a lock: the slice is ended by whoever makes it void
+            return record  # without a lock: a call that invalidates the slice also ends it
         for record in self._next_slice():
             return record
         raise StopIteration
@@ -184,8 +184,10 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         return self._options.max_poll_records if max_records is None else checked_limit(max_records)
 
     def _group_has_news(self) -> bool:
-        """Between two polls: run due commits. Returns True if the group needs a poll first; the records of
-        the last poll are then read again."""
+        """Run due commits between two polls; return whether the group needs a poll first.
+
+        If it does, the remaining records of the last poll are read again.
+        """
         if self._group is None:
             return False
         if self._group.rebalance.has_news():
@@ -226,7 +228,7 @@ class SliceLength:
 
 
 class Slices:
-    """An iterator over slices, for one `for` statement; it ends where `next_slice` raises StopIteration."""
+    """An iterator over slices, for one `for` statement; it ends when `next_slice` raises StopIteration."""
 
     def __init__(self, next_slice: Callable[[], Iterator[ConsumerRecord[Any, Any]]]) -> None:
         self._next_slice = next_slice

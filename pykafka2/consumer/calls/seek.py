@@ -1,6 +1,6 @@
 """The calls of `KafkaConsumer` about positions: position, lag, seek and pause.
 
-Callers' threads.
+Used on the caller's thread.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.cluster.arguments import checked_partition, checked_partitions
-from pykafka2.consumer.calls.arguments import checked_place, checked_timeout
+from pykafka2.consumer.calls.arguments import checked_offset, checked_timeout
 from pykafka2.consumer.calls.guards import Owned, owned
 from pykafka2.consumer.reset_policy import EARLIEST, LATEST
 from pykafka2.types import TopicPartition
@@ -81,7 +81,7 @@ class PositionCalls(Owned):
         Raises:
             IllegalState: the partition is not assigned.
         """
-        offset = checked_place(offset)
+        offset = checked_offset(offset)
         partition = checked_partition(partition)
         self._subscription.find(partition)
         self._handover.rewind([partition])

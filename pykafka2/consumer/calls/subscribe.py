@@ -1,6 +1,6 @@
-"""The calls of `KafkaConsumer` about what is read: topics shared out by a group, or partitions of one's own.
+"""The calls of `KafkaConsumer` about subscriptions and assignments.
 
-Callers' threads; what a group gives and takes is group/classic/rebalance.py's work, inside poll().
+Used on the caller's thread. Rebalances run inside poll(), in group/.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pykafka2.consumer.state.iteration_queue import IterationQueue
     from pykafka2.consumer.state.subscription import Subscription
 
-# What unsubscribe() takes at most to commit and to say good-bye.
+# Seconds for unsubscribe() to commit and to leave the group.
 LEAVE_TIMEOUT = 5.0
 
 
@@ -80,7 +80,7 @@ class SubscriptionCalls(Owned):
         listeners = listeners_of(listener, on_assigned, on_revoked, on_lost)
         if self._group is None and (listener or on_assigned or on_revoked or on_lost):
             raise ConfigurationError(
-                "subscribe(): listeners are told what a group gives and takes; give group_id"
+                "subscribe(): a listener is called only in a group; set group_id, or leave the listener out"
             )
         is_remote = isinstance(pattern, SubscriptionPattern)
         if isinstance(pattern, SubscriptionPattern):
@@ -121,7 +121,9 @@ class SubscriptionCalls(Owned):
     def _assign(self, wanted: list[TopicPartition]) -> None:
         if self._group is not None and self._subscription.mode is Mode.PARTITIONS:
             stays = frozenset(wanted)
-            self._group.committer.leave([one for one in self._subscription.assigned if one not in stays])
+            self._group.committer.leave(
+                [partition for partition in self._subscription.assigned if partition not in stays]
+            )
         change = self._subscription.assign(wanted)
         self._iteration_queue.forget(change.removed)
         self._position_control.send_changes()
@@ -147,7 +149,7 @@ class SubscriptionCalls(Owned):
         if self._subscription.mode is not Mode.TOPICS:
             for partition in going:
                 self._subscription.find(partition)
-        self._assign([one for one in self._subscription.assigned if one not in going])
+        self._assign([partition for partition in self._subscription.assigned if partition not in going])
 
     @owned
     def unsubscribe(self) -> None:
@@ -204,20 +206,20 @@ class SubscriptionCalls(Owned):
         if self._options.group_protocol != CONSUMER or self._group is None:
             raise ConfigurationError(
                 f"subscribe(): pattern={pattern!r} is resolved by the coordinator of a group with "
-                "group_protocol='consumer'; give that and group_id, or pattern=re.compile(...)"
+                "group_protocol='consumer'; set that and group_id, or pass pattern=re.compile(...)"
             )
         if not isinstance(pattern.pattern, str) or not pattern.pattern:
             raise IllegalArgument(f"subscribe(): pattern={pattern!r} must not be empty")
 
     def _release(self, partitions: list[TopicPartition]) -> None:
-        """A new subscription leaves these out."""
+        """Unassign partitions that a new subscription does not contain."""
         self._subscription.give_back(partitions)
         self._iteration_queue.forget(partitions)
         self._position_control.send_changes()
 
 
 def _checked_names(topics: object) -> list[str]:
-    """The topics of a list, a set or the like.  A name alone would be taken apart into its characters."""
+    """Return the topics as a list of names; reject a string, which would be split into characters."""
     if topics is None:
         return []
     if isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):

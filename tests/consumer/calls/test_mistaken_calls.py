@@ -88,10 +88,13 @@ WRONG: dict[str, tuple[Call, str]] = {
     "a callback": (lambda c: c.commit_async(print), r"not <built-in function print>; write callback="),
     "no callback": (
         lambda c: c.commit_async(callback=5),
-        r"callback=5 is not callable; give f\(offsets, error",
+        r"callback=5 is not callable; pass f\(offsets, error",
     ),
     "marks": (lambda c: c.store_offsets({ORDERS_0: 1}), r"not a dict; write store_offsets\(offsets=\.\.\.\)"),
-    "records": (lambda c: c.store_offsets([RECORD]), "not a list that contains a ConsumerRecord; one by one"),
+    "records": (
+        lambda c: c.store_offsets([RECORD]),
+        "not a list that contains a ConsumerRecord; call it for each record",
+    ),
 }
 
 
