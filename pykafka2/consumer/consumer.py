@@ -1,6 +1,6 @@
 """`KafkaConsumer`: construction, close, and the calls that query offsets and partitions.
 
-One thread at a time may call it; a second one gets `ConcurrentUse` (calls/guards.py). The other
+One thread at a time can call it; a second one gets `ConcurrentUse` (calls/guards.py). The other
 public methods are in calls/. Neighbors: poll/poller.py (poll), state/subscription.py (what is read),
 fetch/fetcher.py and fetch/offset_lookups.py (the IO thread's part), fetch/buffer.py (between the two).
 """
@@ -110,12 +110,12 @@ class QueryCalls(Owned):
             raise TypeError(f"timestamps must be a dict {{TopicPartition: milliseconds}}, not {timestamps!r}")
         times = {checked_partition(partition): time_ms for partition, time_ms in timestamps.items()}
         wanted = {partition: checked_time(partition, time_ms) for partition, time_ms in times.items()}
-        odd = implausible_time(wanted.values())
-        if odd is not None:
+        implausible = implausible_time(wanted.values())
+        if implausible is not None:
             logger.warning(
                 "offsets_for_times() takes milliseconds since the epoch; %d ms is in the year %d",
-                odd,
-                1970 + odd // 31_556_952_000,
+                implausible,
+                1970 + implausible // 31_556_952_000,
             )
         return self._queries.at_times(wanted, self._seconds(timeout_ms))
 
@@ -292,7 +292,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         A member of a group commits the records that were returned (with enable_auto_commit, unless
         `autocommit` is False), waits for other commits and calls their callbacks.  Then it calls its
         listener and leaves the group; a static member (group_instance_id) stays in it.  If an exception
-        ends a `with` block, nothing is committed automatically, because the current record may be
+        ends a `with` block, nothing is committed automatically, because the current record is possibly
         unprocessed.
 
         Args:
@@ -355,7 +355,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
         self._refusal = error
         self._iteration_queue.clear()
-        self._lock = threading.RLock()  # its holder may be a thread that exists in the parent only
+        self._lock = threading.RLock()  # its holder can be a thread that exists only in the parent
         self._cluster.driver.abandon(error)
 
     def _on_exit(self, timeout: float) -> int:

@@ -46,7 +46,7 @@ class ConsumerInterceptor:
 
 
 class Interceptors:
-    """A chain of the user's objects; each may have `on_consume`, `on_commit` and `close`."""
+    """A chain of the user's objects; each can have `on_consume`, `on_commit` and `close`."""
 
     def __init__(self, chain: tuple[Any, ...]) -> None:
         self._chain = chain

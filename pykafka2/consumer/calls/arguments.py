@@ -75,7 +75,7 @@ def checked_offset(offset: object) -> int:
     if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset <= INT64_MAX:
         return offset
     meant = ""
-    if offset is None:  # what offsets_for_times() and committed() return without an offset
+    if offset is None:  # as returned by offsets_for_times() and committed()
         meant = "; for a partition without an offset call seek_to_beginning() or seek_to_end()"
     elif offset in (-1, -2):  # Kafka's and librdkafka's numbers for the ends
         meant = f"; write {'seek_to_end' if offset == -1 else 'seek_to_beginning'}(partition)"
@@ -93,16 +93,16 @@ def checked_time(partition: TopicPartition, time_ms: object) -> int:
         meant = "; write int(...)" if isinstance(time_ms, float) else meant
         raise TypeError(f"{partition}: a time must be an int in milliseconds, not {time_ms!r}{meant}")
     if time_ms < 0 or time_ms > INT64_MAX:
-        what = "negative; for the ends call beginning_offsets() or end_offsets()"
-        what = what if time_ms < 0 else f"beyond {INT64_MAX}"
-        raise ValueError(f"{partition}: the time {time_ms} is {what}")
+        reason = "negative; for the ends of the log call beginning_offsets() or end_offsets()"
+        reason = reason if time_ms < 0 else f"beyond {INT64_MAX}"
+        raise ValueError(f"{partition}: the time {time_ms} is {reason}")
     return time_ms
 
 
 def implausible_time(times_ms: Iterable[int]) -> int | None:
-    """Return a time in 1970 or in the far future: seconds or microseconds instead of milliseconds."""
-    odd = (time_ms for time_ms in times_ms if 10**9 <= time_ms < 10**10 or time_ms > 10**14)
-    return next(odd, None)
+    """Return a time that is probably in seconds (it is in 1970) or microseconds (far future), or None."""
+    implausible = (time_ms for time_ms in times_ms if 10**9 <= time_ms < 10**10 or time_ms > 10**14)
+    return next(implausible, None)
 
 
 def split_topics(topics: tuple[Any, ...]) -> tuple[Mapping[str, object] | None, list[str]]:

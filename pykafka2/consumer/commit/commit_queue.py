@@ -64,7 +64,7 @@ class CommitQueue:
         self._in_flight: dict[Commit, None] = {}
         """Commits without a response, in the order in which they were sent."""
         self._unsent: deque[Commit] = deque()
-        """Commits in flight that the router may still hold."""
+        """Commits in flight that the router possibly still holds."""
         self._retried: Commit | None = None
         """The commit in flight that can be retried; no other commit is sent before it ends."""
         self.written = 0

@@ -280,8 +280,8 @@ class Committer:
         identity, obstacle, options = self._standing.identity, self._standing.obstacle, self._options
         # The ids first: a topic that is recreated in between must not get the offsets of the old one.
         ids = TopicIds.of({partition.topic for partition in offsets}, self._cluster.metadata)
-        gone = {partition.topic for partition in offsets if self._is_of_deleted_topic(partition)}
-        refusal: KafkaError | None = recreated_topic_error(sorted(gone)) if gone else None
+        recreated = {partition.topic for partition in offsets if self._is_of_deleted_topic(partition)}
+        refusal: KafkaError | None = recreated_topic_error(sorted(recreated)) if recreated else None
         if offsets and obstacle is not None:  # a commit without offsets needs no membership
             refusal = obstacle.anew()
         commit = Commit(
@@ -324,7 +324,8 @@ class Committer:
             commit = self._pending_callbacks.popleft()
             commit.completion.cancel()
             error: BaseException | None = KafkaTimeoutError(
-                "the consumer was closed before the commit was acknowledged; it may have been written"
+                "the consumer was closed before the commit was acknowledged; it is unknown whether it was "
+                "written"
             )
             if commit.completion.is_done:
                 error = commit.completion.exception(0)

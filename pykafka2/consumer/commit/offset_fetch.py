@@ -147,7 +147,7 @@ class CommittedOffsets:
             ]
             group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
             identity = self._standing.identity
-            if identity.membership:  # so that a stale epoch is rejected: its partitions may be lost
+            if identity.membership:  # so that the coordinator rejects a stale epoch
                 group.member_id, group.member_epoch = identity.member_id, identity.generation_id
             return OffsetFetchRequest(groups=[group], require_stable=True)
         return OffsetFetchRequest(

@@ -311,19 +311,19 @@ class Deserializers:
     def _run_to_failure(self, records: list[ConsumerRecord[Any, Any]], start: int) -> int:
         """Return the index of the next record to skip, or the number of records."""
         key_of, value_of = self._key_of, self._value_of
-        what, key = "key", None
+        part, key = "key", None
         for index in range(start, len(records)):
             record = records[index]
             try:
                 if key_of is not None and (key := record.key) is not None:
-                    what = "key"
+                    part = "key"
                     record.key = key_of(record.topic, record.headers, key)
                 if value_of is not None and record.value is not None:
-                    what = "value"
+                    part = "value"
                     record.value = value_of(record.topic, record.headers, record.value)
             except Exception as error:
                 try:
-                    self._skip(record, key if key_of is not None else record.key, what, error)
+                    self._skip(record, key if key_of is not None else record.key, part, error)
                 except SerializationError:
                     self.failed_at = record.offset
                     del records[index:]
@@ -331,10 +331,10 @@ class Deserializers:
                 return index
         return len(records)
 
-    def _skip(self, record: ConsumerRecord[Any, Any], key: bytes | None, what: str, error: Exception) -> None:
+    def _skip(self, record: ConsumerRecord[Any, Any], key: bytes | None, part: str, error: Exception) -> None:
         where = f"{record.topic}-{record.partition} at offset {record.offset}"
         more = "; to skip the record, seek past it, or set on_bad_record" if self._bad_records.raises else ""
-        failure = SerializationError(f"{where}: the {what}_deserializer failed: {brief(error)}{more}")
+        failure = SerializationError(f"{where}: the {part}_deserializer failed: {brief(error)}{more}")
         failure.__cause__ = error
         self._bad_records.skip(
             BadRecord(

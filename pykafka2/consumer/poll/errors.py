@@ -43,7 +43,7 @@ class Failure:
     is_unreadable: bool = False
     """The data itself cannot be read: it is fetched again before the error is raised again."""
     bad: BadRecord | None = None
-    """The record to skip in this case, if on_bad_record may skip it and the extent of the damage is known."""
+    """The record that on_bad_record can then skip; None if the extent of the damage is unknown."""
 
 
 class PollErrors:
@@ -77,8 +77,8 @@ class PollErrors:
     def raise_noted(self) -> None:
         """Raise the noted error, unless the position was changed since.
 
-        No frame in the traceback may refer to the error: such a cycle would keep the decoded data alive until
-        the garbage collector runs.
+        No frame in the traceback must refer to the error: such a cycle would keep the decoded data alive
+        until the garbage collector runs.
         """
         failed, self.noted = self.noted, None
         if failed is None:
@@ -98,7 +98,7 @@ class PollErrors:
             del error
 
     def read_again(self) -> None:
-        """Fetch unreadable data again: it may have been damaged on the way."""
+        """Fetch unreadable data again: it can be damaged on the way."""
         for partition, generation in self.to_read_again.items():
             assigned = self._subscription.assigned.get(partition)
             if assigned is not None and assigned.generation == generation:
@@ -164,7 +164,7 @@ class PollErrors:
             logger.info("%s: offset %d is out of range, resetting to %s", partition, problem.offset, policy)
             self._position_control.reset([partition], policy)
             return
-        # A reset in progress is repeated with its own target, which the application may have chosen.
+        # A reset in progress is repeated with its own target, not with auto_offset_reset.
         self._subscription.unsent.add(partition)
         self._buffer.drop([problem])
         self._position_control.send_changes()

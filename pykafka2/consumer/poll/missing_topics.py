@@ -101,7 +101,7 @@ class MissingTopics:
         for topic in sorted(topics):
             error = self._metadata.topic_error(topic)
             if error is not None and not error.retriable:
-                self._metadata.request_update(error)  # the next response may be a better one
+                self._metadata.request_update(error)  # the next response can be without the error
                 raise error
 
     def _raise_if_overdue(self) -> None:

@@ -77,7 +77,7 @@ class Poller:
         self._checked_topics: tuple[int, frozenset[str], int] | None = None
         """Metadata version, topics and assignment at the last check for missing topics."""
         self.is_in_pass = False
-        """Whether the application's deserializers, interceptors or on_bad_record may be running."""
+        """Whether a pass runs, which calls deserializers, interceptors and on_bad_record."""
         self.is_woken = False
 
     # ------------------------------------------------------------------ polling
@@ -119,7 +119,7 @@ class Poller:
             for task in self._poll_tasks:
                 task.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
             self._prepare()
-            # Before the pass: once positions have moved, little may run until the records are returned.
+            # Before the pass: once positions have moved, little must run until the records are returned.
             if self._driver.clock.monotonic() >= self.stall_detector.due_at:
                 self._check_for_stalls()
             if self.take_wakeup():

@@ -69,8 +69,8 @@ class PositionControl:
                     partial(fetcher.begin, partition, assigned.generation, position, epoch, origin)
                 )
         paused = subscription.paused()
-        # Also the pause state of new positions: the fetcher may still pause a partition that was paused when
-        # it was last unassigned.
+        # Also the pause state of new positions: the fetcher still pauses a partition that was paused when it
+        # was last unassigned.
         changed = sorted({*unsent_pauses, *unsent} & subscription.assigned.keys())
         to_pause = [partition for partition in changed if partition in paused]
         to_resume = [partition for partition in changed if partition not in paused]
