@@ -180,7 +180,7 @@ def asynchronous_commits_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     def try_again(self: CommitQueue, commit: Commit, error: KafkaError, now: float) -> None:
         if error.retriable:
             commit.send = None
-            self._try_again(commit, error, now + 0.1)
+            self._retry(commit, error, now + 0.1)
             self._cluster.driver.wake()
         else:
             on_error(self, commit, error, now)
