@@ -90,7 +90,7 @@ def failed_questions_count_as_no_commit(world: World, patch: pytest.MonkeyPatch)
     def believe(
         self: CommittedOffsets, answer: Any, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        told = self._told(answer)
+        told = self._partitions_of(answer)
         known = read(self, answer, [one for one in partitions if one in told])
         return {one: known.get(one) for one in partitions}
 
