@@ -361,7 +361,7 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
     def _on_exit(self, timeout: float) -> int:
         self._refusal = ClientClosed("the interpreter is ending")
         if self._group is not None:
-            self._group.rebalance.leave_unasked("the program ended without close()", min(timeout, LAST_WORDS))
+            self._group.rebalance.leave_at_exit("the program ended without close()", min(timeout, LAST_WORDS))
         self._cluster.close(timeout)
         return 0
 

@@ -74,6 +74,9 @@ WORDS_DONE: tuple[str, ...] = (
     "pykafka2/consumer/options.py",
     "pykafka2/consumer/poll",
     "pykafka2/consumer/reset_policy.py",
+
+
+    "pykafka2/consumer/group",
     "pykafka2/driver",
     "pykafka2/network",
     "pykafka2/interrupts.py",
@@ -105,6 +108,9 @@ NAMES_DONE: tuple[str, ...] = (
     "pykafka2/consumer/options.py",
     "pykafka2/consumer/poll",
     "pykafka2/consumer/reset_policy.py",
+
+
+    "pykafka2/consumer/group",
     "pykafka2/driver",
     "pykafka2/network",
     "pykafka2/producer",

@@ -165,12 +165,12 @@ def silence_of_the_application_is_not_noticed(world: World, patch: pytest.Monkey
 
 def heartbeats_stop_while_the_application_computes(world: World, patch: pytest.MonkeyPatch) -> None:
     """A member beats inside poll() only, as clients did before KIP-62."""
-    beat = Membership._beat
+    beat = Membership._poll_heartbeat
 
     def beat_in_polls(self: Membership, now: float) -> PollResult:
         return beat(self, now) if self.polls.is_waiting else PollResult.idle_until(now + 0.1)
 
-    patch.setattr(Membership, "_beat", beat_in_polls)
+    patch.setattr(Membership, "_poll_heartbeat", beat_in_polls)
 
 
 def coordinators_are_never_looked_up_again(world: World, patch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def goodbyes_are_not_said(world: World, patch: pytest.MonkeyPatch) -> None:
     ) -> None:
         done(None)
 
-    patch.setattr(ClassicLeaveRequests, "say", say_nothing)
+    patch.setattr(ClassicLeaveRequests, "send", say_nothing)
 
 
 def leaders_do_not_watch_topics(world: World, patch: pytest.MonkeyPatch) -> None:

@@ -193,7 +193,7 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         if self._group.rebalance.has_news():
             self._handover.rewind(self._subscription.assigned)
             return True
-        self._group.rebalance.on_records_asked_for()
+        self._group.rebalance.on_iteration()
         self._group.committer.attend(0.0)
         return False
 

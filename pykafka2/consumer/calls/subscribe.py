@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.arguments import checked_partitions, checked_topic
 from pykafka2.consumer.calls.guards import Owned, owned
-from pykafka2.consumer.group.listeners import Told, listeners_of
+from pykafka2.consumer.group.listeners import Callback, listeners_of
 from pykafka2.consumer.options import CONSUMER
 from pykafka2.consumer.state.subscription import Mode, topic_pattern
 from pykafka2.errors import ConfigurationError, IllegalArgument, IllegalState
@@ -46,9 +46,9 @@ class SubscriptionCalls(Owned):
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: Any = None,
         *,
-        on_assigned: Told | None = None,
-        on_revoked: Told | None = None,
-        on_lost: Told | None = None,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
     ) -> None:
         """Subscribe to topics, including partitions that are added later.
 

@@ -1,6 +1,7 @@
-"""Puts together what only a consumer with a group_id has: commits, committed offsets, and the membership.
+"""Builds the parts that only a consumer with a group_id has: commits, committed offsets, and the membership.
 
-Caller's thread, once, when the consumer is made; the parts know each other only by what is handed in here.
+Runs once on the caller's thread, when the consumer is created. The parts get their references to each other
+here.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pykafka2.consumer.state.subscription import Subscription
 
 @attrs.define(frozen=True, eq=False)
 class Group:
-    """The parts, for the consumer's calls."""
+    """The group-related parts of one consumer."""
 
     standing: GroupStanding
     commits: CommitQueue
@@ -52,7 +53,7 @@ class Group:
         interceptors: Interceptors,
         is_of_old_topic: IsOfOldTopic,
     ) -> Self:
-        """Raises `ConfigurationError` for an assignor that nobody knows."""
+        """Build the parts.  Raises `ConfigurationError` for an unknown assignor."""
         standing = GroupStanding(options.group_id or "")
         commits = CommitQueue(cluster, standing)
         committer = Committer(
@@ -63,7 +64,7 @@ class Group:
         def owned_partitions(polls: PollClock) -> OwnedPartitions:
             return OwnedPartitions(options, cluster, subscription, iteration_queue, polls, committer)
 
-        make = _by_coordinator if options.group_protocol == CONSUMER else _classic
+        make = _kip848 if options.group_protocol == CONSUMER else _classic
         membership, moves, protocol = make(options, cluster, subscription, standing, owned_partitions)
         cluster.add(commits, membership)
         rebalance = GroupTask(standing.group_id, cluster, subscription, standing, membership, moves, protocol)
@@ -84,7 +85,7 @@ def _classic(
     return member, moves, Rebalance(options, cluster, subscription, member, moves, assignors)
 
 
-def _by_coordinator(
+def _kip848(
     options: ConsumerOptions,
     cluster: ClusterClient,
     subscription: Subscription,

@@ -1,7 +1,7 @@
-"""Good-byes to the coordinator, so that the others need not wait until a member's session ends.
+"""LeaveGroup requests, so that the other members need not wait for the session timeout.
 
-Owned by a membership, on the driver's thread; each is a script of its own (classic/join.py) that goes on
-while the consumer may be joining anew.
+Owned by a membership, on the driver's thread. Each request is a separate script, which continues while the
+consumer is already rejoining.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAVE_ATTEMPTS = 5
 
 
 class LeaveRequests:
-    """Those that are being said (a `Pollable`)."""
+    """The LeaveGroup requests in progress."""
 
     def __init__(self, options: ConsumerOptions, cluster: ClusterClient, to: ToCoordinator) -> None:
         self._options = options
@@ -32,26 +32,26 @@ class LeaveRequests:
         """The scripts in progress."""
 
     def start(self, script: Script[None], done: Callable[[KafkaError | None], None]) -> None:
-        """Run a script that says good-bye; `done` as in `say`."""
+        """Run a script that leaves the group; `done(error)` is called when it has ended."""
 
-        def said(outcome: Outcome[None], now: float) -> None:
+        def on_end(outcome: Outcome[None], now: float) -> None:
             self.runners.remove(runner)
             error = outcome.error
             if error is not None:
-                self._log.info("group %r was not told that a member left: %s", self._to.key, error)
+                self._log.info("leaving group %r failed: %s", self._to.key, error)
             done(error if isinstance(error, KafkaError) else None)
 
-        runner = ScriptRunner(script, self._to, said, forget=self._cluster.coordinators.forget_answerer)
+        runner = ScriptRunner(script, self._to, on_end, forget=self._cluster.coordinators.forget_answerer)
         self.runners.append(runner)
         self._cluster.driver.wake()
 
     def give_up(self, error: KafkaError, now: float) -> None:
-        """Say no more: what is on the wire may still be heard, but nothing is repeated."""
+        """Cancel all scripts.  Requests in flight can still take effect, but are not retried."""
         for runner in tuple(self.runners):
             runner.cancel(error, now)
 
     def poll_into(self, result: PollResult, now: float) -> None:
-        """Add what is to be sent, and when to be asked again, to the owner's result."""
+        """Add the requests to send and the next wake-up time to the owner's result."""
         for runner in tuple(self.runners):
             more = runner.poll(now)
             result.sends += more.sends

@@ -1,7 +1,7 @@
-"""Rebalance listeners: the public base class, and plain functions in its place.
+"""Rebalance listeners: the public base class, and plain functions instead of it.
 
 Called on the thread that polls, unsubscribes or closes, inside that call and with no lock held, so a listener
-may use the consumer: commit, seek, position, pause.  What it raises reaches the caller of that call.
+can use the consumer: commit, seek, position, pause.  Exceptions of a listener are raised from that call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.types import TopicPartition
 
-Told = Callable[[Sequence[TopicPartition]], object]
+Callback = Callable[[Sequence[TopicPartition]], object]
 
 
 class ConsumerRebalanceListener:
@@ -39,42 +39,45 @@ class ConsumerRebalanceListener:
         self.on_partitions_revoked(lost)
 
 
-def _tell_nobody(partitions: Sequence[TopicPartition]) -> None:
-    """Nobody listens."""
+def _ignore(partitions: Sequence[TopicPartition]) -> None:
+    """Do nothing, for a callback that was not set."""
 
 
 @attrs.define(frozen=True)
 class Listeners:
-    """The listeners of `subscribe` in one form."""
+    """The listeners of `subscribe` as three functions."""
 
-    assigned: Told = _tell_nobody
-    revoked: Told = _tell_nobody
-    lost: Told = _tell_nobody
+    assigned: Callback = _ignore
+    revoked: Callback = _ignore
+    lost: Callback = _ignore
 
 
 NO_LISTENERS = Listeners()
 
 
 def listeners_of(
-    listener: Any, on_assigned: Told | None, on_revoked: Told | None, on_lost: Told | None
+    listener: Any, on_assigned: Callback | None, on_revoked: Callback | None, on_lost: Callback | None
 ) -> Listeners:
-    """An object with Kafka's three methods, or functions; raises `IllegalArgument` for both or neither.
+    """Return the listeners of an object with Kafka's three methods, or of functions.
 
-    Where nobody listens to losses, they are told as revocations.
+    Without a function for lost partitions, the one for revoked partitions is called.
+
+    Raises:
+        IllegalArgument: both an object and functions are given, or one of them cannot be called.
     """
     functions = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
     if listener is not None:
-        given = [name for name, function in functions.items() if function is not None]
-        if given:
-            raise IllegalArgument(f"subscribe(): give a listener, or {' and '.join(given)}, and not both")
+        names = [name for name, function in functions.items() if function is not None]
+        if names:
+            raise IllegalArgument(f"subscribe(): give a listener, or {' and '.join(names)}, and not both")
         return _of_object(listener)
     for name, function in functions.items():
         if function is not None and not callable(function):
             raise IllegalArgument(f"subscribe(): {name}={function!r} is not callable; give f(partitions)")
         if is_async(function):
             raise IllegalArgument(f"subscribe(): {name}={function!r}: {NOT_AWAITED}")
-    revoked = on_revoked or _tell_nobody
-    return Listeners(on_assigned or _tell_nobody, revoked, on_lost or revoked)
+    revoked = on_revoked or _ignore
+    return Listeners(on_assigned or _ignore, revoked, on_lost or revoked)
 
 
 def _of_object(listener: Any) -> Listeners:
@@ -90,11 +93,11 @@ def _of_object(listener: Any) -> Listeners:
             f"subscribe(): listener={listener!r} has none of on_partitions_assigned, on_partitions_revoked "
             "and on_partitions_lost; give an object with them, or on_assigned=, on_revoked=, on_lost="
         )
-    told_of_revocation = revoked or _tell_nobody
-    return Listeners(assigned or _tell_nobody, told_of_revocation, lost or told_of_revocation)
+    on_revoked = revoked or _ignore
+    return Listeners(assigned or _ignore, on_revoked, lost or on_revoked)
 
 
-def _method(listener: Any, name: str) -> Told | None:
+def _method(listener: Any, name: str) -> Callback | None:
     method = getattr(listener, name, None)
     if method is not None and not callable(method):
         raise IllegalArgument(f"subscribe(): {name} of listener={listener!r} is not callable")

@@ -62,7 +62,7 @@ class Heartbeat:
         self.is_in_flight = self._is_hurried = False
 
     def hurry(self) -> None:
-        """Send the next heartbeat as soon as the last one is answered and a backoff is over."""
+        """Send the next heartbeat as soon as the response to the last one is here and a backoff is over."""
         self._is_hurried = True
         if not self.is_in_flight and not self.backoff.attempts:
             self._next_at = NEVER
@@ -120,11 +120,11 @@ class Member(Generic[StateT, EventT]):
         self.news = 0
         """Grows with every change that the caller's thread must handle."""
         self.losses = 0
-        """Memberships that ended although the application did not leave: others own the partitions."""
+        """Counts memberships that ended although the application did not leave: others own the partitions."""
         self.joins_handled = 0
-        """The number of the caller's last `join` that has begun or came too late."""
+        """The number of the caller's last `join` that was started or came too late."""
         self.because = ""
-        """Why this is no member, or must join again."""
+        """Why this consumer is not a member, or must rejoin."""
         self.failure: KafkaError | None = None
         """The error that the next poll() raises."""
         self.polls = PollClock(driver.clock, options.max_poll_interval, driver.clock.monotonic())
@@ -174,5 +174,5 @@ class Member(Generic[StateT, EventT]):
         self.because = because
         self._standing.lost_because = because
         self._standing.obstacle = CommitFailed(
-            f"nothing was committed, as this consumer is no member: {because}"
+            f"the offsets were not committed, because this consumer is not a member of the group: {because}"
         )

@@ -1,9 +1,9 @@
-"""How partitions change hands on this consumer's side: they are let go, lost, and taken on.
+"""Revokes, loses and assigns this consumer's partitions, and calls the listeners.
 
-Caller's thread only, inside poll(), unsubscribe() or close().  Nothing waits but `give_everything_back`:
-letting go begins with a commit, and is looked at again until that is over.  Neighbours: classic/rebalance.py
-(decides what comes and goes), state/subscription.py (the table of partitions), commit/committer.py (the last
-commit), listeners.py.
+Used on the caller's thread, inside poll(), unsubscribe() or close(). Only `give_everything_back` blocks: a
+revocation starts with a commit, and later polls check whether that has ended. Neighbors:
+classic/rebalance.py and kip848/reconciliation.py (decide what to revoke and assign), state/subscription.py
+(the table of partitions), commit/committer.py (the last commit), listeners.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.group.listeners import NO_LISTENERS, Listeners, Told
+from pykafka2.consumer.group.listeners import NO_LISTENERS, Callback, Listeners
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.poll_interval import PollClock
@@ -23,9 +23,8 @@ from pykafka2.interrupts import finish
 from pykafka2.logs import ClientLogger
 from pykafka2.types import TopicPartition
 
-# A commit that hangs must not cost the membership.  The others wait for a member as long as
-# max_poll_interval_ms; and what the coordinator does not answer keeps heartbeats of that connection waiting.
-# So half of either is left for what follows.
+# A commit without a response must not end the membership: other members wait up to max_poll_interval_ms,
+# and heartbeats on the same connection wait behind the commit.  Half of either timeout remains.
 SHARE_OF_COMMIT = 0.5
 
 
@@ -38,7 +37,7 @@ class LastCommits(Protocol):
 
 
 class OwnedPartitions:
-    """Moves one consumer's partitions, and tells its listeners."""
+    """Revokes and assigns one consumer's partitions, and calls its listeners."""
 
     def __init__(
         self,
@@ -63,27 +62,28 @@ class OwnedPartitions:
         """The commit that revoked partitions wait for; None if there is none.  Any thread can read it."""
         self._commit_until = FOREVER
         self._begun: frozenset[TopicPartition] = frozenset()
-        """What is being let go and had its last commit begun, if there is one: a Ctrl-C may come before."""
+        """Partitions being revoked whose last commit was started; a Ctrl-C can come before that."""
         self._of_other_topics: frozenset[TopicPartition] = frozenset()
-        """Those of them of which nothing is to be committed."""
+        """Those of them whose offsets must not be committed."""
         self._going: frozenset[TopicPartition] = frozenset()
-        """What the listener is just being told of: it may unsubscribe or close, and is not told twice."""
+        """Partitions that a listener is being called for.  If it unsubscribes or closes, they are skipped."""
 
     def due_in(self) -> float:
-        """Seconds until `let_go` goes on at the latest."""
+        """Seconds until `let_go` must be called again, at most."""
         if self.last_commit is None:
             return FOREVER
         return max(self._commit_until - self._driver.clock.monotonic(), 0.001)
 
-    # ------------------------------------------------------------------ letting go
+    # ------------------------------------------------------------------ revocation
 
     def begin_to_let_go(
         self, partitions: Iterable[TopicPartition], of_other_topics: Collection[TopicPartition] = ()
     ) -> bool:
-        """Hand over nothing more of these, and commit what was handed over; listeners are told after that, by
-        `let_go`.  False if none of them is held.
+        """Stop returning records of these partitions and commit their positions; `let_go` calls the listener
+        afterwards.  False if none of them is assigned.
 
-        Nothing is committed of those `of_other_topics`, which are gone: their names may be others' already.
+        Partitions in `of_other_topics` are not committed: their topic was deleted, and its name can belong to
+        a new one.
         """
         self._begun, self._of_other_topics = frozenset(), frozenset(of_other_topics)
         going = self._subscription.hold_back(partitions)
@@ -93,31 +93,31 @@ class OwnedPartitions:
         return True
 
     def let_go(self, partitions: list[TopicPartition]) -> bool:
-        """Go on with those whose letting go was begun; False while their commit is not over."""
+        """Complete the revocation of these partitions; False while their commit is in progress."""
         if not self._begun.issuperset(partitions):
             self._begin_last_commit(partitions)
         commit = self.last_commit
         if commit is not None and not commit.is_done and self._driver.clock.monotonic() < self._commit_until:
-            if any(self._exists(one) for one in partitions):
+            if any(self._exists(partition) for partition in partitions):
                 return False
-            commit.cancel()  # it would be repeated until its deadline
+            commit.cancel()  # it would be retried until its deadline
         self.last_commit = None
         self._take_away(self.listeners.revoked, partitions)
         return True
 
     def lose(self, because: str) -> None:
-        """The membership has ended: others may read these partitions already."""
+        """Remove all partitions after the membership has ended: other members can own them already."""
         self.last_commit = None
-        lost = [one for one in self._subscription.assigned if one not in self._going]
+        lost = [partition for partition in self._subscription.assigned if partition not in self._going]
         if not lost:
             return
-        self._log.warning("partitions are lost: %s", because)
+        self._log.warning("partitions were lost: %s", because)
         self._take_away(self.listeners.lost, lost)
 
     def give_everything_back(self, deadline: float, *, commit: bool) -> None:
-        """Before the member leaves: waits for the last commit, until `deadline` at most."""
+        """Revoke all partitions before the member leaves.  Waits for the last commit until `deadline`."""
         self.last_commit = None
-        owned = [one for one in self._subscription.assigned if one not in self._going]
+        owned = [partition for partition in self._subscription.assigned if partition not in self._going]
         if not owned:
             return
         self._subscription.hold_back(owned)
@@ -131,19 +131,21 @@ class OwnedPartitions:
             raise
         self._take_away(self.listeners.revoked, owned)
 
-    # ------------------------------------------------------------------ taking on
+    # ------------------------------------------------------------------ assignment
 
     def begin_to_take_on(self, new: list[TopicPartition]) -> None:
-        """These are to be read when the listener has been told, by `take_on`."""
+        """Add these partitions; their records are returned after `take_on` has called the listener."""
         self._subscription.take_on(new)
 
     def take_on(self, new: list[TopicPartition]) -> None:
-        """These are read from now on; the listener is told first, also that there are none."""
-        self._tell(self.listeners.assigned, new, self._subscription.confirm)
+        """Call the listener, also with an empty list, then start returning records of these partitions."""
+        self._call(self.listeners.assigned, new, self._subscription.confirm)
 
     def go_on(self) -> bool | None:
-        """Go on with what comes or goes already, be it that a Ctrl-C has left it so; False while it waits,
-        None if there is nothing."""
+        """Continue a revocation or assignment in progress, including one that a Ctrl-C interrupted.
+
+        False while a commit is in progress, None if there is nothing to continue.
+        """
         subscription = self._subscription
         if not subscription.comes_or_goes():
             return None
@@ -157,52 +159,57 @@ class OwnedPartitions:
 
     def _begin_last_commit(self, going: list[TopicPartition]) -> None:
         timeout = self._commit_timeout
-        # A topic that was deleted takes no commit, and nobody is to wait for that.
-        existing = [one for one in going if one not in self._of_other_topics and self._exists(one)]
+        # Commits to a deleted topic fail, and must not delay the revocation.
+        existing = [
+            partition
+            for partition in going
+            if partition not in self._of_other_topics and self._exists(partition)
+        ]
         self.last_commit = self._commit_queue.commit_before_rebalance(existing, timeout)
         self._commit_until = self._driver.clock.monotonic() + timeout
         self._begun = frozenset(going)
 
     def _exists(self, partition: TopicPartition) -> bool:
-        """Return whether the metadata has the partition; one broker alone cannot remove it from there."""
+        """Return whether the metadata has the partition; one broker alone cannot remove it."""
         return self._metadata.partition(*partition) is not None
 
-    def _tell(
+    def _call(
         self,
-        listener: Told,
+        listener: Callback,
         partitions: list[TopicPartition],
         then: Callable[[list[TopicPartition]], None],
     ) -> None:
-        """Call a listener, whose time is the application's, and `then`, whatever the listener raises.
+        """Call a listener, then `then` even if the listener raises.
 
-        A Ctrl-C before the listener is called leaves all as it is: the next look tells it.
+        The time in the listener counts towards max_poll_interval_ms. A Ctrl-C before the call changes
+        nothing: the next poll calls the listener.
         """
-        polls, told = self._polls, sorted(partitions)
-        was_in_listener = self.is_in_listener  # of another, which unsubscribes, say
-        was_inside, is_told = polls.is_inside, False
+        polls, in_order = self._polls, sorted(partitions)
+        was_in_listener = self.is_in_listener  # for example, another listener calls unsubscribe()
+        was_inside, is_called = polls.is_inside, False
         try:
             self.is_in_listener = True
             polls.leave()
-            is_told = True
-            listener(told)
+            is_called = True
+            listener(in_order)
         finally:
             self.is_in_listener = was_in_listener
-            if is_told:
+            if is_called:
                 finish(then, partitions)
             if was_inside:
                 polls.enter()
 
-    def _take_away(self, listener: Told, partitions: list[TopicPartition]) -> None:
+    def _take_away(self, listener: Callback, partitions: list[TopicPartition]) -> None:
         before, table = self._going, self._subscription.assigned
-        held = {one: table.get(one) for one in partitions}
+        held = {partition: table.get(partition) for partition in partitions}
 
-        def forget(told: list[TopicPartition]) -> None:
-            # The listener may have unsubscribed, and assigned the same partitions by hand.
-            self._forget([one for one in told if table.get(one) is held[one]])
+        def forget(gone: list[TopicPartition]) -> None:
+            # The listener may have called unsubscribe() and then assign() with the same partitions.
+            self._forget([partition for partition in gone if table.get(partition) is held[partition]])
 
         try:
             self._going = before | frozenset(partitions)
-            self._tell(listener, partitions, forget)
+            self._call(listener, partitions, forget)
         finally:
             self._going = before
 

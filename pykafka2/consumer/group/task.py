@@ -1,11 +1,10 @@
-"""The caller's side of a membership, whatever the group's protocol: one of the tasks of poll().
+"""The caller's side of a membership in either group protocol: one of the tasks of poll().
 
-Caller's thread only.  Each look does what can be done without waiting, so poll never blocks beyond its
-timeout.  What is decided follows from what is found (the member's state, the holds of the partitions), so an
-exception of a listener or a Ctrl-C in the middle only delays the rest.  What differs by protocol is a part of
-it: classic/rebalance.py for classic groups, kip848/reconciliation.py where the coordinator assigns.
-Neighbours: the memberships (the driver's side), owned_partitions.py (moves the partitions, tells the
-listeners).
+Used on the caller's thread. Each call does the work that needs no waiting, so poll() never blocks beyond its
+timeout. Each step depends only on the current state (of the member and of the partitions), so an exception of
+a listener or a Ctrl-C only delays the remaining steps. The protocol-specific part is classic/rebalance.py or
+kip848/reconciliation.py. Neighbors: the memberships (the driver's side), owned_partitions.py (revokes and
+assigns partitions, calls the listeners).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pykafka2.consumer.state.subscription import Mode, Subscription
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError, RebalanceInProgress
 from pykafka2.interrupts import Cleanup, is_interrupt
 
-Told = Callable[[KafkaError | None], None]
+Done = Callable[[KafkaError | None], None]
 
 # Seconds to wait for the LeaveGroup response after an interrupt.
 HASTE = 0.05
@@ -36,39 +35,39 @@ class GroupProtocol(Protocol):
     """Ids of assigned topics whose names the metadata does not have yet."""
 
     def raise_failure(self) -> None:
-        """Raise what the membership met."""
+        """Raise the error of the membership, if there is one."""
         ...
 
     def step(self, losses: int) -> bool:
-        """Take one step towards the assignment, or towards membership; False if there is none to take now.
+        """Take one step towards membership or the assignment; False if there is none to take now.
 
-        `losses` says which membership the caller knows.
+        `losses` identifies the membership that the caller has seen.
         """
         ...
 
     def forget(self) -> None:
-        """The membership has ended, or is being left."""
+        """Reset after the membership has ended or before the member leaves."""
         ...
 
     def subscribed(self) -> bool:
-        """The subscription has changed; True if this is no member yet."""
+        """Handle a changed subscription; True if this consumer is not a member yet."""
         ...
 
     def enforce(self, reason: str) -> None:
-        """The application wants a rebalance."""
+        """Request a rebalance for the application."""
         ...
 
-    def leave(self, reason: str, told: Told, leave: bool | None) -> None:
-        """Leave the group; `told` is called when the coordinator knows.  `leave` as in `GroupTask.end`."""
+    def leave(self, reason: str, done: Done, leave: bool | None) -> None:
+        """Leave the group; `done` is called when the request has ended.  `leave` as in `GroupTask.end`."""
         ...
 
-    def may_leave_unasked(self) -> bool:
-        """Whether a program that ends says good-bye."""
+    def leaves_at_exit(self) -> bool:
+        """Return whether the member leaves the group at interpreter exit."""
         ...
 
 
 class GroupTask:
-    """Takes one consumer through the life of its membership (a `PollTask`)."""
+    """Drives the membership of one consumer from poll() (a `PollTask`)."""
 
     def __init__(
         self,
@@ -101,12 +100,15 @@ class GroupTask:
     # ------------------------------------------------------------------ a task of poll()
 
     def attend(self, remaining: float) -> None:
-        """Do what is due; never waits.  Raises what a listener raises, and why this cannot be a member."""
+        """Do the work that is due without waiting.  Raises errors of listeners and of the membership."""
         if self.is_in_listener:
-            raise IllegalState("poll() inside a rebalance listener would wait for itself; return first")
+            raise IllegalState(
+                "poll() was called inside a rebalance listener, where it would wait for itself; return from "
+                "the listener first"
+            )
         if self._subscription.mode is not Mode.TOPICS:
             return
-        self._complain_of(self._membership.polls.enter())
+        self._explain_loss(self._membership.polls.enter())
         versions = self._versions()
         is_settled = versions == self._settled_at and self._membership.failure is None
         if is_settled and not self._subscription.comes_or_goes():
@@ -117,7 +119,8 @@ class GroupTask:
         self._settled_at = versions
 
     def _versions(self) -> tuple[object, ...]:
-        """Returns the versions of everything that a step depends on, except partitions on the move."""
+        """Return the versions of everything that a step depends on, except revocations and assignments in
+        progress."""
         subscription = self._subscription
         return (
             self._membership.news,
@@ -142,23 +145,23 @@ class GroupTask:
         return self._owned_partitions.due_in()
 
     def on_wait(self) -> None:
-        """poll() waits, which is not the application's time."""
+        """Stop the poll interval while poll() waits."""
         if self._subscription.mode is Mode.TOPICS:
             self._membership.polls.wait()
 
     def on_return(self) -> None:
-        """poll() goes back to the application."""
+        """Start the poll interval when poll() returns."""
         if self._subscription.mode is Mode.TOPICS:
             self._membership.polls.leave()
 
-    def on_records_asked_for(self) -> None:
-        """The application takes the next records of a poll: to those who watch it that is a poll."""
+    def on_iteration(self) -> None:
+        """Restart the poll interval: iterating over polled records counts as a poll."""
         self.on_return()
 
-    # ------------------------------------------------------------------ one look
+    # ------------------------------------------------------------------ one step
 
     def _step(self) -> bool:
-        """Do one thing; False if there is nothing to do now."""
+        """Take one step; False if there is nothing to do now."""
         if self._subscription.mode is not Mode.TOPICS:
             return False  # a listener has unsubscribed
         member = self._membership
@@ -167,20 +170,20 @@ class GroupTask:
             self._lose()
             return True
         self.protocol.raise_failure()
-        has_gone_on = self._owned_partitions.go_on()
-        if has_gone_on is not None:
-            return has_gone_on
+        has_progressed = self._owned_partitions.go_on()
+        if has_progressed is not None:
+            return has_progressed
         return self.protocol.step(self._seen_losses)
 
     def _lose(self) -> None:
-        """The membership has ended: others may read these partitions already."""
+        """Handle the end of the membership: other members can own the partitions already."""
         losses = self._membership.losses
         self.protocol.forget()
         self._owned_partitions.lose(self._standing.lost_because)
-        self._seen_losses = losses  # else they are told again, of what is left
+        self._seen_losses = losses  # last: if a listener raises, the next step calls it for the rest
 
-    def _complain_of(self, gap: float) -> None:
-        """Once it is known how long it was in the end."""
+    def _explain_loss(self, gap: float) -> None:
+        """Record the final length of the poll gap that ended the membership."""
         polls = self._membership.polls
         if gap > polls.limit and self._membership.losses != self._seen_losses:
             self._standing.lost_because = polls.complaint(gap)
@@ -188,24 +191,24 @@ class GroupTask:
     # ------------------------------------------------------------------ calls of the application
 
     def subscribed(self, listeners: Listeners) -> None:
-        """The subscription has changed: the next look sees to it."""
+        """Handle a changed subscription in the next step."""
         self._owned_partitions.listeners = listeners
-        self._seen_news = -1  # who iterates looks before the records of the last poll are through
+        self._seen_news = -1  # iteration then takes a step before the records of the last poll run out
         self._settled_at = ()
         if self.protocol.subscribed() and self._standing.obstacle is None:
             self._standing.obstacle = RebalanceInProgress(
-                f"this consumer has not joined group {self._group_id!r} yet; poll(), then commit"
+                f"this consumer has not joined group {self._group_id!r} yet; call poll(), then commit"
             )
 
     def enforce(self, reason: str) -> None:
-        """The application wants a rebalance.  Raises `IllegalState` where that cannot be."""
+        """Request a rebalance for the application.  Raises `IllegalState` if that is impossible."""
         self.protocol.enforce(reason)
 
     def end(self, reason: str, timeout: float, *, commit: bool, leave: bool | None = None) -> None:
-        """Give everything back and leave the group: `unsubscribe`, `close`.
+        """Revoke all partitions and leave the group, for `unsubscribe` and `close`.
 
-        With `commit` what was handed over is committed before, where that is automatic.
-        `leave=None` is Kafka's way: a static member stays, and may come back before its session ends.
+        With `commit` the positions are committed first, if auto-commit is enabled. With `leave=None` a
+        static member stays in the group, as in Kafka, and can return before its session times out.
         """
         if self._subscription.mode is not Mode.TOPICS:
             return
@@ -221,7 +224,7 @@ class GroupTask:
 
     def _give_everything_back(self, deadline: float, commit: bool) -> None:
         if self._membership.losses != self._seen_losses or self._driver.failure is not None:
-            self._lose()  # without its thread it cannot say that it gives them back
+            self._lose()  # after a failure of the driver's thread nothing can be committed
         self._owned_partitions.give_everything_back(deadline, commit=commit)
 
     def _leave(self, reason: str, deadline: float, leave: bool | None) -> None:
@@ -238,12 +241,14 @@ class GroupTask:
             with suppress(ClientClosed, ClientFailed):
                 self._leave(reason, self._driver.clock.monotonic() + HASTE, leave)
 
-    def leave_unasked(self, reason: str, timeout: float) -> None:
-        """At interpreter exit, on any thread: leave the group without committing or calling listeners.  Never
-        raises."""
-        told: list[KafkaError | None] = []
-        if self._subscription.mode is not Mode.TOPICS or not self.protocol.may_leave_unasked():
+    def leave_at_exit(self, reason: str, timeout: float) -> None:
+        """Leave the group at interpreter exit, on any thread, without committing or calling listeners.
+
+        Errors are ignored.
+        """
+        responses: list[KafkaError | None] = []
+        if self._subscription.mode is not Mode.TOPICS or not self.protocol.leaves_at_exit():
             return
         with suppress(KafkaError):
-            self.protocol.leave(reason, told.append, None)
-            self._driver.wait_until(lambda: bool(told), timeout)
+            self.protocol.leave(reason, responses.append, None)
+            self._driver.wait_until(lambda: bool(responses), timeout)

@@ -163,7 +163,7 @@ STEPS = [
     ("begin_to_take_on", "poll", "classic"),
     ("replace", "poll", "classic"),
     ("_join_if_needed", "poll", "classic"),
-    ("_tell_subscription", "poll", "consumer"),
+    ("_send_subscription", "poll", "consumer"),
     ("_reconcile", "poll", "consumer"),
     ("_finish", "poll", "classic"),
     ("guarded", "iterate", "classic"),

@@ -1,7 +1,7 @@
-"""The heartbeats of a member of a classic group: what is sent, and what the coordinator's answers come to.
+"""Heartbeat requests of a member of a classic group.
 
-Owned by membership.py, on the driver's thread, which decides what an answer means; when the next one is due
-is group/member.py's.
+Owned by membership.py, on the driver's thread, which handles the responses. The timing is in
+group/member.py.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pykafka2.errors import KafkaError, error_of
 from pykafka2.logs import ClientLogger
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
-OnBeat = Callable[[GroupIdentity, KafkaError | None, float], None]
-"""Who has sent it, None or the error that was answered or met, and the time."""
+OnHeartbeat = Callable[[GroupIdentity, KafkaError | None, float], None]
+"""Called with the sender's identity, the error of the response or request (None if there is none), and the
+time."""
 
 
 class Heartbeats:
-    """Sends one member's heartbeats; `timing` is asked first whether one is due."""
+    """Builds one member's heartbeats; `timing` determines when the next one is due."""
 
     def __init__(
         self,
@@ -31,17 +32,17 @@ class Heartbeats:
         cluster: ClusterClient,
         to: ToCoordinator,
         backoff: Backoff,
-        on_beat: OnBeat,
+        on_heartbeat: OnHeartbeat,
     ) -> None:
         self.timing = Heartbeat(options.heartbeat_interval, options.session_timeout, backoff)
         self._options = options
         self._coordinators = cluster.coordinators
         self._to = to
-        self._on_beat = on_beat
+        self._on_heartbeat = on_heartbeat
         self._log = ClientLogger(__name__, options.client_id)
 
     def next(self, identity: GroupIdentity, now: float) -> Send[HeartbeatResponse]:
-        """The one that is due."""
+        """Return the next heartbeat, marked as sent."""
         self._warn_of_silence(now)
         self.timing.on_sent(now)
         request = HeartbeatRequest(
@@ -51,17 +52,17 @@ class Heartbeats:
             group_instance_id=identity.group_instance_id,
         )
 
-        def answered(response: HeartbeatResponse, now: float) -> None:
+        def on_response(response: HeartbeatResponse, now: float) -> None:
             error = error_of(response.error_code) if response.error_code else None
             if error is not None and error.refresh_coordinator:
                 self._coordinators.forget_answerer(send)
-            self._on_beat(identity, error, now)
+            self._on_heartbeat(identity, error, now)
 
         send: Send[HeartbeatResponse] = Send(
             request,
             self._to,
-            answered,
-            lambda error, then: self._on_beat(identity, error, then),
+            on_response,
+            lambda error, then: self._on_heartbeat(identity, error, then),
             timeout=min(self._options.request_timeout, self.timing.timeout),
         )
         return send
@@ -71,8 +72,8 @@ class Heartbeats:
         if timing.is_session_over(now) and not timing.is_warned:
             timing.is_warned = True
             self._log.warning(
-                "no heartbeat of group %r was answered for %.1f s, longer than session_timeout_ms; the "
-                "coordinator may have given this member up",
+                "group %r: no response to a heartbeat for %.1f s, longer than session_timeout_ms; the "
+                "coordinator has probably removed this member",
                 self._to.key,
                 now - timing.answered_at,
             )

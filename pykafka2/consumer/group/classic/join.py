@@ -1,6 +1,6 @@
-"""Joining and leaving a classic group: the exchanges with the coordinator, and their retries.
+"""Joins and leaves a classic group: JoinGroup, SyncGroup and LeaveGroup requests with their retries.
 
-The exchanges are scripts (network/script.py) that membership.py runs on the driver's thread. Retriable
+The requests are sent by scripts (network/script.py) that membership.py runs on the driver's thread. Retriable
 errors are retried with backoff within a script; other errors are raised and name the option to change.
 """
 
@@ -50,7 +50,7 @@ from pykafka2.protocol.messages.group import (
     SyncGroupRequestAssignment,
 )
 
-# As in the Java client: the coordinator answers a join when the rebalance times out, or a moment later.
+# As in the Java client: the coordinator responds to JoinGroup up to a moment after the rebalance timeout.
 ANSWER_LAPSE = 5.0
 MAX_REASON_CHARS = 255
 FIRST_VERSION_WITH_MEMBERS = 3
@@ -61,11 +61,11 @@ Lead = Callable[[JoinGroupResponse], Script[list[SyncGroupRequestAssignment]]]
 
 @attrs.define(frozen=True)
 class JoinWish:
-    """A member's topics and assignors for its JoinGroup, made on the caller's thread."""
+    """A member's topics and assignors for its JoinGroup, built on the caller's thread."""
 
     topics: frozenset[str]
     subscriptions: tuple[tuple[str, bytes], ...]
-    """Of each assignor offered, the best first: its name, and what the member tells it."""
+    """The name of each offered assignor and the encoded subscription for it; the preferred one first."""
     reason: str = ""
 
 
@@ -97,9 +97,10 @@ def join_group(
     watcher: Watcher,
     lead: Lead,
 ) -> Script[Assigned]:
-    """Join and synchronise: ends with an assignment, or raises why there is none.
+    """Send JoinGroup and SyncGroup until this member has an assignment.
 
-    `RebalanceInProgress`, raised after `on_joined`: the group has begun to rebalance anew.
+    Raises:
+        RebalanceInProgress: after `on_joined`, if the group has started another rebalance.
     """
     if first_wait > 0:
         yield from wait(first_wait)
@@ -143,11 +144,11 @@ def _join(
             return response
         error = error_of(response.error_code)
         if isinstance(error, MemberIdRequired):
-            # The id is given before the member counts, so that a lost answer leaves nobody behind (KIP-394).
-            was_given_one, member_id = bool(member_id), response.member_id
+            # The id is assigned before the member joins: a lost response leaves no member behind (KIP-394).
+            had_id, member_id = bool(member_id), response.member_id
             watcher.on_member_id(member_id)
-            if was_given_one or not member_id:
-                yield from wait(backoff.next())  # it has forgotten the one it gave
+            if had_id or not member_id:
+                yield from wait(backoff.next())  # the coordinator has lost the id that it assigned
             continue
         yield from _wait_or_raise(error, options, backoff, and_retry=RebalanceInProgress)
 
@@ -158,13 +159,13 @@ def _synchronise(
     assignments: list[SyncGroupRequestAssignment],
     backoff: Backoff,
 ) -> Script[bytes | None]:
-    """The assignment; None where another coordinator has taken over, who has not heard of the generation.
+    """Send SyncGroup; return the assignment, or None if the new coordinator does not know this generation.
 
-    A generation is written down only when its leader has assigned.  So the member is still in the one before,
-    with what it owned, and joins again, as in the Java client.  Not so a static one, which is kept in groups
-    that went on without it.
+    A coordinator stores a generation only after its leader has assigned partitions. So after a failover the
+    member is still in the generation before, keeps its partitions and rejoins, as in the Java client. A
+    static member does not, because its group can have moved on without it.
     """
-    # Asked again under the same generation: if the group has gone on meanwhile, the answer says so.
+    # A retry names the same generation; if the group has a newer one, the coordinator rejects the request.
     may_be_another = False
     while True:
         request = SyncGroupRequest(
@@ -196,7 +197,7 @@ def _synchronise(
 
 
 def to_coordinator() -> None:
-    """The usual way."""
+    """Send to the coordinator, over the connection that JoinGroup uses."""
 
 
 def leave_group(
@@ -207,9 +208,9 @@ def leave_group(
     backoff: Backoff,
     way: Way = to_coordinator,
 ) -> Script[None]:
-    """Say good-bye, so that nobody waits for the session to end; raises if it could not be said.
+    """Send LeaveGroup, so that the group need not wait for the session timeout; raises if that fails.
 
-    `way` tells before each attempt where to, until somebody answers there that it is not the coordinator.
+    `way` returns the destination of each attempt, until a broker responds that it is not the coordinator.
     """
     while True:
         attempts -= 1
@@ -246,7 +247,7 @@ def _leave(
             yield from call_to(LeaveGroupRequest(group_id=group_id, members=[identity]), to, timeout=timeout)
         )
     except UnsupportedVersion:
-        # Brokers before 2.4 take one member by its id.
+        # Brokers before 2.4 accept only a member id.
         request = LeaveGroupRequest(group_id=group_id, member_id=member_id)
         return (yield from call_to(request, to, timeout=timeout, version=FIRST_VERSION_WITH_MEMBERS - 1))
 
@@ -269,56 +270,57 @@ def _timeout(options: ConsumerOptions) -> float:
 
 
 def explained(error: KafkaError, options: ConsumerOptions) -> KafkaError:
-    """The same error in words that say which setting, and what to do; itself if there is nothing to add."""
+    """Return the error with a message that names the setting and what to do, or the error itself."""
     group = f"group {options.group_id!r}"
     words: dict[type[KafkaError], str] = {
-        GroupAuthorizationFailed: f"this client may not use {group}; ask for an ACL that allows READ on it",
+        GroupAuthorizationFailed: f"not authorized to use {group}; ask for an ACL that allows READ on it",
         InconsistentGroupProtocol: (
-            f"{group} has members that share no assignor with this consumer's "
-            f"partition_assignment_strategy ({_names(options)}), or it is no "
-            "group of consumers; offer an assignor that the others have, or take another group_id"
+            f"the members of {group} have no assignor in common with this consumer's "
+            f"partition_assignment_strategy ({_names(options)}), or it is not a group of consumers; add an "
+            "assignor that the others use, or choose another group_id"
         ),
         GroupMaxSizeReached: (
             f"{group} has as many members as its coordinator allows (group.max.size); stop one, or raise it"
         ),
         InvalidSessionTimeout: (
-            f"session_timeout_ms={options.session_timeout * 1000:.0f} is outside what the brokers allow "
-            "(group.min.session.timeout.ms to group.max.session.timeout.ms); choose one within"
+            f"session_timeout_ms={options.session_timeout * 1000:.0f} is outside the range of the brokers "
+            "(group.min.session.timeout.ms to group.max.session.timeout.ms); choose a value within it"
         ),
-        InvalidGroupId: f"{group}: the brokers refuse this group_id; it must not be empty",
+        InvalidGroupId: f"{group}: the brokers reject this group_id; it must not be empty",
         FencedInstanceId: (
-            f"another consumer of {group} has the same group_instance_id={options.group_instance_id!r} and "
-            "took this one's place; close this one, and give each consumer a name of its own"
+            f"another consumer of {group} uses the same group_instance_id={options.group_instance_id!r} and "
+            "replaced this one; close this one, and give each consumer a group_instance_id of its own"
         ),
         UnsupportedVersion: (
-            f"the coordinator of {group} is too old: {error}; leave out group_instance_id, or use brokers of "
+            f"the coordinator of {group} is too old: {error}; remove group_instance_id, or use brokers of "
             "2.3 or later"
         ),
     }
-    told = words.get(type(error))
-    return type(error)(told) if told is not None else error
+    message = words.get(type(error))
+    return type(error)(message) if message is not None else error
 
 
 def _names(options: ConsumerOptions) -> str:
-    given = options.partition_assignment_strategy
-    # A name, a class or an object may stand alone.
-    strategies = given if isinstance(given, tuple) else (given,)
+    value = options.partition_assignment_strategy
+    # The option can be a single name, class or object.
+    strategies = value if isinstance(value, tuple) else (value,)
     return ", ".join(
-        one.__name__ if isinstance(one, type) else str(getattr(one, "name", one)) for one in strategies
+        strategy.__name__ if isinstance(strategy, type) else str(getattr(strategy, "name", strategy))
+        for strategy in strategies
     )
 
 
 WARN_FROM = 3
-"""So many rebalances in a row that were not brought to an end are worth a warning."""
+"""Consecutive unfinished rebalances before a warning is logged."""
 
 CURED_AT_ONCE = (RebalanceInProgress, UnknownMemberId, IllegalGeneration)
-"""What one more rebalance cures is tried without a pause, the first time."""
+"""Errors after which the member rejoins without a backoff, the first time."""
 
 
 class ClassicLeaveRequests(LeaveRequests):
-    """The requests by which a member of a classic group leaves, also while it joins anew."""
+    """The LeaveGroup requests of a member of a classic group, sent also while it rejoins."""
 
-    def say(
+    def send(
         self,
         member_id: str,
         reason: str,
@@ -326,9 +328,9 @@ class ClassicLeaveRequests(LeaveRequests):
         *,
         is_joining: bool,
     ) -> None:
-        """Have the coordinator told that this member leaves; `done(error)` when it knows, or cannot know."""
+        """Send LeaveGroup; `done(error)` is called after the response, or if the request failed."""
         if not member_id:
-            done(None)  # it was never given a place
+            done(None)  # it never was a member
             return
         options = self._options
         random = self._cluster.driver.entropy.random
@@ -338,12 +340,12 @@ class ClassicLeaveRequests(LeaveRequests):
             reason,
             LEAVE_ATTEMPTS,
             Backoff(options.retry_backoff, options.retry_backoff_max, random),
-            self._way_past_the_join if is_joining else to_coordinator,
+            self._over_another_connection if is_joining else to_coordinator,
         )
         self.start(script, done)
 
-    def _way_past_the_join(self) -> Destination | None:
-        """A broker answers a connection in order, so behind a join a good-bye would wait for all members."""
+    def _over_another_connection(self) -> Destination | None:
+        """Return the node, whose connection has no JoinGroup in flight that LeaveGroup would wait behind."""
         node_id = self._cluster.coordinators.node_of(self._to)
         return None if node_id is None else ToNode(node_id)
 
@@ -360,7 +362,7 @@ class Joining:
         new_backoff: Callable[[], Backoff],
     ) -> None:
         self.unfinished = 0
-        """Rebalances in a row that were not brought to an end."""
+        """Consecutive rebalances that did not finish."""
         self._options = options
         self._driver = cluster.driver
         self._coordinators = cluster.coordinators
@@ -387,10 +389,10 @@ class Joining:
         then: Callable[[Outcome[Assigned]], None],
         now: float,
     ) -> None:
-        """Join as soon as the pause is over; `then(outcome)` unless it is cancelled."""
+        """Join as soon as the backoff is over; calls `then(outcome)` unless the join is cancelled."""
 
-        def ended(outcome: Outcome[Assigned], now: float) -> None:
-            if self._runner is runner:  # else the member has left meanwhile
+        def on_end(outcome: Outcome[Assigned], now: float) -> None:
+            if self._runner is runner:  # otherwise the member has left in the meantime
                 self._runner = None
                 self._note(outcome.error, now)
                 then(outcome)
@@ -407,18 +409,18 @@ class Joining:
         self._runner = runner = ScriptRunner(
             script,
             self._to,
-            ended,
+            on_end,
             forget=self._coordinators.forget_answerer,
-            # An assignor of the user's may take its time, or never end.
+            # A custom assignor can take long, or never return.
             offload=partial(self._driver.offload, lane=Lane.ASSIGNING),
         )
 
     def delay(self, until: float) -> None:
-        """Do not join before."""
+        """Do not join before `until`."""
         self._not_before = until
 
     def cancel(self, error: KafkaError, now: float) -> None:
-        """End what is under way; nobody hears of it."""
+        """Cancel the join in progress without calling its callback."""
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.cancel(error, now)
@@ -434,7 +436,7 @@ class Joining:
         self._not_before = now if is_curable else now + self._backoff.next()
         if self.unfinished >= WARN_FROM:
             self._log.warning(
-                "group %r: %d rebalances in a row did not come to an end; the last: %s",
+                "group %r: %d rebalances in a row did not finish; the last error: %s",
                 self._options.group_id,
                 self.unfinished,
                 error,

@@ -1,8 +1,8 @@
-"""The leader's part of a classic group: assigns partitions, and starts a rebalance if topics get partitions
-or if a revoked partition has no owner.
+"""The group leader's duties: assigns partitions, and requests a rebalance if partitions are added to a topic
+or a revoked partition has no owner.
 
-Owned by membership.py, on the driver's thread; assignors run on a helper thread, as they may take long and
-heartbeats must not wait.  Members' topics are kept in the metadata for as long as this member leads.
+Owned by membership.py, on the driver's thread. Assignors run on a helper thread, because they can take long
+and must not delay heartbeats. The metadata keeps the topics of all members while this member leads.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 from pykafka2.text import named, shown
 from pykafka2.types import TopicPartition
 
-# Topics that only other members read must be heard of before they can be assigned.
-LOOK_EVERY = 0.02
-LONGEST_LOOK = 10.0
+# Topics that only other members read must be in the metadata before they can be assigned.
+CHECK_INTERVAL = 0.02
+METADATA_TIMEOUT = 10.0
 STABLE = "Stable"
 
 
 class GroupLeader:
-    """The leader's part of one member."""
+    """The leader's duties of one member."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class GroupLeader:
         protocol: RebalanceProtocol,
     ) -> None:
         self.topics: frozenset[str] = frozenset()
-        """What the members of the group read, while this one leads; else nothing."""
+        """The topics of all members while this one leads; otherwise empty."""
         self._group_id = options.group_id or ""
         self._patience = options.session_timeout
         self._log = ClientLogger(__name__, options.client_id)
@@ -57,37 +57,38 @@ class GroupLeader:
         self._assignors = {assignor.name: assignor for assignor in assignors}
         self._protocol = protocol
         self._counts: dict[str, int] = {}
-        self._looked_at = -1
+        self._checked_version = -1
+        """The version of the metadata that the partition counts were last compared with."""
         self._moving: frozenset[TopicPartition] = frozenset()
-        """What its owner is to give up, so that the next rebalance can give it to another."""
+        """Partitions that their owners must revoke, so that the next rebalance can assign them to others."""
         self._moving_since = 0.0
 
     def lead(self, joined: JoinGroupResponse) -> Script[list[SyncGroupRequestAssignment]]:
-        """Assign the partitions of all topics; what SyncGroup is to carry.
+        """Assign the partitions of all topics; return the assignments for SyncGroup.
 
-        A static leader that came back may be told to leave the assignment as it is (KIP-814): it only watches
-        the topics again.
+        For a static leader that has returned, the coordinator can request to skip the assignment (KIP-814);
+        then the leader only watches the topics again.
         """
         name = joined.protocol_name or ""
         assignor = self._assignors.get(name)
         if assignor is None:
             raise InconsistentGroupProtocol(
-                f"the coordinator chose the assignor {shown(repr(name), 100)}, which was not offered"
+                f"the coordinator chose assignor {shown(repr(name), 100)}, which this member did not offer"
             )
         members = {
             member.member_id: read_subscription(bytes(member.metadata), member.group_instance_id)
             for member in joined.members
         }
-        yield from self._learn(members)
+        yield from self._await_topics(members)
         if joined.skip_assignment:
-            assigned = yield from self._look_at_assignment()
+            assigned = yield from self._count_assigned()
             counts = {topic: self._count(topic) for topic in self.topics}
             self._counts = counts if assigned is None else {topic: assigned[topic] for topic in self.topics}
-            self._looked_at = -1  # topics may have come or grown before it came back
+            self._checked_version = -1  # topics can have been added or grown while it was away
             return []
         snapshot = self._metadata.snapshot
         self._counts = {topic: self._count(topic) for topic in self.topics}
-        self._looked_at = snapshot.version
+        self._checked_version = snapshot.version
         cluster = cluster_metadata(snapshot, self.topics)
         shares = yield from offloaded(lambda: group_assignment(assignor, self._protocol, cluster, members))
         claimed = {partition for member in members.values() for partition in member.owned}
@@ -103,41 +104,42 @@ class GroupLeader:
         ]
 
     def resign(self) -> None:
-        """This member leads no more, or does not know yet whether it will."""
+        """Stop leading: this member is no longer the leader, or is rejoining."""
         self.topics = frozenset()
         self._counts = {}
         self._moving = frozenset()
 
     def keep_topics(self, now: float) -> None:
-        """Have the metadata of all members' topics kept."""
+        """Keep the metadata of all members' topics."""
         for topic in self.topics:
             self._metadata.want_topic(topic, now)
 
     def news(self, now: float) -> str:
-        """Return why the group must rebalance, in words: changed partition counts, or partitions without an
-        owner since a member had to revoke them.
+        """Return why the group must rebalance: a changed partition count, or revoked partitions that still
+        have no owner.
 
-        The owner asks for that rebalance itself.  A static one that came back meanwhile does not: it got what
-        was left to it without one, and has nothing to give up (KIP-345).
+        Normally the previous owner rejoins after it has revoked them. A static member that has restarted
+        does not: it got its new assignment without a rebalance and had nothing to revoke (KIP-345).
         """
         if self._moving and now >= self._moving_since + self._patience:
-            unread, self._moving = named(sorted(self._moving)), frozenset()
-            return f"nobody has {unread}, and who was to give them up has said nothing"
-        if not self.topics or self._metadata.version == self._looked_at:
+            unowned, self._moving = named(sorted(self._moving)), frozenset()
+            return f"no member owns {unowned}, and the previous owner has not rejoined"
+        if not self.topics or self._metadata.version == self._checked_version:
             return ""
-        self._looked_at = self._metadata.version
+        self._checked_version = self._metadata.version
         for topic in sorted(self.topics):
             before, count = self._counts.get(topic, 0), self._count(topic)
             if count != before:
-                return f"topic {topic!r} has {count} partitions now, and had {before}"
+                return f"topic {topic!r} has {count} partitions now, and had {before} before"
         return ""
 
-    def _look_at_assignment(self) -> Script[Counter[str] | None]:
-        """How many partitions of each topic the group's assignment has; None where nobody tells."""
+    def _count_assigned(self) -> Script[Counter[str] | None]:
+        """Return how many partitions of each topic the group has assigned; None if that is unknown."""
         try:
             request = DescribeGroupsRequest(groups=[self._group_id])
-            response = yield from call_to(request, timeout=LONGEST_LOOK)
-            group = next((one for one in response.groups if one.group_state == STABLE), None)
+            response = yield from call_to(request, timeout=METADATA_TIMEOUT)
+            stable = (group for group in response.groups if group.group_state == STABLE)
+            group = next(stable, None)
             if group is None:
                 return None
             partitions = {
@@ -146,17 +148,17 @@ class GroupLeader:
                 for partition in read_assignment(bytes(member.member_assignment)).partitions
             }
         except KafkaError as error:
-            self._log.info("group %r: what is assigned now is not known: %s", self._group_id, error)
+            self._log.info("group %r: reading the current assignment failed: %s", self._group_id, error)
             return None
         return Counter(partition.topic for partition in partitions)
 
-    def _learn(self, members: Mapping[str, MemberSubscription]) -> Script[None]:
+    def _await_topics(self, members: Mapping[str, MemberSubscription]) -> Script[None]:
         self.topics = frozenset(topic for member in members.values() for topic in member.topics)
-        for _ in range(int(LONGEST_LOOK / LOOK_EVERY)):
+        for _ in range(int(METADATA_TIMEOUT / CHECK_INTERVAL)):
             self.keep_topics(self._clock.monotonic())
             if all(self._metadata.topic(topic) is not None for topic in self.topics):
                 return
-            yield from wait(LOOK_EVERY)
+            yield from wait(CHECK_INTERVAL)
 
     def _count(self, topic: str) -> int:
         return self._metadata.partition_count(topic) or 0

@@ -1,9 +1,8 @@
-"""A consumer's membership of a classic group: when to join, to beat, to leave, and what each answer means.
+"""A consumer's membership of a classic group: joins, sends heartbeats, leaves, and handles the responses.
 
-Owned by the driver's thread, which polls it; the caller's thread (rebalance.py) sends it commands and reads
-its plain attributes, each of which is replaced by one assignment.  Its parts: join.py, heartbeats.py (timing:
-group/member.py), group/leave.py, leader.py (the leader's part).  What commits need to know of it
-stands in `GroupStanding`.
+Owned by the driver's thread, which polls it. The caller's thread (rebalance.py) sends it commands and reads
+its plain attributes, each of which is replaced by one assignment. Its parts: join.py, heartbeats.py (timing:
+group/member.py), group/leave.py, leader.py. Commits read its state from `GroupStanding`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pykafka2.consumer.assignors.assignor import Assignor, RebalanceProtocol
 from pykafka2.consumer.group.classic.heartbeats import Heartbeats
 from pykafka2.consumer.group.classic.join import Assigned, ClassicLeaveRequests, Joining, JoinWish, explained
 from pykafka2.consumer.group.classic.leader import GroupLeader
-from pykafka2.consumer.group.classic.states import BEATING, MOVES, MemberEvent, MemberState
+from pykafka2.consumer.group.classic.states import HEARTBEATING, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.group.member import Member
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, GroupStanding
@@ -37,7 +36,7 @@ _EXPELLING = (UnknownMemberId, IllegalGeneration)
 
 
 class Membership(Member[MemberState, MemberEvent]):
-    """One consumer's place in its group (a `Pollable`)."""
+    """One consumer's membership of a classic group (a `Pollable`)."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class Membership(Member[MemberState, MemberEvent]):
         """Ids of that generation's other members, which the coordinator sends to the leader alone."""
         self._leader = GroupLeader(options, cluster.metadata, cluster.driver.clock, assignors, protocol)
         self._joining = Joining(options, cluster, self._to, self._leader.lead, self._new_backoff)
-        self._heartbeats = Heartbeats(options, cluster, self._to, self._new_backoff(), self._on_beat)
+        self._heartbeats = Heartbeats(options, cluster, self._to, self._new_backoff(), self._on_heartbeat)
         self.heartbeat = self._heartbeats.timing
         self._leave_requests = ClassicLeaveRequests(options, cluster, self._to)
         self._assigned: Assigned | None = None
@@ -63,7 +62,7 @@ class Membership(Member[MemberState, MemberEvent]):
 
     @property
     def unfinished_rebalances(self) -> int:
-        """So many in a row were not brought to an end."""
+        """Consecutive rebalances that did not finish."""
         return self._joining.unfinished
 
     @property
@@ -71,34 +70,36 @@ class Membership(Member[MemberState, MemberEvent]):
         return bool(self._leader.topics)
 
     def take_assignment(self) -> Assigned | None:
-        """The assignment that has come, once."""
-        # Another one comes only after the caller's next `join`, so nothing can be lost between the two.
+        """Return a new assignment once, or None."""
+        # The next assignment arrives only after the caller's next `join`, so this loses none.
         assigned = self._assigned
         if assigned is not None:
             self._assigned = None
         return assigned
 
     def join(self, number: int, losses: int, wish: JoinWish) -> None:
-        """Join the group (again), unless the membership that the caller knows has ended meanwhile."""
+        """Join the group, unless the membership that the caller has seen has ended."""
         self._driver.call_soon(partial(self._begin_join, number, losses, wish))
 
     def rebalance(self, because: str) -> None:
-        """Have the group rebalance, with the caller's next `join`."""
-        self._driver.call_soon(partial(self._ask_to_join, because))
+        """Request a rebalance, which the caller's next `join` starts."""
+        self._driver.call_soon(partial(self._request_rejoin, because))
 
     def reject(self, because: str) -> None:
-        """The assignment cannot be meant: join again, but not at once."""
+        """Reject an invalid assignment: rejoin after retry_backoff_max_ms."""
 
         def join_later(now: float) -> None:
             self._joining.delay(now + self._options.retry_backoff_max)
-            self._ask_to_join(because, now)
+            self._request_rejoin(because, now)
 
         self._driver.call_soon(join_later)
 
-    def leave(self, reason: str, done: Callable[[KafkaError | None], None], *, say_so: bool) -> None:
-        """End the membership; `done(error)` on the driver's thread when the coordinator knows, or cannot be
-        told.  Without `say_so` it is left to find out when the session ends."""
-        self._driver.call_soon(partial(self._leave, reason, done, say_so))
+    def leave(self, reason: str, done: Callable[[KafkaError | None], None], *, sends_leave: bool) -> None:
+        """End the membership; `done(error)` is called on the driver's thread when LeaveGroup has ended.
+
+        Without `sends_leave` the coordinator removes the member when its session times out.
+        """
+        self._driver.call_soon(partial(self._leave, reason, done, sends_leave))
 
     # ------------------------------------------------------------------ the driver's turn
 
@@ -108,36 +109,36 @@ class Membership(Member[MemberState, MemberEvent]):
             self._leave_requests.poll_into(result, now)
         if self._standing.rejection is not None:
             self._on_rejected_commit(now)
-        if self.state in BEATING:
-            self._look_for_overrun(now)
+        if self.state in HEARTBEATING:
+            self._check_poll_interval(now)
         if self.state is MemberState.STABLE:
             self._follow_topics(now)
-        if self.state in BEATING:
-            beat = self._beat(now)
-            result.sends += beat.sends
-            result.wake_at = min(result.wake_at, beat.wake_at)
+        if self.state in HEARTBEATING:
+            more = self._poll_heartbeat(now)
+            result.sends += more.sends
+            result.wake_at = min(result.wake_at, more.wake_at)
         return result
 
-    def _beat(self, now: float) -> PollResult:
-        heartbeat, next_look = self.heartbeat, self.polls.wake_at(now)
+    def _poll_heartbeat(self, now: float) -> PollResult:
+        heartbeat, next_check = self.heartbeat, self.polls.wake_at(now)
         if not heartbeat.is_due(now):
-            return PollResult.idle_until(min(heartbeat.wake_at(), next_look))
+            return PollResult.idle_until(min(heartbeat.wake_at(), next_check))
         self._leader.keep_topics(now)
-        return PollResult([self._heartbeats.next(self._standing.identity, now)], next_look)
+        return PollResult([self._heartbeats.next(self._standing.identity, now)], next_check)
 
     def _follow_topics(self, now: float) -> None:
         news = self._leader.news(now)
         if news:
-            self._ask_to_join(news, now)
+            self._request_rejoin(news, now)
 
-    def _look_for_overrun(self, now: float) -> None:
+    def _check_poll_interval(self, now: float) -> None:
         if not self.polls.is_overrun(now):
             return
         words = self.polls.why_overrun(now)
         self._log.warning("leaving group %r: %s", self._options.group_id, words)
-        # A static member is not announced as gone: it may come back before its session ends (KIP-345).
+        # A static member sends no LeaveGroup: it can return before its session times out (KIP-345).
         if self._options.group_instance_id is None:
-            self._say_goodbye(words)
+            self._leave_group(words)
         self._lose(MemberEvent.LEAVE, words)
 
     # ------------------------------------------------------------------ commands
@@ -153,12 +154,12 @@ class Membership(Member[MemberState, MemberEvent]):
         self._leader.resign()
         self.heartbeat.end()
         self._standing.obstacle = RebalanceInProgress(
-            f"group {self._options.group_id!r} is rebalancing; poll() until it is over, then commit"
+            f"group {self._options.group_id!r} is rebalancing; call poll() until that is over, then commit"
         )
         self._joining.begin(wish, self._standing.identity.member_id, self, self._on_join_ended, now)
 
-    def _ask_to_join(self, because: str, now: float) -> None:
-        # While it syncs, SyncGroup says it.
+    def _request_rejoin(self, because: str, now: float) -> None:
+        # While SyncGroup is in flight, its response reports the rebalance.
         if self.state in (MemberState.STABLE, MemberState.MUST_JOIN):
             self.because = because
             self._assigned = None
@@ -166,37 +167,37 @@ class Membership(Member[MemberState, MemberEvent]):
             self._log.info("group %r rebalances: %s", self._options.group_id, because)
 
     def _leave(
-        self, reason: str, done: Callable[[KafkaError | None], None], say_so: bool, now: float
+        self, reason: str, done: Callable[[KafkaError | None], None], sends_leave: bool, now: float
     ) -> None:
         if self.state is not MemberState.FENCED:
-            self.failure = None  # it is over with the membership
-        if say_so:
-            self._say_goodbye(reason, done)
+            self.failure = None  # it ends with the membership
+        if sends_leave:
+            self._leave_group(reason, done)
         else:
             done(None)
         self._move(MemberEvent.LEAVE, reason)
         self._forget_membership(keep_id=False)
         self._standing.obstacle = None
 
-    # ------------------------------------------------------------------ what a join has come to
+    # ------------------------------------------------------------------ progress of a join (`join.Watcher`)
 
     def on_member_id(self, member_id: str) -> None:
-        """See `group_steps.Watcher`."""
+        """Store the member id that the coordinator assigned."""
         self._standing.identity = GroupIdentity(member_id, -1, self._options.group_instance_id)
 
     def on_joined(self, response: JoinGroupResponse) -> None:
-        """See `group_steps.Watcher`."""
+        """Enter the new generation and start heartbeats."""
         self._standing.identity = GroupIdentity(
             response.member_id, response.generation_id, self._options.group_instance_id
         )
         self.leader_id = response.leader
         own_id = response.member_id
-        self.others = tuple(one.member_id for one in response.members if one.member_id != own_id)
+        self.others = tuple(member.member_id for member in response.members if member.member_id != own_id)
         self.heartbeat.begin(self._driver.clock.monotonic())
         self._move(MemberEvent.JOINED, f"generation {response.generation_id}")
 
     def on_forgotten(self) -> None:
-        """See `group_steps.Watcher`."""
+        """Return to joining: the new coordinator does not know the generation."""
         self._leader.resign()
         self.heartbeat.end()
         self._move(MemberEvent.FORGOTTEN)
@@ -210,65 +211,67 @@ class Membership(Member[MemberState, MemberEvent]):
         self._move(MemberEvent.SYNCED)
 
     def _on_join_failed(self, error: BaseException) -> None:
-        if self._end_if_told(error):
+        if self._end_if_expelled(error):
             return
         if isinstance(error, RebalanceInProgress):
             self._standing.obstacle = None
-            self._join_anew("the group began another rebalance before this one was over")
+            self._rejoin("the group began another rebalance before this one was over")
         elif isinstance(error, CorruptData) and self.state is MemberState.SYNCING:
-            self._log.warning("group %r: what another member sent cannot be read: %s", self._to.key, error)
-            self._join_anew(f"what another member sent cannot be read: {error}")
+            self._log.warning("group %r: data of another member cannot be decoded: %s", self._to.key, error)
+            self._rejoin(f"data of another member cannot be decoded: {error}")
         else:
             self._refuse(error)
 
-    def _join_anew(self, because: str) -> None:
+    def _rejoin(self, because: str) -> None:
         self.because = because
         self._leader.resign()
         self._move(MemberEvent.REBALANCE, because)
 
     def _refuse(self, error: BaseException) -> None:
-        """The caller's poll raises it; the one after that tries again."""
+        """Have the caller's next poll raise the error; the poll after that joins again."""
         self._leader.resign()
         if self.state is MemberState.JOINING:
-            self.losses += 1  # without heartbeats the others get what was kept
+            self.losses += 1  # no heartbeats are sent, so other members get the partitions it kept
             self._standing.lost_because = str(error)
         self.failure = error if isinstance(error, KafkaError) else _unexpected(error)
         self.because = str(error)
         self._move(MemberEvent.REFUSED, str(error))
 
-    # ------------------------------------------------------------------ what heartbeats and commits are told
+    # ------------------------------------------------------------------ responses to heartbeats and commits
 
-    def _on_beat(self, identity: GroupIdentity, error: KafkaError | None, now: float) -> None:
-        """See `beats.OnBeat`."""
-        if identity != self._standing.identity or self.state not in BEATING:
+    def _on_heartbeat(self, identity: GroupIdentity, error: KafkaError | None, now: float) -> None:
+        """Handle the response to a heartbeat, or its failure; see `heartbeats.OnHeartbeat`."""
+        if identity != self._standing.identity or self.state not in HEARTBEATING:
             return
         if error is None:
             self.heartbeat.on_answer(now)
         elif isinstance(error, RebalanceInProgress):
             self.heartbeat.on_answer(now)
-            self._ask_to_join("the coordinator said so", now)
+            self._request_rejoin("the coordinator said so", now)
         else:
             self.heartbeat.on_failure(now)
             if self.state is MemberState.SYNCING and isinstance(error, IllegalGeneration):
-                return  # SyncGroup says whether that is so only because the coordinator is another
-            if not self._end_if_told(error) and not error.retriable:
+                return  # the SyncGroup response shows whether only the coordinator has changed
+            if not self._end_if_expelled(error) and not error.retriable:
                 self.failure = explained(error, self._options)
                 self.news += 1
 
     def _on_rejected_commit(self, now: float) -> None:
-        """A commit was told first."""
+        """Handle a rejected commit, which can report a rebalance or an expulsion before a heartbeat does."""
         rejection, self._standing.rejection = self._standing.rejection, None
-        if rejection is None or rejection.identity != self._standing.identity or self.state not in BEATING:
+        if rejection is None or rejection.identity != self._standing.identity:
             return
-        is_over = self._end_if_told(rejection.error)
+        if self.state not in HEARTBEATING:
+            return
+        is_over = self._end_if_expelled(rejection.error)
         is_rebalancing = not is_over and isinstance(rejection.error, RebalanceInProgress)
         if is_rebalancing and self.state is MemberState.STABLE:
-            self._ask_to_join("a commit was told so", now)
+            self._request_rejoin("the coordinator rejected a commit because of a rebalance", now)
 
     # ------------------------------------------------------------------ ends of a membership
 
-    def _end_if_told(self, error: BaseException) -> bool:
-        """End the membership where that is what the coordinator's word means; whether it was."""
+    def _end_if_expelled(self, error: BaseException) -> bool:
+        """End the membership if the error means that the coordinator fenced or removed this member."""
         if isinstance(error, FencedInstanceId):
             self._fence(error)
         elif isinstance(error, _EXPELLING):
@@ -289,7 +292,7 @@ class Membership(Member[MemberState, MemberEvent]):
 
     def _lose(self, event: MemberEvent, because: str, *, keep_id: bool = False) -> None:
         """Mark the owned partitions as lost."""
-        self._assigned = None  # before the loss is told: who has seen that takes nothing on by this any more
+        self._assigned = None  # first: a caller that sees the loss must not find an assignment
         self._record_loss(because)
         self._move(event, because)
         self._forget_membership(keep_id=keep_id)
@@ -304,17 +307,17 @@ class Membership(Member[MemberState, MemberEvent]):
         self.heartbeat.end()
         self._joining.cancel(ClientClosed("the member leaves"), self._driver.clock.monotonic())
 
-    def _say_goodbye(
+    def _leave_group(
         self, reason: str, done: Callable[[KafkaError | None], None] = lambda error: None
     ) -> None:
         if self.state is MemberState.FENCED:
-            done(None)  # the place is another's
+            done(None)  # the group_instance_id belongs to another consumer
         else:
             member_id, is_joining = self._standing.identity.member_id, self._joining.is_under_way
-            self._leave_requests.say(member_id, reason, done, is_joining=is_joining)
+            self._leave_requests.send(member_id, reason, done, is_joining=is_joining)
 
 
 def _unexpected(error: BaseException) -> KafkaError:
-    failed = KafkaError(f"joining the group failed by a mistake of the client: {error!r}")
+    failed = KafkaError(f"joining the group failed because of a client bug: {error!r}")
     failed.__cause__ = error
     return failed

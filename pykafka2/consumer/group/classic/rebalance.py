@@ -24,7 +24,7 @@ from pykafka2.consumer.group.classic.join import Assigned, JoinWish
 from pykafka2.consumer.group.classic.membership import Membership
 from pykafka2.consumer.group.classic.states import MemberState
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
-from pykafka2.consumer.group.task import Told
+from pykafka2.consumer.group.task import Done
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.subscription import Mode, Subscription
 from pykafka2.errors import IllegalState
@@ -55,13 +55,14 @@ class Rebalance:
         self._owned_partitions = owned_partitions
         self._assignors = assignors
         self._log = ClientLogger(__name__, options.client_id)
-        self._joins_asked = 0
+        self._last_join = 0
+        """The number of the last join that was requested."""
         self._joined_topics: frozenset[str] | None = None
-        """What the member last joined for; None while it is none."""
+        """The topics of the last join; None while this consumer is not a member."""
         self._coming: Assigned | None = None
-        """The assignment that is being taken on."""
+        """The new assignment while it is being applied."""
         self._gives_way = False
-        """It takes partitions away that other members wait for."""
+        """Whether it revokes partitions that other members wait for."""
 
     # ------------------------------------------------------------------ for group/task.py
 
@@ -77,7 +78,7 @@ class Rebalance:
     def step(self, losses: int) -> bool:
         self._coming = self._membership.take_assignment() or self._coming
         if self._coming is not None:
-            return self._take_on(self._coming)
+            return self._apply(self._coming)
         return self._join_if_needed(losses)
 
     def forget(self) -> None:
@@ -93,80 +94,84 @@ class Rebalance:
             raise IllegalState("enforce_rebalance() needs a member of a group; call subscribe() first")
         self._membership.rebalance(reason)
 
-    def leave(self, reason: str, told: Told, leave: bool | None) -> None:
-        say_so = self._options.group_instance_id is None if leave is None else leave
-        self._membership.leave(reason, told, say_so=say_so)
+    def leave(self, reason: str, done: Done, leave: bool | None) -> None:
+        sends_leave = self._options.group_instance_id is None if leave is None else leave
+        self._membership.leave(reason, done, sends_leave=sends_leave)
 
-    def may_leave_unasked(self) -> bool:
-        """A static member may come back."""
+    def leaves_at_exit(self) -> bool:
+        """Return False for a static member, which can return before its session times out."""
         return self._options.group_instance_id is None
 
-    # ------------------------------------------------------------------ taking on
+    # ------------------------------------------------------------------ applying an assignment
 
-    def _take_on(self, coming: Assigned) -> bool:
-        """First what it takes away is let go, look by look; then what it brings is taken on."""
+    def _apply(self, coming: Assigned) -> bool:
+        """Revoke the partitions that are no longer assigned, over several polls; then add the new ones."""
         subscription, member = self._subscription, self._membership
         problem = self._problem_with(coming.assignment.partitions)
         if problem:
             self._coming = None
-            self._log.warning("the leader of group %r %s", self._options.group_id, problem)
+            self._log.warning(
+                "rejected an assignment of group %r: the leader %s", self._options.group_id, problem
+            )
             member.reject(f"the leader {problem}")
             return False
-        # What has been subscribed to since this member joined is joined for next.
-        wanted = [one for one in coming.assignment.partitions if one.topic in subscription.topics]
+        # Topics that were unsubscribed since this member joined are left out; the next join reports them.
+        wanted = [
+            partition for partition in coming.assignment.partitions if partition.topic in subscription.topics
+        ]
         stays = frozenset(wanted)
-        gone = [one for one in subscription.assigned if one not in stays]
+        gone = [partition for partition in subscription.assigned if partition not in stays]
         if gone:
             self._gives_way = True
             return self._owned_partitions.begin_to_let_go(gone)
-        new = [one for one in wanted if one not in subscription.assigned]
+        new = [partition for partition in wanted if partition not in subscription.assigned]
         try:
             self._assignors.take(coming)
-        finally:  # an assignor of the application's may raise; what is new is its all the same
+        finally:  # if a custom assignor raises, the new partitions are still assigned
             self._owned_partitions.begin_to_take_on(new)
             self._coming = None
             if self._gives_way:
-                # Others are given them in the next rebalance, as this member no longer says that it has them.
+                # The next JoinGroup no longer lists them as owned, so the leader can assign them to others.
                 member.rebalance("partitions were given up for other members")
                 self._gives_way = False
         self._owned_partitions.take_on(new)
         return True
 
     def _problem_with(self, wanted: Iterable[TopicPartition]) -> str:
-        """Why such an assignment cannot be meant, in words."""
+        """Return why the assignment is invalid; empty if it is valid."""
         topics = self._joined_topics or frozenset()
         for partition in wanted:
             if partition.partition < 0:
-                return f"gave this member the partition {partition}, which cannot be"
+                return f"assigned {partition} to this member, which is not a valid partition"
             if partition.topic not in topics:
-                return f"gave this member {partition}, a topic that it has not subscribed to"
+                return f"assigned {partition} to this member, which has not subscribed to the topic"
         return ""
 
     # ------------------------------------------------------------------ joining
 
     def _join_if_needed(self, losses: int) -> bool:
         member = self._membership
-        if member.joins_handled < self._joins_asked:
-            return False  # the driver's thread has not looked at the last wish yet
+        if member.joins_handled < self._last_join:
+            return False  # the driver's thread has not handled the last join yet
         reason = self._why_join()
         if not reason:
             return False
-        going = self._to_let_go_before_joining()
+        going = self._to_revoke_before_joining()
         if going:
             return self._owned_partitions.begin_to_let_go(going)
         subscription = self._subscription
         wish = self._assignors.wish(subscription.topics, subscription.assigned, reason)
         self._joined_topics = wish.topics
-        number = max(self._joins_asked, member.joins_handled) + 1
+        number = max(self._last_join, member.joins_handled) + 1
         member.join(number, losses, wish)
-        self._joins_asked = number  # last: who waits for a join that was not asked for waits for ever
+        self._last_join = number  # last: a Ctrl-C before `join` would leave it waiting forever
         return False
 
     def _why_join(self) -> str:
-        """In words; empty where there is no need."""
+        """Return the reason to join; empty if there is none."""
         member, topics = self._membership, self._subscription.topics
         if member.state is not MemberState.MUST_JOIN and not self._knows_topics():
-            return ""  # else it would have to join again as soon as they are known
+            return ""  # otherwise it would have to rejoin as soon as the topics are known
         if member.state is MemberState.OUT:
             return member.because or "the consumer has subscribed"
         if member.state is MemberState.MUST_JOIN:
@@ -176,10 +181,10 @@ class Rebalance:
         return ""
 
     def _knows_topics(self) -> bool:
-        """Whether a pattern, if there is one, was matched with all the topics that there are."""
+        """Return whether a pattern, if there is one, was matched against all existing topics."""
         return self._subscription.pattern is None or self._metadata.has_all_topics
 
-    def _to_let_go_before_joining(self) -> list[TopicPartition]:
+    def _to_revoke_before_joining(self) -> list[TopicPartition]:
         assigned, topics = self._subscription.assigned, self._subscription.topics
         if self._assignors.protocol is RebalanceProtocol.EAGER:
             return list(assigned)
@@ -187,15 +192,19 @@ class Rebalance:
 
 
 class OfferedAssignors:
-    """Those of one consumer, the best first.  Raises `ConfigurationError` if they share no protocol."""
+    """The assignors of one consumer, the preferred one first.
+
+    Raises:
+        ConfigurationError: the assignors have no rebalance protocol in common.
+    """
 
     def __init__(self, assignors: Sequence[Assignor], rack: str) -> None:
         self.assignors = assignors
         self.protocol = rebalance_protocol(assignors)
-        """Whether everything is given up before a rebalance, or only what moves."""
+        """Whether all partitions are revoked before a rebalance, or only those that move."""
         self.last: LastAssignment | None = None
-        """What the member was assigned last, in the generation that gave it: one whose later rebalances came
-        to nothing must not pretend that they gave it what it still has."""
+        """The member's last assignment and the generation that made it.  A later rebalance that failed does
+        not change the generation, because it assigned nothing."""
         self._rack = rack
 
     def wish(self, topics: frozenset[str], owned: Iterable[TopicPartition], reason: str) -> JoinWish:
@@ -207,22 +216,22 @@ class OfferedAssignors:
             generation=last.generation if last is not None else -1,
             rack=self._rack or None,
         )
-        told = (
+        subscriptions = (
             (
                 assignor.name,
                 subscription_bytes(attrs.evolve(subscription, user_data=assignor.user_data(topics, last))),
             )
             for assignor in self.assignors
         )
-        return JoinWish(topics, tuple(told), reason)
+        return JoinWish(topics, tuple(subscriptions), reason)
 
     def take(self, assigned: Assigned) -> None:
-        """The leader has given this; the assignor that made it is told."""
+        """Store the leader's assignment and call the assignor that made it."""
         self.last = LastAssignment(assigned.assignment.partitions, assigned.generation)
         for assignor in self.assignors:
             if assignor.name == assigned.assignor:
                 assignor.on_assignment(assigned.assignment, assigned.generation)
 
     def forget(self) -> None:
-        """The member is out of the group."""
+        """Forget the last assignment, because the member has left the group."""
         self.last = None

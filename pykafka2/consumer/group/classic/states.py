@@ -1,6 +1,6 @@
-"""The states of a member of a classic group, and which event leads from one to the other.
+"""The states of a member of a classic group, and the events that lead from one to another.
 
-Pure data: membership.py moves by it and refuses everything else; tests walk it.
+Pure data: membership.py follows the table and raises for any other transition.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from enum import Enum
 
 
 class MemberState(Enum):
-    """How a consumer stands with its group."""
+    """The state of a consumer's membership."""
 
     OUT = "out"
-    """No member, or no member any more."""
+    """Not a member."""
     JOINING = "joining"
     """The coordinator waits for the other members to join."""
     SYNCING = "syncing"
@@ -20,25 +20,25 @@ class MemberState(Enum):
     STABLE = "stable"
     """In the group, with an assignment."""
     MUST_JOIN = "must join"
-    """Still a member, but the group is rebalancing: the application's next poll has this member join."""
+    """Still a member, but the group is rebalancing: the application's next poll rejoins."""
     FENCED = "fenced"
-    """Another consumer has taken over its group_instance_id: for good."""
+    """Another consumer uses its group_instance_id.  This state is final."""
 
-    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+    __hash__ = object.__hash__  # members are singletons; Enum's own __hash__ is a slow Python function
 
 
 class MemberEvent(Enum):
     JOIN = "the application polls and is ready to join"
     JOINED = "the coordinator has begun the generation"
     SYNCED = "the assignment is there"
-    FORGOTTEN = "another coordinator has taken over, who has not heard of the generation"
+    FORGOTTEN = "the new coordinator does not know the generation"
     REBALANCE = "the group rebalances"
     EXPELLED = "the coordinator does not know the member, or its generation is over"
-    REFUSED = "the coordinator refuses for another reason"
+    REFUSED = "the coordinator rejects the member for another reason"
     LEAVE = "the member leaves"
-    FENCE = "another has its group_instance_id"
+    FENCE = "another consumer uses its group_instance_id"
 
-    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+    __hash__ = object.__hash__  # members are singletons; Enum's own __hash__ is a slow Python function
 
 
 _S, _E = MemberState, MemberEvent
@@ -69,5 +69,5 @@ MOVES: dict[tuple[MemberState, MemberEvent], MemberState] = {
     (_S.MUST_JOIN, _E.FENCE): _S.FENCED,
     (_S.FENCED, _E.LEAVE): _S.FENCED,
 }
-BEATING = frozenset({_S.SYNCING, _S.STABLE, _S.MUST_JOIN})
+HEARTBEATING = frozenset({_S.SYNCING, _S.STABLE, _S.MUST_JOIN})
 """The states in which the coordinator expects heartbeats."""

@@ -1,7 +1,7 @@
-"""A KIP-848 member's subscription, its target assignment, and the partitions they name.
+"""A KIP-848 member's subscription, target assignment and owned partitions.
 
-Pure values and functions; used on both threads.  The coordinator names topics by their ids, so that a topic
-that was deleted and made anew is another one (KIP-516).
+Pure values and functions; used on both threads. The coordinator identifies topics by id, so a topic that was
+deleted and created again is a different topic (KIP-516).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Wish:
 
     topics: frozenset[str] = frozenset()
     pattern: str | None = None
-    """A regular expression that the broker resolves (RE2's syntax), instead of topics."""
+    """A regular expression in RE2 syntax that the broker resolves, instead of topics."""
 
 
 @attrs.define(frozen=True)
@@ -40,8 +40,8 @@ class Target:
 class Owned:
     """The partitions that a member owns, as the caller's thread reports them.
 
-    `number` is that of the target it stems from; without `is_whole` some of that target's topics are not
-    known yet.
+    `number` is the number of the target that was applied. `is_whole` is False while some names of the
+    target's topics are unknown.
     """
 
     number: int
@@ -51,24 +51,24 @@ class Owned:
 
 @attrs.define(frozen=True)
 class Resolved:
-    """A target in names: the partitions with their topics' ids, and the ids that nobody knows yet."""
+    """A target with topic names: the partitions with their topic ids, and the ids without a known name."""
 
     partitions: Mapping[TopicPartition, bytes]
     unknown: frozenset[bytes]
 
 
 def read_assignment(assignment: ConsumerGroupHeartbeatResponseAssignment | None) -> PartitionsById:
-    """The assignment of an answer; numbers that no partition can have are left out."""
+    """Return the assignment of a response, without negative partition numbers."""
     found: dict[bytes, frozenset[int]] = {}
-    for one in assignment.topic_partitions if assignment is not None else ():
-        numbers = frozenset(number for number in one.partitions if number >= 0)
+    for entry in assignment.topic_partitions if assignment is not None else ():
+        numbers = frozenset(number for number in entry.partitions if number >= 0)
         if numbers:
-            found[one.topic_id] = found.get(one.topic_id, frozenset()) | numbers
+            found[entry.topic_id] = found.get(entry.topic_id, frozenset()) | numbers
     return found
 
 
 def written(partitions: PartitionsById) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
-    """Return the partitions in the form of a heartbeat."""
+    """Return the partitions in the format of a heartbeat."""
     return [
         ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
         for topic_id, numbers in sorted(partitions.items())
@@ -78,9 +78,10 @@ def written(partitions: PartitionsById) -> list[ConsumerGroupHeartbeatRequestTop
 def resolve(
     target: PartitionsById, name_of: Callable[[bytes], str | None], is_read: Callable[[str], bool]
 ) -> Resolved:
-    """The target in names, as far as `name_of` knows them.
+    """Return the target with topic names, as far as `name_of` knows them.
 
-    Topics that are not read (any more) are left out: the coordinator has not heard of that yet.
+    Leaves out topics that the consumer no longer subscribes to, because the coordinator can still assign
+    them.
     """
     partitions: dict[TopicPartition, bytes] = {}
     unknown = set()
@@ -94,7 +95,7 @@ def resolve(
 
 
 def by_id(partitions: Mapping[TopicPartition, bytes]) -> PartitionsById:
-    """Partitions with their topics' ids, in the coordinator's form."""
+    """Return the partitions by topic id, the coordinator's format."""
     numbers: dict[bytes, set[int]] = {}
     for partition, topic_id in partitions.items():
         numbers.setdefault(topic_id, set()).add(partition.partition)

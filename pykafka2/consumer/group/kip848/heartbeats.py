@@ -34,60 +34,60 @@ from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequ
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""The member will be back: its partitions stay its own until its session ends."""
+"""The static member will return: it keeps its partitions until its session times out."""
 
 FIRST_VERSION_WITH_PATTERN = 1
 
 NOTHING = Owned(0, {}, is_whole=True)
-"""What a member owns that has just joined."""
+"""The owned partitions of a member that has just joined."""
 
 _GONE = (UnknownMemberId, GroupIdNotFound, FencedMemberEpoch, FencedInstanceId)
-"""Answers to a good-bye that mean: nobody of this name and epoch is a member."""
+"""Errors of a leave heartbeat that mean that no member has this id and epoch."""
 
 
 @attrs.define
 class Heartbeats:
-    """Makes the heartbeats of one member."""
+    """Builds the heartbeats of one member."""
 
     _options: ConsumerOptions
     _member_id: str
     _wish: Wish | None = None
-    """The subscription that was said last; None for nothing that can be relied on."""
+    """The subscription that was sent last; None if the coordinator may not have it."""
     _owned: Owned | None = None
     _had_pattern: bool = False
-    """The coordinator may have a pattern of this member, so that its end must be said."""
+    """Whether the coordinator may have a pattern of this member, which must then be cleared explicitly."""
 
     def forget(self) -> None:
         """Send everything again in the next heartbeat, because the last one may be lost."""
         self._wish = self._owned = None
 
     def next(self, epoch: int, wish: Wish, owned: Owned) -> ConsumerGroupHeartbeatRequest:
-        """The heartbeat to be sent now; with `JOIN_EPOCH` it says everything.
+        """Return the next heartbeat; with `JOIN_EPOCH` it carries everything.
 
-        What is owned is said for each assignment anew, be it what was said before: the coordinator takes for
-        owned what it has given, until it hears of it.
+        The owned partitions are sent again for each target, even unchanged: until a report arrives, the
+        coordinator assumes that the member owns what it was assigned before.
         """
         options, before = self._options, self._wish
         if epoch == JOIN_EPOCH:
             before, owned = None, NOTHING
-        says_all = before is None
+        is_full = before is None
         request = ConsumerGroupHeartbeatRequest(
             group_id=options.group_id or "",
             member_id=self._member_id,
             member_epoch=epoch,
             instance_id=options.group_instance_id,
         )
-        if says_all:
+        if is_full:
             request.rack_id = options.client_rack or None
             request.rebalance_timeout_ms = min(int(options.max_poll_interval * 1000), 2**31 - 1)
             request.server_assignor = options.group_remote_assignor
         if before is None or wish.topics != before.topics:
             request.subscribed_topic_names = sorted(wish.topics)
         if before is None or wish.pattern != before.pattern:
-            # Empty takes a pattern back; null says nothing, which older brokers understand, too.
+            # An empty string clears the pattern; null leaves it unchanged and works with older brokers, too.
             request.subscribed_topic_regex = wish.pattern or ("" if self._had_pattern else None)
             self._had_pattern = self._had_pattern or wish.pattern is not None
-        if says_all or owned != self._owned:
+        if is_full or owned != self._owned:
             request.topic_partitions = written(owned.partitions)
         self._wish, self._owned = wish, owned
         return request
@@ -96,9 +96,9 @@ class Heartbeats:
 def leave_group(
     options: ConsumerOptions, member_id: str, epoch: int, attempts: int, backoff: Backoff
 ) -> Script[None]:
-    """Say good-bye (`LEAVE_EPOCH` or `STATIC_LEAVE_EPOCH`), so that nobody waits for the session to end.
+    """Send the heartbeat that leaves the group (`LEAVE_EPOCH` or `STATIC_LEAVE_EPOCH`).
 
-    Raises what kept it from being said.
+    Retriable errors are retried; raises the error of the last attempt.
     """
     while True:
         attempts -= 1
@@ -131,9 +131,9 @@ Done = Callable[[KafkaError | None], None]
 
 
 class Leaving:
-    """Says good-bye for one member (a `Pollable`).
+    """Leaves the group for one member (a `Pollable`).
 
-    `done(error)` is called when the coordinator knows, or cannot be told.
+    `done(error)` is called when the leave heartbeat has ended.
     """
 
     def __init__(
@@ -153,11 +153,11 @@ class Leaving:
 
     @property
     def may_hold_place(self) -> bool:
-        """The coordinator may take this consumer for the static member that it asks to be."""
+        """Whether the coordinator may have this consumer as the owner of its group_instance_id."""
         return self._may_hold_place
 
     def on_place_taken(self) -> None:
-        """The coordinator has taken the member in, or may have."""
+        """Handle that the coordinator has accepted the member, or may have."""
         self._may_hold_place = self._is_static
 
     def poll(self, now: float) -> PollResult:
@@ -166,32 +166,35 @@ class Leaving:
         return result
 
     def leave(self, for_good: bool | None, was_member: bool, done: Done) -> None:
-        """The application leaves.  None is Kafka's way: a static member will be back.  False leaves it at
-        that, and a member that is not static says nothing."""
+        """Leave the group for the application.
+
+        `for_good` True removes the member. None, as in Kafka, lets a static member return. False does the
+        same, and a dynamic member sends nothing.
+        """
         if was_member and self._is_static and not for_good:
-            self._say(STATIC_LEAVE_EPOCH, done)
+            self._send(STATIC_LEAVE_EPOCH, done)
         elif (was_member and for_good is not False) or (for_good and self._may_hold_place):
-            self._say(LEAVE_EPOCH, done)
+            self._send(LEAVE_EPOCH, done)
         else:
             done(None)
 
     def step_out(self) -> None:
-        """The application does not poll; a static member may be back before its session ends."""
-        self._say(STATIC_LEAVE_EPOCH if self._is_static else LEAVE_EPOCH, lambda error: None)
+        """Leave because the application does not poll; a static member can return before its session ends."""
+        self._send(STATIC_LEAVE_EPOCH if self._is_static else LEAVE_EPOCH, lambda error: None)
 
     def release_place(self) -> None:
-        """Give up the place that this consumer may hold without knowing it."""
+        """Release the group_instance_id, which this consumer may own since a lost join response."""
         self._may_hold_place = False
-        self._say(STATIC_LEAVE_EPOCH, lambda error: None)
+        self._send(STATIC_LEAVE_EPOCH, lambda error: None)
 
     def give_up(self, now: float) -> None:
-        """The member joins again: what has not been said is not to be said any more."""
-        self._leave_requests.give_up(ClientClosed("the member joins again"), now)
+        """Cancel the leave heartbeats in progress, because the member rejoins."""
+        self._leave_requests.give_up(ClientClosed("the member rejoins"), now)
 
-    def _say(self, epoch: int, done: Done) -> None:
-        def said(error: KafkaError | None) -> None:
+    def _send(self, epoch: int, done: Done) -> None:
+        def on_end(error: KafkaError | None) -> None:
             self._may_hold_place = self._may_hold_place and error is not None
             done(error)
 
         script = leave_group(self._options, self._member_id, epoch, LEAVE_ATTEMPTS, self._new_backoff())
-        self._leave_requests.start(script, said)
+        self._leave_requests.start(script, on_end)

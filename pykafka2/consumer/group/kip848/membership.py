@@ -1,10 +1,9 @@
-"""A consumer's membership of a KIP-848 group: heartbeats that join, learn of assignments, and acknowledge.
+"""A consumer's membership of a KIP-848 group: heartbeats that join, receive assignments and acknowledge them.
 
-Owned by the driver's thread, which polls it; the caller's thread (reconciliation.py) sends it commands and
-reads its plain attributes, each of which is replaced by one assignment.  The coordinator assigns; what a
-heartbeat says is made by heartbeats.py, the last words are heartbeats.py's, what an error means stands in
-errors.py, timing is group/member.py.  What commits need to know of it stands
-in `GroupStanding`.
+Owned by the driver's thread, which polls it. The caller's thread (reconciliation.py) sends it commands and
+reads its plain attributes, each of which is replaced by one assignment. The coordinator assigns the
+partitions. Its parts: heartbeats.py (requests, also to leave), errors.py, group/member.py (timing). Commits
+read its state from `GroupStanding`.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ from pykafka2.errors import (
 )
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatResponse
 
-# Until the coordinator has said how often it wants to hear of a member, and within which bounds it may.
+# The heartbeat interval before the coordinator's first response, and the bounds of the intervals it can set.
 FIRST_INTERVAL = 5.0
 SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.1, 60.0
-# An answer that is lost must leave time for another try: a session lasts for several heartbeats.  One that
-# has not come by then may be slow and not lost: each is waited for twice as long as the one before it.
+# After a lost response there must be time for a retry within the session, which spans several heartbeats.
+# A missing response can also be slow, so each timeout is twice as long as the one before.
 INTERVALS_TO_WAIT = 2
 SHORTEST_WAIT = 1.0
 MOST_DOUBLINGS = 10
 
 
 class ConsumerMembership(Member[MemberState, MemberEvent]):
-    """One consumer's place in its group (a `Pollable`)."""
+    """One consumer's membership of a KIP-848 group (a `Pollable`)."""
 
     is_leading = False
     unfinished_rebalances = 0
@@ -61,15 +60,15 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
     def __init__(self, options: ConsumerOptions, cluster: ClusterClient, standing: GroupStanding) -> None:
         super().__init__(options, cluster, standing, MemberState.UNSUBSCRIBED, MOVES)
         self.target: Target | None = None
-        """What the coordinator wants this member to own; None before its first answer."""
-        # The client makes its id, so that it can leave although its first heartbeat had no answer (KIP-1082).
+        """The target assignment of this member; None before the coordinator's first response."""
+        # The client generates its id, so it can leave even if its first heartbeat got no response (KIP-1082).
         self.member_id = urlsafe_b64encode(cluster.driver.entropy.random.randbytes(16)).decode().rstrip("=")
         self.heartbeat = Heartbeat(FIRST_INTERVAL, FOREVER, self._new_backoff())
         self._rejoin_backoff = self._new_backoff()
         self._expulsions = 0
-        """In a row, each before a second heartbeat was answered."""
-        self._unanswered = 0
-        """Heartbeats in a row whose time was over before an answer came."""
+        """Consecutive expulsions, each before the second successful heartbeat."""
+        self._timeouts = 0
+        """Consecutive heartbeats that timed out."""
         self._leaving = Leaving(options, cluster, self._to, self.member_id, self._new_backoff)
         self._heartbeats = Heartbeats(options, self.member_id)
         self._wish = Wish()
@@ -81,11 +80,11 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
     # ------------------------------------------------------------------ the caller's thread
 
     def join(self, number: int, losses: int, wish: Wish) -> None:
-        """Join the group (again), unless the membership that the caller knows has ended meanwhile."""
+        """Join the group, unless the membership that the caller has seen has ended."""
         self._driver.call_soon(partial(self._begin_join, number, losses, wish))
 
     def subscribe(self, wish: Wish) -> None:
-        """Tell the coordinator that the member subscribes to something else."""
+        """Send a changed subscription to the coordinator."""
 
         def change(now: float) -> None:
             self._wish = wish
@@ -95,12 +94,12 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         self._driver.call_soon(change)
 
     def reconciled(self, losses: int, owned: Owned) -> None:
-        """The application owns this now, and its listeners have been told."""
+        """Acknowledge the partitions that the application owns after its listeners were called."""
         self._driver.call_soon(partial(self._on_reconciled, losses, owned))
 
     def leave(self, reason: str, done: Callable[[KafkaError | None], None], for_good: bool | None) -> None:
-        """End the membership; `done(error)` on the driver's thread when the coordinator knows, or cannot be
-        told; see `Leaving.leave`."""
+        """End the membership; `done(error)` is called on the driver's thread when the leave heartbeat has
+        ended; see `Leaving.leave`."""
         self._driver.call_soon(partial(self._leave, reason, done, for_good))
 
     # ------------------------------------------------------------------ the driver's turn
@@ -110,14 +109,14 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         if self._standing.rejection is not None:
             self._on_rejected_commit()
         if self.state in MEMBERS:
-            self._look_for_overrun(now)
+            self._check_poll_interval(now)
         if self.state in MEMBERS:
-            more = self._beat(now)
+            more = self._poll_heartbeat(now)
             result.sends += more.sends
             result.wake_at = min(result.wake_at, more.wake_at)
         return result
 
-    def _beat(self, now: float) -> PollResult:
+    def _poll_heartbeat(self, now: float) -> PollResult:
         heartbeat = self.heartbeat
         if not heartbeat.is_due(now):
             return PollResult.idle_until(min(heartbeat.wake_at(), self.polls.wake_at(now)))
@@ -129,17 +128,17 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
             self._to,
             lambda response, then: self._on_response(membership, owned, send, response, then),
             lambda error, then: self._on_failure(membership, send, error, then),
-            timeout=self._patience(),
+            timeout=self._timeout(),
             min_version=None if request.subscribed_topic_regex is None else FIRST_VERSION_WITH_PATTERN,
         )
         return PollResult([send], self.polls.wake_at(now))
 
-    def _patience(self) -> float:
-        """Seconds to wait for the answer to the next heartbeat."""
-        longest, patience = self._options.request_timeout, self.heartbeat.interval * INTERVALS_TO_WAIT
-        return min(longest, max(patience, SHORTEST_WAIT) * 2.0 ** min(self._unanswered, MOST_DOUBLINGS))
+    def _timeout(self) -> float:
+        """Return the seconds to wait for the response to the next heartbeat."""
+        longest, timeout = self._options.request_timeout, self.heartbeat.interval * INTERVALS_TO_WAIT
+        return min(longest, max(timeout, SHORTEST_WAIT) * 2.0 ** min(self._timeouts, MOST_DOUBLINGS))
 
-    def _look_for_overrun(self, now: float) -> None:
+    def _check_poll_interval(self, now: float) -> None:
         if not self.polls.is_overrun(now):
             return
         words = self.polls.why_overrun(now)
@@ -148,7 +147,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         self._lose(MemberEvent.OVERRUN, words)
 
     def _on_rejected_commit(self) -> None:
-        """A commit was told that it comes from no member: a heartbeat shows whether that is so."""
+        """Send a heartbeat after a rejected commit, to find out whether this is still a member."""
         rejection, self._standing.rejection = self._standing.rejection, None
         if rejection is not None and rejection.identity.membership == self._memberships:
             self.heartbeat.hurry()
@@ -168,7 +167,8 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         self._owned = NOTHING
         self._epoch = JOIN_EPOCH
         self._standing.obstacle = RebalanceInProgress(
-            f"this consumer is joining group {self._options.group_id!r}; poll() until it has, then commit"
+            f"this consumer is joining group {self._options.group_id!r}; call poll() until it has joined, "
+            "then commit"
         )
         self.heartbeat.begin(now)
         if self._expulsions > 1:
@@ -192,14 +192,14 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
                 self._move(MemberEvent.LEFT)
             done(error)
 
-        self.target = self.failure = None  # it is over with the membership
+        self.target = self.failure = None  # both end with the membership
         was_member = self.state in MEMBERS
         self._move(MemberEvent.LEAVE, reason)
         self._forget_membership()
         self._standing.obstacle = None
         self._leaving.leave(for_good, was_member, left)
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ responses
 
     def _is_current(self, membership: int) -> bool:
         return membership == self._memberships and self.state in MEMBERS
@@ -215,29 +215,30 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         if not self._is_current(membership):
             return
         if response.error_code:
-            said = response.error_message
-            error = error_of(response.error_code, *([said] if said else []))
+            message = response.error_message
+            error = error_of(response.error_code, *([message] if message else []))
             self._on_failure(membership, send, error, now)
             return
         if response.member_epoch <= JOIN_EPOCH:
-            told = (
-                f"a heartbeat of group {self._to.key!r} was answered with the epoch {response.member_epoch}"
+            invalid = (
+                f"the response to a heartbeat of group {self._to.key!r} has the invalid member epoch "
+                f"{response.member_epoch}"
             )
-            self._on_failure(membership, send, CorruptResponse(told), now)
+            self._on_failure(membership, send, CorruptResponse(invalid), now)
             return
         interval = response.heartbeat_interval_ms / 1000
         self.heartbeat.interval = min(max(interval, SHORTEST_INTERVAL), LONGEST_INTERVAL)
         self.heartbeat.on_answer(now)
-        self._unanswered = 0
+        self._timeouts = 0
         self._epoch = response.member_epoch
         self._standing.identity = GroupIdentity(
             self.member_id, self._epoch, self._options.group_instance_id, membership
         )
         self._standing.obstacle = None
         self._leaving.on_place_taken()
-        self._take_answer(owned, response)
+        self._apply_response(owned, response)
 
-    def _take_answer(self, owned: Owned, response: ConsumerGroupHeartbeatResponse) -> None:
+    def _apply_response(self, owned: Owned, response: ConsumerGroupHeartbeatResponse) -> None:
         is_first = self.state is MemberState.JOINING
         if not is_first:
             self._expulsions = 0
@@ -264,11 +265,11 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
             return
         self._heartbeats.forget()
         self.heartbeat.on_failure(now)
-        self._unanswered += isinstance(error, RequestTimeout)
+        self._timeouts += isinstance(error, RequestTimeout)
         if error.refresh_coordinator or isinstance(error, RequestTimeout):
             self._cluster.coordinators.forget_answerer(send)
         if self.state is MemberState.JOINING and error.retriable:
-            self._leaving.on_place_taken()  # the answer may have been lost
+            self._leaving.on_place_taken()  # perhaps only the response was lost
         is_member = self._epoch != JOIN_EPOCH
         if isinstance(error, EXPELLING) or (is_member and isinstance(error, GroupIdNotFound)):
             self._expel(error)
@@ -295,7 +296,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
 
     def _lose(self, event: MemberEvent, because: str) -> None:
         """Mark the owned partitions as lost."""
-        self.target = None  # before the loss is told: who has seen that takes nothing on by this any more
+        self.target = None  # first: a caller that sees the loss must not find a target
         self._record_loss(because)
         self._forget_membership()
         self._move(event, because)

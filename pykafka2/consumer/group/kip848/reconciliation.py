@@ -1,9 +1,9 @@
-"""The caller's side of a KIP-848 group: brings what the application owns in line with what is assigned.
+"""The caller's side of a KIP-848 group: reconciles the owned partitions with the target assignment.
 
-Caller's thread only, within group/task.py.  First what the assignment takes away is given up, then what it
-brings is taken on, then the coordinator is told, who gives to others what this member has given up.
-Neighbours: membership.py (the driver's side), group/owned_partitions.py (moves the partitions, tells the
-listeners).
+Used on the caller's thread by group/task.py. Partitions that are not in the target are revoked first, then
+new ones are added, then the result is acknowledged, so that the coordinator can assign the revoked partitions
+to other members. Neighbors: membership.py (the driver's side), group/owned_partitions.py (revokes and assigns
+partitions, calls the listeners).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pykafka2.consumer.group.kip848.assignment import Owned, Target, Wish, by_id
 from pykafka2.consumer.group.kip848.membership import ConsumerMembership
 from pykafka2.consumer.group.kip848.states import MemberState
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
-from pykafka2.consumer.group.task import Told
+from pykafka2.consumer.group.task import Done
 from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.errors import IllegalState
 from pykafka2.types import TopicPartition
@@ -35,20 +35,22 @@ class Reconciliation:
         self._subscription = subscription
         self._membership = membership
         self._owned_partitions = owned_partitions
-        self._joins_asked = 0
+        self._last_join = 0
+        """The number of the last join that was requested."""
         self._wish: Wish | None = None
-        """What the coordinator was last to be told; None while this is no member."""
-        self._subscribed_anew = False
-        """Since the coordinator refused this member for good."""
+        """The last subscription for the coordinator; None while this consumer is not a member."""
+        self._has_resubscribed = False
+        """Whether the subscription has changed since the coordinator rejected this member."""
         self._has_left = False
-        """Since it last joined: the driver's thread may not have heard of it yet."""
+        """Whether this consumer has left since it last joined, even if the driver's thread has not handled
+        that yet."""
         self._ids: dict[TopicPartition, bytes] = {}
-        """The topics' ids of the partitions that are held: a topic made anew is another one."""
-        self._told_of = 0
-        """The number of the assignment that the listener was told of last."""
+        """The topic id of each owned partition, because a topic that was created again is a different one."""
+        self._notified = 0
+        """The number of the last target for which the listener was called."""
         self._reported: Owned | None = None
         self._settled: tuple[object, ...] = ()
-        """What the last look at the assignment went by, if it found nothing to do."""
+        """The versions at which the last reconciliation found nothing to do."""
         self.unnamed_topics: frozenset[bytes] = frozenset()
         """Ids of assigned topics whose names the metadata does not have yet."""
 
@@ -63,7 +65,7 @@ class Reconciliation:
             return
         if member.state is not MemberState.FATAL:
             member.failure = None
-        elif self._subscribed_anew:
+        elif self._has_resubscribed:
             return
         raise failure.anew()
 
@@ -71,7 +73,7 @@ class Reconciliation:
         target = self._membership.target
         if target is not None and not self._has_left and self._reconcile(target, losses):
             return True
-        self._tell_subscription(losses)
+        self._send_subscription(losses)
         return False
 
     def forget(self) -> None:
@@ -81,48 +83,49 @@ class Reconciliation:
 
     def subscribed(self) -> bool:
         state = self._membership.state
-        self._subscribed_anew = state is MemberState.FATAL
+        self._has_resubscribed = state is MemberState.FATAL
         return state is MemberState.UNSUBSCRIBED
 
     def enforce(self, reason: str) -> None:
         raise IllegalState(
-            "enforce_rebalance() is for groups whose members assign; with group_protocol='consumer' the "
-            "coordinator does, by itself, whenever members, subscriptions or topics change"
+            "enforce_rebalance() needs group_protocol='classic'; with group_protocol='consumer' the "
+            "coordinator reassigns partitions itself when members, subscriptions or topics change"
         )
 
-    def leave(self, reason: str, told: Told, leave: bool | None) -> None:
-        """A static member says that it will be back before its session ends."""
-        self._membership.leave(reason, told, leave)
-        self._has_left = True  # last: who has not said it is a member still, and joins nowhere
+    def leave(self, reason: str, done: Done, leave: bool | None) -> None:
+        """Leave the group; by default a static member leaves temporarily."""
+        self._membership.leave(reason, done, leave)
+        self._has_left = True  # last: after a Ctrl-C before `leave` this consumer is still a member
 
-    def may_leave_unasked(self) -> bool:
+    def leaves_at_exit(self) -> bool:
+        """Return True: a static member leaves temporarily and keeps its partitions."""
         return True
 
     # ------------------------------------------------------------------ towards the assignment
 
     def _reconcile(self, target: Target, losses: int) -> bool:
-        """One step towards the assignment; False if it is reached, as far as its topics are known."""
+        """Take one step towards the target; False if it is reached, as far as topic names are known."""
         subscription, held = self._subscription, self._subscription.assigned
         found = (target.number, subscription.topics, self._metadata.version)
         if found == self._settled:
             return False
-        names = {topic_id: one.topic for one, topic_id in self._ids.items()}
+        names = {topic_id: partition.topic for partition, topic_id in self._ids.items()}
         resolved = resolve(
             target.partitions,
             lambda topic_id: names.get(topic_id) or self._metadata.topic_name(topic_id),
             lambda topic: subscription.remote_pattern is not None or topic in subscription.topics,
         )
         wanted = resolved.partitions
-        gone = [one for one in held if wanted.get(one) != self._ids.get(one)]
+        gone = [partition for partition in held if wanted.get(partition) != self._ids.get(partition)]
         self._settled = ()
         if gone:
             return self._owned_partitions.begin_to_let_go(gone, of_other_topics=self._of_topics_gone(gone))
-        self._ids = {one: topic_id for one, topic_id in self._ids.items() if one in held}
+        self._ids = {partition: topic_id for partition, topic_id in self._ids.items() if partition in held}
         self._await_names(resolved.unknown)
-        new = [one for one in wanted if one not in held]
-        if new or (target.number != self._told_of and not resolved.unknown):
-            self._told_of = target.number
-            self._ids.update((one, wanted[one]) for one in new)
+        new = [partition for partition in wanted if partition not in held]
+        if new or (target.number != self._notified and not resolved.unknown):
+            self._notified = target.number
+            self._ids.update((partition, wanted[partition]) for partition in new)
             self._owned_partitions.begin_to_take_on(new)
             self._owned_partitions.take_on(new)
             return True
@@ -131,46 +134,50 @@ class Reconciliation:
         return False
 
     def _of_topics_gone(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those whose topic was deleted, and perhaps made anew under its name.
+        """Return the partitions whose topic was deleted, and possibly created again under its name.
 
-        One broker that knows nothing of a topic is doubted (cluster/snapshot.py): its id stays known then, so
-        what was handed over is committed.
+        If only one broker reports a topic as missing, the metadata keeps its id (cluster/snapshot.py), and
+        the positions are still committed.
         """
-        return [one for one in partitions if self._metadata.topic_id(one.topic) != self._ids.get(one)]
+        return [
+            partition
+            for partition in partitions
+            if self._metadata.topic_id(partition.topic) != self._ids.get(partition)
+        ]
 
     def _report(self, owned: Owned, losses: int) -> None:
-        """Have the coordinator told, where that is news to it."""
+        """Acknowledge the owned partitions to the coordinator, if they or the target have changed."""
         before = self._reported
         if before is not None and before.partitions == owned.partitions and not owned.is_whole:
             return
         if before == owned:
             return
         self._membership.reconciled(losses, owned)
-        self._reported = owned  # last: what is only noted as told keeps the others waiting for it
+        self._reported = owned  # last: a Ctrl-C before `reconciled` must not skip the acknowledgement
 
     def _await_names(self, unknown: frozenset[bytes]) -> None:
         if unknown != self.unnamed_topics:
             self._metadata.want_topic_ids(unknown)
             self.unnamed_topics = unknown
 
-    # ------------------------------------------------------------------ what the coordinator is told
+    # ------------------------------------------------------------------ joining and subscribing
 
-    def _tell_subscription(self, losses: int) -> None:
+    def _send_subscription(self, losses: int) -> None:
         member, subscription = self._membership, self._subscription
-        if member.joins_handled < self._joins_asked:
-            return  # the driver's thread has not looked at the last wish yet
+        if member.joins_handled < self._last_join:
+            return  # the driver's thread has not handled the last join yet
         if subscription.pattern is not None and not self._metadata.has_all_topics:
-            return  # what topics there are is not known yet
+            return  # the pattern must be matched against all topics first
         if subscription.remote_pattern is not None:
             wish = Wish(pattern=subscription.remote_pattern)
         else:
             wish = Wish(subscription.topics)
-        if member.state in _JOINABLE or (member.state is MemberState.FATAL and self._subscribed_anew):
-            self._subscribed_anew = False
-            number = max(self._joins_asked, member.joins_handled) + 1
+        if member.state in _JOINABLE or (member.state is MemberState.FATAL and self._has_resubscribed):
+            self._has_resubscribed = False
+            number = max(self._last_join, member.joins_handled) + 1
             self._has_left = False
             member.join(number, losses, wish)
-            self._joins_asked = number  # last: who waits for a join that was not asked for waits for ever
+            self._last_join = number  # last: a Ctrl-C before `join` would leave it waiting forever
         elif wish != self._wish:
             member.subscribe(wish)
         self._wish = wish

@@ -1,6 +1,6 @@
-"""The states of a member of a KIP-848 group, and which event leads from one to the other.
+"""The states of a member of a KIP-848 group, and the events that lead from one to another.
 
-Pure data: membership.py moves by it and refuses everything else; tests walk it.  The names are those of the
+Pure data: membership.py follows the table and raises for any other transition. The names are those of the
 Java client (AbstractMembershipManager).
 """
 
@@ -10,43 +10,43 @@ from enum import Enum
 
 
 class MemberState(Enum):
-    """How a consumer stands with its group."""
+    """The state of a consumer's membership."""
 
     UNSUBSCRIBED = "unsubscribed"
-    """No member, or no member any more."""
+    """Not a member."""
     JOINING = "joining"
-    """The coordinator has not answered the first heartbeat yet."""
+    """The coordinator has not responded to the first heartbeat yet."""
     RECONCILING = "reconciling"
-    """In the group; the application's polls give back and take on what was assigned."""
+    """In the group; the application's polls revoke and add partitions to reach the target assignment."""
     ACKNOWLEDGING = "acknowledging"
-    """The application has what it was to have; the coordinator does not know that yet."""
+    """The application owns its target assignment, but the coordinator has not confirmed it yet."""
     STABLE = "stable"
-    """In the group, with what was assigned."""
+    """In the group, with a confirmed assignment."""
     FENCED = "fenced"
-    """Put out of the group; joins again when the application has been told what it lost."""
+    """Removed from the group; rejoins after the listener was called with the lost partitions."""
     STALE = "stale"
-    """Has left, as the application did not poll; joins again when it polls."""
+    """Has left because the application did not poll; rejoins when it polls."""
     LEAVING = "leaving"
-    """The application wants to leave, and the coordinator has not been told yet."""
+    """The application has left, but the coordinator has not confirmed it yet."""
     FATAL = "fatal"
-    """The coordinator refuses this member: another subscribe() is needed, or another consumer."""
+    """The coordinator rejects this member: another subscribe() is needed, or another consumer."""
 
-    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+    __hash__ = object.__hash__  # members are singletons; Enum's own __hash__ is a slow Python function
 
 
 class MemberEvent(Enum):
     JOIN = "the application polls and is ready to join"
-    ASSIGNED = "the coordinator has assigned something"
-    RECONCILED = "the application has been told, and owns something else"
-    ACKNOWLEDGED = "the coordinator knows what the application owns, which is what was assigned"
-    INCOMPLETE = "the coordinator knows what the application owns, which is not all that was assigned"
+    ASSIGNED = "the coordinator has sent a new target assignment"
+    RECONCILED = "the listeners were called, and the owned partitions have changed"
+    ACKNOWLEDGED = "the coordinator has confirmed the owned partitions, which are the whole target"
+    INCOMPLETE = "the coordinator has confirmed the owned partitions, which are a part of the target"
     EXPELLED = "the coordinator does not know the member, or its epoch is over"
-    OVERRUN = "the application has not polled for too long"
-    REFUSED = "the coordinator refuses for a reason that does not pass"
+    OVERRUN = "the application has not polled within max_poll_interval_ms"
+    REFUSED = "the coordinator rejects the member with a fatal error"
     LEAVE = "the application leaves"
-    LEFT = "the coordinator has been told that the member leaves, or cannot be told"
+    LEFT = "the coordinator has confirmed the leave, or the request has failed"
 
-    __hash__ = object.__hash__  # each is there once; Enum's own is a call of Python's
+    __hash__ = object.__hash__  # members are singletons; Enum's own __hash__ is a slow Python function
 
 
 _S, _E = MemberState, MemberEvent

@@ -77,7 +77,7 @@ def test_what_an_earlier_generation_is_told_does_not_end_this_one(
 ) -> None:
     def tell(identity: GroupIdentity) -> None:
         if by == "heartbeat":
-            member._on_beat(identity, UnknownMemberId(), cluster.now)
+            member._on_heartbeat(identity, UnknownMemberId(), cluster.now)
         else:
             member._standing.rejection = Rejection(identity, UnknownMemberId())
             member._on_rejected_commit(cluster.now)
@@ -92,14 +92,14 @@ def test_an_assignment_that_nobody_has_taken_is_void_when_the_group_rebalances(
     member: Membership, cluster: LogCluster
 ) -> None:
     member._assigned = Assigned("range", 5, Assignment())
-    member._ask_to_join("the coordinator said so", cluster.now)
+    member._request_rejoin("the coordinator said so", cluster.now)
     assert member.state is MemberState.MUST_JOIN
     assert member.take_assignment() is None
 
 
 def test_a_refused_heartbeat_is_news_to_a_poll_that_waits(member: Membership, cluster: LogCluster) -> None:
     before = member.news
-    member._on_beat(ME, GroupAuthorizationFailed(), cluster.now)
+    member._on_heartbeat(ME, GroupAuthorizationFailed(), cluster.now)
     assert member.state is MemberState.STABLE
     assert isinstance(member.failure, GroupAuthorizationFailed)
     assert member.news > before
@@ -122,7 +122,7 @@ def test_who_leaves_by_itself_says_so_with_the_next_turn(
     """It finds that out behind the look at good-byes, and nothing else might turn the driver soon."""
     woken: list[bool] = []
     monkeypatch.setattr(member._driver, "wake", lambda: woken.append(True))
-    member._leave_requests.say("me", "it did not poll", lambda error: None, is_joining=False)
+    member._leave_requests.send("me", "it did not poll", lambda error: None, is_joining=False)
     assert woken
 
 
@@ -234,8 +234,8 @@ def test_a_leader_names_twenty_of_the_partitions_that_nobody_has(member: Members
     leader = member._leader
     leader._moving = frozenset(TopicPartition("orders", number) for number in range(10_000))
     words = leader.news(leader._moving_since + 100.0)
-    assert "nobody has orders-0, orders-1, " in words
-    assert "orders-19 and 9980 more, and who was to" in words
+    assert "no member owns orders-0, orders-1, " in words
+    assert "orders-19 and 9980 more, and the previous owner" in words
 
 
 def test_an_assignment_that_cannot_be_meant_is_not_asked_for_again_at_once(
@@ -297,7 +297,7 @@ def test_silence_is_warned_of_once(
     with caplog.at_level(logging.WARNING, "pykafka2"):
         for seconds in (1, 50, 55, 60):
             beats.next(ME, cluster.now + seconds)
-    said = [message for message in caplog.messages if "no heartbeat of group 'g' was answered for" in message]
+    said = [message for message in caplog.messages if "group 'g': no response to a heartbeat for" in message]
     assert len(said) == 1
     assert "for 50.0 s, longer than session_timeout_ms" in said[0]
 

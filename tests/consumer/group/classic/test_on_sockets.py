@@ -216,7 +216,7 @@ def test_a_background_that_died_is_not_taken_for_silence(
     def fail(self: Membership, now: float) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(Membership, "_beat", fail)
+    monkeypatch.setattr(Membership, "_poll_heartbeat", fail)
     with pytest.raises(ClientFailed, match="planted"):
         poll_all(consumer, until=lambda: False)
     assert consumer.health()["state"] == "failed"

@@ -9,7 +9,7 @@ import pytest
 from pykafka2.consumer.assignors.assignor import RebalanceProtocol
 from pykafka2.consumer.assignors.range import RangeAssignor
 from pykafka2.consumer.group.classic.membership import Membership
-from pykafka2.consumer.group.classic.states import BEATING, MOVES, MemberEvent, MemberState
+from pykafka2.consumer.group.classic.states import HEARTBEATING, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.consumer.state.group_identity import GroupStanding
 from pykafka2.errors import IllegalTransition
@@ -65,9 +65,9 @@ def test_a_member_can_leave_from_everywhere() -> None:
 
 
 def test_only_members_beat() -> None:
-    for state in BEATING:
+    for state in HEARTBEATING:
         assert MOVES[state, MemberEvent.EXPELLED] is MemberState.OUT
-    for state in set(MemberState) - BEATING - {MemberState.JOINING}:
+    for state in set(MemberState) - HEARTBEATING - {MemberState.JOINING}:
         assert (state, MemberEvent.EXPELLED) not in MOVES
 
 

@@ -179,7 +179,7 @@ def test_an_old_coordinator_is_named_with_what_to_do(simulation: Simulation) -> 
     group = consumer_group(simulation, config={"group.coordinator.rebalance.protocols": "classic"})
     member = group.member("a")
     group.turn_until(lambda: bool(member.errors), 10)
-    with pytest.raises(UnsupportedVersion, match=r"does not have the protocol of KIP-848.*'classic'"):
+    with pytest.raises(UnsupportedVersion, match=r"does not support the protocol of KIP-848.*'classic'"):
         raise member.errors[0]
 
 
@@ -196,7 +196,7 @@ def test_brokers_without_the_request_are_named_with_what_to_do(heartbeats: tuple
             words = r"cannot resolve a SubscriptionPattern.*re\.compile"
         else:
             consumer.subscribe(["orders"])
-            words = r"does not have the protocol of KIP-848.*'classic'"
+            words = r"does not support the protocol of KIP-848.*'classic'"
         for _ in range(2):
             with pytest.raises(UnsupportedVersion, match=words):
                 consumer.poll(5000)

@@ -239,7 +239,7 @@ def test_polling_in_a_listener_is_refused(simulation: Simulation) -> None:
 def test_a_rebalance_cannot_be_enforced(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     member = group.member("a")
-    with pytest.raises(IllegalState, match="the coordinator does, by itself"):
+    with pytest.raises(IllegalState, match="the coordinator reassigns partitions itself"):
         member.consumer.enforce_rebalance()
 
 

@@ -135,18 +135,18 @@ def test_the_same_assignment_told_again_is_no_other(member: ConsumerMembership) 
 def test_answers_that_do_not_come_are_waited_for_longer_each_time(member: ConsumerMembership) -> None:
     """Twice as long as the last one, up to request_timeout_ms, however many are lost in a row."""
     answer(member, 1, interval_ms=1000)
-    waits = [member._patience()]
+    waits = [member._timeout()]
     for _ in range(5):
         fail(member, RequestTimeout())
-        waits.append(member._patience())
+        waits.append(member._timeout())
     assert waits == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
     for _ in range(2000):
         fail(member, RequestTimeout())
-    assert member._patience() == 30.0
+    assert member._timeout() == 30.0
     answer(member, 1, interval_ms=1000)
-    assert member._patience() == 2.0, "an answer has come"
+    assert member._timeout() == 2.0, "an answer has come"
     fail(member, CoordinatorLoadInProgress())
-    assert member._patience() == 2.0, "so has this one, in time"
+    assert member._timeout() == 2.0, "so has this one, in time"
 
 
 def test_another_subscription_is_told_at_once(member: ConsumerMembership) -> None:
@@ -341,8 +341,8 @@ def test_who_is_out_waits_for_no_names_and_who_was_refused_subscribes_once(known
     assert reconciliation.unnamed_topics == frozenset()
     consumer._group.membership.state = MemberState.FATAL
     reconciliation.subscribed()
-    reconciliation._tell_subscription(0)
-    assert not reconciliation._subscribed_anew, "the next refusal is raised"
+    reconciliation._send_subscription(0)
+    assert not reconciliation._has_resubscribed, "the next refusal is raised"
     consumer._group.membership.state = MemberState.UNSUBSCRIBED
 
 

@@ -131,7 +131,7 @@ def test_a_background_that_died_is_not_taken_for_silence(
     def fail(self: ConsumerMembership, now: float) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(ConsumerMembership, "_beat", fail)
+    monkeypatch.setattr(ConsumerMembership, "_poll_heartbeat", fail)
     with pytest.raises(ClientFailed, match="planted"):
         poll_all(consumer, until=lambda: False)
     assert consumer.health()["state"] == "failed"

@@ -65,7 +65,9 @@ def test_a_double_is_refused_and_the_first_goes_on(simulation: Simulation) -> No
     group.settle()
     double = group.member("b", group_instance_id="till-1")
     group.turn_until(lambda: len(double.errors) >= 2, 10)
-    with pytest.raises(UnreleasedInstanceId, match=r"group_instance_id='till-1'.*a name of its own"):
+    with pytest.raises(
+        UnreleasedInstanceId, match=r"group_instance_id='till-1'.*a group_instance_id of its own"
+    ):
         raise double.errors[0]
     group.turn(3)
     assert len(first.owned) == 6
