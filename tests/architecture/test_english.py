@@ -77,6 +77,7 @@ WORDS_DONE: tuple[str, ...] = (
 
 
     "pykafka2/consumer/group",
+    "pykafka2/consumer/state",
     "pykafka2/driver",
     "pykafka2/network",
     "pykafka2/interrupts.py",
@@ -111,6 +112,7 @@ NAMES_DONE: tuple[str, ...] = (
 
 
     "pykafka2/consumer/group",
+    "pykafka2/consumer/state",
     "pykafka2/driver",
     "pykafka2/network",
     "pykafka2/producer",

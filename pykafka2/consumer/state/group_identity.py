@@ -1,8 +1,8 @@
 """A consumer's identity in its group, which the membership writes and commits read.
 
-Passive values without a lock: each field is replaced by one assignment, so any thread may read them.  The
-membership writes `identity`, `obstacle` and `lost_because`; commit/commit_queue.py, on the driver's thread,
-writes `rejection`, which the membership looks at and takes away.
+Passive values without a lock: each field is replaced by one assignment, so any thread can read them. The
+membership writes `identity`, `obstacle` and `lost_because`. commit/commit_queue.py writes `rejection` on the
+driver's thread, and the membership handles and clears it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from pykafka2.errors import KafkaError
 
 @attrs.define(frozen=True)
 class GroupIdentity:
-    """The identity in a commit; the defaults are those of a consumer without membership (`assign`)."""
+    """The identity in a commit; the defaults are those of a consumer that is not a member (`assign`)."""
 
     member_id: str = ""
     generation_id: int = -1
     group_instance_id: str | None = None
     membership: int = 0
-    """Which membership of this consumer, counted from 1, in a KIP-848 group: there `generation_id` is the
-    member's epoch, which moves on while it owns its partitions, and the id outlives the membership."""
+    """The number of this consumer's membership in a KIP-848 group, starting at 1.  It is needed because
+    `generation_id` is then the member epoch, which changes while the member keeps its partitions, and the
+    member id outlives the membership."""
 
 
 NOBODY = GroupIdentity()
@@ -29,10 +30,10 @@ NOBODY = GroupIdentity()
 
 @attrs.define(frozen=True)
 class Rejection:
-    """The coordinator has refused a commit because of who sent it: that identity is over, or about to be.
+    """A commit that the coordinator rejected because the sender's membership or generation has ended.
 
-    `error` is `UnknownMemberId`, `IllegalGeneration`, `FencedInstanceId`, `RebalanceInProgress` and their
-    like.
+    `error` is, for example, `UnknownMemberId`, `IllegalGeneration`, `FencedInstanceId` or
+    `RebalanceInProgress`.
     """
 
     identity: GroupIdentity
@@ -47,17 +48,17 @@ def _remember_membership(standing: GroupStanding, field: object, identity: Group
 
 @attrs.define(eq=False)
 class GroupStanding:
-    """How a consumer stands with its group.  With `assign` it stays as it is made."""
+    """The state of a consumer in its group, for commits.  With `assign` it never changes."""
 
     group_id: str
     identity: GroupIdentity = attrs.field(default=NOBODY, on_setattr=_remember_membership)
     obstacle: KafkaError | None = None
-    """Why nothing can be committed now: `RebalanceInProgress` between revocation and assignment,
-    `CommitFailed` after the membership was lost; None while commits may be sent."""
+    """The error that a commit raises now: `RebalanceInProgress` between revocation and assignment,
+    `CommitFailed` after the membership was lost; None while commits can be sent."""
     lost_because: str = ""
-    """Why a membership ended last, in words: the measured gap between two polls and max_poll_interval_ms,
-    say.  Empty while that is not known."""
+    """Why the last membership ended, for example the measured gap between two polls and
+    max_poll_interval_ms.  Empty if unknown."""
     rejection: Rejection | None = None
     last_membership: GroupIdentity = NOBODY
-    """The last identity with which it was in a generation.  What was read then is of that membership, so a
-    transaction must name it also when it is over: nobody's offsets would be taken from anybody."""
+    """The last identity with a generation.  A transaction commits with it even after the membership has
+    ended, so that the coordinator can fence offsets of a member that no longer owns the partitions."""

@@ -17,28 +17,28 @@ Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
 
 class IterationQueue:
-    """A queue of records in the order in which they will be handed out."""
+    """A queue of records in the order in which they will be returned."""
 
     def __init__(self) -> None:
         self._records: list[ConsumerRecord[Any, Any]] = []
         self._cut = 0
-        """How many of the records were put into slices."""
+        """The number of records that were put into slices."""
         self._slice: list[ConsumerRecord[Any, Any]] = []
         self.slice: Iterator[ConsumerRecord[Any, Any]] = iter(self._slice)
-        """The next records, one after the other, up to the end of their slice; see `cut`."""
+        """An iterator over the next records, up to the end of their slice; see `cut`."""
         self.taken: list[ConsumerRecord[Any, Any]] | None = None
-        """What was here before the last `take`."""
+        """The records in the queue before the last `take`."""
 
     def __bool__(self) -> bool:
         return self._next < len(self._records)
 
     @property
     def _next(self) -> int:
-        """The index of the next record to be handed out."""
+        """The index of the next record to be returned."""
         return self._cut - length_hint(self.slice)
 
     def put(self, polled: Records) -> None:
-        """Records of a poll, after those that are here."""
+        """Append the records of a poll."""
         waiting = self._records[self._next :]
         for records in polled.values():
             waiting.extend(records)
@@ -49,14 +49,14 @@ class IterationQueue:
         return not length_hint(self.slice)
 
     def cut(self, limit: int) -> None:
-        """Begin the next slice, of up to `limit` records; only between slices."""
+        """Start the next slice, of up to `limit` records; only between slices."""
         following = self._records[self._cut : self._cut + limit]
         upto, iterator = self._cut + len(following), iter(following)
-        # Assignments without a call between them: a signal's handler sees all or none.
+        # Assignments without a call between them: a signal handler sees all or none.
         self._slice, self.slice, self._cut = following, iterator, upto
 
     def take(self, limit: int, *, keep: bool) -> Records:
-        """Up to `limit` records by partition; with `keep` they stay."""
+        """Return up to `limit` records by partition; with `keep` they stay in the queue."""
         waiting = self._records[self._next :]
         found: Records = {}
         for record in waiting[:limit]:
@@ -73,40 +73,44 @@ class IterationQueue:
             self._replace(taken)
 
     def first_offset(self, partition: TopicPartition) -> int | None:
-        """The offset of the partition's first record here."""
+        """Return the offset of the partition's first queued record, or None."""
         for record in self._records[self._next :]:
             if (record.topic, record.partition) == partition:
                 return record.offset
         return None
 
     def places(self) -> dict[TopicPartition, tuple[int, int]]:
-        """For each partition with records here: the offset of the first, and the leader epoch of the one
-        handed out before it (-1 where that is not known)."""
+        """Return, for each partition with queued records, the offset of the first one and the leader epoch of
+        the record returned before it (-1 if unknown)."""
         at = self._next
         first: dict[TopicPartition, int] = {}
         for record in self._records[at:]:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         if not first:
             return {}
-        epochs = {TopicPartition(one.topic, one.partition): one.leader_epoch for one in self._records[:at]}
+        epochs = {
+            TopicPartition(record.topic, record.partition): record.leader_epoch
+            for record in self._records[:at]
+        }
         return {partition: (offset, epochs.get(partition, -1)) for partition, offset in first.items()}
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Drop what is here of these partitions."""
+        """Drop the records of these partitions."""
         if self and partitions:
             waiting, gone = self._records[self._next :], frozenset(partitions)
-            self._replace([one for one in waiting if (one.topic, one.partition) not in gone])
+            self._replace([record for record in waiting if (record.topic, record.partition) not in gone])
 
     def keep_only(self, partitions: Container[tuple[str, int]]) -> None:
-        """Drop what is here of others: a Ctrl-C may have kept who took them away from it."""
+        """Drop the records of other partitions, which remain if a Ctrl-C interrupted their revocation."""
         waiting = self._records[self._next :]
-        kept = [one for one in waiting if (one.topic, one.partition) in partitions]
+        kept = [record for record in waiting if (record.topic, record.partition) in partitions]
         if len(kept) < len(waiting):
             self._replace(kept)
 
     def first_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the first offset here of each of these partitions."""
-        return {one: offset for one, (offset, _) in self.places().items() if one in partitions}
+        """Return the first queued offset of each of these partitions."""
+        places = self.places().items()
+        return {partition: offset for partition, (offset, _) in places if partition in partitions}
 
     def clear(self) -> None:
         self._replace([])
@@ -117,4 +121,4 @@ class IterationQueue:
         iterator = iter(none)
         # Without a call between them, as above.
         self._records, self._cut, self._slice, self.slice = records, 0, none, iterator
-        before.clear()  # whoever holds the iterator is at its end
+        before.clear()  # ends iterators over the old slice

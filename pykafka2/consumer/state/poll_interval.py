@@ -1,7 +1,7 @@
-"""How long the application has not asked for records: what max_poll_interval_ms is compared with.
+"""The time since the application's last poll(), which max_poll_interval_ms limits.
 
-Written on the caller's thread, read on the driver's, without a lock: each field is one assignment, and a
-reader that meets an old value is only late by one look.
+Written on the caller's thread and read on the driver's thread without a lock: each field is one assignment,
+and a stale value only delays the check until the next one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pykafka2.clock import Clock
 
 @attrs.define(eq=False)
 class PollClock:
-    """When the application last asked for records, or was given some.
+    """The time of the application's last poll().
 
-    What runs inside poll() of the application's (deserializers, interceptors, callbacks) counts as well, as
-    in Java: one that never returns must not keep its partitions.  Waiting for records does not.
+    Application code inside poll() (deserializers, interceptors, callbacks) counts towards the interval, as in
+    Java: a member whose code never returns must lose its partitions. Waiting for records does not count.
     """
 
     _clock: Clock
@@ -27,7 +27,7 @@ class PollClock:
     is_inside: bool = False
 
     def enter(self) -> float:
-        """poll() looks for records; the seconds since it last did, or since it has returned."""
+        """Start a poll(); return the seconds since the last one started or returned."""
         now = self._clock.monotonic()
         gap = self.gap(now)
         self.last_poll_at = now
@@ -36,23 +36,23 @@ class PollClock:
         return gap
 
     def wait(self) -> None:
-        """poll() has found nothing, and waits."""
+        """Stop the interval: poll() has no records and waits."""
         self.is_waiting = True
 
     def leave(self) -> None:
-        """The application is on its own: at the end of a poll, and while one of its listeners runs."""
+        """Restart the interval at the end of a poll and before a listener runs."""
         self.last_poll_at = self._clock.monotonic()
         self.is_waiting = self.is_inside = False
 
     def gap(self, now: float) -> float:
-        """Seconds that the application has taken so far."""
+        """Return the seconds that the application has taken so far."""
         return 0.0 if self.is_waiting else now - self.last_poll_at
 
     def is_overrun(self, now: float) -> bool:
         return self.gap(now) > self.limit
 
     def wake_at(self, now: float) -> float:
-        """When to look again at the latest."""
+        """Return the latest time of the next check."""
         return (now if self.is_waiting else self.last_poll_at) + self.limit
 
     def why_overrun(self, now: float) -> str:
@@ -61,12 +61,13 @@ class PollClock:
         if not self.is_inside:
             return self.complaint(gap)
         return (
-            f"poll() was kept for {gap:.1f} s by what it calls (a deserializer, interceptor or callback), "
-            f"longer than max_poll_interval_ms={self.limit * 1000:.0f}; raise it, or work after poll()"
+            f"poll() was blocked for {gap:.1f} s by application code (a deserializer, interceptor or "
+            f"callback), longer than max_poll_interval_ms={self.limit * 1000:.0f}; raise it, or do the work "
+            "after poll()"
         )
 
     def complaint(self, gap: float) -> str:
-        """The same once it is known how long it took until the next poll."""
+        """Return the message for a gap between two polls that is longer than the limit."""
         return (
             f"poll() was not called for {gap:.1f} s, longer than max_poll_interval_ms={self.limit * 1000:.0f}"
             "; raise it, lower max_poll_records, or do less between two polls"

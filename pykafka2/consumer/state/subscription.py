@@ -32,23 +32,23 @@ class Hold(Enum):
 
     OWNED = "owned"
     PENDING = "pending"
-    """Given by the group; the application is just being told."""
+    """Newly assigned by the group; its records are returned after the listener was called."""
     REVOKING = "revoking"
-    """Asked back by the group: nothing more of it is handed over, what was is being committed."""
+    """Being revoked: no more records are returned, and its position is being committed."""
 
 
 @attrs.define(eq=False)
 class Assigned:
-    """One partition that is being read."""
+    """The state of one assigned partition."""
 
     generation: int
     origin: int
-    """The generation in which its place was chosen: reading from there again is still of the same topic, also
-    if that was made anew meanwhile."""
+    """The generation in which its position was chosen.  A later rewind of that position still refers to the
+    same topic, even if a new topic of that name was created since."""
     is_paused: bool = False
     hold: Hold = Hold.OWNED
     resetting_to: int | None = None
-    """While its position is being found: the time asked for, or -2 and -1 for the ends of the log."""
+    """The timestamp to reset to while the position is unknown, or -2 and -1 for the ends of the log."""
 
     @property
     def is_resetting(self) -> bool:
@@ -56,7 +56,7 @@ class Assigned:
 
     @property
     def is_readable(self) -> bool:
-        """Whether its records may be handed over."""
+        """Whether its records can be returned."""
         return not self.is_paused and self.hold is Hold.OWNED
 
 
@@ -76,25 +76,26 @@ class Subscription:
         self.mode = Mode.NONE
         self.topics: frozenset[str] = frozenset()
         self.pattern: TopicPattern | None = None
-        """Where topics are subscribed to by a pattern: `topics` are those that it named last."""
+        """The subscribed pattern, if any; `topics` are the topics that matched it last."""
         self.remote_pattern: str | None = None
-        """A pattern that the brokers resolve: `topics` are then those of the partitions assigned."""
+        """A pattern that the brokers resolve; `topics` are then those of the assigned partitions."""
         self.assigned: dict[TopicPartition, Assigned] = {}
         self.positions: dict[TopicPartition, int] = {}
-        """The next offset of each partition whose place is known; written by one `update` a poll."""
+        """The next offset of each partition with a known position; written by one `update` per poll."""
         self.leader_epochs: dict[TopicPartition, int] = {}
-        """The leader epoch of the last record before each position, where it is known; committed with it."""
+        """The leader epoch of the last record before each position, if known; committed with it."""
         self.stored: dict[TopicPartition, OffsetAndMetadata] = {}
-        """What the application has marked as done, where only that is committed."""
+        """The offsets that the application has stored, if only those are committed."""
         self.wanted_topics: frozenset[str] = frozenset()
-        """The topics whose metadata is needed; kept here because every poll() looks at it."""
+        """The topics whose metadata is needed; cached because every poll() reads it."""
         self.unsent: set[TopicPartition] = set()
-        """Partitions that the driver's thread must be told about: where to read, or no more."""
+        """Partitions with a new position or a removal to send to the driver's thread."""
         self.unsent_pauses: set[TopicPartition] = set()
         self._holds = self._all_owned_as_of = 0
-        """The first grows whenever a partition is not simply owned, the other is its value when all were."""
+        """The first grows with each pending or revoking partition; the second is its value when all were
+        owned."""
         self.changes = 0
-        """Grows whenever a partition is to be read from elsewhere: the newest generation."""
+        """Grows whenever a partition is read from another position: the newest generation."""
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read all partitions of these topics, or a group's share.  Raises `IllegalState` after `assign`."""
@@ -114,17 +115,17 @@ class Subscription:
         self.topics = self.wanted_topics = _topics_of(self.assigned)
 
     def match(self, snapshot: ClusterSnapshot) -> None:
-        """Take over which topics the pattern names, if there is one."""
+        """Update the topics that match the pattern, if there is one."""
         if self.pattern is not None:
             self.topics = self.wanted_topics = self.pattern.topics(snapshot)
 
     def _read_topics(self) -> None:
         if self.mode is Mode.PARTITIONS:
-            raise IllegalState("partitions are assigned by assign(); call unsubscribe() before subscribe()")
+            raise IllegalState("partitions were set by assign(); call unsubscribe() before subscribe()")
         self.mode = Mode.TOPICS
 
     def assign(self, partitions: Iterable[TopicPartition]) -> Change:
-        """Read exactly these.  Raises `IllegalState` after `subscribe`."""
+        """Read exactly these partitions.  Raises `IllegalState` after `subscribe`."""
         if self.mode is Mode.TOPICS:
             raise IllegalState("topics are subscribed; call unsubscribe() before assign()")
         self.mode = Mode.PARTITIONS
@@ -137,7 +138,7 @@ class Subscription:
         return self.replace(())
 
     def replace(self, partitions: Iterable[TopicPartition], *, hold: Hold = Hold.OWNED) -> Change:
-        """Make this the assignment; partitions that stay keep their positions, new ones are held so."""
+        """Replace the assignment; partitions that stay keep their positions, new ones start with `hold`."""
         wanted = dict.fromkeys(partitions)
         change = Change(
             removed=[partition for partition in self.assigned if partition not in wanted],
@@ -149,41 +150,41 @@ class Subscription:
             self.topics = self.wanted_topics = _topics_of(wanted)
         self.unsent.update(change.removed)
         if change.removed:
-            self._next_generation()  # what was being read of them does not count any more
+            self._next_generation()  # data fetched for the removed partitions is now stale
         for partition in change.removed:
-            self._forget_place(partition)  # first: what is not assigned has no place that could be committed
+            self._forget_place(partition)  # first: a partition that is not assigned must have no position
             del self.assigned[partition]
         for partition in change.added:
             generation = self._next_generation()
             assigned = Assigned(generation, generation, hold=hold)
-            # Without a call in between, so that a signal finds both or none.
+            # Without a call in between, so that a signal handler sees both or none.
             self._holds += hold is not Hold.OWNED
             self.assigned[partition] = assigned
         return change
 
     @property
     def reads_all_partitions(self) -> bool:
-        """True while a subscription means every partition of its topics, as no group shares them."""
+        """Whether a subscription means every partition of its topics, because there is no group."""
         return self.mode is Mode.TOPICS and not self._by_group
 
-    # ------------------------------------------------------------------ what a group gives and takes
+    # ------------------------------------------------------------------ assignment by a group
 
     def held(self, hold: Hold) -> list[TopicPartition]:
-        """The partitions that are held in this way.  Any thread."""
+        """Return the partitions with this hold.  Any thread."""
         return [partition for partition, assigned in list(self.assigned.items()) if assigned.hold is hold]
 
     def comes_or_goes(self) -> bool:
-        """Whether some partitions are neither owned nor gone yet."""
+        """Return whether a partition is pending or being revoked."""
         holds = self._holds
         if holds == self._all_owned_as_of:
-            return False  # every poll() asks, and there may be ten thousand
+            return False  # shortcut: every poll() calls this, and there can be ten thousand partitions
         if any(assigned.hold is not Hold.OWNED for assigned in self.assigned.values()):
             return True
         self._all_owned_as_of = holds
         return False
 
     def hold_back(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Hand over nothing more of these, as they are to be given back; those that are assigned."""
+        """Stop returning records of these partitions before they are revoked; return the assigned ones."""
         going = [partition for partition in partitions if partition in self.assigned]
         for partition in going:
             self._holds += 1
@@ -191,16 +192,16 @@ class Subscription:
         return going
 
     def give_back(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are not this consumer's any more."""
+        """Remove these partitions from the assignment."""
         gone = set(partitions)
         self.replace([partition for partition in self.assigned if partition not in gone])
 
     def take_on(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are new; nothing of them is handed over before `confirm`."""
+        """Add these partitions; their records are not returned before `confirm`."""
         self.replace([*self.assigned, *partitions], hold=Hold.PENDING)
 
     def confirm(self, partitions: Iterable[TopicPartition]) -> None:
-        """The application has been told of these."""
+        """Mark these partitions as owned, after the listener was called."""
         for partition in partitions:
             assigned = self.assigned.get(partition)
             if assigned is not None and assigned.hold is Hold.PENDING:
@@ -209,14 +210,14 @@ class Subscription:
     # ------------------------------------------------------------------ positions
 
     def find(self, partition: TopicPartition) -> Assigned:
-        """The state of an assigned partition.  Raises `IllegalState` for any other."""
+        """Return the state of an assigned partition.  Raises `IllegalState` for any other."""
         assigned = self.assigned.get(partition)
         if assigned is None:
             raise IllegalState(f"{partition} is not assigned to this consumer; {self._instead()}")
         return assigned
 
     def some_assigned(self, call: str) -> list[TopicPartition]:
-        """All assigned partitions.  Raises `IllegalState` where there are none for `call`."""
+        """Return all assigned partitions.  Raises `IllegalState` in the name of `call` if there are none."""
         if not self.assigned:
             raise IllegalState(f"{call}: no partition is assigned; {self._instead()}")
         return list(self.assigned)
@@ -227,8 +228,8 @@ class Subscription:
             return "see assignment()"
         if self.mode is Mode.TOPICS:
             return (
-                "after subscribe() partitions come with poll(), and a group's listener is told first "
-                "(on_partitions_assigned); or name them with assign()"
+                "after subscribe() partitions come with poll(), which first calls on_partitions_assigned of a "
+                "group's listener; or set them with assign()"
             )
         return "call assign() first, or subscribe() and poll()"
 
@@ -239,7 +240,7 @@ class Subscription:
         self.stored.pop(partition, None)
 
     def rewind(self, partition: TopicPartition, offset: int, leader_epoch: int = -1) -> None:
-        """Seek without a request of the application: its stored offsets stay."""
+        """Seek on behalf of the client: the application's stored offsets stay."""
         assigned = self.find(partition)
         self.unsent.add(partition)
         assigned.generation = self._next_generation()
@@ -251,7 +252,7 @@ class Subscription:
             self.leader_epochs.pop(partition, None)
 
     def pass_over(self, partition: TopicPartition, offset: int) -> None:
-        """Go on reading behind what cannot be read; what was handed over before it still counts."""
+        """Continue after unreadable records; records returned before them can still be committed."""
         assigned = self.find(partition)
         self.unsent.add(partition)
         assigned.generation = self._next_generation()
@@ -259,7 +260,7 @@ class Subscription:
         self.positions[partition] = offset
 
     def begin_reset(self, partition: TopicPartition, timestamp: int) -> None:
-        """Its position is unknown until the reset is over."""
+        """Start a reset to this timestamp; the position is unknown until it has ended."""
         assigned = self.find(partition)
         self.unsent.add(partition)
         assigned.generation = assigned.origin = self._next_generation()
@@ -267,7 +268,7 @@ class Subscription:
         self._forget_place(partition)
 
     def end_resets(self, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Take over the positions found, where nothing else was decided meanwhile.  Safe to repeat."""
+        """Set the positions that resets found, unless the partition has changed since.  Idempotent."""
         for partition, (generation, offset) in found.items():
             assigned = self.assigned.get(partition)
             if assigned is not None and assigned.generation == generation and assigned.is_resetting:
@@ -280,7 +281,7 @@ class Subscription:
         assigned.is_paused = is_paused
 
     def without_position(self) -> list[TopicPartition]:
-        """Partitions whose place nobody knows or is finding out."""
+        """Return the partitions without a position that are not being reset."""
         if len(self.positions) == len(self.assigned):
             return []
         return [
@@ -308,13 +309,13 @@ def _topics_of(partitions: Iterable[TopicPartition]) -> frozenset[str]:
 
 @attrs.define(frozen=True)
 class TopicPattern:
-    """A pattern, and whether it may name Kafka's own topics (exclude_internal_topics)."""
+    """A pattern, and whether it excludes Kafka's internal topics (exclude_internal_topics)."""
 
     regex: re.Pattern[str]
     hides_internal: bool
 
     def topics(self, snapshot: ClusterSnapshot) -> frozenset[str]:
-        """Those that exist and match."""
+        """Return the existing topics that match."""
         match = self.regex.match
         return frozenset(
             name
@@ -332,5 +333,5 @@ def topic_pattern(pattern: object, *, hides_internal: bool) -> TopicPattern:
             f"subscribe(): pattern={pattern!r} is not a valid regular expression of Python's re: {error}"
         ) from None
     if not isinstance(regex.pattern, str):
-        raise IllegalArgument(f"subscribe(): pattern={pattern!r} is of bytes; topics are matched as text")
+        raise IllegalArgument(f"subscribe(): pattern={pattern!r} is a bytes pattern; give a str pattern")
     return TopicPattern(regex, hides_internal)

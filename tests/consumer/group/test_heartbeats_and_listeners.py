@@ -79,7 +79,7 @@ def test_the_time_between_polls_is_measured_from_the_end_of_one_to_the_next() ->
     assert polls.enter() == 4
     clock.now += 100
     assert polls.is_overrun(clock.now), "what poll() calls is the application's"
-    assert polls.why_overrun(clock.now).startswith("poll() was kept for 100.0 s by what it calls")
+    assert polls.why_overrun(clock.now).startswith("poll() was blocked for 100.0 s by application code")
     polls.wait()
     assert polls.gap(clock.now) == 0, "the application waits for us"
     assert not polls.is_overrun(clock.now)
