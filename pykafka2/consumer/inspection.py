@@ -121,7 +121,7 @@ class Inspection:
             lines += group_words(health["group"], self._subscription)
         elif not health["partitions"]:
             lines.append("No partition is assigned; call subscribe() or assign(), then poll().")
-        for made_anew in sorted(set(self._fetcher.table.made_anew)):
+        for made_anew in sorted(set(self._fetcher.table.recreated)):
             lines.append(
                 f"{made_anew}: its topic was deleted and created again while it was read; auto_offset_reset "
                 "has set the position."

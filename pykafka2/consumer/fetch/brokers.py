@@ -23,7 +23,7 @@ from pykafka2.protocol.primitives import ZERO_UUID
 
 
 class FetchNodes:
-    """Brokers by their ids."""
+    """The fetch state of all brokers, by node id."""
 
     def __init__(self, *, sessions_are_wanted: bool, new_backoff: Callable[[], Backoff]) -> None:
         self._sessions_are_wanted = sessions_are_wanted
@@ -41,28 +41,28 @@ class FetchNodes:
         return session
 
     def not_before(self, node_id: int) -> float:
-        """When it may be asked again."""
+        """Return the earliest time of the next fetch from this node."""
         return self._not_before.get(node_id, -FOREVER)
 
     def next_turn(self, node_id: int, count: int) -> int:
-        """Which of `count` partitions comes first this time: a broker fills its answer in the order asked."""
+        """Return which of `count` partitions comes first: a broker fills its response in request order."""
         turn = self._turns.get(node_id, 0) % count
         self._turns[node_id] = turn + 1
         return turn
 
     def has_landed(self, flight: Flight) -> bool:
-        """True for the answer that is waited for; not so where the broker was given up meanwhile."""
+        """End a flight; False if the node was forgotten or has another fetch in flight."""
         if self.in_flight.get(flight.node_id) is not flight:
             return False
         del self.in_flight[flight.node_id]
         return True
 
     def answered(self, node_id: int) -> None:
-        """It is there and well."""
+        """Reset the backoff of a node after a successful response."""
         self._backoffs.pop(node_id, None)
 
     def failed(self, node_id: int, now: float) -> None:
-        """Leave it alone for a while, longer each time."""
+        """Delay the next fetch by a backoff that grows with each failure."""
         backoff = self._backoffs.get(node_id)
         if backoff is None:
             backoff = self._backoffs[node_id] = self._new_backoff()
@@ -72,7 +72,7 @@ class FetchNodes:
         self._not_before[flight.node_id] = flight.not_again_before
 
     def forget(self, node_id: int) -> None:
-        """Begin anew with it, as if it was met just now."""
+        """Drop all state of a node."""
         self.in_flight.pop(node_id, None)
         self._sessions.pop(node_id, None)
         self._backoffs.pop(node_id, None)
@@ -85,11 +85,11 @@ SESSIONLESS = -1
 LAST_EPOCH = 2**31 - 1
 
 SessionKey = tuple[str, bytes, int]
-"""Topic, topic id, partition: a topic that was made anew is another one."""
+"""Topic, topic id, partition: a topic that was created again has another id."""
 
 
 class FetchSession:
-    """The fetch session of one broker, as far as this side knows it."""
+    """The client's view of the fetch session of one broker."""
 
     def __init__(self, *, is_wanted: bool) -> None:
         self._is_wanted = is_wanted
@@ -100,7 +100,7 @@ class FetchSession:
 
     @property
     def is_incremental(self) -> bool:
-        """Whether the next fetch, or the one under way, names only what has changed."""
+        """Whether the next fetch, or the one in flight, names only changes."""
         return self._epoch > FULL
 
     def fill(
@@ -111,25 +111,25 @@ class FetchSession:
         has_ids: bool,
         changed: dict[SessionKey, FetchPartition] | None = None,
     ) -> None:
-        """Have the request name what is wanted, as far as the broker does not know it already.
+        """Fill in the partitions of the request, without those that the session already has.
 
-        `changed` says what is new in it, where `wanted` is the very dictionary of the last time.
+        `changed` has the changed entries, if `wanted` is the same dictionary object as in the last call.
         """
-        if not has_ids:  # where names alone count, a topic stays the same though its id is heard of
-            wanted = {(topic, ZERO_UUID, number): one for (topic, _, number), one in wanted.items()}
+        if not has_ids:  # the session is by name, so an id that becomes known must not change the key
+            wanted = {(topic, ZERO_UUID, number): entry for (topic, _, number), entry in wanted.items()}
         named: Iterable[tuple[SessionKey, FetchPartition]] = wanted.items()
         if self.is_incremental and has_ids == self._has_ids and changed is not None and wanted is self._known:
             named = changed.items()
         elif self.is_incremental and has_ids == self._has_ids:
             known = self._known
-            # What has not changed is the same object, as a rule.
+            # An unchanged entry is usually the same object.
             news = [
-                (key, one)
-                for key, one in wanted.items()
-                if (before := known.get(key)) is not one and before != one
+                (key, entry)
+                for key, entry in wanted.items()
+                if (before := known.get(key)) is not entry and before != entry
             ]
             forgotten = [] if known.keys() <= wanted.keys() else [key for key in known if key not in wanted]
-            if forgotten and _is_any_made_anew(forgotten, news):
+            if forgotten and _is_any_recreated(forgotten, news):
                 self._epoch = FULL
             else:
                 named = news
@@ -141,7 +141,7 @@ class FetchSession:
         request.session_id, request.session_epoch = self._id, self._epoch
 
     def on_answer(self, session_id: int) -> None:
-        """A good answer to the last request: 0 if the broker made no session."""
+        """Handle a response without an error; `session_id` is 0 if the broker created no session."""
         if self._epoch == SESSIONLESS:
             return
         if session_id == NO_SESSION:
@@ -152,7 +152,7 @@ class FetchSession:
             self._epoch = self._epoch + 1 if self._epoch < LAST_EPOCH else 1
 
     def on_failure(self, error: Exception) -> None:
-        """No good answer: nobody knows what the broker remembers."""
+        """Handle an error or a missing response: send a full fetch, as the broker's state is unknown."""
         if isinstance(error, FetchSessionIdNotFound):
             self._id = NO_SESSION
         if self._is_wanted:
@@ -161,21 +161,21 @@ class FetchSession:
 
 def _by_topic(named: Iterable[tuple[SessionKey, FetchPartition]]) -> list[FetchTopic]:
     by_topic: dict[tuple[str, bytes], list[FetchPartition]] = {}
-    for (topic, topic_id, _), one in named:
-        by_topic.setdefault((topic, topic_id), []).append(one)
+    for (topic, topic_id, _), entry in named:
+        by_topic.setdefault((topic, topic_id), []).append(entry)
     return [
         FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
         for (topic, topic_id), partitions in by_topic.items()
     ]
 
 
-def _is_any_made_anew(
+def _is_any_recreated(
     forgotten: Iterable[SessionKey], changed: Iterable[tuple[SessionKey, FetchPartition]]
 ) -> bool:
-    """Whether a topic is to be read by another id than it was.
+    """Return whether a partition is both forgotten and fetched under another topic id.
 
-    A broker that takes names alone lets go what is forgotten after it has taken in what is named: what is
-    both, by its name, would be read no more.
+    A broker that identifies topics by name adds the fetched partitions first and then removes the forgotten
+    ones, so it would remove such a partition.
     """
     gone = {(topic, number) for topic, _, number in forgotten}
     return bool(gone) and any((topic, number) in gone for (topic, _, number), _ in changed)

@@ -31,8 +31,8 @@ class _Queue:
 class FetchBuffer:
     """Queues of fetched data by partition, with their bytes counted.
 
-    `on_room` is called, on the caller's thread and under the lock, when data was taken away after
-    `ask_for_room`: it must take no lock itself.
+    `on_room` is called on the caller's thread, under the lock, when data is removed after `ask_for_room`, so
+    it must not take a lock itself.
     """
 
     def __init__(self, on_room: Callable[[], None]) -> None:
@@ -43,9 +43,9 @@ class FetchBuffer:
         self._room_wanted = False
         self.size_bytes = 0
         self.taken_bytes = 0
-        """Bytes that the application has read, ever."""
+        """The total number of bytes that the application has read."""
         self.arrivals = 0
-        """Grows with every put: what a waiting poll() looks at, without the lock."""
+        """Grows with every put; a waiting poll() reads it without the lock."""
 
     # ------------------------------------------------------------------ the driver's thread
 
@@ -60,7 +60,7 @@ class FetchBuffer:
             self.arrivals += 1
 
     def put_reset(self, partition: TopicPartition, generation: int, offset: int) -> None:
-        """The position that a reset has found."""
+        """Add the position that a reset has found."""
         with self._lock:
             self._resets[partition] = (generation, offset)
             self.arrivals += 1
@@ -70,10 +70,10 @@ class FetchBuffer:
         return 0 if queue is None else queue.size_bytes
 
     def put_back(self, partition: TopicPartition) -> list[Item]:
-        """Take away all of a partition, to be fetched again; a reset that was found stays.
+        """Remove and return all data of a partition, to be fetched again; the result of a reset stays.
 
-        The caller's thread may be reading it already (it was paused, and resumed a moment ago): then it meets
-        these records a second time behind its position, and passes over them.
+        The caller's thread can be reading it already if it was just resumed; then it later skips the records
+        below its position.
         """
         with self._lock:
             queue = self._queues.pop(partition, None)
@@ -83,7 +83,7 @@ class FetchBuffer:
             return list(queue.items)
 
     def ask_for_room(self) -> None:
-        """Have `on_room` called when data is next taken away."""
+        """Call `on_room` when data is next removed."""
         with self._lock:
             self._room_wanted = True
 
@@ -91,25 +91,25 @@ class FetchBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is neither data nor a problem.  Without the lock."""
+        """Whether there is neither data nor a problem.  Does not take the lock."""
         return not self._queues
 
     def resets(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Generation and offset of each reset that has ended and was not dropped."""
+        """Return generation and offset of each reset that has ended and was not dropped."""
         if not self._resets:
             return {}
         with self._lock:
             return dict(self._resets)
 
     def drop_resets(self, resets: dict[TopicPartition, tuple[int, int]]) -> None:
-        """These are taken over."""
+        """Remove these resets, whose positions the caller has applied."""
         with self._lock:
             for partition, reset in resets.items():
                 if self._resets.get(partition) == reset:
                     del self._resets[partition]
 
     def partitions(self) -> list[TopicPartition]:
-        """Partitions with something waiting, the one served longest ago first."""
+        """Return the partitions with data or a problem, the least recently served one first."""
         with self._lock:
             return list(self._queues)
 
@@ -119,13 +119,13 @@ class FetchBuffer:
             return [] if queue is None else list(queue.items)
 
     def serve_last(self, partition: TopicPartition) -> None:
-        """It was this partition's turn: the others come first next time."""
+        """Move this partition to the end of the order, after its records were taken."""
         with self._lock:
             if partition in self._queues:
-                self._queues.move_to_end(partition)  # one call: there is no moment without it
+                self._queues.move_to_end(partition)  # one call, so a signal handler always sees the queue
 
     def drop(self, items: Iterable[Item]) -> None:
-        """Take these away, which stand at the head of their queues."""
+        """Remove these items, which are at the head of their queues."""
         queues = self._queues
         with self._lock:
             for item in items:
@@ -141,10 +141,10 @@ class FetchBuffer:
                     queue.items.popleft()
                 if partition in queues and not queues[partition].items:
                     del queues[partition]
-            self._tell_of_room()
+            self._call_on_room()
 
     def discard(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take away all of these partitions: they are read from elsewhere, or by nobody, from now on."""
+        """Remove all data of these partitions, which are read from another position or no longer read."""
         queues, resets = self._queues, self._resets
         with self._lock:
             for partition in partitions:
@@ -153,10 +153,10 @@ class FetchBuffer:
                     del queues[partition]
                 if partition in resets:
                     del resets[partition]
-            self._tell_of_room()
+            self._call_on_room()
 
-    def _tell_of_room(self) -> None:
-        """Under the lock, so that who asks for room again is not forgotten; `on_room` takes none."""
+    def _call_on_room(self) -> None:
+        """Call `on_room` if room is wanted; under the lock, or a concurrent `ask_for_room` could be lost."""
         if self._room_wanted:
             self._on_room()
             self._room_wanted = False

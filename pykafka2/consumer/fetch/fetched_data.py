@@ -31,25 +31,25 @@ from pykafka2.types import ConsumerRecord, TopicPartition
 
 
 class Visibility:
-    """Passes over the batches of one fetch in order; `hides` must see each of them once.
+    """Decides which batches of one fetch are hidden; `hides` must be called once for each batch, in order.
 
-    Without aborted transactions (always so with read_uncommitted) only control batches are hidden.
+    Without aborted transactions (always with read_uncommitted) only control batches are hidden.
     """
 
     __slots__ = ("_aborted", "_active", "_partition")
 
     def __init__(self, aborted: Iterable[AbortedTransaction] | None, partition: TopicPartition) -> None:
-        # The broker lists aborted transactions by first offset but does not promise it: a heap does (KIP-98).
-        self._aborted = [(one.first_offset, one.producer_id) for one in aborted or ()]
+        # Brokers sort aborted transactions by first offset, but the protocol does not guarantee it (KIP-98).
+        self._aborted = [(each.first_offset, each.producer_id) for each in aborted or ()]
         heapify(self._aborted)
         self._active: set[int] = set()
-        """Producers whose open transaction, at this place of the log, will turn out to be aborted."""
+        """Producers with an open transaction at this offset that is aborted later in the log."""
         self._partition = partition
 
     def hides(self, batch: AnyBatch) -> bool:
-        """True if no record of the batch may be shown.
+        """Return whether all records of the batch are hidden.
 
-        Raises `CorruptData` if a control batch that matters cannot be read.
+        Raises `CorruptData` if a relevant control batch cannot be decoded.
         """
         aborted = self._aborted
         while aborted and aborted[0][0] <= batch.last_offset:
@@ -67,38 +67,38 @@ class Visibility:
 FIRST_OFFSET = struct.Struct(">q")
 LAST_OFFSET_DELTA = struct.Struct(">i")
 LAST_OFFSET_DELTA_AT = 23
-# Until reading begins, which knows what was aborted.
+# Placeholder until reading starts.
 NOTHING_HIDDEN = Visibility((), TopicPartition("", -1))
 
 
 def without_frames(error: KafkaError) -> KafkaError:
-    """The error and its causes without tracebacks, whose frames hold what was being decoded.
+    """Remove the tracebacks of the error and its causes, whose frames keep the decoded data alive.
 
-    The cause of a SerializationError is the application's own and stays as it is.
+    The cause of a SerializationError is the application's exception and stays unchanged.
     """
-    one: BaseException | None = error
-    while one is not None and one.__traceback__ is not None:
-        one.__traceback__ = None
-        one = None if isinstance(one, SerializationError) else one.__cause__ or one.__context__
+    cause: BaseException | None = error
+    while cause is not None and cause.__traceback__ is not None:
+        cause.__traceback__ = None
+        cause = None if isinstance(cause, SerializationError) else cause.__cause__ or cause.__context__
     return error
 
 
 @attrs.define(eq=False)
 class Problem:
-    """Instead of data: why there is none from this offset on."""
+    """The error that replaces the data from this offset on."""
 
     partition: TopicPartition
     generation: int
     offset: int
     error: KafkaError
     is_new_topic: bool = False
-    """The topic was deleted and made anew: the position means nothing in it."""
+    """Whether the topic was deleted and created again, which makes the position invalid."""
     size_bytes: int = 0
 
 
 @attrs.define
 class Damage:
-    """A part of a log that cannot be read: its first offset, the next one behind it, and its bytes."""
+    """An unreadable part of a log: its first offset, the next offset after it, and its bytes."""
 
     offset: int
     next_offset: int
@@ -106,7 +106,7 @@ class Damage:
 
 
 def claimed_offsets(view: memoryview) -> tuple[int, int]:
-    """The first offset of a batch and the one behind it, as its header says, damaged or not."""
+    """Return the first offset of a batch and the one after it, according to its header, damaged or not."""
     (offset,) = FIRST_OFFSET.unpack_from(view)
     if view[MAGIC_AT] < MAGIC or len(view) < HEADER_BYTES:
         return offset, offset + 1
@@ -122,8 +122,8 @@ def _slices(raw: memoryview) -> Iterator[tuple[int, memoryview]]:
 class FetchedData:
     """Whole batches of one partition, in order.
 
-    `next_offset` is where the next fetch goes on; `error` is what follows the whole batches, if that cannot
-    be read.
+    `next_offset` is the offset of the next fetch; `error` is the error of the data after the whole batches,
+    if that cannot be decoded.
     """
 
     __slots__ = (
@@ -177,7 +177,7 @@ class FetchedData:
                 f"{partition} at offset {offset}: the next batch does not fit into a fetch of "
                 f"{len(records)} bytes; raise max_partition_fetch_bytes and fetch_max_bytes"
             )
-        self._at = self._columns_at = -1  # where reading goes on; -1 begins anew
+        self._at = self._columns_at = -1  # the offset to continue from; -1 to restart
         self._index = 0
         self._shown_from = 0
         self._is_behind_batches = False
@@ -189,24 +189,24 @@ class FetchedData:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of the last batch; -1 if there is none, or it does not say."""
+        """The leader epoch of the last batch; -1 if there is no batch or it has no epoch."""
         return self._batches[-1].partition_leader_epoch if self._batches else -1
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch of the batch that was read last; -1 before the first."""
+        """The leader epoch of the last batch that was read; -1 before the first one."""
         return self._batches[self._index - 1].partition_leader_epoch if self._index else -1
 
     @property
     def open_bytes(self) -> int:
-        """The decompressed bytes of a batch that is read in part."""
+        """The decompressed bytes of a partly read batch."""
         if self._part is not None:
             return self._part.open_bytes
         return 0 if self._records is None and self._opening is None else self._opened_bytes
 
     @property
     def is_unfinished(self) -> bool:
-        """True if a take has stopped after one step into a large batch: the next one goes on there."""
+        """Whether a take has stopped inside a large batch, where the next one continues."""
         return self._opening is not None or self._part is not None
 
     def take(
@@ -217,9 +217,9 @@ class FetchedData:
         check_crcs: bool,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> int:
-        """Append records from `position` on, until `into` holds `limit` of them; the position after that.
+        """Append records from `position` on until `into` holds `limit` of them; return the next position.
 
-        Stops earlier after one step of opening a large batch; then it `is_unfinished`.
+        Stops earlier after one step of decompressing a large batch; then `is_unfinished` is True.
 
         Raises:
             CorruptData, CorruptMessage, UnsupportedCompressionType, CodecUnavailable: with the records before
@@ -227,7 +227,7 @@ class FetchedData:
         """
         if position != self._at:
             self._restart(position)
-        self._at = self._columns_at = -1  # until all went well
+        self._at = self._columns_at = -1  # in case of an error or a Ctrl-C
         began_at, before = position, len(into)
         count = before
         while count < limit:
@@ -241,7 +241,7 @@ class FetchedData:
                     opening = self._open(batch, position, check_crcs, max_output_bytes)
                 records = self._records = self._advance(opening)
                 if records is None:
-                    # Without records the caller's position may stay, and must be that of the next call.
+                    # Without records the caller can keep its position, so the next call continues from it.
                     self._at = position if count > before else began_at
                     return self._at
             into.extend(islice(records, limit - count))
@@ -264,7 +264,7 @@ class FetchedData:
         return decode_any_in_steps(batch, *self.partition, position, check_crcs, max_output_bytes)
 
     def _advance(self, opening: Steps[Opened]) -> Iterator[ConsumerRecord[Any, Any]] | None:
-        """Take one step; the batch's records if it was the last one."""
+        """Take one step; return the batch's records after the last one."""
         self._opening = None  # an error or a Ctrl-C ends it
         try:
             self._opened_bytes = max(self._opened_bytes, next(opening))
@@ -286,17 +286,17 @@ class FetchedData:
     ) -> int:
         """Take whole batches like `take`, as columns: the last batch can exceed `limit`.
 
-        A batch of very many records is taken step by step; between two of them this `is_unfinished`.
-        Nothing at or behind the offset `end` is taken, if that is given.
+        A very large batch is taken in several steps; between them `is_unfinished` is True. Records at or
+        after the offset `end` are not taken, if it is set.
         """
         if position != self._columns_at:
             self._restart(position)
-        self._at = self._columns_at = -1  # `take` does not go on where this ends, or is interrupted
+        self._at = self._columns_at = -1  # `take` must not continue where this ends or is interrupted
         if self._part is None:
             position = self._take_batches(position, limit, into, check_crcs, max_output_bytes, end)
         if self._part is not None and len(into) < limit:
             position = self._take_part(self._part, position, into, end)
-        if end is None or self._part is not None:  # else the last batch may have more behind it
+        if end is None or self._part is not None:  # otherwise the last batch can have records after `end`
             self._columns_at = position
         return position
 
@@ -309,13 +309,13 @@ class FetchedData:
         max_output_bytes: int,
         end: int | None,
     ) -> int:
-        """Whole batches, up to one that is to be taken in parts."""
+        """Take whole batches up to the first one that must be taken in parts."""
         group = ColumnGroup(into, str(self.partition), check_crcs, max_output_bytes)
         try:
             with group:
                 return self._add_batches(group, position, limit, end)
         except KafkaError:
-            if group.failed is not None:  # not the last one that was added: what passes over it must know
+            if group.failed is not None:  # `damage` needs the failed batch, which may not be the last one
                 self._index = self._batches.index(group.failed) + 1
             raise
 
@@ -350,7 +350,7 @@ class FetchedData:
         return position
 
     def _add_upto(self, end: int, batch: AnyBatch | None, position: int, group: ColumnGroup) -> int:
-        """The last batch of a range; what cannot be read behind it is none of its concern."""
+        """Take the last batch of a range; unreadable data after the range does not matter."""
         if batch is None:
             if self.error is not None and self.next_offset < end:
                 raise copy(self.error)
@@ -360,10 +360,10 @@ class FetchedData:
         return end
 
     def damage(self, position: int, end: int | None) -> Damage | None:
-        """After an error of `take` at `position`: what to pass over; None if there is no telling.
+        """Return what to skip after an error of `take` at `position`; None if that is unknown.
 
-        Nothing behind the damage may be passed over, so the next batch here, or else the end of the log as
-        the broker told it, bounds what the damaged header says.
+        Intact records after the damage must not be skipped. So the offsets in the damaged header are limited
+        by the next batch, or by `end`, the end of the log.
         """
         views = [batch.buffer for batch in self._batches[max(self._index - 1, 0) :]]
         if self._is_behind_batches:
@@ -383,7 +383,7 @@ class FetchedData:
     def _restart(self, position: int) -> None:
         self._index = 0
         self._is_behind_batches = False
-        # A batch before it that says it reaches further is damaged, and was passed over.
+        # An earlier batch that claims to contain this position is damaged and was skipped.
         self._shown_from = 0
         for index, batch in enumerate(self._batches):
             if isinstance(batch, RecordBatch) and batch.base_offset == position:
@@ -392,7 +392,7 @@ class FetchedData:
         self._visibility = Visibility(self._aborted, self.partition)
 
     def _next_batch(self, position: int) -> AnyBatch | None:
-        """The next batch that has something to show from `position` on."""
+        """Return the next batch with visible records at or after `position`."""
         batches = self._batches
         while self._index < len(batches):
             batch = batches[self._index]
@@ -404,13 +404,13 @@ class FetchedData:
 
 
 def log_truncated(partition: TopicPartition, offset: int, epoch: int, end: EpochEndOffset) -> LogTruncated:
-    """The log does not hold what was read last, up to `offset` and of this leader epoch: it was cut, and
-    perhaps written anew from there on.  `end` is where the logs part, as the broker says."""
+    """Return the error for a log that was truncated below `offset`, the position after records of this leader
+    epoch.  `end` is the broker's end offset of the last epoch in common."""
     error = LogTruncated(
         f"{partition}: the log was truncated to offset {min(end.end_offset, offset)} after records up to "
         f"{offset} (leader epoch {epoch}) had been fetched"
     )
     error.offset = min(end.end_offset, offset)
-    # The logs part at an epoch that was asked for, or before it; any other would never be heard of again.
+    # The common epoch cannot be later than ours; the broker would never accept a later one in a fetch.
     error.leader_epoch = end.epoch if end.epoch <= epoch else -1
     return error

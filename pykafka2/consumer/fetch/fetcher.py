@@ -1,10 +1,9 @@
 """Fetches ahead of the application: one fetch in flight per broker, within a budget of bytes.
 
-Owned by the driver's thread, which polls it; the consumer speaks to it by commands, it answers through the
-fetch buffer.  Each partition has its own place in the log here, ahead of the application's position; a
-generation, drawn anew at each seek or assignment, tells what belongs to which.  Its parts: partitions.py
-(partitions), brokers.py (brokers), requests.py (what they are asked), responses.py (what they
-say), resets.py.
+Owned by the driver's thread, which polls it. The consumer sends it commands and reads the results from the
+fetch buffer. Each partition has a fetch offset, which is ahead of the application's position. Each seek or
+assignment starts a new generation, which marks older data as stale. Its parts: partitions.py, brokers.py,
+requests.py, responses.py, resets.py.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from pykafka2.protocol.messages.fetch import FetchResponse
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import PartitionInfo, TopicPartition
 
-# Topic ids instead of names (KIP-516); a cluster too old to name ids in its metadata is spoken to in names.
+# Topic ids instead of names (KIP-516); if the metadata of an old cluster has no ids, names are used.
 FIRST_VERSION_WITH_IDS = 13
-# After these errors of an incremental fetch a full one is due, at once.
+# After these errors of an incremental fetch a full one is sent immediately.
 SESSION_ERRORS = (
     FetchSessionIdNotFound,
     InvalidFetchSessionEpoch,
@@ -58,7 +57,7 @@ class Fetcher:
         self._metadata = cluster.metadata
         self._buffer = buffer
         self.table = FetchTable(options, cluster, buffer)
-        """Where each partition stands."""
+        """The fetch state of each partition."""
         self._answers = FetchAnswers(options, cluster, buffer, self.table)
         self._resets = PositionResets(lookups, buffer, self.table)
         self._paused: set[TopicPartition] = set()
@@ -84,7 +83,7 @@ class Fetcher:
         self.table.begin(partition, generation, offset, epoch, origin)
 
     def reset(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
-        """Find the offset at this time, tell the buffer, and begin there."""
+        """Find the offset at this timestamp, put it into the buffer, and fetch from there on."""
         self._resets.begin(partition, generation, timestamp)
 
     def end(self, partitions: Iterable[TopicPartition]) -> None:
@@ -103,7 +102,7 @@ class Fetcher:
         self.table.changes += 1
 
     def rediscover(self, partition: TopicPartition) -> None:
-        """Begin anew with the brokers that this partition may be read from, as if they were met just now."""
+        """Reset the state of the brokers that this partition can be fetched from, and update the metadata."""
         info, state = self._metadata.partition(*partition), self.table.states.get(partition)
         self._metadata.request_update()
         for node_id in {info.leader if info else -1, state.replica if state else -1}:
@@ -123,7 +122,7 @@ class Fetcher:
         if room < wanted_room:
             self._put_back_paused(wanted_room - room)
             self._buffer.ask_for_room()
-            # The application may have made room between the two: then nobody would wake us.
+            # Room that was made before `ask_for_room` causes no wake-up, so check again.
             room = self._room()
             if room <= 0:
                 return result
@@ -139,7 +138,7 @@ class Fetcher:
         return self._options.queued_max_bytes - self._buffer.size_bytes
 
     def _put_back_paused(self, wanted_bytes: int) -> None:
-        """Give up data of paused partitions, the largest first: it is fetched again when they are resumed."""
+        """Drop data of paused partitions, the largest first; it is fetched again when they are resumed."""
         size_of = self._buffer.bytes_of
         held = [
             partition for partition in self._paused if partition in self.table.states and size_of(partition)
@@ -149,10 +148,10 @@ class Fetcher:
                 return
             wanted_bytes -= size_of(partition)
             state = self.table.states[partition]
-            mine = [one for one in self._buffer.put_back(partition) if one.generation == state.generation]
-            if mine:
-                # An answer under way was asked for behind this place, and will be dropped.
-                state.offset, state.epoch = mine[0].offset, -1
+            items = [item for item in self._buffer.put_back(partition) if item.generation == state.generation]
+            if items:
+                # A response in flight belongs to a later offset, and will be dropped.
+                state.offset, state.epoch = items[0].offset, -1
                 state.is_stopped = False
                 self.table.changes += 1
 
@@ -173,7 +172,7 @@ class Fetcher:
         changes, unless it depends on time."""
         snapshot, paused = self._metadata.snapshot, self._paused
         groups = Groups(self.table.changes, snapshot)
-        self.table.moved.clear()  # all are named by who is given other lists
+        self.table.moved.clear()  # with new lists, the next fetch names all partitions
         by_node, topics, nodes = groups.by_node, snapshot.topics, snapshot.nodes
         for state in self.table.states.values():
             if state.is_stopped or state.partition in paused:
@@ -198,7 +197,7 @@ class Fetcher:
         return groups
 
     def _node_for(self, state: FetchState, info: PartitionInfo, now: float) -> int:
-        """The follower that the leader named, while that can be reached; else the leader."""
+        """Return the follower that the leader prefers while it can be reached, otherwise the leader."""
         if (
             now >= state.replica_until
             or self._metadata.node(state.replica) is None
@@ -210,10 +209,10 @@ class Fetcher:
 
     def _stop_at_new_topic(self, state: FetchState) -> None:
         error = NoOffsetForPartition(
-            f"{state.partition}: the topic was deleted and made anew, so offset {state.offset} of the old "
-            "one means nothing in it"
+            f"{state.partition}: the topic was deleted and created again, so offset {state.offset} of the "
+            "old topic is invalid"
         )
-        self.table.made_anew.add(state.partition)
+        self.table.recreated.add(state.partition)
         self.table.stop(state, error, is_new_topic=True)
 
     def _seek_leader(self, state: FetchState, now: float, result: PollResult) -> None:
@@ -266,17 +265,17 @@ class Fetcher:
         is_fruitful = False
         for topic in response.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
-            for told in topic.partitions:
-                state, offset = flight.asked.get((name, told.partition_index), (None, 0))
+            for partition in topic.partitions:
+                state, offset = flight.fetched.get((name, partition.partition_index), (None, 0))
                 if state is None:
                     continue
                 if self.table.states.get(state.partition) is not state or state.offset != offset:
-                    is_fruitful = True  # it is to be read from elsewhere by now, and need not wait
+                    is_fruitful = True  # it is now fetched from another offset, without a delay
                     continue
-                self._answers.take_in(state, offset, told, response.node_endpoints, now)
+                self._answers.take_in(state, offset, partition, response.node_endpoints, now)
                 is_fruitful = is_fruitful or state.offset > offset
         if is_fruitful:
-            # Who polls goes on with this while the next fetch is written.
+            # A waiting poll() can continue while the next fetch is being written.
             self._cluster.driver.tell_waiters()
         else:
             self._nodes.brought_nothing(flight)
@@ -285,7 +284,7 @@ class Fetcher:
         if not self._nodes.has_landed(flight):
             return
         self._nodes.session(flight.node_id).on_failure(error)
-        for state, _ in flight.asked.values():
+        for state, _ in flight.fetched.values():
             if state.replica == flight.node_id:
                 state.leave_replica()
                 self.table.changes += 1
@@ -293,9 +292,9 @@ class Fetcher:
 
     def _on_node_error(self, flight: Flight, error: KafkaError, now: float) -> None:
         states = [
-            state for state, _ in flight.asked.values() if self.table.states.get(state.partition) is state
+            state for state, _ in flight.fetched.values() if self.table.states.get(state.partition) is state
         ]
-        if error.retriable or isinstance(error, UnknownServerError):  # as where it is said of a partition
+        if error.retriable or isinstance(error, UnknownServerError):  # as for the error of one partition
             if error.refresh_metadata:
                 self._metadata.request_update(error)
             self._nodes.failed(flight.node_id, now)

@@ -1,7 +1,7 @@
 """Offsets by time and the first and last offsets of partitions (ListOffsets).
 
-`OffsetLookups` runs on the driver's thread and repeats each question until it is answered or times out;
-resets use it too. `OffsetQueries` blocks the caller's thread for `beginning_offsets`, `end_offsets` and
+`OffsetLookups` runs on the driver's thread and retries each question until it succeeds, fails or times out;
+resets use it, too. `OffsetQueries` blocks the caller's thread for `beginning_offsets`, `end_offsets` and
 `offsets_for_times`.
 """
 
@@ -41,10 +41,10 @@ UNKNOWN_OFFSET = -1
 
 @attrs.define(eq=False)
 class Question:
-    """One partition's offset at a time (milliseconds, or -2 and -1 for the log's two ends).
+    """A request for one partition's offset at a timestamp (in milliseconds, or -2 and -1 for the log's ends).
 
-    `on_found` gets None where no record is that young; either of the two is called once, on the driver's
-    thread.
+    `on_found` receives None if no record has that or a later timestamp. Either `on_found` or `on_failed` is
+    called once, on the driver's thread.
     """
 
     partition: TopicPartition
@@ -53,21 +53,21 @@ class Question:
     on_failed: Callable[[KafkaError, float], None]
     deadline: float = FOREVER
     is_of_read_topic: bool = False
-    """The metadata is asked for this topic anyway, as long as the consumer reads it."""
+    """Whether the consumer reads this topic, so that its metadata is requested anyway."""
     backoff: Backoff | None = None
     not_before: float = -FOREVER
-    is_asked: bool = False
+    is_in_flight: bool = False
     is_over: bool = False
     last_error: KafkaError | None = None
 
 
 class OffsetLookups:
-    """The questions that wait for an answer (a `Pollable`)."""
+    """The open questions of one consumer (a `Pollable`)."""
 
     def __init__(self, cluster: ClusterClient, isolation: int) -> None:
         self._cluster = cluster
         self._isolation = isolation
-        self._questions: dict[Question, None] = {}  # in order; a list takes as long as it is to remove one
+        self._questions: dict[Question, None] = {}  # in order; removal from a list would take linear time
 
     def ask(self, question: Question) -> None:
         options = self._cluster.options
@@ -76,13 +76,13 @@ class OffsetLookups:
         self._questions[question] = None
 
     def give_up(self, question: Question) -> None:
-        """Nobody wants the answer any more: it is not asked again, and not told if it is on its way."""
+        """Cancel a question: it is not retried, and neither callback is called."""
         if not question.is_over:
             question.is_over = True
-            self._questions.pop(question, None)  # a Ctrl-C may have come before `ask`
+            self._questions.pop(question, None)  # a Ctrl-C can come before `ask`
 
     def trouble_of(self, partition: TopicPartition) -> str | None:
-        """Why a question about this partition has no answer yet, as of the last attempt.  Any thread."""
+        """Return the error of the last attempt for this partition, if a question is open.  Any thread."""
         for question in tuple(self._questions):
             if question.partition == partition and question.last_error is not None:
                 return str(question.last_error)
@@ -99,7 +99,7 @@ class OffsetLookups:
                 self._end(question, self._timed_out(question), now)
                 continue
             result.wake_at = min(result.wake_at, question.deadline)
-            if question.is_asked:
+            if question.is_in_flight:
                 continue
             leader = self._leader(question, now) if now >= question.not_before else None
             if leader is not None:
@@ -111,7 +111,7 @@ class OffsetLookups:
         return result
 
     def _leader(self, question: Question, now: float) -> int | None:
-        """The node to ask; None if there is none now, or the question has just been ended."""
+        """Return the leader's id; None if it is unknown, or the question has just failed."""
         topic, number = question.partition
         metadata = self._cluster.metadata
         if not question.is_of_read_topic:
@@ -124,7 +124,7 @@ class OffsetLookups:
         if info is not None:
             return info.leader
         known = metadata.topic(topic)
-        if known is not None:  # else its metadata is on the way, and its arrival turns the driver
+        if known is not None:  # otherwise its metadata is being fetched, and its arrival wakes the driver
             is_missing = known.is_usable and number not in known.partitions
             question.last_error = _no_partition(question, len(known.partitions)) if is_missing else error
             metadata.request_update()
@@ -133,12 +133,14 @@ class OffsetLookups:
 
     def _send(self, node_id: int, questions: list[Question]) -> Send[ListOffsetsResponse]:
         by_topic: dict[str, list[ListOffsetsPartition]] = {}
-        asked: dict[TopicPartition, list[Question]] = {}
+        in_flight: dict[TopicPartition, list[Question]] = {}
         for question in questions:
-            question.is_asked = True
-            same = asked.setdefault(question.partition, [])
+            question.is_in_flight = True
+            same = in_flight.setdefault(question.partition, [])
             if same and same[0].timestamp != question.timestamp:
-                question.is_asked = False  # a second time for one partition goes into the next request
+                question.is_in_flight = (
+                    False  # another timestamp of the same partition goes into the next request
+                )
                 continue
             same.append(question)
             if len(same) == 1:
@@ -154,29 +156,31 @@ class OffsetLookups:
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=self._isolation,
-            topics=[ListOffsetsTopic(name=topic, partitions=told) for topic, told in by_topic.items()],
+            topics=[
+                ListOffsetsTopic(name=topic, partitions=partitions) for topic, partitions in by_topic.items()
+            ],
             timeout_ms=int(self._cluster.options.request_timeout * 1000),
         )
         return Send(
             request,
             ToNode(node_id),
-            partial(self._on_response, asked),
-            partial(self._on_failure, asked),
-            min_version=1,  # before KIP-79 the answer was a list of segments
+            partial(self._on_response, in_flight),
+            partial(self._on_failure, in_flight),
+            min_version=1,  # before KIP-79 the response was a list of segments
         )
 
     def _on_response(
-        self, asked: dict[TopicPartition, list[Question]], response: ListOffsetsResponse, now: float
+        self, in_flight: dict[TopicPartition, list[Question]], response: ListOffsetsResponse, now: float
     ) -> None:
-        told = {
-            TopicPartition(topic.name, one.partition_index): one
+        answers = {
+            TopicPartition(topic.name, answer.partition_index): answer
             for topic in response.topics
-            for one in topic.partitions
+            for answer in topic.partitions
         }
-        for partition, questions in asked.items():
+        for partition, questions in in_flight.items():
             for question in questions:
-                question.is_asked = False
-                answer = told.get(partition)
+                question.is_in_flight = False
+                answer = answers.get(partition)
                 if question.is_over:
                     continue
                 if answer is None:
@@ -187,10 +191,12 @@ class OffsetLookups:
                 else:
                     self._answer(question, answer, now)
 
-    def _on_failure(self, asked: dict[TopicPartition, list[Question]], error: KafkaError, now: float) -> None:
-        for questions in asked.values():
+    def _on_failure(
+        self, in_flight: dict[TopicPartition, list[Question]], error: KafkaError, now: float
+    ) -> None:
+        for questions in in_flight.values():
             for question in questions:
-                question.is_asked = False
+                question.is_in_flight = False
                 if not question.is_over:
                     self._on_error(question, error, now)
 
@@ -203,7 +209,7 @@ class OffsetLookups:
         question.on_found(found, now)
 
     def _on_error(self, question: Question, error: KafkaError, now: float) -> None:
-        # A broker that fails without a code for it may do better next time: Java's client asks again, too.
+        # An unknown server error can be transient; the Java client retries it, too.
         if not error.retriable and not isinstance(error, UnknownServerError):
             self._end(question, error, now)
             return
@@ -230,9 +236,9 @@ class OffsetLookups:
         if not self._cluster.nodes.has_connection:
             return self._cluster.nodes.unreachable()
         reason = f"; the last attempt failed: {error}" if error is not None else ""
-        if question.is_asked:
-            reason = f"; its leader has not answered{reason}"
-        return KafkaTimeoutError(f"no offset of {question.partition} in time{reason}")
+        if question.is_in_flight:
+            reason = f"; its leader has not responded{reason}"
+        return KafkaTimeoutError(f"looking up an offset of {question.partition} timed out{reason}")
 
 
 def _no_partition(question: Question, count: int) -> UnknownTopicOrPartition:
@@ -240,12 +246,12 @@ def _no_partition(question: Question, count: int) -> UnknownTopicOrPartition:
     return UnknownTopicOrPartition(f"topic {topic!r} has {count} partitions and no partition {number}")
 
 
-# The driver ends questions itself at their deadline, with better words than a waiter has.
+# The driver fails questions at their deadline itself, with a better message than a waiter has.
 GRACE = 1.0
 
 
 class _Answers:
-    """Collected by the driver's thread, awaited by the caller's."""
+    """Answers that the driver's thread collects and the caller's thread waits for."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
@@ -267,7 +273,7 @@ class _Answers:
 
 
 class OffsetQueries:
-    """The blocking questions of a consumer for offsets and partitions."""
+    """The blocking lookups of a consumer for offsets and partitions."""
 
     def __init__(self, cluster: ClusterClient, lookups: OffsetLookups) -> None:
         self._cluster = cluster
@@ -276,7 +282,7 @@ class OffsetQueries:
     def ends(
         self, partitions: Iterable[TopicPartition], timestamp: int, timeout: float
     ) -> dict[TopicPartition, int]:
-        """The offsets at one end of each partition; see `KafkaConsumer.beginning_offsets`."""
+        """Return the offset at one end of each partition; see `KafkaConsumer.beginning_offsets`."""
         found = self.at_times({TopicPartition(*one): timestamp for one in partitions}, timeout)
         return {partition: one.offset if one is not None else 0 for partition, one in found.items()}
 
@@ -312,14 +318,14 @@ class OffsetQueries:
             driver.call_soon(ask)
             driver.wait_until(answers.is_over, timeout + GRACE, answers.waiters)
         finally:
-            # After an error or a Ctrl-C the others would be repeated until the deadline.
+            # After an error or a Ctrl-C the others would be retried until the deadline.
             if len(answers.found) < answers.wanted:
-                with suppress(KafkaError):  # closed by a signal handler, whose own exception is to be raised
+                with suppress(KafkaError):  # a signal handler can have closed the client and then raised
                     driver.call_soon(give_up)
         if answers.error is not None:
             raise answers.error
         if not answers.is_over():
-            raise KafkaTimeoutError(f"not all offsets were answered within {timeout:g} s")
+            raise KafkaTimeoutError(f"looking up offsets took longer than {timeout:g} s")
         return {partition: answers.found[partition] for partition in timestamps}
 
     def partition_numbers(self, topic: str, timeout: float) -> set[int] | None:
@@ -328,7 +334,7 @@ class OffsetQueries:
         metadata.want_topic(topic, cluster.driver.clock.monotonic())
         version = metadata.version
 
-        def is_heard() -> bool:
+        def is_known() -> bool:
             known = metadata.topic(topic)
             if known is not None and (known.is_usable or metadata.version > version):
                 return True
@@ -336,7 +342,7 @@ class OffsetQueries:
 
         if metadata.topic(topic) is not None:
             metadata.request_update()
-        cluster.driver.wait_until(is_heard, timeout, metadata.waiters)
+        cluster.driver.wait_until(is_known, timeout, metadata.waiters)
         known = metadata.topic(topic)
         if known is not None and known.is_usable:
             return set(known.partitions)

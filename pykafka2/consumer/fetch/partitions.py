@@ -20,14 +20,14 @@ from pykafka2.protocol.messages.fetch import FetchPartition
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.types import TopicPartition
 
-# An answer that brings nothing usable is not asked for again sooner than so long after it was asked for.
+# Minimum seconds between two fetches if the first one returned nothing usable.
 FRUITLESS_GAP = 0.1
-# Nor is what the application could not read; it costs two fetches, its own and the one ahead of it.
+# The same after data that the application could not read, which costs two fetches: its own and the next one.
 UNREADABLE_GAP = 0.2
 
 
 class FetchTable:
-    """Each partition has its own place in the log here, ahead of the application's position."""
+    """The fetch states of all partitions; their offsets are ahead of the application's positions."""
 
     def __init__(self, options: ConsumerOptions, cluster: ClusterClient, buffer: FetchBuffer) -> None:
         self._options = options
@@ -35,23 +35,24 @@ class FetchTable:
         self._buffer = buffer
         self.states: dict[TopicPartition, FetchState] = {}
         self.changes = 0
-        """Grows with all that decides what is fetched, and from where: until then what a walk through the
-        partitions has found still holds, and there may be ten thousand."""
+        """Grows with every change to what is fetched, or from which node.  While it is unchanged, the fetcher
+        reuses its grouping by node, because there can be ten thousand partitions."""
         self.moved: dict[FetchState, None] = {}
-        """Whose place has moved on since that was last said to their node; without a change meanwhile these
-        alone are named."""
+        """Partitions whose offset has moved since it was last sent to their node.  An incremental fetch names
+        only these."""
         self.generations: dict[TopicPartition, int] = {}
-        """Of each partition that is read, also while its place is being found."""
+        """The generation of each partition, also while its position is being reset."""
         self.misses: dict[TopicPartition, Backoff] = {}
-        """Counts fetches in a row that were out of range, over the resets between them."""
+        """Counts consecutive out-of-range fetches, across the resets between them."""
         self.high_watermarks: dict[TopicPartition, int] = {}
         """The end of each partition as of its last fetch.  Any thread."""
         self.readable_ends: dict[TopicPartition, int] = {}
-        """How far records may be read: that far, or to the last stable offset (read_committed)."""
+        """The offset up to which records can be read: high watermark, or last stable offset
+        (read_committed)."""
         self.troubles: dict[TopicPartition, str] = {}
-        """Why the last fetch of a partition brought nothing usable, until one does.  Any thread."""
-        self.made_anew: set[TopicPartition] = set()
-        """Partitions whose topic was deleted and made anew while they were read."""
+        """Why the last fetch of a partition returned nothing usable.  Any thread."""
+        self.recreated: set[TopicPartition] = set()
+        """Partitions whose topic was deleted and created again while they were read."""
 
     def begin(
         self,
@@ -61,22 +62,21 @@ class FetchTable:
         epoch: int = -1,
         origin: int | None = None,
     ) -> None:
-        """Fetch from this offset on; what was fetched for an earlier generation no longer counts.
+        """Fetch from this offset on; data fetched for an earlier generation is stale.
 
-        `epoch` is the leader epoch of the record before it, -1 if that is not known.  `origin` is the
-        generation in which the place was chosen, where that is an earlier one.
+        `epoch` is the leader epoch of the record before the offset, -1 if unknown. `origin` is the generation
+        in which the position was chosen, if that is an earlier one.
         """
         old = self.states.get(partition)
         origin = generation if origin is None else origin
         state = FetchState(partition, generation, offset, self.new_backoff(), origin, epoch)
         if old is not None and old.generation == generation:
-            # The application has met a problem and tries again.  What has come since it said so lies behind
-            # the place where it begins anew.
+            # The application retries after a problem.  Data that arrived since is beyond the offset to retry.
             self._buffer.put_back(partition)
             not_before = max(old.not_before, self._cluster.driver.clock.monotonic() + UNREADABLE_GAP)
             state.topic_id, state.backoff, state.not_before = old.topic_id, old.backoff, not_before
         elif old is not None and old.origin == origin:
-            state.topic_id = old.topic_id  # a place in that topic, though it may have been made anew
+            state.topic_id = old.topic_id  # the position refers to the topic with this id
         else:
             state.topic_id = self._cluster.metadata.topic_id(partition.topic)
         self.changes += 1
@@ -84,7 +84,7 @@ class FetchTable:
         self.states[partition] = state
 
     def is_of_old_topic(self, partition: TopicPartition, origin: int) -> bool:
-        """Whether the place chosen in this generation is void, as the topic was made anew.  Any thread."""
+        """Return whether a position chosen in this generation refers to a deleted topic.  Any thread."""
         state = self.states.get(partition)
         if state is None or state.origin != origin:
             return False
@@ -92,15 +92,15 @@ class FetchTable:
         return known != now and ZERO_UUID not in (known, now)
 
     def lose_place(self, partition: TopicPartition, generation: int) -> None:
-        """Fetch nothing before the place is found."""
+        """Fetch nothing until the position is found."""
         self.changes += 1
         self.states.pop(partition, None)
         self.generations[partition] = generation
 
     def forget(self, partition: TopicPartition) -> None:
-        """It is not read any more."""
+        """Stop fetching a partition and drop its state."""
         self.changes += 1
-        self.made_anew.discard(partition)
+        self.recreated.discard(partition)
         self.states.pop(partition, None)
         self.generations.pop(partition, None)
         self.misses.pop(partition, None)
@@ -109,12 +109,12 @@ class FetchTable:
         self.troubles.pop(partition, None)
 
     def delay(self, state: FetchState, now: float) -> None:
-        """Ask for nothing of this partition for a while."""
+        """Do not fetch this partition before its backoff is over."""
         self.changes += 1
         state.not_before = now + max(state.backoff.next(), FRUITLESS_GAP)
 
     def stop(self, state: FetchState, error: KafkaError, *, is_new_topic: bool = False) -> None:
-        """Tell the application, which decides how to go on; until then nothing is fetched."""
+        """Put the problem into the buffer, and fetch nothing until the application has handled it."""
         self.changes += 1
         state.is_stopped = True
         self._buffer.put(Problem(state.partition, state.generation, state.offset, error, is_new_topic))
@@ -133,45 +133,45 @@ class FetchState:
     offset: int
     backoff: Backoff
     origin: int
-    """The generation in which its place was chosen."""
+    """The generation in which its position was chosen."""
     epoch: int = -1
-    """The leader epoch of the record before `offset`, -1 while it is not known: by it a broker sees whether
-    its log was cut (KIP-320)."""
+    """The leader epoch of the record before `offset`, -1 if unknown.  The broker uses it to detect a
+    truncated log (KIP-320)."""
     topic_id: bytes = ZERO_UUID
-    """Of the topic that the offset belongs to; sixteen zero bytes while it is not known."""
+    """The id of the topic that the offset belongs to; sixteen zero bytes if unknown."""
     is_stopped: bool = False
-    """A problem is in the buffer: nothing is fetched until the application has dealt with it."""
+    """Whether a problem is in the buffer: nothing is fetched until the application has handled it."""
     not_before: float = -FOREVER
     replica: int = -1
-    """The follower to read from instead of the leader, as the leader said (KIP-392); -1 for none."""
+    """The follower that the leader prefers for this consumer (KIP-392); -1 for none."""
     replica_until: float = -FOREVER
-    """When the leader is asked again."""
+    """When to fetch from the leader again."""
     moved_at: float = -FOREVER
-    """When a hint at a new leader was last followed at once."""
+    """When a hint at a new leader was last followed without a backoff."""
     doubted_since: float | None = None
-    """Since when its place has been called out of range by a leader that may have been replaced."""
-    _asked: FetchPartition | None = None
+    """When a leader that may have been replaced first rejected the offset as out of range."""
+    _entry: FetchPartition | None = None
 
-    def ask(self, leader_epoch: int, max_bytes: int) -> FetchPartition:
+    def entry(self, leader_epoch: int, max_bytes: int) -> FetchPartition:
         """Return the entry of a fetch request; the same object as before if nothing changed."""
-        asked = self._asked
+        entry = self._entry
         if (
-            asked is None
-            or asked.fetch_offset != self.offset
-            or asked.current_leader_epoch != leader_epoch
-            or asked.last_fetched_epoch != self.epoch
+            entry is None
+            or entry.fetch_offset != self.offset
+            or entry.current_leader_epoch != leader_epoch
+            or entry.last_fetched_epoch != self.epoch
         ):
-            asked = self._asked = FetchPartition(
+            entry = self._entry = FetchPartition(
                 partition=self.partition.partition,
                 current_leader_epoch=leader_epoch,
                 fetch_offset=self.offset,
                 last_fetched_epoch=self.epoch,
                 partition_max_bytes=max_bytes,
             )
-        return asked
+        return entry
 
     def leave_replica(self) -> bool:
-        """Read from the leader again; True if it was read from a follower."""
+        """Fetch from the leader again; return True if a follower was used."""
         was_follower, self.replica = self.replica >= 0, -1
         return was_follower
 
@@ -184,23 +184,23 @@ class Groups:
     """Fetchable partitions by the node to fetch them from."""
 
     as_of: int = NOT_FOR_LONG
-    """What `FetchTable.changes` was; `NOT_FOR_LONG` where it may be otherwise by and by."""
+    """The value of `FetchTable.changes`; `NOT_FOR_LONG` if the grouping also depends on time."""
     snapshot: ClusterSnapshot | None = None
     by_node: dict[int, list[FetchState]] = attrs.Factory(dict)
 
 
 @attrs.define(eq=False)
 class Flight:
-    """A fetch under way: the partitions it names, with the places and generations at that moment."""
+    """A fetch in flight, with the states and offsets of its partitions when it was sent."""
 
     node_id: int
     max_wait: float
     """Seconds that the broker may wait for data."""
     not_again_before: float
-    """When the node may be asked again if this brings nothing."""
+    """When the next fetch from the node can be sent if this one returns nothing."""
     is_incremental: bool = False
     has_ids: bool = True
-    """All its topics are named by their ids, too."""
+    """Whether the ids of all its topics are known."""
     names: dict[bytes, str] = attrs.Factory(dict)
-    """Of the topics, by id: an answer has either."""
-    asked: dict[tuple[str, int], tuple[FetchState, int]] = attrs.Factory(dict)
+    """Topic names by id; a response has one or the other."""
+    fetched: dict[tuple[str, int], tuple[FetchState, int]] = attrs.Factory(dict)

@@ -1,8 +1,7 @@
-"""A range of one partition's offsets as columns, without group, assignment or position: `read_range`.
+"""Reads a range of one partition's offsets as columns, without group, assignment or position (`read_range`).
 
-Any caller's thread; each reader has its own fetches, one under way ahead of what is handed over, and shares
-nothing with poll() but the connections.  Neighbours: fetched_data.py decodes; cluster/ sends again what may
-be.
+Used on any thread. Each reader has its own fetches, one of them in flight ahead of the application, and
+shares only the connections with poll(). Neighbors: fetched_data.py decodes; cluster/ retries requests.
 """
 
 from __future__ import annotations
@@ -41,30 +40,30 @@ from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.records.columns import Columns
 from pykafka2.types import READ_COMMITTED, TopicPartition
 
-# Topics are named by their ids from here on (KIP-516).
+# Fetch requests identify topics by id from this version on (KIP-516).
 FIRST_VERSION_WITH_IDS = 13
-# Rows are cut at the range's end, not counted.
+# The range ends at an offset, not after a number of rows.
 NO_LIMIT = 1 << 62
-# An answer that brings nothing is not asked for again sooner than so long after it was asked for.
+# Minimum seconds between two fetches if the first one returned nothing.
 FRUITLESS_GAP = 0.1
-# A topic or a partition that brokers do not know is given up after so many seconds: they may hear of a new
-# one a little late, but offsets that are to be read are of one that was there.
+# Seconds to wait for an unknown topic or partition.  Metadata of a new one can arrive late, but a range of
+# offsets usually belongs to an existing one.
 PATIENCE_WITH_MISSING = 5.0
-# Nor is an offset behind a log's end given up before: a leader that was replaced may not have heard of it.
+# Seconds to wait for an offset after the log end, which an outdated leader may not know yet.
 PATIENCE_WITH_SHORT_LOGS = 5.0
-# The driver ends calls itself, with better words than a waiter has.
+# The driver fails calls at their deadline itself, with a better message than a waiter has.
 GRACE = 1.0
 
 
 class _FailedForNow(UnknownServerError):
-    """A broker failed without a code for it: it may do better next time, as poll() takes it, too."""
+    """An unknown server error that is retried, as in poll()."""
 
     retriable = True
 
 
 @attrs.define(eq=False)
 class RangeReader:
-    """Reads one range; `pieces` is what `KafkaConsumer.read_range` returns."""
+    """Reads one range; `KafkaConsumer.read_range` returns `pieces`."""
 
     _options: ConsumerOptions
     _cluster: ClusterClient
@@ -76,42 +75,42 @@ class RangeReader:
     _max_bytes: int
     _topic_id: bytes = ZERO_UUID
     _epoch: int = -1
-    """The leader epoch of the record before the one that is asked for, by which a broker sees whether its log
-    was cut (KIP-320); -1 while it is not known."""
+    """The leader epoch of the record before the next one, -1 if unknown.  The broker uses it to detect a
+    truncated log (KIP-320)."""
 
     def pieces(self) -> Iterator[Columns]:
         position, clock = self._start, self._cluster.driver.clock
         if position >= self._end:
             return
         self._find_topic()
-        waited_since = asked_at = clock.monotonic()
-        under_way = self._ask(position)
+        waited_since = sent_at = clock.monotonic()
+        in_flight = self._fetch(position)
         try:
             while position < self._end:
                 try:
-                    told = self._answer(under_way)
+                    fetched = self._await_response(in_flight)
                 except OffsetOutOfRange as missed:
                     self._raise_if_gone(position, missed, clock.monotonic() - waited_since)
-                    self._pause(asked_at + FRUITLESS_GAP - clock.monotonic())
-                    asked_at, under_way = clock.monotonic(), self._ask(position)
+                    self._pause(sent_at + FRUITLESS_GAP - clock.monotonic())
+                    sent_at, in_flight = clock.monotonic(), self._fetch(position)
                     continue
-                if told.diverging_epoch.end_offset >= 0:
-                    raise log_truncated(self._partition, position, self._epoch, told.diverging_epoch)
-                aborted = told.aborted_transactions if self._isolation == READ_COMMITTED else None
+                if fetched.diverging_epoch.end_offset >= 0:
+                    raise log_truncated(self._partition, position, self._epoch, fetched.diverging_epoch)
+                aborted = fetched.aborted_transactions if self._isolation == READ_COMMITTED else None
                 data = None
-                if told.records:
-                    data = FetchedData(self._partition, 0, position, memoryview(told.records), aborted)
+                if fetched.records:
+                    data = FetchedData(self._partition, 0, position, memoryview(fetched.records), aborted)
                 next_offset = position if data is None else data.next_offset
                 if data is not None and position < next_offset < self._end:
                     self._epoch = data.last_epoch
-                    asked_at, under_way = clock.monotonic(), self._ask(next_offset)
+                    sent_at, in_flight = clock.monotonic(), self._fetch(next_offset)
                 if data is None or (next_offset == position and data.error is None):
-                    self._raise_if_late(position, told, clock.monotonic() - waited_since)
-                    self._pause(asked_at + FRUITLESS_GAP - clock.monotonic())
-                    asked_at, under_way = clock.monotonic(), self._ask(position)
+                    self._raise_if_late(position, fetched, clock.monotonic() - waited_since)
+                    self._pause(sent_at + FRUITLESS_GAP - clock.monotonic())
+                    sent_at, in_flight = clock.monotonic(), self._fetch(position)
                     continue
                 is_all_read = False
-                while not is_all_read:  # a large batch takes several steps, and others may follow it
+                while not is_all_read:  # a large batch takes several steps, and other batches can follow it
                     position, columns, error = self._decode(data, position)
                     if columns:
                         yield columns
@@ -120,16 +119,16 @@ class RangeReader:
                     is_all_read = position >= min(next_offset, self._end)
                 position, waited_since = next_offset, clock.monotonic()
         finally:
-            under_way.cancel()
+            in_flight.cancel()
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ metadata and requests
 
     def _find_topic(self) -> None:
         topic, number = self._partition
         patience = min(PATIENCE_WITH_MISSING, self._options.default_api_timeout)
         try:
             known = self._cluster.wait_for_topic(topic, patience)
-        except (KafkaTimeoutError, NoBrokersAvailable):  # nobody has said that it is missing
+        except (KafkaTimeoutError, NoBrokersAvailable):  # no broker has reported the topic as missing
             left = self._options.default_api_timeout - patience
             if left <= 0:
                 raise
@@ -139,7 +138,7 @@ class RangeReader:
         self._topic_id = known.topic_id
 
     def _with_partition(self, known: TopicSnapshot, patience: float) -> TopicSnapshot:
-        """The topic with the partition, which may have been added since the client heard of the topic."""
+        """Wait until the metadata of the topic has the partition, which can be new; return the topic."""
         (topic, number), monotonic = self._partition, self._cluster.driver.clock.monotonic
         deadline = monotonic() + patience
         while number not in known.partitions:
@@ -152,7 +151,7 @@ class RangeReader:
             known = self._cluster.wait_for_topic(topic, max(deadline - monotonic(), 0.0))
         return known
 
-    def _ask(self, position: int) -> Completion[FetchResponse]:
+    def _fetch(self, position: int) -> Completion[FetchResponse]:
         topic, number = self._partition
         return self._cluster.start(
             self._request(position),
@@ -164,7 +163,7 @@ class RangeReader:
 
     def _request(self, position: int) -> FetchRequest:
         options, (topic, number) = self._options, self._partition
-        asked = FetchPartition(
+        entry = FetchPartition(
             partition=number,
             fetch_offset=position,
             last_fetched_epoch=self._epoch,
@@ -175,12 +174,12 @@ class RangeReader:
             min_bytes=1,
             max_bytes=self._max_bytes,
             isolation_level=self._isolation,
-            topics=[FetchTopic(topic=topic, topic_id=self._topic_id, partitions=[asked])],
+            topics=[FetchTopic(topic=topic, topic_id=self._topic_id, partitions=[entry])],
         )
 
     def _refusal(self, response: FetchResponse, position: int) -> KafkaError | None:
-        told = self._told(response)
-        code = response.error_code or (told.error_code if told is not None else 0)
+        fetched = self._partition_data(response)
+        code = response.error_code or (fetched.error_code if fetched is not None else 0)
         if not code:
             return None
         why = error_of(code)
@@ -188,57 +187,59 @@ class RangeReader:
             self._follow_topic(position)
         if isinstance(why, UnknownServerError):
             return _FailedForNow(f"{self._partition} at offset {position}: {why}")
-        if told is None or response.error_code:
+        if fetched is None or response.error_code:
             return why
-        if isinstance(why, OffsetOutOfRange):  # its own words are for who has a position
+        if isinstance(why, OffsetOutOfRange):  # its own message is about the consumer's position
             words = "the offset is outside the log; see beginning_offsets() and end_offsets()"
             return error_of(code, f"{self._partition} at offset {position}: {words}")
         return error_of(code, f"{self._partition} at offset {position}: {why}")
 
     def _follow_topic(self, position: int) -> None:
-        """The broker does not know the topic's id, on the driver's thread.
+        """Switch to the current topic id after the broker rejected the old one; on the driver's thread.
 
-        What the client knew may be old, from before the topic was made anew; then the range is the new one's,
-        unless some of the old one's records are handed over.
+        The topic was created again. The range is then read from the new topic, unless records of the old one
+        were returned already.
         """
         topic = self._partition.topic
         known = self._cluster.metadata.topic(topic)
         if known is None or not known.is_usable or known.topic_id == self._topic_id:
-            return  # metadata is asked for again, before the next attempt
+            return  # the metadata is updated before the next attempt
         if position > self._start:
-            raise UnknownTopicOrPartition(f"{self._partition} at offset {position}: the topic was made anew")
+            raise UnknownTopicOrPartition(
+                f"{self._partition} at offset {position}: the topic was deleted and created again"
+            )
         self._topic_id = known.topic_id
 
-    def _answer(self, under_way: Completion[FetchResponse]) -> PartitionData:
+    def _await_response(self, in_flight: Completion[FetchResponse]) -> PartitionData:
         left = self._options.default_api_timeout + GRACE
-        # Closing the client ends the request, with words of its own: `is_closed` is not to be looked at here.
+        # No check of `is_closed` is needed: closing the client fails the request with its own message.
         while left > 0 and not self._cluster.driver.wait_until(
-            under_way.done, min(left, PATIENCE_WITH_MISSING), under_way.waiters
+            in_flight.done, min(left, PATIENCE_WITH_MISSING), in_flight.waiters
         ):
             left -= PATIENCE_WITH_MISSING
             self._raise_if_missing()
-        told = self._told(under_way.result(0))
-        # An answer that does not speak of the partition is as good as one that brings nothing.
-        return told or PartitionData(partition_index=self._partition.partition, high_watermark=-1)
+        fetched = self._partition_data(in_flight.result(0))
+        # A response without the partition is handled like one without records.
+        return fetched or PartitionData(partition_index=self._partition.partition, high_watermark=-1)
 
-    def _told(self, response: FetchResponse) -> PartitionData | None:
+    def _partition_data(self, response: FetchResponse) -> PartitionData | None:
         """Return this partition's data of the response and ignore other partitions."""
         name, number = self._partition
         for topic in response.responses:
             if topic.topic == name or (topic.topic_id == self._topic_id != ZERO_UUID):
-                for one in topic.partitions:
-                    if one.partition_index == number:
-                        return one
+                for partition in topic.partitions:
+                    if partition.partition_index == number:
+                        return partition
         return None
 
     def _raise_if_missing(self) -> None:
-        """Raise if the topic is missing on the brokers; one broker alone is not believed."""
+        """Raise if the topic is missing; the report of a single broker is not enough."""
         known = self._cluster.metadata.topic(self._partition.topic)
         if known is not None and known.is_gone:
             raise UnknownTopicOrPartition(f"{self._partition}: {known.error}")
 
     def _pause(self, seconds: float) -> None:
-        """Brokers hold a fetch until there is something; one that does not is not asked all the time."""
+        """Wait between two fetches, in case the broker responds to empty fetches immediately."""
         if seconds > 0:
             self._cluster.driver.wait_until(lambda: self._cluster.is_closed, seconds)
 
@@ -247,7 +248,7 @@ class RangeReader:
         it is retried."""
         info = self._cluster.metadata.partition(*self._partition)
         if info is None or info.leader_epoch >= self._epoch:
-            self._epoch = -1  # the broker may only know nothing of that epoch
+            self._epoch = -1  # perhaps only the epoch is unknown to the broker
         limit = min(PATIENCE_WITH_SHORT_LOGS, self._options.default_api_timeout)
         if seconds >= limit:
             raise error
@@ -256,21 +257,21 @@ class RangeReader:
             raise error
         self._cluster.metadata.request_update(error)
 
-    def _raise_if_late(self, position: int, told: PartitionData, seconds: float) -> None:
-        """Records that are not there yet are waited for, as long as a call may take."""
+    def _raise_if_late(self, position: int, fetched: PartitionData, seconds: float) -> None:
+        """Raise if no record has arrived within default_api_timeout_ms."""
         limit = self._options.default_api_timeout
         if seconds >= limit:
-            end = told.high_watermark
-            if self._isolation == READ_COMMITTED and told.last_stable_offset >= 0:
-                end = told.last_stable_offset
-            readable = f"records can be read up to {end}" if end >= 0 else "no answer speaks of it"
+            end = fetched.high_watermark
+            if self._isolation == READ_COMMITTED and fetched.last_stable_offset >= 0:
+                end = fetched.last_stable_offset
+            readable = f"records can be read up to {end}" if end >= 0 else "no response has the partition"
             raise KafkaTimeoutError(
                 f"{self._partition}: no records from offset {position} on within {limit:g} s; the range ends "
                 f"at {self._end}, and {readable}"
             )
 
     def _decode(self, data: FetchedData, position: int) -> tuple[int, Columns, KafkaError | None]:
-        """The next position, the records up to it, and why the rest cannot be read."""
+        """Return the next position, the records up to it, and the error of the rest, if any."""
         options, columns = self._options, Columns()
         try:
             position = data.take_columns(

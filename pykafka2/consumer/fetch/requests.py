@@ -1,6 +1,7 @@
-"""Builds fetch requests: the partitions with room in the buffer, in turns, as changes of the session.
+"""Builds fetch requests for partitions with room in the buffer, in turns, as changes of the fetch session.
 
-Driver's thread, within fetcher.py.  Hot: once for every fetch, which may have a thousand partitions.
+Used on the driver's thread by fetcher.py. Performance-critical: runs for every fetch, which can have a
+thousand partitions.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest
 from pykafka2.protocol.primitives import ZERO_UUID
 
-# A broker that could send more than there is room for is asked again soon, not after fetch_max_wait_ms.
+# While partitions are left out for lack of room, the next fetch must be sent sooner than fetch_max_wait_ms.
 WAIT_WHILE_OTHERS_ARE_FULL = 0.05
 
 
 @attrs.define(eq=False)
-class _Said:
-    """The last entries that were sent to a node."""
+class _LastFetch:
+    """The entries of the last fetch from a node."""
 
     states: list[FetchState]
-    """The very list that the fetcher gave: it makes another one as soon as anything has changed."""
-    asked: dict[SessionKey, FetchPartition]
+    """The fetcher's list itself, which is replaced by another one when anything changes."""
+    entries: dict[SessionKey, FetchPartition]
     flight: Flight
 
 
 class FetchRequests:
-    """Makes the requests of one consumer."""
+    """Builds the fetch requests of one consumer."""
 
     def __init__(
         self,
@@ -46,20 +47,20 @@ class FetchRequests:
         self._buffer = buffer
         self._table = table
         self._nodes = nodes
-        self._last: dict[int, _Said] = {}
+        self._last: dict[int, _LastFetch] = {}
 
     def make(
         self, node_id: int, states: list[FetchState], max_bytes: int, is_short: bool, now: float
     ) -> tuple[FetchRequest, Flight] | None:
-        """A fetch of these partitions, of `max_bytes` at most; None where none of them has room.
+        """Return a fetch of these partitions, of `max_bytes` at most; None if none of them has room.
 
-        `is_short` says that the buffer as a whole is half full.
+        `is_short` is True if the buffer as a whole is at least half full.
         """
         options = self._options
         wanted = self._with_room(states, is_short)
         if not wanted:
             self._buffer.ask_for_room()
-            wanted = self._with_room(states, is_short)  # it may have been made between the two
+            wanted = self._with_room(states, is_short)  # data can have been removed between the two calls
             if not wanted:
                 return None
         max_wait = options.fetch_max_wait
@@ -69,16 +70,16 @@ class FetchRequests:
         session = self._nodes.session(node_id)
         last = self._last.get(node_id)
         if last is not None and last.states is wanted and session.is_incremental:
-            # Only what has moved is named; the broker sees to the turns of the others.
-            asked, before = last.asked, last.flight
-            flight.has_ids, flight.names, flight.asked = before.has_ids, before.names, before.asked
-            changed = self._name(self._take_moved(flight), flight)
-            asked.update(changed)
+            # Only moved partitions are named; the broker takes turns among the others.
+            entries, before = last.entries, last.flight
+            flight.has_ids, flight.names, flight.fetched = before.has_ids, before.names, before.fetched
+            changed = self._entries(self._take_moved(flight), flight)
+            entries.update(changed)
         else:
             changed = None
-            asked = self._name(self._in_turn(node_id, wanted), flight)
+            entries = self._entries(self._in_turn(node_id, wanted), flight)
             self._take_moved(flight)
-            self._last[node_id] = _Said(wanted, asked, flight)
+            self._last[node_id] = _LastFetch(wanted, entries, flight)
         request = FetchRequest(
             max_wait_ms=int(max_wait * 1000),
             min_bytes=options.fetch_min_bytes,
@@ -87,7 +88,7 @@ class FetchRequests:
             topics=[],
             rack_id=options.client_rack,
         )
-        session.fill(request, asked, has_ids=flight.has_ids, changed=changed)
+        session.fill(request, entries, has_ids=flight.has_ids, changed=changed)
         flight.is_incremental = session.is_incremental
         return request, flight
 
@@ -96,18 +97,18 @@ class FetchRequests:
         return states[turn:] + states[:turn] if turn else states
 
     def _take_moved(self, flight: Flight) -> list[FetchState]:
-        """Those of the flight's partitions whose places have moved."""
-        moved, asked = self._table.moved, flight.asked
-        mine = [state for state in moved if (known := asked.get(state.partition)) and known[0] is state]
+        """Return the flight's partitions whose offsets have moved, and mark them as sent."""
+        moved, fetched = self._table.moved, flight.fetched
+        mine = [state for state in moved if (known := fetched.get(state.partition)) and known[0] is state]
         for state in mine:
             del moved[state]
         return mine
 
-    def _name(self, states: list[FetchState], flight: Flight) -> dict[SessionKey, FetchPartition]:
-        """These partitions for the request; the flight notes them."""
-        most_bytes, noted = self._options.max_partition_fetch_bytes, flight.asked
+    def _entries(self, states: list[FetchState], flight: Flight) -> dict[SessionKey, FetchPartition]:
+        """Return the request's entries for these partitions, and record them in the flight."""
+        max_bytes, fetched = self._options.max_partition_fetch_bytes, flight.fetched
         topics = self._metadata.snapshot.topics
-        asked: dict[SessionKey, FetchPartition] = {}
+        entries: dict[SessionKey, FetchPartition] = {}
         for state in states:
             topic, number = partition = state.partition
             known = topics.get(topic)
@@ -122,14 +123,14 @@ class FetchRequests:
             else:
                 state.topic_id = topic_id
                 flight.names[topic_id] = topic
-            asked[topic, topic_id, number] = state.ask(leader_epoch, most_bytes)
-            noted[partition] = (state, state.offset)
-        return asked
+            entries[topic, topic_id, number] = state.entry(leader_epoch, max_bytes)
+            fetched[partition] = (state, state.offset)
+        return entries
 
     def _with_room(self, states: list[FetchState], is_short: bool) -> list[FetchState]:
-        """Those that do not fill more than their share of the buffer already.
+        """Return the partitions that use less than their share of the buffer.
 
-        When room is short, those with nothing there at all: what waits of others must not keep them out.
+        If room is short, only those without data in the buffer, so that data of others cannot starve them.
         """
         options, bytes_of = self._options, self._buffer.bytes_of
         if is_short:

@@ -1,6 +1,6 @@
 """Resets positions to an end of the log or to a timestamp.
 
-Driver's thread, on command of the application's (fetcher.py); offset_lookups.py asks the brokers.
+Used on the driver's thread by fetcher.py; offset_lookups.py sends the requests.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from pykafka2.types import OffsetAndTimestamp, TopicPartition
 
 
 class PositionResets:
-    """Looks for the places at which to begin."""
+    """Finds the offsets to start from."""
 
     def __init__(self, lookups: OffsetLookups, buffer: FetchBuffer, table: FetchTable) -> None:
         self._lookups = lookups
         self._buffer = buffer
         self._table = table
         self._not_before: dict[TopicPartition, float] = {}
-        """When an offset that was refused is asked for again at the earliest."""
+        """The earliest time of the next lookup after a failed one."""
         self._open: dict[TopicPartition, Question] = {}
-        """What is being asked for now; given up where it is not wanted any more, or it would be asked for
-        until there is an answer: for ever, of a topic that is gone."""
+        """The lookups in progress.  They are cancelled when obsolete, because a lookup for a deleted topic
+        would be retried forever."""
 
     def begin(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
-        """Find the offset at this time, tell the buffer, and fetch from there on."""
+        """Find the offset at this timestamp, put it into the buffer, and fetch from there on."""
         self._table.lose_place(partition, generation)
-        self._ask(partition, generation, timestamp)
+        self._look_up_offset(partition, generation, timestamp)
 
     def give_up(self, partition: TopicPartition) -> None:
-        """It is known by now where to begin."""
+        """Cancel the lookup of this partition, if there is one."""
         question = self._open.pop(partition, None)
         if question is not None:
             self._lookups.give_up(question)
 
     def forget(self, partition: TopicPartition) -> None:
-        """It is not read any more."""
+        """Drop the state of a partition that is no longer read."""
         self.give_up(partition)
         self._not_before.pop(partition, None)
 
-    def _ask(
+    def _look_up_offset(
         self, partition: TopicPartition, generation: int, timestamp: int, end: int | None = None
     ) -> None:
         self._look_up(
@@ -78,32 +78,32 @@ class PositionResets:
             return  # the application has moved on
         if found is None and timestamp >= 0:
             if end is None:
-                self._ask_for_end(partition, generation, timestamp)
+                self._look_up_end(partition, generation, timestamp)
                 return
             found = OffsetAndTimestamp(end, timestamp)
         if found is None:
-            error = NoOffsetForPartition(f"{partition}: the broker names no offset to begin at")
+            error = NoOffsetForPartition(f"{partition}: the broker returned no offset to start from")
             self._on_failed(partition, generation, error, now)
             return
         self.give_up(partition)
         self._table.begin(partition, generation, found.offset)
         misses = self._table.misses.get(partition)
         if misses is not None and misses.attempts > 1:
-            # The offset that the broker named last time was out of its range.
+            # The offset that the broker returned last time was out of range.
             self._table.states[partition].not_before = now + max(
                 misses.delay(misses.attempts - 2), FRUITLESS_GAP
             )
         self._buffer.put_reset(partition, generation, found.offset)
 
-    def _ask_for_end(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
-        """No record is that young: begin at the end, but at one that was written just now if there is one.
+    def _look_up_end(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
+        """Start at the end if no record is that young, unless one has been written since.
 
-        So the time is asked for again after the end; between the two orders only this one skips nothing.
+        The end is looked up first and the timestamp again after it; the other order could skip a record.
         """
 
         def on_found(found: OffsetAndTimestamp | None, now: float) -> None:
             if self._table.generations.get(partition) == generation:
-                self._ask(partition, generation, timestamp, found.offset if found else 0)
+                self._look_up_offset(partition, generation, timestamp, found.offset if found else 0)
 
         failed = partial(self._on_failed, partition, generation)
         self._look_up(Question(partition, LATEST_TIMESTAMP, on_found, failed))

@@ -1,6 +1,6 @@
 """Applies the response for one partition of a fetch: data or an error.
 
-Driver's thread, within fetcher.py; data and problems go to the fetch buffer, the partition's place to
+Used on the driver's thread by fetcher.py. Data and problems go to the fetch buffer, the partition's offset to
 partitions.py.
 """
 
@@ -21,13 +21,13 @@ from pykafka2.errors import (
 from pykafka2.protocol.messages.fetch import NodeEndpoint, PartitionData
 from pykafka2.types import Node
 
-# How long a broker is not believed that may not have heard that it was replaced: a leader that cannot reach
-# its cluster is fenced long before (broker.session.timeout.ms, 9 s).
+# How long an outdated leader is distrusted.  A leader that cannot reach its cluster is fenced long before
+# that (broker.session.timeout.ms, 9 s).
 DOUBT = 30.0
 
 
 class FetchAnswers:
-    """Takes in what brokers say of partitions."""
+    """Applies the brokers' responses for single partitions."""
 
     def __init__(
         self, options: ConsumerOptions, cluster: ClusterClient, buffer: FetchBuffer, table: FetchTable
@@ -40,36 +40,42 @@ class FetchAnswers:
         self._table = table
 
     def take_in(
-        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[NodeEndpoint], now: float
+        self,
+        state: FetchState,
+        offset: int,
+        response: PartitionData,
+        endpoints: list[NodeEndpoint],
+        now: float,
     ) -> None:
-        if told.error_code:
+        """Apply the response for one partition to a fetch from this offset."""
+        if response.error_code:
             self._table.changes += 1
-            self._on_error(state, offset, told, endpoints, now)
+            self._on_error(state, offset, response, endpoints, now)
             return
-        if told.diverging_epoch.end_offset >= 0:
-            error = log_truncated(state.partition, offset, state.epoch, told.diverging_epoch)
+        if response.diverging_epoch.end_offset >= 0:
+            error = log_truncated(state.partition, offset, state.epoch, response.diverging_epoch)
             self._table.stop(state, error)
             return
-        if told.preferred_read_replica >= 0 and not told.records:
+        if response.preferred_read_replica >= 0 and not response.records:
             self._table.changes += 1
-            self._read_from(state, told.preferred_read_replica, now)
+            self._read_from(state, response.preferred_read_replica, now)
             return
         state.doubted_since = None
-        self._table.high_watermarks[state.partition] = told.high_watermark
-        is_bounded = self._is_committed_only and told.last_stable_offset >= 0
+        self._table.high_watermarks[state.partition] = response.high_watermark
+        is_bounded = self._is_committed_only and response.last_stable_offset >= 0
         self._table.readable_ends[state.partition] = (
-            told.last_stable_offset if is_bounded else told.high_watermark
+            response.last_stable_offset if is_bounded else response.high_watermark
         )
-        if not told.records:
+        if not response.records:
             state.backoff.reset()
-            if told.high_watermark <= offset:
+            if response.high_watermark <= offset:
                 self._table.troubles.pop(state.partition, None)
             else:
                 self._table.troubles[state.partition] = f"the broker sends no records from offset {offset} on"
             return
         self._table.troubles.pop(state.partition, None)
-        aborted = told.aborted_transactions if self._is_committed_only else None
-        records = _apart(memoryview(told.records))
+        aborted = response.aborted_transactions if self._is_committed_only else None
+        records = _apart(memoryview(response.records))
         data = FetchedData(state.partition, state.generation, offset, records, aborted)
         if data.next_offset <= offset and data.error is None:
             self._table.troubles[state.partition] = f"the broker sends only records before offset {offset}"
@@ -80,33 +86,38 @@ class FetchAnswers:
             state.backoff.reset()
         state.offset, state.epoch = data.next_offset, data.last_epoch
         self._table.moved[state] = None
-        # Nothing can be fetched behind what cannot be read: the application must decide.
+        # After unreadable data nothing more is fetched until the application has decided what to do.
         state.is_stopped = data.error is not None
         self._table.changes += state.is_stopped
         self._buffer.put(data)
 
     def _on_error(
-        self, state: FetchState, offset: int, told: PartitionData, endpoints: list[NodeEndpoint], now: float
+        self,
+        state: FetchState,
+        offset: int,
+        response: PartitionData,
+        endpoints: list[NodeEndpoint],
+        now: float,
     ) -> None:
         error = error_of(
-            told.error_code, f"{state.partition} at offset {offset}: {error_of(told.error_code)}"
+            response.error_code, f"{state.partition} at offset {offset}: {error_of(response.error_code)}"
         )
         self._table.troubles[state.partition] = str(error)
         if state.leave_replica() and not isinstance(error, CorruptMessage):
-            return  # a follower may be behind, or none any more: the leader is asked
+            return  # the follower can be behind or no longer a replica, so fetch from the leader
         if isinstance(error, CorruptMessage):
-            # The broker's own copy is damaged; asking again gives the same.
+            # The broker's copy is damaged, so a retry would fail, too.
             self._table.delay(state, now)
             self._table.stop(state, error)
             return
         doubted = self._replaced_leader(state, now) if isinstance(error, OffsetOutOfRange) else None
         if doubted is not None:
-            # It would be asked first, as it is connected and has just answered.
+            # Metadata must come from another broker; the connected one would otherwise be preferred.
             self._metadata.request_update(error, doubted=doubted)
             self._table.delay(state, now)
             return
         if isinstance(error, OffsetOutOfRange) and state.epoch >= 0:
-            # The broker may only know nothing of that epoch: then the offset alone is good enough.
+            # Perhaps only the epoch is unknown to the broker: retry with the offset alone.
             state.epoch = -1
             return
         if not error.retriable and not isinstance(error, UnknownServerError):
@@ -116,28 +127,28 @@ class FetchAnswers:
                 self._table.delay(state, now)
             self._table.stop(state, error)
             return
-        hint = told.current_leader
+        hint = response.current_leader
         is_news = hint.leader_id >= 0 and self._metadata.update_leader(
             *state.partition,
             hint.leader_id,
             hint.leader_epoch,
-            [Node(one.node_id, one.host, one.port, one.rack) for one in endpoints],
+            [Node(node.node_id, node.host, node.port, node.rack) for node in endpoints],
         )
-        # A leader that moves again and again is waited for: who says so may say it as often as it is asked.
+        # If the hints keep changing, back off: brokers with wrong hints could otherwise cause a busy loop.
         if is_news and now - state.moved_at >= self._options.retry_backoff:
             state.moved_at = now
             return
-        # An epoch that the broker does not know may be a wrong hint's, and never come.
+        # An epoch that is unknown to the broker can come from a wrong hint, and then never become known.
         if not is_news and (error.refresh_metadata or isinstance(error, UnknownLeaderEpoch)):
             self._metadata.request_update(error)
         self._table.delay(state, now)
 
     def _replaced_leader(self, state: FetchState, now: float) -> int | None:
-        """The leader that was asked, if the place that it was asked for may be of a newer one.
+        """Return the leader's id if it may have been replaced by a newer leader that has this offset.
 
-        So it is after a commit was read that another member made with newer metadata (Java's client ignores
-        metadata older than the epoch of a commit): the old leader does not have that offset yet, and the
-        reset policy would read records again or skip them.
+        This happens if the position comes from a commit of another member with newer metadata (the Java
+        client ignores metadata older than the epoch of a commit). The old leader does not have that offset,
+        and the reset policy would re-read or skip records.
         """
         info = self._metadata.snapshot.partition(*state.partition)
         if info is None or not 0 <= info.leader_epoch < state.epoch:
@@ -145,14 +156,14 @@ class FetchAnswers:
         if state.doubted_since is None:
             state.doubted_since = now
         self._table.troubles[state.partition] = (
-            f"broker {info.leader} has no offset {state.offset}, but may have been replaced: it leads in "
-            f"epoch {info.leader_epoch}, the record before that offset is of epoch {state.epoch}; newer "
-            "metadata are waited for"
+            f"broker {info.leader} has no offset {state.offset}, but may have been replaced: its leader "
+            f"epoch is {info.leader_epoch}, and the record before that offset has epoch {state.epoch}; "
+            "waiting for newer metadata"
         )
         return info.leader if now - state.doubted_since < DOUBT else None
 
     def _read_from(self, state: FetchState, node_id: int, now: float) -> None:
-        """The leader says that another replica is nearer, for as long as metadata is believed."""
+        """Fetch from the replica that the leader prefers, for metadata_max_age_ms at most."""
         if self._metadata.node(node_id) is None or self._cluster.router.connection_failed_recently(node_id):
             self._metadata.request_update()
             self._table.delay(state, now)

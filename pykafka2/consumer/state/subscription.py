@@ -228,8 +228,8 @@ class Subscription:
             return "see assignment()"
         if self.mode is Mode.TOPICS:
             return (
-                "after subscribe() partitions come with poll(), which first calls on_partitions_assigned of a "
-                "group's listener; or set them with assign()"
+                "after subscribe() partitions come with poll(), which first calls the on_partitions_assigned "
+                "of a group's listener; or set them with assign()"
             )
         return "call assign() first, or subscribe() and poll()"
 

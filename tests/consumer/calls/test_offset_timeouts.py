@@ -34,7 +34,7 @@ def test_a_leader_that_does_not_answer_ends_no_call_late() -> None:
         assert consumer.end_offsets([ORDERS_0]) == {ORDERS_0: 1}
         cluster.on(ListOffsetsRequest, answer_late)
         before = cluster.now
-        with pytest.raises(KafkaTimeoutError, match="orders-0 in time; its leader has not answered"):
+        with pytest.raises(KafkaTimeoutError, match="orders-0 timed out; its leader has not responded"):
             consumer.end_offsets([ORDERS_0], timeout_ms=3000)
         assert cluster.now - before == pytest.approx(3, abs=0.1)
         cluster.runtime.run_for(3)  # the answer comes, and nobody waits for it any more

@@ -61,15 +61,15 @@ def test_fetches_look_only_at_partitions_that_have_moved_as_there_may_be_ten_tho
     cluster: SessionCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[TopicPartition] = []
-    ask = FetchState.ask
+    entry = FetchState.entry
 
     def noted(state: FetchState, leader_epoch: int, max_bytes: int) -> FetchPartition:
         looked_at.append(state.partition)
-        return ask(state, leader_epoch, max_bytes)
+        return entry(state, leader_epoch, max_bytes)
 
     with cluster.consumer("orders") as consumer:
         read(consumer)
-        monkeypatch.setattr(FetchState, "ask", noted)
+        monkeypatch.setattr(FetchState, "entry", noted)
         before = len(cluster.requests(FetchRequest))
         read(consumer, 20)
         assert len(cluster.requests(FetchRequest)) > before + 10

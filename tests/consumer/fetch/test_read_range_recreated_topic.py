@@ -77,7 +77,7 @@ def test_half_a_range_of_each_is_never_read(kafka_cluster: KafkaCluster) -> None
         kafka_cluster.delete_topic("t")
         kafka_cluster.create_topic("t")
         send(kafka_cluster, *[b"new"] * 4)
-        with pytest.raises(UnknownTopicOrPartition, match="the topic was made anew"):
+        with pytest.raises(UnknownTopicOrPartition, match="the topic was deleted and created again"):
             found.extend(value for piece in pieces for value in piece.values)
     assert set(found) == {b"old"}
 

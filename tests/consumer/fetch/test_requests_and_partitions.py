@@ -59,7 +59,7 @@ def test_nothing_is_kept_of_a_partition_that_is_not_read_any_more(fetcher: Fetch
     table.misses[ORDERS_0] = table.new_backoff()
     table.high_watermarks[ORDERS_0] = table.readable_ends[ORDERS_0] = 9
     table.troubles[ORDERS_0] = "none"
-    table.made_anew.add(ORDERS_0)
+    table.recreated.add(ORDERS_0)
     fetcher.end([ORDERS_0])
     kept = {name: value for name, value in vars(table).items() if isinstance(value, dict | set) and value}
     assert kept == {}
