@@ -76,6 +76,7 @@ WORDS_DONE: tuple[str, ...] = (
     "pykafka2/consumer/reset_policy.py",
 
 
+    "pykafka2/consumer/assignors",
     "pykafka2/consumer/fetch",
     "pykafka2/consumer/group",
     "pykafka2/consumer/state",
@@ -112,6 +113,7 @@ NAMES_DONE: tuple[str, ...] = (
     "pykafka2/consumer/reset_policy.py",
 
 
+    "pykafka2/consumer/assignors",
     "pykafka2/consumer/fetch",
     "pykafka2/consumer/group",
     "pykafka2/consumer/state",

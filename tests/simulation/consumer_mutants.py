@@ -53,7 +53,7 @@ def leaders_give_a_partition_twice(world: World, patch: pytest.MonkeyPatch) -> N
 
 def eager_members_keep_what_they_have(world: World, patch: pytest.MonkeyPatch) -> None:
     """Nothing is given up before joining, though the leader may give it to others."""
-    patch.setattr(Rebalance, "_to_let_go_before_joining", lambda self: [])
+    patch.setattr(Rebalance, "_to_revoke_before_joining", lambda self: [])
 
 
 def nobody_is_told_of_losses(world: World, patch: pytest.MonkeyPatch) -> None:

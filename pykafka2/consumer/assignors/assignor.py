@@ -26,9 +26,9 @@ class RebalanceProtocol(IntEnum):
     is preferred."""
 
     EAGER = 0
-    """They give up all of them, so that an assignment may move anything at once."""
+    """Members revoke all partitions, so an assignment can move any of them at once."""
     COOPERATIVE = 1
-    """They keep them, so that a partition is taken from its owner in one rebalance and given in the next."""
+    """Members keep their partitions: one that moves is revoked in one rebalance and assigned in the next."""
 
 
 @attrs.define(frozen=True)
@@ -41,10 +41,10 @@ class LastAssignment:
 
 @attrs.define(frozen=True)
 class MemberSubscription:
-    """A member as the leader sees it.
+    """The subscription of a member, as the leader receives it.
 
-    `owned` is what it holds now, of the generation `generation` (-1 if it does not say).  A member of an
-    eager protocol holds nothing while the group rebalances.  `rack` is its client_rack, None if it has none.
+    `owned` are the partitions that it owns, of generation `generation` (-1 if unknown). With an eager
+    protocol a member owns none during a rebalance. `rack` is its client_rack, or None.
     """
 
     topics: tuple[str, ...]
@@ -65,38 +65,39 @@ class Assignment:
 
 @attrs.define(frozen=True)
 class ClusterMetadata:
-    """The topics that members subscribe to, as the leader's metadata has them.
+    """The leader's metadata of the topics that members subscribe to.
 
-    `partitions` has the partitions of each topic that exists in the order of their numbers; a topic that
-    nobody knows is not in it.  `nodes` are the brokers by id.
+    `partitions` has the partitions of each existing topic, ordered by number; unknown topics are not in it.
+    `nodes` are the brokers by id.
     """
 
     partitions: Mapping[str, tuple[PartitionInfo, ...]]
     nodes: Mapping[int, Node] = attrs.field(factory=dict)
 
     def racks_of(self, partition: PartitionInfo) -> frozenset[str]:
-        """The racks of all replicas, offline and out of sync ones too: they will be back soon."""
+        """Return the racks of all replicas, including offline and out-of-sync ones, which usually return."""
         replicas = (self.nodes.get(replica) for replica in partition.replicas)
         return frozenset(node.rack for node in replicas if node is not None and node.rack is not None)
 
     def topic_partitions(self, topic: str) -> Iterator[TopicPartition]:
-        """All of a topic in order; nothing of one that is not known."""
+        """Return the partitions of a topic in order; none if the topic is unknown."""
         return (TopicPartition(topic, info.partition) for info in self.partitions.get(topic, ()))
 
 
 class Assignor(Protocol):
     """Divides the partitions of a group's topics among its members.
 
-    Give one to `partition_assignment_strategy`, by name, as a class or as an object; inherit from this class
-    to have the defaults of what is not abstract.  `assign` is called on a helper thread, as heartbeats and
-    polls go on meanwhile, the other methods on the consumer's, and never two at once.  Members must agree on
-    the name: the group uses the first assignor of most members that all of them offer.
+    Pass one to `partition_assignment_strategy` by name, as a class or as an object. Inherit from this class
+    to get defaults for the methods that are not abstract. `assign` is called on a helper thread, so that
+    heartbeats and polls continue. The other methods are called on the consumer's thread, and never two at the
+    same time. Members must agree on the name: among the assignors that all members offer, the group uses the
+    one that most of them prefer.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name in the group protocol: the same for all members, and not empty."""
+        """The name in the group protocol, the same for all members and not empty."""
 
     @abstractmethod
     def assign(
@@ -104,27 +105,28 @@ class Assignor(Protocol):
     ) -> Mapping[str, Assignment]:
         """Return the assignment by member id; a missing member is assigned nothing.
 
-        Called on the leader only.  The answer should depend on nothing but the arguments, and not on the
-        order of `members`, because another member may be the leader next time.
+        Called on the leader only. The result should depend only on the arguments and not on the order of
+        `members`, because another member can be the leader next time.
         """
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:
-        """Those that it keeps to.  The default is EAGER alone.
+        """The rebalance protocols that the assignor supports; EAGER alone by default.
 
-        With COOPERATIVE a partition that one member owns must not be given to another in the same assignment.
+        With COOPERATIVE a partition that a member owns must not be assigned to another one before its owner
+        has revoked it.
         """
         return (RebalanceProtocol.EAGER,)
 
     def user_data(self, topics: frozenset[str], last: LastAssignment | None) -> bytes | None:
         """Return this member's user data for the leader's assignor, or None (the default).
 
-        `topics` are those subscribed to, `last` is what the member was assigned last (None: nothing yet).
+        `topics` are the subscribed topics, `last` is the member's last assignment, None before the first one.
         """
         return None
 
     def on_assignment(self, assignment: Assignment, generation: int) -> None:
-        """This member was assigned something.  Does nothing by default."""
+        """Handle a new assignment of this member.  Does nothing by default."""
         return
 
 
@@ -142,7 +144,7 @@ def cluster_metadata(snapshot: ClusterSnapshot, topics: frozenset[str]) -> Clust
 
 
 def subscribers(cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]) -> dict[str, list[str]]:
-    """The members that read each topic that exists, topics by name, members in `member_order`."""
+    """Return the members that subscribe to each existing topic: topics by name, members in `member_order`."""
     readers: dict[str, list[str]] = {topic: [] for topic in sorted(cluster.partitions)}
     for member_id in member_order(members):
         for topic in dict.fromkeys(members[member_id].topics):
@@ -152,7 +154,7 @@ def subscribers(cluster: ClusterMetadata, members: Mapping[str, MemberSubscripti
 
 
 def member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
-    """Static members by their instance ids, which outlive restarts, then the others by member ids."""
+    """Return static members by instance id, which survives restarts, then the others by member id."""
 
     def key(member_id: str) -> tuple[bool, str]:
         instance_id = members[member_id].instance_id
@@ -162,9 +164,9 @@ def member_order(members: Mapping[str, MemberSubscription]) -> list[str]:
 
 
 def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """The best protocol that all of them keep to, as in the Java client: one eager assignor makes all eager.
+    """Return the best protocol that all assignors support, as in the Java client.
 
-    Raises `ConfigurationError` where they have none in common.
+    Raises `ConfigurationError` if they have none in common.
     """
     common = set(RebalanceProtocol)
     for assignor in assignors:
@@ -189,9 +191,10 @@ def group_assignment(
 ) -> dict[str, Assignment]:
     """Return the assignment of every member, as the leader sends it.
 
-    Raises `AssignorFailed` if the assignor fails, or answers what the group cannot use: a member that is not
-    of the group, something that is no `Assignment`, or, with the cooperative protocol, a partition of one
-    member given to another before it was taken away.
+    Raises:
+        AssignorFailed: the assignor raised, or returned a result that the group cannot use: an unknown
+            member, a value that is not an `Assignment`, or, with the cooperative protocol, a partition that
+            another member still owns.
     """
     try:
         answer = dict(assignor.assign(cluster, members))
@@ -202,13 +205,13 @@ def group_assignment(
     for member_id, assignment in answer.items():
         if member_id not in members:
             raise AssignorFailed(
-                f"assignor {assignor.name!r}: assign() gives partitions to {member_id!r}, "
+                f"assignor {assignor.name!r}: assign() assigned partitions to {member_id!r}, "
                 f"which is not a member; members are {', '.join(map(repr, sorted(members)))}"
             )
         if not isinstance(assignment, Assignment):
             raise AssignorFailed(
-                f"assignor {assignor.name!r}: assign() answered {assignment!r} for member {member_id!r}; "
-                "it takes a pykafka2.Assignment"
+                f"assignor {assignor.name!r}: assign() returned {assignment!r} for member {member_id!r}; "
+                "return a pykafka2.Assignment"
             )
     assigned = {member_id: answer.get(member_id, Assignment()) for member_id in members}
     if protocol is RebalanceProtocol.COOPERATIVE:
@@ -219,7 +222,7 @@ def group_assignment(
 def _refuse_sudden_moves(
     assignor: Assignor, members: Mapping[str, MemberSubscription], assigned: Mapping[str, Assignment]
 ) -> None:
-    """Two members would read a partition at once if it moved in one rebalance."""
+    """Raise if a partition moves in one rebalance, because two members would read it at the same time."""
     newest = max(member.generation for member in members.values())
     owners: dict[TopicPartition, str] = {
         partition: member_id
@@ -232,7 +235,7 @@ def _refuse_sudden_moves(
             owner = owners.get(partition, member_id)
             if owner != member_id:
                 raise AssignorFailed(
-                    f"assignor {assignor.name!r} is cooperative, and gives {partition} to {member_id!r} "
-                    f"while {owner!r} owns it; it must leave the partition out now, and give it in the next "
+                    f"assignor {assignor.name!r} is cooperative, but assigned {partition} to {member_id!r} "
+                    f"while {owner!r} owns it; leave the partition out now, and assign it in the next "
                     "rebalance"
                 )

@@ -1,10 +1,10 @@
-"""The assignor "cooperative-sticky": sticky for members that go on reading during a rebalance (KIP-429).
+"""The assignor "cooperative-sticky": sticky for members that keep reading during a rebalance (KIP-429).
 
-A partition that is to move is given to nobody at first.  Its owner sees that it is gone, gives it up and
-joins again, and the rebalance that follows gives it to its new owner; two never own it at once.
+A partition that moves is first assigned to no member. Its owner revokes it and rejoins, and the next
+rebalance assigns it to the new owner, so two members never own it at the same time.
 
-Where racks matter, Kafka's may move partitions between members that are far from them, rebalance after
-rebalance. Here nothing moves for the sake of racks unless more is near afterwards.
+If racks matter, Kafka's assignor can move partitions between far members in every rebalance. This one moves
+no partition for racks unless more partitions are near their owners afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GENERATION_BYTES = 4
 class CooperativeStickyAssignor(Assignor):
     """The "sticky" assignor for members that keep reading partitions that do not move.
 
-    Stateless: any number of consumers may share it.  Beside an assignor that is only eager it works eagerly.
+    Stateless: any number of consumers can share it. Together with an eager assignor it works eagerly.
     """
 
     @property
@@ -41,7 +41,7 @@ class CooperativeStickyAssignor(Assignor):
         return (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def user_data(self, topics: frozenset[str], last: LastAssignment | None) -> bytes | None:
-        """The generation of the last assignment, for leaders that do not know it from the subscription."""
+        """Return the generation of the last assignment, for leaders that read no generation elsewhere."""
         generation = NO_GENERATION if last is None else last.generation
         return generation.to_bytes(_GENERATION_BYTES, "big", signed=True)
 
@@ -50,20 +50,22 @@ class CooperativeStickyAssignor(Assignor):
     ) -> Mapping[str, Assignment]:
         claims = {member_id: _claim(member) for member_id, member in members.items()}
         owner_of = owners(cluster, claims)
-        given = divide_calmly(cluster, members, claims, owner_of)
+        division = divide_calmly(cluster, members, claims, owner_of)
         claimants: dict[TopicPartition, set[str]] = {}
         for member_id, claim in claims.items():
             for partition in claim.partitions:
                 claimants.setdefault(partition, set()).add(member_id)
 
-        def may_have(member_id: str, partition: TopicPartition) -> bool:
+        def can_get(member_id: str, partition: TopicPartition) -> bool:
             if owner_of.get(partition) == member_id:
                 return True
             return not claimants.get(partition, set()) - {member_id}
 
         return {
-            member_id: Assignment(tuple(sorted(one for one in partitions if may_have(member_id, one))))
-            for member_id, partitions in given.items()
+            member_id: Assignment(
+                tuple(sorted(partition for partition in partitions if can_get(member_id, partition)))
+            )
+            for member_id, partitions in division.items()
         }
 
 

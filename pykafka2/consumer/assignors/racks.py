@@ -1,4 +1,4 @@
-"""When the racks of members and replicas count in an assignment, and who is near to what (KIP-881).
+"""Rack awareness of assignors: whether racks matter, and which members are near a partition (KIP-881).
 
 Pure functions and plain data.
 """
@@ -16,14 +16,14 @@ NOWHERE: frozenset[str] = frozenset()
 
 
 def member_racks(members: Mapping[str, MemberSubscription]) -> dict[str, str]:
-    """The rack of each member that has one."""
+    """Return the rack of each member that has one."""
     return {member_id: member.rack for member_id, member in members.items() if member.rack}
 
 
 def racks_matter(of_members: Collection[str], of_partitions: Collection[frozenset[str]]) -> bool:
-    """Whether some member is nearer to some partition than to another.
+    """Return whether a member is nearer to one partition than to another.
 
-    Not so where members and replicas share no rack, nor where every partition has a replica in every rack.
+    False if no replica is in a member's rack, or if every partition has a replica in every rack.
     """
     everywhere = frozenset().union(*of_partitions)
     if everywhere.isdisjoint(of_members):
@@ -33,24 +33,24 @@ def racks_matter(of_members: Collection[str], of_partitions: Collection[frozense
 
 @attrs.define(frozen=True)
 class Racks:
-    """The racks of members and of partitions' replicas; both empty where racks do not matter."""
+    """The racks of members and of partitions' replicas; both are empty if racks do not matter."""
 
     of_members: Mapping[str, str] = attrs.field(factory=dict)
     of_partitions: Mapping[TopicPartition, frozenset[str]] = attrs.field(factory=dict)
 
     def is_far(self, member_id: str, partition: TopicPartition) -> bool:
-        """Whether the member has a rack and no replica stands there."""
+        """Return whether the member has a rack and no replica is in it."""
         rack = self.of_members.get(member_id)
         return rack is not None and rack not in self.of_partitions.get(partition, NOWHERE)
 
     def is_near(self, member_id: str, partition: TopicPartition) -> bool:
-        """Whether the member has a rack and a replica stands there."""
+        """Return whether the member has a rack and a replica is in it."""
         rack = self.of_members.get(member_id)
         return rack is not None and rack in self.of_partitions.get(partition, NOWHERE)
 
 
 def racks_of_group(cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]) -> Racks:
-    """The racks of all members and of all topics that they read, if they matter."""
+    """Return the racks of all members and of their topics' partitions, if racks matter."""
     of_members = member_racks(members)
     if not of_members:
         return Racks()

@@ -1,12 +1,12 @@
-"""The assignor "range": of each topic a member gets consecutive partitions, as Kafka's RangeAssignor.
+"""The assignor "range": each member gets consecutive partitions of each topic, as in Kafka's RangeAssignor.
 
-Members stand in the order of their instance or member ids; where a topic does not divide evenly the first get
-one more.  So topics with equal counts of partitions and the same readers are divided alike: the member that
-reads partition 3 of one reads partition 3 of the others.
+Members are ordered by instance id or member id; if a topic does not divide evenly, the first members get one
+more partition. So topics with the same number of partitions and the same subscribers are co-partitioned: the
+member that gets partition 3 of one topic gets partition 3 of the others.
 
-Racks come first where they matter, though never before balance (KIP-881): a member is offered the partitions
-that have a replica in its rack, and what is left goes out by ranges.  Topics that are divided alike stay so:
-partition 3 of all of them goes to a member that is near to all of them.
+Racks matter only within balance (KIP-881): a member first gets partitions with a replica in its rack, and the
+rest is assigned by ranges. Co-partitioned topics stay so: partition 3 of all of them goes to a member that is
+near to all of them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from pykafka2.types import PartitionInfo, TopicPartition
 
 
 class RangeAssignor(Assignor):
-    """Consecutive partitions of each topic, racks considered.  Stateless: any number of consumers may share
-    it."""
+    """Assigns consecutive partitions of each topic and respects racks.
+
+    Stateless: any number of consumers can share it.
+    """
 
     @property
     def name(self) -> str:
@@ -49,11 +51,11 @@ class RangeAssignor(Assignor):
                     alike[0].give_ranges(near_only=True)
         for topic in topics:
             topic.give_ranges(near_only=False)
-        given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
+        assigned: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         for topic in topics:
-            for member_id, partitions in topic.given.items():
-                given[member_id] += sorted(partitions)
-        return {member_id: Assignment(tuple(partitions)) for member_id, partitions in given.items()}
+            for member_id, partitions in topic.assigned.items():
+                assigned[member_id] += sorted(partitions)
+        return {member_id: Assignment(tuple(partitions)) for member_id, partitions in assigned.items()}
 
 
 class _Topic:
@@ -66,7 +68,7 @@ class _Topic:
         racks: Mapping[str, str],
         cluster: ClusterMetadata,
     ) -> None:
-        self.given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in readers}
+        self.assigned: dict[str, list[TopicPartition]] = {member_id: [] for member_id in readers}
         self._racks = {member_id: racks[member_id] for member_id in readers if member_id in racks}
         self._free = {info.partition: TopicPartition(info.topic, info.partition) for info in partitions}
         self.numbers = tuple(self._free)
@@ -78,25 +80,25 @@ class _Topic:
 
     @property
     def readers(self) -> tuple[str, ...]:
-        return tuple(self.given)
+        return tuple(self.assigned)
 
     def room(self, member_id: str) -> int:
-        """How many more it may get; larger shares go to the first that take them."""
-        return max(0, self._share + (self._larger_shares > 0) - len(self.given[member_id]))
+        """Return how many more partitions the member can get; the first takers get the larger shares."""
+        return max(0, self._share + (self._larger_shares > 0) - len(self.assigned[member_id]))
 
     def is_near(self, member_id: str, number: int) -> bool:
-        """Whether a replica is in the member's rack; a member without a rack is near to everything."""
+        """Return whether a replica is in the member's rack; a member without a rack is near to everything."""
         rack = self._racks.get(member_id)
         return rack is None or rack in self._near.get(number, ())
 
     def give(self, member_id: str, numbers: list[int]) -> None:
-        mine = self.given[member_id]
+        mine = self.assigned[member_id]
         mine += [self._free.pop(number) for number in numbers]
         if numbers and len(mine) > self._share:
             self._larger_shares -= 1
 
     def give_ranges(self, *, near_only: bool) -> None:
-        for member_id in self.given:
+        for member_id in self.assigned:
             if not self._free:
                 return
             offered = (number for number in self._free if not near_only or self.is_near(member_id, number))
@@ -104,7 +106,7 @@ class _Topic:
 
 
 def _divided_alike(topics: list[_Topic]) -> list[list[_Topic]]:
-    """Topics with the same readers and equally many partitions, together."""
+    """Group the topics with the same subscribers and the same number of partitions."""
     groups: dict[tuple[tuple[str, ...], tuple[int, ...]], list[_Topic]] = {}
     for topic in topics:
         groups.setdefault((topic.readers, topic.numbers), []).append(topic)
@@ -112,7 +114,7 @@ def _divided_alike(topics: list[_Topic]) -> list[list[_Topic]]:
 
 
 def _give_alike_to_near(topics: list[_Topic]) -> None:
-    """Give each number, of all these topics at once, to the first member that is near to all and has room."""
+    """Assign each partition number of all these topics to the first near member with room for all."""
     remaining = list(topics[0].readers)
     for number in topics[0].numbers:
         for member_id in remaining:

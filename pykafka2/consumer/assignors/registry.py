@@ -1,6 +1,6 @@
-"""Reads `partition_assignment_strategy`: names, classes or objects of assignors, one or several.
+"""Parses `partition_assignment_strategy`: one or several names, classes or objects of assignors.
 
-Runs on the caller's thread when a consumer is made.  Adding an assignor of Kafka means one row in BUILT_IN.
+Runs on the caller's thread when a consumer is created. A new assignor of Kafka needs one row in BUILT_IN.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUILT_IN: Final[dict[str, type[Assignor]]] = {
     "sticky": StickyAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
 }
-"""By their names in the group's protocol."""
+"""Kafka's assignors by their names in the group protocol."""
 
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 _OTHER_NAMES: Final[dict[str, str]] = {
@@ -37,48 +37,48 @@ _OTHER_NAMES: Final[dict[str, str]] = {
     "round_robin": "roundrobin",
     "cooperative_sticky": "cooperative-sticky",
 }
-"""What the Java client and kafka-python call their classes."""
+"""Class names of the Java client and kafka-python."""
 
 _PARTS = ("assign", "user_data", "on_assignment")
-"""Methods that an object needs to be an assignor, beside `name` and `protocols`."""
+"""Methods that an assignor needs, in addition to `name` and `protocols`."""
 
 
 def read_assignors(value: Any) -> tuple[Assignor, ...]:
-    """The assignors to offer, the preferred one first.
+    """Return the assignors to offer, the preferred one first.
 
-    `value` is one of these, a list of them, or a string with commas: "range", a class name of the Java
-    client, a class, an object.  Raises `ConfigurationError` for what is none of these, naming the nearest for
-    a misspelt name.
+    `value` is a name such as "range", a class name of the Java client, a class or an object, or several of
+    them as a list or, for names, as a string with commas. Raises `ConfigurationError` for any other value;
+    for a misspelt name the message has the nearest name.
     """
     if isinstance(value, str):
-        given: list[Any] = [name.strip() for name in value.split(",")]
+        entries: list[Any] = [name.strip() for name in value.split(",")]
     elif isinstance(value, Iterable) and not isinstance(value, type):
-        given = list(value)
+        entries = list(value)
     else:
-        given = [value]
-    assignors = tuple(_read(one) for one in given)
+        entries = [value]
+    assignors = tuple(_read(entry) for entry in entries)
     if not assignors:
-        raise ConfigurationError(f"{OPTION}={value!r}: a group needs an assignor; give 'range', for example")
+        raise ConfigurationError(f"{OPTION}={value!r}: a group needs an assignor; use 'range', for example")
     names = [assignor.name for assignor in assignors]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigurationError(f"{OPTION}: two assignors are called {name!r}; offer it once")
+            raise ConfigurationError(f"{OPTION}: two assignors are named {name!r}; list it only once")
     rebalance_protocol(assignors)
     return assignors
 
 
-def _read(one: Any) -> Assignor:
-    if isinstance(one, str):
-        return _by_name(one)
-    if isinstance(one, type):
-        _refuse_kafka_python(one)
+def _read(entry: Any) -> Assignor:
+    if isinstance(entry, str):
+        return _by_name(entry)
+    if isinstance(entry, type):
+        _refuse_kafka_python(entry)
         try:
-            one = one()
+            entry = entry()
         except Exception as error:
             raise ConfigurationError(
-                f"{OPTION}: {one.__name__}() raised {error!r}; give an object of it instead"
+                f"{OPTION}: {entry.__name__}() raised {error!r}; use an object instead of the class"
             ) from error
-    return _checked(one)
+    return _checked(entry)
 
 
 def _by_name(name: str) -> Assignor:
@@ -93,28 +93,30 @@ def _by_name(name: str) -> Assignor:
     nearest_name = _OTHER_NAMES.get(nearest[0], nearest[0]) if nearest else "range"
     raise ConfigurationError(
         f"{OPTION}: there is no assignor {name!r}; the nearest is {nearest_name!r}, all are "
-        f"{', '.join(map(repr, BUILT_IN))}; one of your own is given as a class or an object"
+        f"{', '.join(map(repr, BUILT_IN))}; pass a custom assignor as a class or an object"
     )
 
 
-def _refuse_kafka_python(one: type) -> None:
-    package = one.__module__.partition(".")[0]
-    same = _OTHER_NAMES.get(one.__name__)
+def _refuse_kafka_python(cls: type) -> None:
+    package = cls.__module__.partition(".")[0]
+    same = _OTHER_NAMES.get(cls.__name__)
     if package in ("kafka", "aiokafka") and same is not None:
         raise ConfigurationError(
-            f"{OPTION}: {one.__module__}.{one.__name__} works in {package} only; give {same!r} instead"
+            f"{OPTION}: {cls.__module__}.{cls.__name__} works in {package} only; use {same!r} instead"
         )
 
 
-def _checked(one: Any) -> Assignor:
-    """An object that has all parts of an assignor; which of them are right shows when they are used."""
-    lacking = [part for part in _PARTS if not callable(getattr(one, part, None))]
-    lacking += [part for part in ("name", "protocols") if not hasattr(one, part)]
-    if lacking:
+def _checked(value: Any) -> Assignor:
+    """Return the object if it has all parts of an assignor; raises `ConfigurationError` otherwise."""
+    missing = [part for part in _PARTS if not callable(getattr(value, part, None))]
+    missing += [part for part in ("name", "protocols") if not hasattr(value, part)]
+    if missing:
         raise ConfigurationError(
-            f"{OPTION}: {one!r} is no assignor, it lacks {', '.join(lacking)}; inherit from "
+            f"{OPTION}: {value!r} is not an assignor, because it lacks {', '.join(missing)}; inherit from "
             "pykafka2.Assignor, which has defaults for all but name and assign"
         )
-    if not isinstance(one.name, str) or not one.name:
-        raise ConfigurationError(f"{OPTION}: the name of {one!r} is {one.name!r}; it must be text, not empty")
-    return one  # type: ignore[no-any-return]
+    if not isinstance(value.name, str) or not value.name:
+        raise ConfigurationError(
+            f"{OPTION}: the name of {value!r} is {value.name!r}; it must be a str that is not empty"
+        )
+    return value  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""The assignor "roundrobin": all partitions in order, to one member after another, as Kafka's.
+"""The assignor "roundrobin": assigns all partitions in order to one member after another, as in Kafka.
 
-Topics stand in the order of their names, members in that of their instance or member ids; a member that does
-not read a topic is passed over.  Where all members read the same, nobody has two more than another.
+Topics are ordered by name, members by instance id or member id; members that do not subscribe to a topic are
+skipped. If all members subscribe to the same topics, their shares differ by at most one partition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pykafka2.types import TopicPartition
 
 
 class RoundRobinAssignor(Assignor):
-    """Partitions in turn over all topics.  Stateless: any number of consumers may share it."""
+    """Assigns partitions in turn over all topics.  Stateless: any number of consumers can share it."""
 
     @property
     def name(self) -> str:
@@ -30,11 +30,11 @@ class RoundRobinAssignor(Assignor):
     def assign(
         self, cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
-        given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
+        assigned: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
         turns = cycle(member_order(members))
         for topic, readers in subscribers(cluster, members).items():
             reading = frozenset(readers)
             for partition in cluster.topic_partitions(topic):
                 member_id = next(member_id for member_id in turns if member_id in reading)
-                given[member_id].append(partition)
-        return {member_id: Assignment(tuple(partitions)) for member_id, partitions in given.items()}
+                assigned[member_id].append(partition)
+        return {member_id: Assignment(tuple(partitions)) for member_id, partitions in assigned.items()}

@@ -1,9 +1,8 @@
-"""The assignor "sticky": balanced, and nothing moves in vain, as Kafka's StickyAssignor.
+"""The assignor "sticky": balances with as few moves as possible, as Kafka's StickyAssignor.
 
-Members give up everything before a rebalance, and tell in their user data what they were assigned last; most
-of that comes back to them.  sticky_algorithm.py and sticky_algorithm.py divide the partitions,
-sticky_algorithm.py says whose claims count; cooperative_sticky.py is the same for members that keep what they
-own.
+Members revoke all partitions before a rebalance and send their last assignment as user data; they get most of
+it back. sticky_algorithm.py divides the partitions; cooperative_sticky.py is the same for members that keep
+their partitions during a rebalance.
 """
 
 from __future__ import annotations
@@ -26,7 +25,10 @@ from pykafka2.types import TopicPartition
 
 
 class StickyAssignor(Assignor):
-    """Balance first, then as few moves as possible.  Stateless: any number of consumers may share it."""
+    """Balances first, then moves as few partitions as possible.
+
+    Stateless: any number of consumers can share it.
+    """
 
     @property
     def name(self) -> str:
@@ -40,8 +42,10 @@ class StickyAssignor(Assignor):
         self, cluster: ClusterMetadata, members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Assignment]:
         claims = {member_id: read_claim(member.user_data) for member_id, member in members.items()}
-        given = divide(cluster, members, claims, owners(cluster, claims))
-        return {member_id: Assignment(tuple(sorted(partitions))) for member_id, partitions in given.items()}
+        division = divide(cluster, members, claims, owners(cluster, claims))
+        return {
+            member_id: Assignment(tuple(sorted(partitions))) for member_id, partitions in division.items()
+        }
 
 
 class _PreviousTopic(Struct):
@@ -50,7 +54,7 @@ class _PreviousTopic(Struct):
 
 
 class _PreviousAssignment(Data, versions="0-1"):
-    """Kafka's STICKY_ASSIGNOR_USER_DATA: without a version in front, told apart by its length."""
+    """Kafka's STICKY_ASSIGNOR_USER_DATA; it has no version prefix, only the length shows the version."""
 
     previous_assignment: list[_PreviousTopic]
     generation: Int32 = field("1+", default=NO_GENERATION, ignorable=True)

@@ -24,7 +24,7 @@ from pykafka2.consumer.assignors.assignor import (
 from pykafka2.consumer.assignors.racks import Racks, racks_of_group
 from pykafka2.types import TopicPartition
 
-Given = dict[str, list[TopicPartition]]
+Division = dict[str, list[TopicPartition]]
 
 
 def divide_equally(
@@ -32,49 +32,52 @@ def divide_equally(
     member_ids: Iterable[str],
     owner_of: Mapping[TopicPartition, str],
     racks: Racks,
-) -> Given:
-    """All `partitions`, which are in order, among the members.  `owner_of` is what they may keep."""
+) -> Division:
+    """Divide `partitions`, which are in order, among the members.
+
+    `owner_of` has the partitions that members can keep.
+    """
     return _EqualDivision(partitions, sorted(member_ids), racks).divide(owner_of)
 
 
 class _EqualDivision:
-    """One assignment while it is being made."""
+    """A division among members that all subscribe to the same topics."""
 
     def __init__(self, partitions: Sequence[TopicPartition], member_ids: list[str], racks: Racks) -> None:
         self._partitions = partitions
         self._racks = racks
-        self._given: Given = {member_id: [] for member_id in member_ids}
+        self._assigned: Division = {member_id: [] for member_id in member_ids}
         self._share, self._larger_shares = divmod(len(partitions), len(member_ids))
-        """How many each gets, and how many members may still get one more than that."""
+        """The number of partitions of each member, and how many members can still get one more."""
         self._largest = self._share + (self._larger_shares > 0)
         self._below: list[str] = []
         """Members with less than a share."""
         self._at_share: list[str] = []
-        """Members with just a share, that may become one of those with one more."""
+        """Members with exactly a share that can still get one more partition."""
 
-    def divide(self, owner_of: Mapping[TopicPartition, str]) -> Given:
+    def divide(self, owner_of: Mapping[TopicPartition, str]) -> Division:
         self._keep(owner_of)
-        taken = {partition for partitions in self._given.values() for partition in partitions}
+        taken = {partition for partitions in self._assigned.values() for partition in partitions}
         free = [partition for partition in self._partitions if partition not in taken]
         if self._racks.of_members:
             free = self._give_to_near(self._hardest_first(free))
         self._give_round(free)
-        return self._given
+        return self._assigned
 
     def _keep(self, owner_of: Mapping[TopicPartition, str]) -> None:
-        owned: Given = {member_id: [] for member_id in self._given}
+        owned: Division = {member_id: [] for member_id in self._assigned}
         for partition, owner in owner_of.items():
             owned[owner].append(partition)
         for member_id, partitions in owned.items():
-            partitions.sort(key=lambda one: (one.partition, one.topic))
+            partitions.sort(key=lambda partition: (partition.partition, partition.topic))
             if len(partitions) < self._share:
-                self._given[member_id] = partitions
+                self._assigned[member_id] = partitions
                 self._below.append(member_id)
             elif len(partitions) >= self._largest and self._larger_shares:
-                self._given[member_id] = partitions[: self._largest]
+                self._assigned[member_id] = partitions[: self._largest]
                 self._took_larger_share()
             else:
-                self._given[member_id] = partitions[: self._share]
+                self._assigned[member_id] = partitions[: self._share]
                 if self._larger_shares:
                     self._at_share.append(member_id)
 
@@ -84,7 +87,7 @@ class _EqualDivision:
             self._at_share.clear()
 
     def _hardest_first(self, free: list[TopicPartition]) -> list[TopicPartition]:
-        """Those with the fewest members near to them first: they leave the least choice."""
+        """Sort partitions by the number of near members: those with the least choice come first."""
         in_rack: dict[str, int] = {}
         for rack in self._racks.of_members.values():
             in_rack[rack] = in_rack.get(rack, 0) + 1
@@ -95,15 +98,15 @@ class _EqualDivision:
         return sorted(free, key=near)
 
     def _give_to_near(self, free: list[TopicPartition]) -> list[TopicPartition]:
-        """Give what is near to a member with room; answers what is left."""
+        """Assign partitions to near members with room; return the remaining ones."""
         left: list[TopicPartition] = []
         turn = 0
         for partition in free:
             place = self._next_near(partition, self._below, turn)
             if place is not None:
                 member_id = self._below[place]
-                self._given[member_id].append(partition)
-                if len(self._given[member_id]) < self._share:
+                self._assigned[member_id].append(partition)
+                if len(self._assigned[member_id]) < self._share:
                     place += 1
                 else:
                     del self._below[place]
@@ -115,12 +118,12 @@ class _EqualDivision:
             if place is None:
                 left.append(partition)
                 continue
-            self._given[self._at_share.pop(place)].append(partition)
+            self._assigned[self._at_share.pop(place)].append(partition)
             self._took_larger_share()
         return left
 
     def _next_near(self, partition: TopicPartition, member_ids: list[str], first: int) -> int | None:
-        """The place of the first near member from `first` on, going round."""
+        """Return the index of the first near member, starting at `first` and wrapping around."""
         count = len(member_ids)
         for step in range(count):
             place = (first + step) % count
@@ -133,8 +136,8 @@ class _EqualDivision:
         for partition in free:
             is_below = bool(below)
             member_id = below.popleft() if is_below else at_share.popleft()
-            self._given[member_id].append(partition)
-            if is_below and len(self._given[member_id]) < self._share:
+            self._assigned[member_id].append(partition)
+            if is_below and len(self._assigned[member_id]) < self._share:
                 below.append(member_id)
             elif is_below:
                 at_share.append(member_id)
@@ -149,16 +152,17 @@ def divide_mixed(
     racks: Racks,
     *,
     must_move: bool,
-) -> Given:
-    """All partitions of `topics` among the readers of each; the partitions of a topic are in order.
+) -> Division:
+    """Divide all partitions of `topics` among the subscribers of each; partitions of a topic are in order.
 
-    `owner_of` is what they may keep; `must_move` says that they lost something else that they owned.
+    `owner_of` has the partitions that members can keep; `must_move` is True if other owned partitions must
+    move.
     """
     return _MixedDivision(topics, readers, member_ids, racks, owner_of).divide(earlier_owner_of, must_move)
 
 
 class _Loads:
-    """How much each member has, and the members in the order of that, then of their ids."""
+    """The number of partitions of each member, and the members ordered by that number and their ids."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self.counts = dict(counts)
@@ -171,7 +175,7 @@ class _Loads:
         insort(self.order, (count + by, member_id))
 
     def first_of(self, readers: frozenset[str]) -> str:
-        """The reader that has least."""
+        """Return the subscriber with the fewest partitions."""
         return next(member_id for _, member_id in self.order if member_id in readers)
 
     @property
@@ -180,7 +184,7 @@ class _Loads:
 
 
 class _Moves:
-    """Which partition of a topic went from whom to whom, so that none goes there while another comes back."""
+    """The moves of partitions between members, so that no partition moves while another one moves back."""
 
     def __init__(self) -> None:
         self._by_way: dict[tuple[str, str, str], set[TopicPartition]] = {}
@@ -196,14 +200,14 @@ class _Moves:
             self._by_way.setdefault((partition.topic, source, target), set()).add(partition)
 
     def better_choice(self, partition: TopicPartition, owner: str, target: str) -> TopicPartition:
-        """A partition of the same topic that came from `target` and may go back, or `partition` itself."""
+        """Return a partition of the same topic that came from `target` and can move back, or `partition`."""
         origin = self._of.get(partition, (owner, ""))[0]
         came = self._by_way.get((partition.topic, target, origin))
         return min(came) if came else partition
 
 
 class _MixedDivision:
-    """One assignment while it is being made."""
+    """A division among members with different subscriptions."""
 
     def __init__(
         self,
@@ -224,20 +228,20 @@ class _MixedDivision:
         self._loads = _Loads(counts)
         self._moves = _Moves()
 
-    def divide(self, earlier_owner_of: Mapping[TopicPartition, str], must_move: bool) -> Given:
+    def divide(self, earlier_owner_of: Mapping[TopicPartition, str], must_move: bool) -> Division:
         free = [partition for partition in self._partitions if partition not in self._owner]
         self._give(free)
-        # What was free moves first, unless owned partitions must move anyway.
+        # Partitions without an owner move first, unless owned partitions must move anyway.
         if not must_move:
             self._level(free, earlier_owner_of)
         self._level(self._partitions, earlier_owner_of)
-        given: Given = {member_id: [] for member_id in self._loads.counts}
+        division: Division = {member_id: [] for member_id in self._loads.counts}
         for partition, owner in self._owner.items():
-            given[owner].append(partition)
-        return given
+            division[owner].append(partition)
+        return division
 
     def _give(self, free: list[TopicPartition]) -> None:
-        """Give what is free to the reader that has least: first to those that are not far, then to any."""
+        """Assign free partitions to the subscribers with the fewest: first to near ones, then to any."""
         left = [partition for partition in free if not self._give_near(partition)]
         for partition in left:
             self._give_to(partition, self._loads.first_of(self._readers[partition.topic]))
@@ -246,7 +250,7 @@ class _MixedDivision:
         if not self._racks.of_members:
             return False
         readers = self._readers[partition.topic]
-        not_far = frozenset(one for one in readers if not self._racks.is_far(one, partition))
+        not_far = frozenset(reader for reader in readers if not self._racks.is_far(reader, partition))
         if not_far:
             self._give_to(partition, self._loads.first_of(not_far))
         return bool(not_far)
@@ -258,8 +262,8 @@ class _MixedDivision:
     def _level(
         self, partitions: list[TopicPartition], earlier_owner_of: Mapping[TopicPartition, str]
     ) -> None:
-        """Move partitions until none of `partitions` can go to a reader that has at least two fewer."""
-        movable = [one for one in partitions if len(self._readers[one.topic]) > 1]
+        """Move partitions until none of them can go to a subscriber with at least two fewer."""
+        movable = [partition for partition in partitions if len(self._readers[partition.topic]) > 1]
         has_moved = True
         while has_moved:
             has_moved = False
@@ -299,10 +303,10 @@ def divide(
     members: Mapping[str, MemberSubscription],
     claims: Mapping[str, Claim],
     owner_of: Mapping[TopicPartition, str],
-) -> Given:
-    """Every partition of a topic that is read to one of its readers, as Kafka's AbstractStickyAssignor does.
+) -> Division:
+    """Assign every partition to a subscriber of its topic, as Kafka's AbstractStickyAssignor does.
 
-    Where racks matter a member loses what it owns far from its rack, though it may get it back.
+    If racks matter, a member loses partitions that are far from its rack, but can get them back.
     """
     return _divide(cluster, members, claims, owner_of, racks_of_group(cluster, members), keep_far=False)
 
@@ -312,23 +316,27 @@ def divide_calmly(
     members: Mapping[str, MemberSubscription],
     claims: Mapping[str, Claim],
     owner_of: Mapping[TopicPartition, str],
-) -> Given:
-    """Divide like `divide`, but move no partition for racks unless more partitions are near their readers
+) -> Division:
+    """Divide like `divide`, but move no partition for racks unless more partitions are near their owners
     afterwards.
 
-    Kafka has no such rule: its cooperative groups may move partitions between far members for ever.
+    Kafka has no such rule: its cooperative groups can move partitions between far members forever.
     """
     racks = racks_of_group(cluster, members)
-    given = _divide(cluster, members, claims, owner_of, racks, keep_far=False)
+    division = _divide(cluster, members, claims, owner_of, racks, keep_far=False)
     if racks.of_members:
         calm = _divide(cluster, members, claims, owner_of, racks, keep_far=True)
-        if _count_far(calm, racks) <= _count_far(given, racks):
+        if _count_far(calm, racks) <= _count_far(division, racks):
             return calm
-    return given
+    return division
 
 
-def _count_far(given: Given, racks: Racks) -> int:
-    return sum(racks.is_far(member_id, one) for member_id, some in given.items() for one in some)
+def _count_far(division: Division, racks: Racks) -> int:
+    return sum(
+        racks.is_far(member_id, partition)
+        for member_id, partitions in division.items()
+        for partition in partitions
+    )
 
 
 def _divide(
@@ -339,7 +347,7 @@ def _divide(
     racks: Racks,
     *,
     keep_far: bool,
-) -> Given:
+) -> Division:
     if not members:
         return {}
     readers = {topic: frozenset(reading) for topic, reading in subscribers(cluster, members).items()}
@@ -366,7 +374,7 @@ class Claim:
 
 
 def owners(cluster: ClusterMetadata, claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-    """The owner of each partition that exists and is claimed without contradiction."""
+    """Return the owner of each existing partition whose latest claim is not contradicted."""
     found: dict[TopicPartition, tuple[int, str | None]] = {}
     for member_id, claim in claims.items():
         for partition in dict.fromkeys(claim.partitions):
@@ -375,7 +383,7 @@ def owners(cluster: ClusterMetadata, claims: Mapping[str, Claim]) -> dict[TopicP
                 found[partition] = claim.generation, member_id
             elif claim.generation == generation:
                 found[partition] = generation, None
-    existing = {one for topic in cluster.partitions for one in cluster.topic_partitions(topic)}
+    existing = {each for topic in cluster.partitions for each in cluster.topic_partitions(topic)}
     return {
         partition: owner
         for partition, (_, owner) in found.items()

@@ -1,7 +1,7 @@
-"""Subscriptions and assignments as bytes inside JoinGroup and SyncGroup, as all clients write them.
+"""Encodes and decodes subscriptions and assignments in JoinGroup and SyncGroup, in the format of all clients.
 
-Each begins with its version as an int16.  What is newer than the newest version known here is read as that
-one: later versions only append fields.  Pure functions.
+Each starts with its version as an int16. A newer version than the newest known one is decoded as that one,
+because later versions only append fields. Pure functions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykafka2.protocol.messages.consumer_protocol import (
 from pykafka2.types import TopicPartition
 
 PROTOCOL_TYPE = "consumer"
-"""What JoinGroup calls groups whose members speak this."""
+"""The protocol type in JoinGroup of groups that use this format."""
 _VERSION_BYTES = 2
 
 
@@ -77,7 +77,7 @@ def read_assignment(data: bytes) -> Assignment:
     message, _ = ConsumerProtocolAssignment.decode_from(data, _VERSION_BYTES, version)
     return Assignment(
         tuple(
-            # Each counts once, however often a leader names it.
+            # A partition that the leader lists more than once counts once.
             dict.fromkeys(
                 TopicPartition(topic.topic, number)
                 for topic in message.assigned_partitions
@@ -96,7 +96,7 @@ def _version_of(data: bytes, what: str) -> int:
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if len(data) < _VERSION_BYTES or version < 0:
         raise CorruptData(
-            f"no {what} of a consumer group: {bytes(data[:16])!r} does not begin with a version"
+            f"{bytes(data[:16])!r} is not the {what} of a consumer group: it does not start with a version"
         )
     return version
 

@@ -112,9 +112,12 @@ def test_several_are_offered_in_the_order_given() -> None:
         ("org.apache.kafka.clients.consumer.RangAssignor", r"nearest is 'range'"),
         ("", r"no assignor ''"),
         ([], r"needs an assignor"),
-        (["range", "RangeAssignor"], r"two assignors are called 'range'"),
-        (3, r"3 is no assignor, it lacks assign, user_data, on_assignment, name, protocols; inherit from"),
-        ([object()], r"is no assignor"),
+        (["range", "RangeAssignor"], r"two assignors are named 'range'"),
+        (
+            3,
+            r"3 is not an assignor, because it lacks assign, user_data, on_assignment, name, protocols; inh",
+        ),
+        ([object()], r"is not an assignor"),
         (Foreign(name=""), r"name of .* is ''"),
         (Assignor, r"Assignor\(\) raised TypeError"),
         (
@@ -132,7 +135,7 @@ def test_what_is_no_assignor_is_refused_by_name(value: object, words: str) -> No
 def test_classes_of_kafka_python_are_refused_with_their_counterparts() -> None:
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-    with pytest.raises(ConfigurationError, match=r"works in kafka only; give 'range' instead"):
+    with pytest.raises(ConfigurationError, match=r"works in kafka only; use 'range' instead"):
         read_assignors([RangePartitionAssignor])
 
 
@@ -156,9 +159,9 @@ def test_a_member_that_is_left_out_is_given_nothing() -> None:
         (lambda: 1 // 0, r"assign\(\) raised ZeroDivisionError"),
         (
             lambda: {"z": Assignment()},
-            r"gives partitions to 'z', which is not a member; members are 'a', 'b'",
+            r"assigned partitions to 'z', which is not a member; members are 'a', 'b'",
         ),
-        (lambda: {"a": partitions("t-0")}, r"for member 'a'; it takes a pykafka2.Assignment"),
+        (lambda: {"a": partitions("t-0")}, r"for member 'a'; return a pykafka2.Assignment"),
         (lambda: 3, r"raised TypeError"),
     ],
 )
@@ -173,7 +176,7 @@ def test_what_an_assignor_does_wrong_is_told_with_its_name(answer: Any, words: s
 def test_a_partition_must_not_move_in_one_rebalance_of_the_cooperative_protocol() -> None:
     members = {"a": reading(["t"], generation=3), "b": reading(["t"], "t-1", generation=3)}
     with pytest.raises(
-        AssignorFailed, match=r"'cooperating' is cooperative, and gives t-1 to 'a' while 'b' owns"
+        AssignorFailed, match=r"'cooperating' is cooperative, but assigned t-1 to 'a' while 'b' owns"
     ):
         group_assignment(Cooperating(), COOPERATIVE, a_cluster({"t": 2}), members)
 

@@ -158,8 +158,8 @@ def test_a_member_that_was_interrupted_goes_on(way: str, protocol: str) -> None:
 
 # Each moved something, or said that it had, before it was sure to go on.
 STEPS = [
-    ("_tell", "poll", "classic"),
-    ("_take_on", "poll", "classic"),
+    ("_call", "poll", "classic"),
+    ("_apply", "poll", "classic"),
     ("begin_to_take_on", "poll", "classic"),
     ("replace", "poll", "classic"),
     ("_join_if_needed", "poll", "classic"),
