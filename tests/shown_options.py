@@ -27,7 +27,7 @@ SECURITY_SHOWN_BY = {
     "sasl_username": (CHOSEN, SPELLINGS),
     "security_protocol": (
         "tests/producer/test_on_sockets.py",
-        "test_tls_delivers_and_plaintext_to_a_tls_port_is_said",
+        "test_tls_delivers_and_plaintext_to_a_tls_port_raises_tls_error",
     ),
     "ssl_ca_pem": (TLS, "test_certificates_may_be_given_as_text"),
     "ssl_cafile": (TLS, "test_an_unknown_authority_is_refused_with_what_to_do"),

@@ -38,9 +38,7 @@ def test_a_partitioner_that_cannot_be_called_is_refused_when_the_producer_is_mad
         simulation.producer(cluster, partitioner=partitioner)
 
 
-def test_what_is_neither_bytes_nor_serialized_is_a_type_error_as_well(
-    simulation: Simulation, cluster: KafkaCluster
-) -> None:
+def test_unserialized_value_raises_type_error(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster)
     with pytest.raises(
         TypeError, match="the value of a record for topic 'orders' is a str; give bytes, or set"

@@ -120,7 +120,7 @@ class TestLossOfRecords:
             at_once.send("orders", b"not retried").result(10)
         assert log(cluster) == [b"retried", b"not retried"]
 
-    def test_new_records_are_not_taken_for_one_that_was_given_up_and_is_written(
+    def test_new_records_do_not_reuse_sequences_of_an_expired_written_record(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         """franz-go before 1.20.7 used the numbers again of a record that had timed out after the append."""
@@ -358,7 +358,7 @@ class TestCallsThatNeverCameBack:
         assert simulation.now - started < 6
 
     @pytest.mark.parametrize("state", ["no broker", "paused", "no metadata", "no producer id", "no answer"])
-    def test_close_ends_in_time_whatever_it_waits_for(
+    def test_close_returns_within_its_timeout_in_each_blocked_state(
         self, simulation: Simulation, cluster: KafkaCluster, state: str
     ) -> None:
         """Java and kafka-python: close() never came back."""
@@ -390,7 +390,7 @@ class TestCallsThatNeverCameBack:
         assert simulation.now - started <= 3
         cluster.controls.clear()
 
-    def test_what_a_dead_cluster_did_not_take_is_said_by_flush_delivery_and_log(
+    def test_expired_records_of_a_dead_cluster_are_reported_by_flush_delivery_and_log(
         self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
     ) -> None:
         """kafka-python: the batch expired, flush() was content, and nothing was raised or logged."""

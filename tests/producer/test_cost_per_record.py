@@ -110,9 +110,7 @@ def test_a_plain_record_takes_two_calls_on_the_callers_thread() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("records", [4_000, 20_000], ids=["0.4 MB", "2 MB"])
-def test_send_many_takes_its_columnar_path_whatever_the_options(
-    options: dict[str, Any], records: int
-) -> None:
+def test_send_many_takes_its_columnar_path_with_each_option(options: dict[str, Any], records: int) -> None:
     values = [VALUE] * records
     with counted(**options) as (producer, counter):
         with counter.counting():

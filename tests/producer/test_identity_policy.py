@@ -40,7 +40,7 @@ from pykafka2.producer.idempotence import (
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, KafkaError) else value.name,
 )
-def test_what_an_idempotent_producer_makes_of_an_error(
+def test_verdict_of_an_idempotent_producer_depends_on_error_and_turn(
     error: KafkaError, in_turn: Verdict, behind: Verdict
 ) -> None:
     policy = IdempotentPolicy()
@@ -48,7 +48,7 @@ def test_what_an_idempotent_producer_makes_of_an_error(
     assert policy.verdict(error, is_in_turn=False) is behind
 
 
-def test_without_idempotence_an_error_says_itself_what_it_means() -> None:
+def test_verdict_without_idempotence_depends_on_the_error_alone() -> None:
     policy = IdentityPolicy()
     assert policy.verdict(NotLeaderOrFollower(), is_in_turn=False) is Verdict.RETRY
     assert policy.verdict(OutOfOrderSequenceNumber(), is_in_turn=False) is Verdict.FAIL

@@ -58,7 +58,7 @@ PROGRAM = textwrap.dedent(
     ("value_bytes", "kind"),
     [*product([10, 100, 10_000], ["plain", "callback"]), (10, "closure")],
 )
-def test_a_producer_that_nobody_answers_takes_buffer_memory_and_64_mib_at_most(
+def test_producer_without_responses_uses_at_most_buffer_memory_and_64_mib(
     value_bytes: int, kind: str
 ) -> None:
     done = subprocess.run(

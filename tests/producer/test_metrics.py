@@ -39,7 +39,7 @@ def test_batches_and_requests_are_measured(simulation: Simulation, cluster: Kafk
     assert metrics["connection-count"] >= 1
 
 
-def test_what_time_a_batch_takes_is_in_milliseconds(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_times_of_batches_are_in_milliseconds(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster, linger_ms=200)
     producer.partitions_for("orders")
     cluster.controls.delay(ProduceRequest, 0.5, times=1)
@@ -57,7 +57,9 @@ def test_records_that_fail_are_counted(simulation: Simulation, cluster: KafkaClu
     assert producer.metrics()["record-error-total"] == 7
 
 
-def test_what_waits_is_shown_as_it_is(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_waiting_records_and_requests_are_shown_in_the_metrics(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     producer = simulation.producer(cluster, buffer_memory=20_000, batch_size=16_000)
     producer.send("orders", b"1").result(10)
     cluster.controls.hold(ProduceRequest)
@@ -78,7 +80,7 @@ def test_what_waits_is_shown_as_it_is(simulation: Simulation, cluster: KafkaClus
     producer.flush(10)
 
 
-def test_explain_says_what_each_partition_waits_for(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_explain_names_the_blocker_of_each_partition(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster, max_in_flight_requests_per_connection=1)
     producer.send("orders", b"1").result(10)
     leader = cluster.partition("orders", 0).leader
@@ -174,7 +176,7 @@ def test_explain_names_sends_that_wait_for_the_memory_of_an_expired_batch(
     producer.flush(10)
 
 
-def test_explain_says_that_no_broker_is_connected_while_a_first_send_blocks(
+def test_explain_reports_no_connected_broker_while_the_first_send_blocks(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = simulation.producer(cluster, max_block_ms=60_000)
@@ -290,7 +292,9 @@ def test_the_share_of_time_that_sends_wait_for_memory(simulation: Simulation, cl
     assert producer.metrics()["bufferpool-wait-ratio"] == pytest.approx(15 / 30, rel=0.1)
 
 
-def test_health_has_what_each_partition_took(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_health_counts_records_and_batches_by_partition(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     producer = simulation.producer(cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
     assert producer.health()["partitions"] == {}
     for partition in (0, 0, 1):

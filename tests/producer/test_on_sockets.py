@@ -75,7 +75,7 @@ def test_a_leader_that_crashes_costs_nothing(cluster: KafkaCluster) -> None:
     assert cluster.log("orders", 0).values() == [b"%d" % number for number in range(2000)]
 
 
-def test_no_broker_listening_is_said_within_max_block_ms() -> None:
+def test_send_without_a_listening_broker_raises_within_max_block_ms() -> None:
     started = time.monotonic()
     with (
         KafkaProducer(bootstrap_servers="127.0.0.1:1", max_block_ms=200) as producer,
@@ -86,7 +86,7 @@ def test_no_broker_listening_is_said_within_max_block_ms() -> None:
 
 
 @pytest.mark.gate
-def test_tls_to_a_plaintext_port_is_said(cluster: KafkaCluster) -> None:
+def test_tls_to_a_plaintext_port_raises_tls_not_spoken(cluster: KafkaCluster) -> None:
     with (
         KafkaProducer(
             bootstrap_servers=cluster.bootstrap_servers, security_protocol="SSL", max_block_ms=1000
@@ -96,7 +96,7 @@ def test_tls_to_a_plaintext_port_is_said(cluster: KafkaCluster) -> None:
         producer.send("orders", b"v")
 
 
-def test_tls_delivers_and_plaintext_to_a_tls_port_is_said(certificates: Certificates) -> None:
+def test_tls_delivers_and_plaintext_to_a_tls_port_raises_tls_error(certificates: Certificates) -> None:
     tls = TlsContext(cert_file=certificates.chain, key_file=certificates.key, verify=False, server_side=True)
     with KafkaCluster(brokers=1, topics={"orders": 1}, tls=tls) as cluster:
         servers = cluster.bootstrap_servers
@@ -220,7 +220,7 @@ def test_an_io_thread_that_ends_fails_everything_at_once_and_by_name(
     assert time.monotonic() - started < 3.0
 
 
-def test_an_io_thread_that_ends_wakes_who_waits(
+def test_io_thread_that_ends_wakes_waiting_calls(
     cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)

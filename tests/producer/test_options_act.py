@@ -48,7 +48,10 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "compression_type": (IN_TIME, "test_every_codec_arrives"),
     "compression_zstd_level": (HERE, "test_compression_levels"),
     "connections_max_idle_ms": (HERE, "test_connections_max_idle_ms"),
-    "delivery_timeout_ms": (IN_TIME, "test_a_batch_fails_by_its_delivery_timeout_and_says_what_is_known"),
+    "delivery_timeout_ms": (
+        IN_TIME,
+        "test_delivery_timeout_fails_the_batch_and_warns_that_it_may_be_in_the_log",
+    ),
     "enable_idempotence": (HERE, "test_enable_idempotence"),
     "interceptors": (IN_TIME, "test_interceptors_see_records_and_outcomes"),
     "key_serializer": (IN_TIME, "test_serializers_make_the_bytes"),
@@ -363,7 +366,7 @@ def test_transaction_timeout_ms(simulation: Simulation, cluster: KafkaCluster) -
 # ------------------------------------------------------------------ what the sender does without an option
 
 
-def test_a_broker_that_throttles_is_left_alone_for_as_long_as_it_asked(
+def test_throttled_broker_gets_no_request_for_the_throttle_time(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = simulation.producer(cluster, client_id="me")

@@ -66,7 +66,7 @@ def log(cluster: KafkaCluster, topic: str = "orders", partition: int = 0) -> lis
 
 
 class TestDelivering:
-    def test_a_record_is_written_and_its_metadata_says_where(
+    def test_record_is_written_and_its_metadata_has_topic_partition_and_offset(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -92,7 +92,7 @@ class TestDelivering:
         simulation.sleep(1)  # with acks=0 flush only means that the records left
         assert log(cluster) == numbered(50)
 
-    def test_nothing_is_asked_of_the_cluster_before_the_first_send(
+    def test_no_request_is_sent_before_the_first_send(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -123,7 +123,9 @@ class TestDelivering:
         producer = simulation.producer(cluster)
         assert producer.send("spread", b"v", partition=3).result(10).partition == 3
 
-    def test_what_may_change_is_copied(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_mutable_key_value_and_headers_are_copied(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
         producer = simulation.producer(cluster)
         value, key, header = bytearray(b"value"), bytearray(b"key"), bytearray(b"header")
         delivery = producer.send("orders", value, memoryview(key), [("h", header)])
@@ -225,7 +227,7 @@ class TestFailing:
         assert [delivery.result().offset for delivery in deliveries] == list(range(1, 501))
         assert cluster.history.in_flight_max("Produce") == 5
 
-    def test_a_refusal_of_single_records_that_comes_after_the_delivery_timeout_harms_nobody(
+    def test_record_errors_after_the_delivery_timeout_do_not_affect_later_records(
         self, simulation: Simulation
     ) -> None:
         topic = Topic(1, configs={"message.timestamp.after.max.ms": 1000})
@@ -304,7 +306,7 @@ class TestFailing:
         assert [batch.producer_epoch for batch in cluster.log("orders", 0).batches()] == [0, 1, 1]
         assert producer.health()["producer_epoch"] == 1
 
-    def test_a_producer_that_is_fenced_says_so_and_sends_nothing_more(
+    def test_fenced_producer_raises_producer_fenced_and_sends_no_more_records(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster, batch_size=0)
@@ -363,7 +365,7 @@ class TestFailing:
         producer.send("orders", b"w").result(60)
         assert 7 * 0.8 <= simulation.now - start <= 7 * 1.2 + 0.1
 
-    def test_a_batch_fails_by_its_delivery_timeout_and_says_what_is_known(
+    def test_delivery_timeout_fails_the_batch_and_warns_that_it_may_be_in_the_log(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster, delivery_timeout_ms=10_000, request_timeout_ms=3000)
@@ -392,7 +394,7 @@ class TestFailing:
         simulation.sleep(10)
         assert producer.health()["buffer_available_bytes"] == 33554432
 
-    def test_an_answer_with_a_producer_id_that_cannot_be_read_is_asked_for_again(
+    def test_unreadable_init_producer_id_response_is_retried(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -402,7 +404,7 @@ class TestFailing:
         assert producer.send("orders", b"v").result(10).offset == 0
         assert cut_short.fired == 2
 
-    def test_a_producer_id_that_is_none_is_asked_for_again_with_back_off(
+    def test_missing_producer_id_in_the_response_is_retried_with_backoff(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -483,7 +485,7 @@ class TestBadInput:
             ("orders", 1, "'orders' has 1 partitions and no partition 1"),
         ],
     )
-    def test_a_wait_for_what_is_not_there_is_logged_while_it_lasts(
+    def test_wait_for_a_missing_topic_or_partition_is_logged_while_it_lasts(
         self,
         simulation: Simulation,
         caplog: pytest.LogCaptureFixture,
@@ -535,7 +537,7 @@ class TestBadInput:
         assert not cluster.history.requests("Produce")
 
     @pytest.mark.parametrize("topic", [b"orders", 5, None, "a\ud800", "a" * 40_000])
-    def test_a_topic_that_is_no_name_is_refused_and_harms_nobody_else(
+    def test_invalid_topic_name_is_rejected_without_effect_on_other_topics(
         self, simulation: Simulation, cluster: KafkaCluster, topic: object
     ) -> None:
         # It must not get among the topics wanted: no request that names them could be written any more.
@@ -652,7 +654,7 @@ class TestTelling:
         times = [record.timestamp for record in cluster.log("orders", 0).records()]
         assert [one.timestamp for one in told if one is not None] == times
 
-    def test_a_failure_that_was_told_is_not_raised_again(
+    def test_failure_reported_to_a_callback_is_not_raised_again(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         told: list[KafkaError | None] = []
@@ -663,7 +665,7 @@ class TestTelling:
         assert [type(error) for error in told] == [MessageTooLarge]
         producer.close()
 
-    def test_a_failure_that_nobody_was_told_is_raised_by_flush_once(
+    def test_unreported_failure_is_raised_by_flush_once(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -674,7 +676,7 @@ class TestTelling:
             producer.flush(timeout=10)
         producer.flush(timeout=10)
 
-    def test_a_callback_that_raises_is_logged_and_harms_nobody(
+    def test_callback_that_raises_is_logged_and_does_not_affect_other_records(
         self, simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
     ) -> None:
         producer = simulation.producer(cluster)
@@ -840,7 +842,7 @@ class TestTelling:
         [record] = cluster.log("spread", 3).records()
         assert (record.value, record.key, record.headers) == (b"v", b"key", [("was", b"orders")])
 
-    def test_an_interceptor_that_exits_keeps_nobody_from_being_told(
+    def test_interceptor_that_exits_does_not_keep_other_callbacks_from_being_called(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         told: list[object] = []
@@ -890,7 +892,7 @@ class TestTelling:
 
 
 class TestClosing:
-    def test_close_sends_what_is_left(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_close_sends_the_remaining_records(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster, linger_ms=10_000)
         for value in numbered(10):
             producer.send("orders", value)
@@ -898,21 +900,21 @@ class TestClosing:
         assert log(cluster) == numbered(10)
         producer.close()
 
-    def test_leaving_the_block_sends_what_is_left(
+    def test_leaving_the_block_sends_the_remaining_records(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         with simulation.producer(cluster, linger_ms=10_000) as producer:
             producer.send("orders", b"v")
         assert log(cluster) == [b"v"]
 
-    def test_leaving_the_block_raises_what_failed(
+    def test_leaving_the_block_raises_the_failure_of_a_record(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         cluster.controls.fail_next(ProduceRequest, MessageTooLarge)
         with pytest.raises(MessageTooLarge), simulation.producer(cluster) as producer:
             producer.send("orders", b"v")
 
-    def test_an_exception_in_the_block_goes_on_with_a_note_of_what_failed(
+    def test_exception_in_the_block_gets_a_note_of_failed_records(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         cluster.controls.fail_next(ProduceRequest, MessageTooLarge)
@@ -920,7 +922,7 @@ class TestClosing:
             [producer.send("orders", b"v"), 1 / 0]
         assert "while the producer was closed: MessageTooLarge" in raised.value.__notes__[0]
 
-    def test_flush_raises_what_remains_and_the_records_stay_on_their_way(
+    def test_flush_timeout_names_the_remaining_records_and_keeps_them_in_flight(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -959,7 +961,7 @@ class TestClosing:
         cluster.controls.clear()
         producer.flush(10)
 
-    def test_close_raises_what_remains_and_fails_its_deliveries(
+    def test_close_timeout_names_the_remaining_records_and_fails_their_deliveries(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -971,7 +973,7 @@ class TestClosing:
         with pytest.raises(ClientClosed, match="it may be in the log"):
             delivery.result(0)
 
-    def test_calls_of_close_at_the_same_time_all_raise_what_remains(
+    def test_concurrent_close_calls_all_raise_the_remaining_records(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -1031,7 +1033,7 @@ class TestClosing:
 
         assert len([*at_every_line(is_struck)]) > 5
 
-    def test_after_a_ctrl_c_while_it_gives_up_the_next_close_says_how_many(
+    def test_ctrl_c_while_close_aborts_leaves_the_record_count_to_the_next_close(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         def strike() -> None:
@@ -1046,7 +1048,9 @@ class TestClosing:
         with pytest.raises(KafkaError, match="3 records"):
             producer.close(timeout=1)
 
-    def test_a_closed_producer_says_so(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_closed_producer_raises_client_closed(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
         producer = simulation.producer(cluster)
         producer.send("orders", b"v")
         producer.close()
@@ -1080,7 +1084,7 @@ class TestClosing:
             producer.close(timeout=1)
         assert "was closed" in actor.result()
 
-    def test_metrics_and_health_tell_what_happened(
+    def test_metrics_and_health_count_sent_records(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -1096,9 +1100,7 @@ class TestClosing:
         assert (health["state"], health["records_waiting"], health["producer_epoch"]) == ("open", 0, 0)
         assert producer.explain() == "Nothing waits: every record sent was written or has failed."
 
-    def test_explain_says_that_a_broker_throttles(
-        self, simulation: Simulation, cluster: KafkaCluster
-    ) -> None:
+    def test_explain_names_a_throttling_broker(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster)
         cluster.controls.throttle(None, ProduceRequest, 30.0, times=1)
         producer.send("orders", b"1").result(10)
@@ -1109,7 +1111,7 @@ class TestClosing:
         producer.flush(40)
 
 
-def test_bootstrap_connected_says_whether_any_broker_is(
+def test_bootstrap_connected_is_true_while_a_broker_is_connected(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = simulation.producer(cluster)

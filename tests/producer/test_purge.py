@@ -27,7 +27,7 @@ def behind_five_in_flight(
     return producer, deliveries
 
 
-def test_what_waits_fails_and_what_is_on_the_wire_does_not(
+def test_purge_fails_waiting_records_and_keeps_those_on_the_wire(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer, deliveries = behind_five_in_flight(simulation, cluster)
@@ -70,7 +70,7 @@ def test_a_batch_that_was_sent_once_is_not_purged(simulation: Simulation, cluste
     assert cluster.log("orders", 0).values() == [b"v"]
 
 
-def test_the_one_who_purged_is_not_told_again_by_close(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_close_does_not_raise_purged_records_again(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster, linger_ms=60_000, delivery_timeout_ms=120_000)
     producer.send("orders", b"v")
     assert producer.purge() == 1
@@ -107,7 +107,7 @@ def test_a_transaction_that_lost_records_cannot_be_committed(
     assert cluster.log("orders", 0).values(isolation="read_committed") == [b"w"]
 
 
-def test_a_callback_cannot_purge_nor_can_one_who_has_closed(
+def test_purge_in_a_callback_or_after_close_is_rejected(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = simulation.producer(cluster)

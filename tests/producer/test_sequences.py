@@ -127,7 +127,7 @@ def test_five_are_counted_from_the_oldest_unfinished_on_done_or_not() -> None:
     assert sequences.may_send(a_batch(5))
 
 
-def test_five_are_counted_of_batches_that_were_numbered_anew_too() -> None:
+def test_in_flight_limit_of_five_counts_renumbered_batches() -> None:
     sequences = started()
     first, second = a_batch(0), a_batch(1)
     send(sequences, first, second)
@@ -138,7 +138,7 @@ def test_five_are_counted_of_batches_that_were_numbered_anew_too() -> None:
     assert not sequences.may_send(a_batch(6))
 
 
-def test_what_is_sent_again_keeps_its_bytes_and_goes_in_order() -> None:
+def test_resent_batches_keep_their_bytes_and_order() -> None:
     sequences = started()
     first, second = a_batch(0), a_batch(1)
     send(sequences, first, second)
@@ -159,7 +159,7 @@ def test_a_refusal_behind_an_unfinished_batch_changes_nothing() -> None:
     assert second.base_sequence == 2
 
 
-def test_after_a_lost_batch_the_rest_is_numbered_anew_under_the_next_epoch() -> None:
+def test_batches_behind_a_lost_batch_are_renumbered_under_the_next_epoch() -> None:
     sequences = started()
     lost, second, third = a_batch(0, 3), a_batch(1, 2), a_batch(2)
     send(sequences, lost, second, third)

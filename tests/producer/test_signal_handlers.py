@@ -125,7 +125,7 @@ def test_a_send_between_any_two_lines_of_a_send_is_taken_or_refused(step: Callab
     assert refused >= 1, "some lines run under a lock"
 
 
-def test_memory_that_is_given_back_is_so_though_a_handler_sends_meanwhile() -> None:
+def test_memory_is_returned_though_a_signal_handler_sends_meanwhile() -> None:
     def attempt(line: int) -> bool:
         sends = Sends()
         sends.send(b"v")
@@ -159,7 +159,7 @@ IO_STEPS: list[tuple[Callable[[Accumulator], object], Callable[..., object]]] = 
 
 
 @pytest.mark.parametrize(("call", "step"), IO_STEPS, ids=lambda one: one.__qualname__)
-def test_a_finalizer_that_sends_in_the_middle_of_what_the_io_thread_does_is_taken_or_refused(
+def test_finalizer_that_sends_during_an_io_thread_step_is_taken_or_refused(
     call: Callable[[Accumulator], object], step: Callable[..., object]
 ) -> None:
     code: CodeType = unwrap(step).__code__
@@ -181,7 +181,7 @@ def test_a_finalizer_that_sends_in_the_middle_of_what_the_io_thread_does_is_take
     assert len(list(at_every_line(attempt))) >= 2
 
 
-def test_nothing_is_called_under_the_lock_of_what_is_charged() -> None:
+def test_charge_calls_nothing_while_it_holds_the_lock() -> None:
     """It is charged where bytes are made, too, outside of the steps that refuse a finalizer."""
     pool, permit = BufferPool(1000), Permit(100)
     pool.request(permit)
@@ -220,7 +220,7 @@ def test_a_handler_in_the_middle_of_a_send_does_not_wait_for_metadata(call: str)
 
 
 @pytest.mark.parametrize("call", ["flush", "close", "result"])
-def test_what_would_wait_is_refused_in_the_middle_of_a_send(call: str) -> None:
+def test_handler_send_that_would_block_during_a_send_is_refused(call: str) -> None:
     with KafkaCluster(brokers=1, topics={"orders": 2}) as cluster:
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)
         pending = producer.send("orders", b"v", partition=1)

@@ -56,7 +56,7 @@ def void(_: object) -> None:
     """For a lambda whose value nobody wants."""
 
 
-def test_a_failure_is_raised_once_and_not_before_callbacks_are_told() -> None:
+def test_failed_batch_is_raised_once_and_only_after_its_callbacks() -> None:
     """Waiters are woken when the outcome is known, and again when all were told."""
     accumulator, queue, _ = built = build()
     append(built)
@@ -142,7 +142,7 @@ def fill(
 @pytest.mark.parametrize("batch_size", rest_in_gate([0, 16_384]))
 @pytest.mark.parametrize("has_callback", rest_in_gate([False, True]))
 @pytest.mark.parametrize("value_bytes", rest_in_gate([10, 100, 10_000]))
-def test_records_and_their_objects_together_stay_within_what_is_accounted(
+def test_memory_of_records_and_their_objects_stays_within_the_accounted_bytes(
     value_bytes: int, has_callback: bool, batch_size: int
 ) -> None:
     buffer_memory = 1 << 20
@@ -184,7 +184,7 @@ def test_callbacks_made_for_one_record_each_are_accounted() -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_overhead_is_given_back_with_the_bytes(codec: str) -> None:
+def test_releasing_a_batch_returns_its_bytes_and_overhead(codec: str) -> None:
     accumulator, queue, _ = built = build(batch_size=2000, buffer_memory=100_000, compression_type=codec)
     for _ in range(1000):
         append(built)
@@ -216,7 +216,7 @@ def test_a_failing_append_gives_its_memory_back() -> None:
     assert not accumulator.incomplete
 
 
-def test_a_batch_is_ready_when_it_lingered_or_is_full_or_somebody_flushes() -> None:
+def test_batch_is_ready_when_lingered_full_or_flushed() -> None:
     accumulator, queue, _ = built = build(linger_ms=5000)
     append(built, b"x" * 800)
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 5.0
@@ -314,7 +314,7 @@ def test_batches_are_ready_when_memory_is_short() -> None:
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 5.0
 
 
-def test_what_is_put_back_finds_its_place() -> None:
+def test_batches_put_back_keep_their_order() -> None:
     accumulator, queue, _ = built = build(batch_size=0, buffer_memory=30_000)
     for _ in range(4):
         append(built)
@@ -326,7 +326,7 @@ def test_what_is_put_back_finds_its_place() -> None:
     assert [batch.order // ORDER_STEP for batch in queue.batches] == [0, 1, 2, 3]
 
 
-def test_what_is_done_is_forgotten_behind_a_batch_that_is_not() -> None:
+def test_completed_batches_behind_an_incomplete_one_are_removed() -> None:
     accumulator, _, _ = built = build(batch_size=0, buffer_memory=1_000_000)
     for _ in range(401):
         append(built)
@@ -338,7 +338,7 @@ def test_what_is_done_is_forgotten_behind_a_batch_that_is_not() -> None:
 
 
 @pytest.mark.parametrize("line", range(1, 5))
-def test_a_batch_may_join_while_the_oldest_is_looked_up(line: int) -> None:
+def test_batch_appended_during_the_search_for_the_oldest_does_not_change_it(line: int) -> None:
     accumulator, _, _ = built = build(batch_size=0)
     append(built)
     [first] = accumulator.incomplete
@@ -490,7 +490,7 @@ def test_a_ctrl_c_that_keeps_a_batch_from_joining_gives_its_memory_back(by_colum
     assert (pool.available_bytes, pool.overhead_bytes, pool.waiting) == (3000, 0, 0)
 
 
-def test_a_batch_whose_failure_was_told_is_kept_by_nobody() -> None:
+def test_failed_batch_with_called_callbacks_is_not_kept() -> None:
     """A program that has callbacks and never flushes does not collect its failed batches."""
     accumulator, queue, _ = build()
     row = a_row(on_delivery=lambda metadata, error: None)

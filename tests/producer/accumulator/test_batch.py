@@ -86,7 +86,7 @@ def test_bounds_hold_for_more_records_than_short_offsets(
     assert len(batch.bytes()) <= batch.size_estimate <= max_bytes
 
 
-def test_bounds_hold_for_records_whose_lengths_are_long_numbers() -> None:
+def test_size_estimate_holds_for_records_with_long_varint_lengths() -> None:
     data = b"x" * (SHORT + 1)
     row = a_row(data, data, timestamp=NOW + 70)
     queue = a_queue(HEADER_BYTES + 100 * row[1])  # of which some numbers take a byte more
@@ -98,7 +98,7 @@ def test_bounds_hold_for_records_whose_lengths_are_long_numbers() -> None:
     assert len(batch.bytes()) <= batch.size_estimate <= HEADER_BYTES + 100 * row[1]
 
 
-def test_who_waits_to_be_called_counts_as_memory_when_the_batch_is_closed() -> None:
+def test_callbacks_count_as_memory_when_the_batch_is_sealed() -> None:
     pool = BufferPool(1 << 20)
     permit = Permit(16384, BATCH_OVERHEAD_BYTES)
     pool.request(permit)
@@ -128,7 +128,7 @@ def test_a_record_that_fills_a_batch_exactly_wakes_the_io_thread() -> None:
         assert tail.is_full == bool(expected)
 
 
-def test_most_records_join_without_being_looked_at() -> None:
+def test_most_records_join_without_a_check_of_the_batch_size() -> None:
     queue = a_queue(16384)
     tail = queue.tail
     assert tail is not None
@@ -142,7 +142,7 @@ def test_most_records_join_without_being_looked_at() -> None:
     assert tail.room_bytes <= LARGEST_STEP_BYTES
 
 
-def test_a_batch_that_is_done_holds_no_value_and_what_nobody_asks_for_is_not_kept() -> None:
+def test_completed_batch_releases_its_values_and_an_unreferenced_outcome() -> None:
     class Value(bytes):
         """Bytes that can be watched."""
 
@@ -162,7 +162,7 @@ def test_a_batch_that_is_done_holds_no_value_and_what_nobody_asks_for_is_not_kep
     assert watched() is None
 
 
-def test_an_outcome_that_nobody_holds_is_gone_with_the_batch() -> None:
+def test_unreferenced_outcome_is_freed_with_the_batch() -> None:
     batch = a_batch()
     appended(batch)
     watched = weakref.ref(batch.outcome)
@@ -182,7 +182,7 @@ def test_callbacks_that_were_added_are_called_though_no_delivery_is_kept() -> No
     assert told == [RecordMetadata("orders", 3, 7 + index, index, 3, -1) for index in range(3)]
 
 
-def test_errbacks_are_called_and_count_as_being_told() -> None:
+def test_errback_is_called_and_counts_the_failure_as_reported() -> None:
     told: list[object] = []
     batch = a_batch()
     first, _ = appended(batch), appended(batch)
@@ -193,7 +193,9 @@ def test_errbacks_are_called_and_count_as_being_told() -> None:
     assert batch.unreported == 1
 
 
-def test_what_a_callback_raises_keeps_no_other_from_being_called(caplog: pytest.LogCaptureFixture) -> None:
+def test_callback_that_raises_does_not_keep_other_callbacks_from_being_called(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     told: list[object] = []
 
     def broken(*outcome: object) -> None:
@@ -264,7 +266,7 @@ class Equal(Unequal):
 
 
 @pytest.mark.parametrize("kind", [Unequal, Equal])
-def test_a_callback_is_called_whatever_it_says_of_equality(kind: type[Unequal]) -> None:
+def test_callback_is_called_however_it_compares_to_others(kind: type[Unequal]) -> None:
     callback = kind()
     batch = a_batch()
     appended(batch)

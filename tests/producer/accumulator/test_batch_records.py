@@ -63,7 +63,7 @@ def test_numbers_that_never_went_out_keep_its_bytes() -> None:
     assert [value for value, *_ in rows_of(batch.fields)] == VALUES
 
 
-def test_its_memory_is_what_it_has_permission_for() -> None:
+def test_batch_memory_equals_its_permit() -> None:
     pool = BufferPool(1 << 20, allowance_bytes=0)
     batch = column_batch(BatchPlan(codec("none"), None, 1 << 20), pool)
     batch.bytes()
@@ -74,7 +74,7 @@ def test_its_memory_is_what_it_has_permission_for() -> None:
     assert (pool.available_bytes, pool.overhead_bytes) == (pool.total_bytes, 0)
 
 
-def test_what_is_done_has_no_bytes() -> None:
+def test_failed_batch_has_no_bytes() -> None:
     batch = column_batch(BatchPlan(codec("none"), None, 1 << 20))
     outcome = batch.outcome
     assert outcome is not None

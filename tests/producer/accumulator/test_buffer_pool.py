@@ -64,7 +64,7 @@ def test_overhead_within_the_allowance_leaves_the_bytes_alone_and_beyond_it_take
     assert not request(pool, 1).is_granted
 
 
-def test_overhead_is_charged_once_and_not_after_it_was_given_back() -> None:
+def test_overhead_is_charged_once_and_never_after_give_back() -> None:
     pool = BufferPool(100)
     permit = Permit(10, overhead_bytes=5)
     pool.request(permit)

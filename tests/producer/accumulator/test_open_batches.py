@@ -100,7 +100,7 @@ class World:
 
 
 @pytest.mark.slow
-def test_both_ways_write_and_tell_the_same() -> None:
+def test_short_and_full_send_paths_write_and_report_the_same() -> None:
     one, other = World(is_short=True), World(is_short=False)
 
     @settings(max_examples=examples(30), deadline=None, database=None)
@@ -143,7 +143,7 @@ def by_sending(producer: KafkaProducer, queue: PartitionQueue) -> None:
         (append_unlocked, b"key", None),
     ],
 )
-def test_what_comes_between_two_lines_of_a_send_takes_no_record_away(
+def test_send_interrupted_between_two_lines_loses_no_record(
     action: Callable[[KafkaProducer, PartitionQueue], None],
     way: Any,
     key: bytes | None,
@@ -190,7 +190,7 @@ def test_a_closed_producer_and_a_childs_have_no_short_way(error: type[KafkaError
         assert producer._open_batches is None
 
 
-def test_what_a_keyed_record_has_of_its_own_is_written() -> None:
+def test_headers_and_timestamp_of_a_keyed_record_are_written() -> None:
     with Simulation(seed=7) as simulation:
         cluster = simulation.cluster(brokers=1, topics={"orders": 1})
         producer = simulation.producer(cluster, linger_ms=60_000)
@@ -242,7 +242,7 @@ def test_no_record_takes_the_short_way_to_a_batch_that_began_later() -> None:
         assert [delivery.result(0).offset for delivery in kept] == [0, 1, 2]
 
 
-def test_without_a_global_lock_every_record_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gil_every_record_is_checked_for_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_sizes, "HAS_GIL", False)
     step_bytes, _ = batch_sizes.next_step(10_000, 500, 5)
     assert step_bytes == 0

@@ -245,7 +245,7 @@ def test_halves_expire_when_the_whole_would_have_each_record_once(
     assert log(cluster)[-1] == b"later"
 
 
-def test_what_comes_after_a_split_batch_expires_in_its_time(
+def test_batch_behind_a_split_batch_expires_after_its_delivery_timeout(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """The whole was done when its halves were, and yet looked at as the oldest for ever."""

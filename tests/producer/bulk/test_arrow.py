@@ -170,7 +170,9 @@ def test_a_table_names_its_columns(simulation: Simulation, cluster: KafkaCluster
     assert log(cluster) == [b"v%d" % row for row in range(count)]
 
 
-def test_what_speaks_arrow_is_read_like_arrow(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_objects_with_the_arrow_c_interface_are_read_like_arrow_arrays(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     class Column:
         """A column of another library."""
 
@@ -282,7 +284,7 @@ def test_a_stream_that_can_be_read_once_is_read_once(simulation: Simulation, clu
         (BrokenColumn(), {}, "values=.* cannot be read as Arrow: RuntimeError"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_invalid_arrow_argument_raises_and_names_the_fault(
     simulation: Simulation, cluster: KafkaCluster, values: Any, arguments: dict[str, Any], words: str
 ) -> None:
     producer = simulation.producer(cluster)
@@ -307,7 +309,7 @@ def test_serializers_and_interceptors_want_objects(simulation: Simulation, clust
         simulation.producer(cluster).send_many("orders", column, keys=[1])
 
 
-def test_without_pyarrow_it_is_asked_for(
+def test_missing_pyarrow_raises_illegal_argument_that_names_it(
     simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "pykafka2.producer.bulk.arrow", raising=False)

@@ -95,7 +95,9 @@ class TestArriving:
         assert log(cluster) == values
 
     @pytest.mark.parametrize("size", [1, 100], ids=["few bytes", "many"])
-    def test_fields_arrive_as_given(self, simulation: Simulation, cluster: KafkaCluster, size: int) -> None:
+    def test_records_arrive_with_their_keys_values_headers_and_timestamps(
+        self, simulation: Simulation, cluster: KafkaCluster, size: int
+    ) -> None:
         producer = simulation.producer(cluster)
         count = 500
         values = [None if row % 7 == 0 else b"v" * size * (row % 3) for row in range(count)]
@@ -181,7 +183,7 @@ class TestArriving:
 
     @pytest.mark.gate
     @pytest.mark.slow
-    def test_rows_go_where_they_say_though_the_topic_seems_smaller_meanwhile(
+    def test_rows_go_to_their_partitions_though_the_topic_shrinks_meanwhile(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         """As while it is deleted and made anew; the row went to the partition that others stick to."""
@@ -274,7 +276,9 @@ class TestArriving:
 
     @pytest.mark.gate
     @pytest.mark.slow
-    def test_what_waited_for_memory_is_of_later(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_rows_that_waited_for_memory_have_a_later_timestamp(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
         """Records without times of their own have that of when they were taken."""
         producer = simulation.producer(
             cluster, bulk_batch_size=50_000, buffer_memory=100_000, max_in_flight_requests_per_connection=1
@@ -382,14 +386,18 @@ class TestTelling:
         assert isinstance(delivery.exception(), NotEnoughReplicas)
         assert [type(error) for _, error in told if error is not None] == [NotEnoughReplicas]
 
-    def test_flush_raises_what_nobody_was_told(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_flush_raises_unreported_failures_of_send_many(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
         producer = simulation.producer(cluster, retries=0, enable_idempotence=False)
         cluster.controls.fail_next(ProduceRequest, NotEnoughReplicas)
         producer.send_many("orders", values_of(MANY))
         with pytest.raises(NotEnoughReplicas, match=f"{MANY} records were not delivered"):
             producer.flush(10)
 
-    def test_who_asked_for_a_result_was_told(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_failure_raised_by_result_is_not_raised_by_flush(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
         producer = simulation.producer(cluster, retries=0, enable_idempotence=False)
         cluster.controls.fail_next(ProduceRequest, NotEnoughReplicas, times=2)
         for count in (MANY, 5):
@@ -450,7 +458,7 @@ class TestFailing:
         health = producer.health()
         assert (health["buffer_available_bytes"], health["buffer_overhead_bytes"]) == (100_000, 0)
 
-    def test_a_call_that_gives_up_midway_says_what_was_taken(
+    def test_buffer_timeout_midway_reports_the_taken_and_left_rows(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(
@@ -491,7 +499,7 @@ class TestFailing:
         cluster.controls.clear()
         assert rows_of(error.delivery.result(30)) == list(range(error.taken))
 
-    def test_what_was_left_over_is_named_row_by_row(
+    def test_buffer_timeout_names_each_row_that_was_not_taken(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(
@@ -524,7 +532,9 @@ class TestFailing:
         with pytest.raises(ClientClosed):
             producer.send_many("orders", [b"1"])
 
-    def test_a_child_after_a_fork_is_told(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_forked_child_gets_forked_client_error(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
         producer = simulation.producer(cluster)
         producer.partitions_for("orders")
         producer._on_fork_in_child(ForkedClientError("created before a fork"))
@@ -533,7 +543,7 @@ class TestFailing:
         assert producer.health()["records_waiting"] == 0
         producer._refusal = None
 
-    def test_ctrl_c_says_how_much_was_taken(
+    def test_ctrl_c_notes_how_many_records_were_appended(
         self, simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         producer = simulation.producer(cluster, bulk_batch_size=50_000)
@@ -607,7 +617,7 @@ class TestArguments:
             ),
         ],
     )
-    def test_what_is_wrong_is_named_and_nothing_is_appended(
+    def test_invalid_argument_raises_and_appends_nothing(
         self,
         simulation: Simulation,
         cluster: KafkaCluster,

@@ -44,7 +44,7 @@ def test_one_callable_for_all_records_is_one_run() -> None:
     assert notes.errors == []
 
 
-def test_one_errback_for_all_records_is_told_each_failure() -> None:
+def test_errback_added_to_all_records_is_called_with_each_failure() -> None:
     batch, notes = a_batch(), Notes()
     for _ in range(5):
         appended(batch).add_callback(notes.written).add_errback(notes.failed)
@@ -54,7 +54,7 @@ def test_one_errback_for_all_records_is_told_each_failure() -> None:
     assert (notes.offsets, batch.unreported) == ([], 0)
 
 
-def test_who_comes_after_the_end_is_called_at_once() -> None:
+def test_callback_added_after_completion_is_called_at_once() -> None:
     batch, notes = a_batch(), Notes()
     deliveries = [appended(batch) for _ in range(3)]
     deliveries[0].add_callback(notes.written)

@@ -119,7 +119,7 @@ def test_a_record_may_have_an_error_of_its_own() -> None:
     assert (str(first.exception()), str(second.exception())) == ("batch", "record 1")
 
 
-def test_errors_of_single_records_are_told_row_by_row() -> None:
+def test_failures_of_single_records_are_reported_row_by_row() -> None:
     batch = a_batch()
     outcome, first = [appended(batch) for _ in range(7)][1].place
     bulk = BulkDelivery([Share(outcome, first, range(100, 105))])
@@ -204,7 +204,7 @@ def test_all_batches_of_a_bulk_are_awaited() -> None:
 
 
 @pytest.mark.parametrize("is_bulk", [False, True])
-def test_who_no_longer_awaits_is_not_told(is_bulk: bool) -> None:
+def test_cancelled_await_gets_no_outcome(is_bulk: bool) -> None:
     problems: list[object] = []
 
     async def give_up(batch: ProducerBatch, delivery: Delivery) -> None:
@@ -309,7 +309,7 @@ def test_bytes_are_made_once_per_sequence() -> None:
 
 @pytest.mark.parametrize("copy_of", [pickle.dumps, copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("delivery", [appended(a_batch()), BulkDelivery([])], ids=["single", "bulk"])
-def test_it_cannot_be_pickled_and_says_what_to_pass_on(
+def test_pickling_a_delivery_raises_and_recommends_result(
     delivery: object, copy_of: Callable[[object], object]
 ) -> None:
     with pytest.raises(TypeError, match=r"Delivery cannot be pickled .* result\(\)"):

@@ -91,7 +91,7 @@ def test_a_cache_that_was_emptied_as_it_was_full_goes_on_caching() -> None:
     assert computed == [b"hot", b"warm"]
 
 
-def test_a_long_key_drives_nobody_out() -> None:
+def test_long_key_does_not_evict_cached_keys() -> None:
     hashes = KeyHashes()
     hashes[b"hot"]
     hashes[b"x" * (LONGEST_CACHED_KEY_BYTES + 1)]

@@ -117,7 +117,7 @@ def test_murmur2_round_robin_begins_anywhere_lest_all_clients_begin_at_the_first
     assert {chosen(one, route) for one in strategies} == {0, 1, 2}
 
 
-def test_a_partition_whose_leader_is_gone_is_not_shown_as_available() -> None:
+def test_partition_with_a_leader_missing_from_metadata_is_not_available() -> None:
     route = a_route(3)
     nodes = {number: node for number, node in route.snapshot.nodes.items() if number != 1}
     view = ClusterView(attrs.evolve(route.snapshot, nodes=nodes))
@@ -154,7 +154,7 @@ def test_each_topic_has_turns_of_its_own() -> None:
     assert [chosen(one, orders), chosen(one, other), chosen(one, orders), chosen(one, other)] == [0, 0, 1, 1]
 
 
-def test_random_spreads_evenly_whatever_the_key() -> None:
+def test_random_partitioner_spreads_evenly_for_equal_keys() -> None:
     one, route = strategy("random"), a_route(4)
     counts = Counter(chosen(one, route, b"same") for _ in range(4000))
     assert all(900 < counts[partition] < 1100 for partition in range(4))
@@ -183,7 +183,7 @@ class Recording:
         self.is_closed = True
 
 
-def test_an_object_is_asked_with_what_the_record_was_and_became(
+def test_partitioner_object_is_called_with_the_original_and_serialized_record(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     one = Recording()
@@ -220,7 +220,7 @@ def test_a_wrong_answer_of_a_partitioner_is_named_and_nothing_is_appended(
     assert producer.metrics()["buffer-available-bytes"] == producer.metrics()["buffer-total-bytes"]
 
 
-def test_what_a_partitioner_raises_reaches_the_caller_with_its_context(
+def test_exception_of_a_partitioner_reaches_the_caller_with_a_note(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     def mine(key: bytes | None, everything: list[int], available: list[int]) -> int:
@@ -235,7 +235,7 @@ def test_what_a_partitioner_raises_reaches_the_caller_with_its_context(
     assert producer.health()["records_waiting"] == 0
 
 
-def test_what_a_partitioner_does_to_its_lists_is_its_own_affair(
+def test_partitioner_that_changes_its_lists_does_not_affect_later_calls(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = simulation.producer(

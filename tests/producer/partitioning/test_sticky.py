@@ -83,7 +83,7 @@ def test_a_queue_is_drawn_the_less_often_the_longer_it_is() -> None:
     assert [round(counts[partition] / 1000) for partition in range(3)] == [4, 1, 3]
 
 
-def test_lengths_do_not_matter_to_one_that_does_not_adapt() -> None:
+def test_non_adaptive_partitioner_ignores_queue_lengths() -> None:
     counts = Bench(is_adaptive=False).drawn(with_batches(a_route(3), 0, 3, 1), 3000)
     assert all(900 < counts[partition] < 1100 for partition in range(3))
 
@@ -123,7 +123,7 @@ def test_where_all_nodes_take_nothing_lengths_decide_as_ever() -> None:
     assert [round(counts[partition] / 1000) for partition in range(3)] == [4, 1, 3]
 
 
-def test_delays_are_not_looked_at_without_a_timeout() -> None:
+def test_delays_are_ignored_without_an_availability_timeout() -> None:
     bench = Bench()
     bench.delays.note({1}, 0.0)
     bench.now = 1000.0
@@ -206,7 +206,9 @@ def test_batches_that_leave_before_they_are_full_do_not_change_the_partition(
     assert len({*partitions[:20]}) == 1
 
 
-def test_what_sticks_joins_no_other_batch_that_is_open(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_sticky_records_join_no_batch_opened_for_an_explicit_partition(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     producer = simulation.producer(cluster, partitioner_ignore_keys=True, linger_ms=60_000)
     for partition in range(6):
         producer.send("spread", b"v", partition=partition)

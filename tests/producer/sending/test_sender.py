@@ -135,7 +135,7 @@ def test_each_node_gets_one_request_with_a_batch_of_each_of_its_partitions() -> 
     ]
 
 
-def test_a_node_that_cannot_be_reached_gets_nothing_and_says_so() -> None:
+def test_unreachable_node_gets_no_request_and_is_named_in_waiting_for() -> None:
     bench = Bench()
     bench.connections.down.add(0)
     bench.append(0)
@@ -194,7 +194,7 @@ def test_behind_full_batches_the_open_ones_of_two_partitions_linger() -> None:
     assert sorted(partitions_of(send)) == [0, 2]
 
 
-def test_partitions_whose_batches_expired_in_flight_are_sent_to_again() -> None:
+def test_partitions_with_batches_expired_in_flight_are_sent_again() -> None:
     bench = Bench(
         max_in_flight_requests_per_connection=1,
         enable_idempotence=False,
@@ -238,14 +238,14 @@ def test_the_version_must_carry_format_2_the_codec_and_the_topics_id(
     assert (send.min_version, send.max_version) == versions
 
 
-def test_a_broker_is_told_how_long_its_replicas_may_take() -> None:
+def test_produce_request_has_acks_and_request_timeout() -> None:
     bench = Bench(request_timeout_ms=7000)
     bench.append()
     [send] = bench.produce()
     assert (send.request.acks, send.request.timeout_ms) == (-1, 7000)  # type: ignore[attr-defined]
 
 
-def test_a_producer_id_is_asked_for_once_and_first() -> None:
+def test_producer_id_is_requested_once_before_the_first_produce() -> None:
     bench = Bench()
     assert bench.sender.identity is not None
     bench.sender.identity.sequences.identity = (-1, -1)
@@ -258,7 +258,7 @@ def test_a_producer_id_is_asked_for_once_and_first() -> None:
     assert partitions_of(send) == [0]
 
 
-def test_a_producer_id_is_asked_for_with_a_back_off_of_its_own_each_time() -> None:
+def test_each_producer_id_request_has_its_own_backoff() -> None:
     """What failed before the first id came does not slow down the asking for the next one."""
     bench = Bench(retry_backoff_ms=100, retry_backoff_max_ms=10_000)
     identity = bench.sender.identity
@@ -277,7 +277,7 @@ def test_a_producer_id_is_asked_for_with_a_back_off_of_its_own_each_time() -> No
     assert bench.poll().wake_at - bench.now < 0.2
 
 
-def test_another_producer_id_is_asked_for_when_the_epochs_are_used_up() -> None:
+def test_exhausted_epochs_request_a_new_producer_id() -> None:
     bench = Bench()
     assert bench.sender.identity is not None
     bench.sender.identity.sequences.on_identity(7, LAST_EPOCH)
@@ -289,13 +289,13 @@ def test_another_producer_id_is_asked_for_when_the_epochs_are_used_up() -> None:
     assert isinstance(ask.request, InitProducerIdRequest)
 
 
-def test_it_wants_to_be_asked_again_when_the_first_batch_has_lingered() -> None:
+def test_sender_wakes_when_the_first_batch_has_lingered() -> None:
     bench = Bench(linger_ms=500, batch_size=1000)
     bench.append()
     assert bench.poll().wake_at == 0.5
 
 
-def test_it_wants_to_be_asked_again_when_the_first_batch_expires() -> None:
+def test_sender_wakes_when_the_first_batch_expires() -> None:
     bench = Bench(delivery_timeout_ms=40_000)
     delivery = bench.append()
     bench.produce()
@@ -319,7 +319,7 @@ def test_a_late_answer_to_an_expired_batch_only_frees_its_memory() -> None:
     assert bench.accumulator.pool.available_bytes == bench.accumulator.pool.total_bytes
 
 
-def test_an_expired_batch_that_never_left_says_what_it_waited_for() -> None:
+def test_expired_batch_that_was_never_sent_names_its_blocker() -> None:
     bench = Bench()
     bench.connections.down.add(0)
     delivery = bench.append()
@@ -331,7 +331,7 @@ def test_an_expired_batch_that_never_left_says_what_it_waited_for() -> None:
 
 
 @pytest.mark.parametrize("ends_by", ["a refusal", "a bug"])
-def test_what_fails_with_all_others_while_it_is_on_the_wire_says_that_it_may_be_in_the_log(
+def test_record_on_the_wire_failed_with_all_others_may_be_in_the_log(
     ends_by: str,
 ) -> None:
     bench = Bench()
@@ -399,7 +399,7 @@ def test_a_duplicate_counts_as_written_with_an_unknown_offset() -> None:
 
 
 @pytest.mark.parametrize("is_lost_on_the_way", [True, False])
-def test_what_may_come_late_behind_a_lost_batch_is_not_sent_under_another_number(
+def test_batch_behind_a_lost_batch_is_not_renumbered_while_its_bytes_can_arrive(
     is_lost_on_the_way: bool,
 ) -> None:
     """Two batches were on a connection that broke, and the first was refused when it was sent again.  The
@@ -471,7 +471,7 @@ def test_records_named_beside_an_error_that_passes_are_sent_again_with_the_other
     assert (type(second.exception(0)), type(first.exception(0))) == (NotEnoughReplicas, InvalidRecord)
 
 
-def test_records_named_by_a_last_attempt_say_that_they_may_be_there_by_an_earlier_one() -> None:
+def test_record_errors_of_a_retry_warn_that_an_earlier_attempt_may_be_in_the_log() -> None:
     bench = Bench(linger_ms=100, batch_size=1000)
     both = two_of_a_batch(bench)
     bench.now = 1.0
@@ -485,7 +485,7 @@ def test_records_named_by_a_last_attempt_say_that_they_may_be_there_by_an_earlie
         assert "may or may not be in the log" in str(one.exception(0))
 
 
-def test_a_batch_too_large_is_split_whatever_it_says_of_records() -> None:
+def test_message_too_large_splits_the_batch_despite_record_errors() -> None:
     bench = Bench(linger_ms=100, batch_size=1000)
     first, second = two_of_a_batch(bench)
     named = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="too large")]
@@ -509,7 +509,7 @@ def test_several_records_that_are_named_get_no_error_of_one() -> None:
     assert (type(second.exception(0)), type(first.exception(0))) == (InvalidRecord, InvalidRecord)
 
 
-def test_what_an_answer_forgets_is_sent_again_until_its_time_is_over() -> None:
+def test_partition_missing_from_the_response_is_resent_until_the_delivery_timeout() -> None:
     # It says neither that it was refused nor that it was written.
     bench = Bench(delivery_timeout_ms=40_000, request_timeout_ms=30_000)
     delivery = bench.append()
@@ -536,7 +536,7 @@ def test_an_answer_is_understood_though_the_topic_was_forgotten_meanwhile() -> N
     assert delivery.result(0).offset == 5
 
 
-def test_events_tell_of_retries_and_outcomes() -> None:
+def test_events_report_retries_and_outcomes() -> None:
     bench = Bench()
     bench.append()
     [send] = bench.produce()

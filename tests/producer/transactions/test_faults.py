@@ -102,7 +102,7 @@ class TestWhatFailsIsNotCommitted:
         assert requests(cluster, "EndTxn") == 0
         goes_on(simulation, cluster, producer)
 
-    def test_who_was_fenced_between_produce_and_commit_is_told(
+    def test_producer_fenced_between_produce_and_commit_raises_producer_fenced(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         """The commit looked successful (librdkafka before 1.6.0)."""
@@ -149,7 +149,7 @@ class TestWhatFailsIsNotCommitted:
             cluster.controls.restart_broker(broker)
         assert committed(simulation, cluster) == []
 
-    def test_an_end_that_fails_oddly_is_not_told_as_done(
+    def test_failed_end_of_a_transaction_is_not_reported_as_success(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         """Offsets went past an aborted transaction (franz-go before 1.21.4)."""
@@ -166,7 +166,7 @@ class TestWhatFailsIsNotCommitted:
         assert committed(simulation, cluster) == []
         assert cluster.group("copiers").offsets == {}
 
-    def test_a_callback_that_heard_of_the_failure_changes_nothing(
+    def test_commit_fails_though_a_callback_reported_the_failed_record(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         """What the application was told of must not be committed around."""
@@ -181,7 +181,7 @@ class TestWhatFailsIsNotCommitted:
             producer.commit_transaction()
         goes_on(simulation, cluster, producer)
 
-    def test_nothing_joins_what_waits_when_the_commit_has_begun(
+    def test_send_during_a_commit_is_refused(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         producer.begin_transaction()
@@ -197,7 +197,7 @@ class TestWhatFailsIsNotCommitted:
         producer.commit_transaction()
         assert committed(simulation, cluster) == [b"on the wire", b"waits"]
 
-    def test_an_abort_waits_for_requests_that_were_given_up(
+    def test_abort_waits_for_expired_requests_in_flight(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         """Before transaction.version 2 their records could open a transaction that nobody ends (KIP-890)."""
@@ -253,7 +253,7 @@ class TestPartitionsThatMayNotJoin:
         assert isinstance(delivery.exception(5), TransactionFailed)
         goes_on(simulation, old, producer)
 
-    def test_a_topic_that_is_not_there_yet_is_asked_for_again(
+    def test_unknown_topic_in_add_partitions_is_retried(
         self, simulation: Simulation, old: KafkaCluster
     ) -> None:
         producer = a_producer(simulation, old)
@@ -278,7 +278,7 @@ class TestPartitionsThatMayNotJoin:
         "request_class", [AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest]
     )
     @pytest.mark.parametrize("error", rest_in_gate([ProducerFenced, InvalidProducerEpoch]))
-    def test_who_is_fenced_cannot_go_on(
+    def test_fenced_producer_cannot_commit_or_abort(
         self, simulation: Simulation, old: KafkaCluster, request_class: Any, error: Any
     ) -> None:
         producer = a_producer(simulation, old)
@@ -337,7 +337,7 @@ class TestLateRequests:
             producer.begin_transaction()
         assert committed(simulation, old) == [b"v"]
 
-    def test_a_next_epoch_that_is_none_is_asked_for_again(
+    def test_missing_next_epoch_in_the_response_is_retried(
         self, simulation: Simulation, old: KafkaCluster
     ) -> None:
         producer = a_producer(simulation, old)
@@ -583,7 +583,7 @@ def test_the_last_epoch_is_followed_by_another_producer_id(
     assert committed(simulation, cluster) == [b"0", b"1", b"2", b"3"]
 
 
-def test_what_was_read_is_read_again_after_an_abort(
+def test_input_of_an_aborted_transaction_is_read_again(
     simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
 ) -> None:
     """Input was skipped, as the reader's position stayed behind the aborted part (KAFKA-17582)."""
@@ -617,7 +617,7 @@ def test_what_was_read_is_read_again_after_an_abort(
 
 
 @pytest.mark.parametrize("is_by_column", [False, True], ids=["send", "send_many"])
-def test_what_waited_for_memory_when_its_transaction_ended_is_refused(
+def test_send_waiting_for_memory_is_refused_when_its_transaction_ends(
     simulation: Simulation, cluster: KafkaCluster, is_by_column: bool
 ) -> None:
     producer = a_producer(simulation, cluster, buffer_memory=40_000)
@@ -646,7 +646,7 @@ def test_what_waited_for_memory_when_its_transaction_ended_is_refused(
     assert committed(simulation, cluster) == [b"next"]
 
 
-def test_a_record_that_looked_before_its_transaction_ended_does_not_join_after(
+def test_record_checked_before_its_transaction_ended_does_not_join_after(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """Its thread stood still between the two; nothing may wait for a transaction that nobody has begun."""

@@ -60,7 +60,7 @@ def end(
     )
 
 
-def test_a_handle_travels_and_says_nothing_secret(
+def test_transaction_handle_can_be_pickled_and_has_no_secret(
     simulation: Simulation, cluster: KafkaCluster, version: int
 ) -> None:
     handle = handed_over(simulation, cluster)
@@ -94,7 +94,7 @@ def test_the_transaction_stays_open_until_it_is_ended(
 
 
 @pytest.mark.parametrize("was_ended", rest_in_gate([True, False]))
-def test_after_the_next_init_the_error_says_who_took_over(
+def test_error_after_the_next_init_names_the_new_producer(
     simulation: Simulation, cluster: KafkaCluster, was_ended: bool
 ) -> None:
     handle = handed_over(simulation, cluster)
@@ -109,7 +109,7 @@ def test_after_the_next_init_the_error_says_who_took_over(
     assert committed(simulation, cluster) == ([b"v", b"new"] if was_ended else [b"new"])
 
 
-def test_a_coordinator_that_says_nothing_more_changes_no_error(
+def test_empty_describe_transactions_response_keeps_the_fenced_error(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     handle = handed_over(simulation, cluster)
@@ -120,7 +120,7 @@ def test_a_coordinator_that_says_nothing_more_changes_no_error(
         end(simulation, cluster, handle, commit=True)
 
 
-def test_a_coordinator_that_does_not_say_more_is_not_waited_for_beyond_the_timeout(
+def test_unanswered_describe_transactions_does_not_exceed_the_timeout(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """Each handle took ten seconds more."""
@@ -135,7 +135,7 @@ def test_a_coordinator_that_does_not_say_more_is_not_waited_for_beyond_the_timeo
 
 
 @pytest.mark.parametrize("error", [ProducerFenced, InvalidProducerEpoch, InvalidProducerIdMapping])
-def test_however_a_coordinator_says_it_the_handle_is_fenced(
+def test_fencing_error_of_each_code_fences_the_handle(
     simulation: Simulation, cluster: KafkaCluster, error: type[BrokerError]
 ) -> None:
     handle = handed_over(simulation, cluster)
@@ -144,7 +144,7 @@ def test_however_a_coordinator_says_it_the_handle_is_fenced(
         end(simulation, cluster, handle, commit=True)
 
 
-def test_a_timeout_of_the_transaction_is_told_as_such(
+def test_transaction_timeout_raises_its_own_error(
     simulation: Simulation, cluster: KafkaCluster, version: int
 ) -> None:
     handle = handed_over(simulation, cluster, transaction_timeout_ms=3000)
@@ -187,7 +187,7 @@ def test_a_failed_record_keeps_the_transaction_with_its_producer(
     producer.abort_transaction()
 
 
-def test_what_waits_does_not_linger_when_its_transaction_leaves(
+def test_detach_sends_waiting_records_without_lingering(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = a_producer(simulation, cluster, linger_ms=20_000)

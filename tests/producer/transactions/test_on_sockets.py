@@ -135,7 +135,7 @@ def test_offsets_of_a_member_take_part(cluster: KafkaCluster, producer: KafkaPro
     assert committed(cluster, "spread", 6) == copied
 
 
-def test_a_child_after_a_fork_is_told_and_the_parent_commits(
+def test_forked_child_gets_an_error_and_the_parent_commits(
     cluster: KafkaCluster, producer: KafkaProducer
 ) -> None:
     producer.begin_transaction()
@@ -159,7 +159,7 @@ def test_a_child_after_a_fork_is_told_and_the_parent_commits(
     assert committed(cluster, "orders", 1) == [b"v"]
 
 
-def test_a_commit_that_is_interrupted_goes_on_and_the_next_call_hears_of_it(
+def test_interrupted_commit_continues_and_the_next_call_returns_its_result(
     cluster: KafkaCluster, producer: KafkaProducer
 ) -> None:
     producer.begin_transaction()
@@ -199,7 +199,7 @@ def test_a_block_that_is_interrupted_at_its_beginning_leaves_no_transaction_open
     assert len(list(at_every_line(attempt))) >= 10
 
 
-def test_close_names_the_timeout_that_it_was_given(cluster: KafkaCluster, producer: KafkaProducer) -> None:
+def test_close_names_its_timeout(cluster: KafkaCluster, producer: KafkaProducer) -> None:
     producer.begin_transaction()
     cluster.controls.hold(ProduceRequest)
     producer.send("orders", b"v")
@@ -209,9 +209,7 @@ def test_close_names_the_timeout_that_it_was_given(cluster: KafkaCluster, produc
         producer.close(0.2)
 
 
-def test_what_is_sent_by_column_is_part_of_the_transaction(
-    cluster: KafkaCluster, producer: KafkaProducer
-) -> None:
+def test_send_many_is_part_of_the_transaction(cluster: KafkaCluster, producer: KafkaProducer) -> None:
     with pytest.raises(IllegalState):
         producer.send_many("orders", [b"too early"])
     with producer.transaction():

@@ -57,7 +57,7 @@ TABLE: dict[type[KafkaError], tuple[Reaction, ...]] = {
 
 
 @pytest.mark.parametrize("kind", TABLE, ids=lambda kind: kind.__name__)
-def test_what_an_error_means_at_each_step(kind: type[KafkaError]) -> None:
+def test_reaction_to_each_error_at_each_step(kind: type[KafkaError]) -> None:
     assert tuple(reaction_to(step, kind("no")) for step in Step) == TABLE[kind]
 
 

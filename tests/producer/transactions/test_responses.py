@@ -40,7 +40,7 @@ CODES = (
 
 
 @pytest.mark.parametrize("codes", [*permutations(CODES)], ids=str)
-def test_what_no_retry_helps_is_told_before_what_it_may(codes: tuple[int, ...]) -> None:
+def test_fatal_error_is_raised_before_retriable_ones(codes: tuple[int, ...]) -> None:
     partitions = [
         AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
         for number, code in enumerate(codes)
@@ -52,7 +52,7 @@ def test_what_no_retry_helps_is_told_before_what_it_may(codes: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("codes", [*permutations(CODES[:3])], ids=str)
-def test_partitions_that_were_not_tried_say_least(codes: tuple[int, ...]) -> None:
+def test_untried_partitions_are_reported_last(codes: tuple[int, ...]) -> None:
     partitions = [
         TxnOffsetCommitResponsePartition(partition_index=number, error_code=code)
         for number, code in enumerate(codes)
@@ -67,7 +67,7 @@ def test_without_an_error_there_is_none() -> None:
     assert error_of_offsets(TxnOffsetCommitResponse(topics=[])) is None
 
 
-def test_versions_of_requests_say_which_protocol_the_transaction_follows() -> None:
+def test_request_versions_follow_the_transaction_version() -> None:
     """KIP-890: Produce 12 has the broker add the partition, EndTxn 5 raises the epoch."""
     assert (produce_versions(1), produce_versions(2)) == ((None, 11), (12, None))
     assert (end_versions(1), end_versions(2)) == ((None, 4), (5, None))

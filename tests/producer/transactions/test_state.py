@@ -150,7 +150,7 @@ def a_producer(simulation: Simulation, cluster: KafkaCluster, state: Transaction
 
 
 @pytest.mark.parametrize("state", TransactionState, ids=lambda state: state.value)
-def test_what_a_state_refuses_says_what_to_do_and_changes_nothing(
+def test_illegal_call_in_a_state_names_the_next_step_and_changes_nothing(
     state: TransactionState, simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = a_producer(simulation, cluster, state)
@@ -164,7 +164,7 @@ def test_what_a_state_refuses_says_what_to_do_and_changes_nothing(
 
 
 @pytest.mark.parametrize(("state", "call"), AFTER, ids=lambda one: one.value)
-def test_what_a_state_allows_leads_where_it_should(
+def test_legal_call_in_a_state_leads_to_the_next_state(
     state: TransactionState, call: Call, simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     producer = a_producer(simulation, cluster, state)
@@ -199,7 +199,7 @@ def test_every_state_but_the_last_ones_leads_on_and_every_open_one_may_fail() ->
     assert all({S.ABORTABLE_ERROR, S.FATAL_ERROR} <= LEGAL_MOVES[state] for state in OPEN_STATES)
 
 
-def test_an_error_of_a_code_that_nobody_knows_keeps_its_words() -> None:
+def test_error_of_an_unknown_code_keeps_its_message() -> None:
     cause = error_of(999, "of the future")
     assert str(again(cause, "commit_transaction: of the future")) == "commit_transaction: of the future"
 

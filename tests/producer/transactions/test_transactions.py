@@ -61,7 +61,7 @@ def producer(simulation: Simulation, cluster: KafkaCluster) -> KafkaProducer:
 
 
 class TestEnds:
-    def test_what_was_committed_is_seen_at_once_and_not_before(
+    def test_committed_records_are_visible_only_after_the_commit(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         producer.begin_transaction()
@@ -73,7 +73,7 @@ class TestEnds:
         producer.commit_transaction()
         assert sorted(committed(simulation, cluster, "spread")) == [b"v0", b"v1", b"v2"]
 
-    def test_what_was_aborted_is_never_seen(
+    def test_aborted_records_are_never_visible_to_read_committed(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         producer.begin_transaction()
@@ -85,7 +85,7 @@ class TestEnds:
         assert committed(simulation, cluster) == [b"committed"]
         assert read(simulation, cluster, "orders") == [b"aborted", b"committed"]
 
-    def test_a_commit_sends_what_waits_without_lingering(
+    def test_commit_sends_waiting_records_without_lingering(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = a_producer(simulation, cluster, linger_ms=20_000)
@@ -96,7 +96,7 @@ class TestEnds:
         assert simulation.now - began < 1
         assert delivery.result(0).offset == 0
 
-    def test_an_abort_fails_what_was_not_sent_and_no_flush_raises_it(
+    def test_abort_fails_unsent_records_and_flush_does_not_raise_them(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = a_producer(simulation, cluster, linger_ms=20_000)
@@ -109,7 +109,7 @@ class TestEnds:
         producer.close()
         assert read(simulation, cluster, "orders") == []
 
-    def test_an_abort_says_of_what_was_sent_without_an_answer_that_it_may_be_in_the_log(
+    def test_abort_warns_that_unacknowledged_records_may_be_in_the_log(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = a_producer(simulation, cluster, retry_backoff_ms=30_000, retry_backoff_max_ms=30_000)
@@ -123,7 +123,7 @@ class TestEnds:
         assert read(simulation, cluster, "orders") == [b"v"]
         assert committed(simulation, cluster) == []
 
-    def test_a_failed_record_that_nobody_asked_for_is_forgotten_with_its_transaction(
+    def test_unreported_failed_record_is_forgotten_with_its_transaction(
         self, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         producer.begin_transaction()
@@ -153,7 +153,7 @@ class TestEnds:
         assert sorted(committed(simulation, cluster, "spread")) == sorted(expected)
 
     @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
-    def test_an_empty_transaction_asks_nobody(
+    def test_empty_transaction_sends_no_request(
         self, cluster: KafkaCluster, producer: KafkaProducer, end: str
     ) -> None:
         before = len(list(cluster.history.entries()))
@@ -179,7 +179,7 @@ class TestEnds:
         assert read(simulation, cluster, "orders") == [b"in time"]
         assert producer.health()["buffer_available_bytes"] == before
 
-    def test_the_version_decides_what_is_asked(
+    def test_transaction_version_decides_which_requests_are_sent(
         self, cluster: KafkaCluster, producer: KafkaProducer, version: int
     ) -> None:
         before = cluster.transaction("t").producer_epoch
@@ -241,7 +241,7 @@ class TestBlock:
             producer.send("orders", b"v")
         assert committed(simulation, cluster) == [b"v"]
 
-    def test_a_block_that_raises_aborts_and_says_so(
+    def test_block_that_raises_aborts_and_notes_it(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         def fail() -> None:
@@ -272,7 +272,7 @@ class TestBlock:
             producer.send("orders", b"next")
         assert committed(simulation, cluster) == [b"next"]
 
-    def test_a_block_with_a_failed_record_aborts_and_says_which(
+    def test_block_with_a_failed_record_aborts_and_names_the_record(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         cluster.controls.fail_next(ProduceRequest, TopicAuthorizationFailed)
@@ -521,7 +521,7 @@ class TestTimeouts:
         end(5)
         assert committed(simulation, cluster) == ([b"v"] if call == "commit_transaction" else [])
 
-    def test_an_end_that_came_after_its_timeout_is_told_to_the_next_call(
+    def test_commit_that_succeeded_after_its_timeout_is_reported_by_the_next_call(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         producer.begin_transaction()
@@ -573,7 +573,7 @@ class TestTimeouts:
         with pytest.raises(KafkaTimeoutError, match="no broker could be reached: broker-0"):
             producer.init_transactions(2)
 
-    def test_a_transaction_that_lasts_too_long_is_aborted_and_the_producer_goes_on_or_is_told(
+    def test_transaction_timeout_aborts_and_a_new_transaction_succeeds(
         self, simulation: Simulation, cluster: KafkaCluster, version: int
     ) -> None:
         producer = a_producer(simulation, cluster, transaction_timeout_ms=5000)
@@ -644,7 +644,7 @@ class TestOthers:
         assert len(refused) == 3
         assert committed(simulation, cluster) == [b"v"]
 
-    def test_close_aborts_what_is_open(
+    def test_close_aborts_an_open_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer, caplog: Any
     ) -> None:
         producer.begin_transaction()
@@ -657,7 +657,7 @@ class TestOthers:
         with pytest.raises(ClientClosed):
             producer.begin_transaction()
 
-    def test_close_aborts_what_has_failed(
+    def test_close_aborts_a_failed_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         producer.begin_transaction()
@@ -668,7 +668,7 @@ class TestOthers:
         producer.close()
         assert not cluster.transaction("t").is_open
 
-    def test_close_waits_for_a_commit_that_has_to_be_asked_for_again(
+    def test_close_waits_for_a_commit_under_retry(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer
     ) -> None:
         producer.begin_transaction()
@@ -680,7 +680,7 @@ class TestOthers:
         assert committed(simulation, cluster) == [b"v"]
 
     @pytest.mark.parametrize("call", ["commit_transaction", "detach_transaction"])
-    def test_close_aborts_what_fails_while_it_waits_for_its_end(
+    def test_close_aborts_a_transaction_whose_record_fails_during_the_wait(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer, call: str
     ) -> None:
         """Readers would have waited for the rest of transaction_timeout_ms."""
