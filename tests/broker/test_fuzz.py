@@ -70,7 +70,7 @@ def frames(draw: st.DrawFn) -> bytes:
 @pytest.mark.slow
 @settings(max_examples=examples(150))
 @given(st.lists(frames(), min_size=1, max_size=3))
-def test_a_hostile_connection_harms_nobody_else(cluster: KafkaCluster, sent: list[bytes]) -> None:
+def test_hostile_connection_does_not_affect_others(cluster: KafkaCluster, sent: list[bytes]) -> None:
     host, _, port = cluster.brokers[0].address.rpartition(":")
     with socket.create_connection((host, int(port)), TIMEOUT) as hostile:
         try:

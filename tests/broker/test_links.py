@@ -101,9 +101,7 @@ def test_a_slow_link_takes_its_time_both_ways_and_still_pipelines(simulation: Si
 
 
 @pytest.mark.parametrize("healed", [True, False])
-def test_what_sets_out_later_on_a_faster_link_does_not_arrive_earlier(
-    simulation: Simulation, healed: bool
-) -> None:
+def test_later_message_on_a_faster_link_does_not_overtake(simulation: Simulation, healed: bool) -> None:
     cluster = simulation.cluster(brokers=1, topics={"t": 1})
     cluster.controls.delay_client("wire", 2.0)
     wire = SimWire(simulation, cluster.brokers[0].address)
@@ -151,7 +149,7 @@ def test_a_narrow_link_between_brokers_slows_acks_all(simulation: Simulation) ->
         assert simulation.clock.monotonic() - started < 0.6
 
 
-def test_what_a_throttled_link_still_carries_arrives_when_the_throttle_ends(simulation: Simulation) -> None:
+def test_bytes_on_a_throttled_link_arrive_when_the_throttle_ends(simulation: Simulation) -> None:
     """It took as long as the rate had said, minutes after everything was healed (seed 1004)."""
     cluster = simulation.cluster(brokers=2, topics={"t": 1}, config={"min.insync.replicas": 2})
     leader = cluster.partition("t", 0).leader
@@ -201,7 +199,7 @@ def test_an_isr_shrinks_and_grows_by_a_control(kafka_cluster: KafkaCluster, lead
 @pytest.mark.kafka(
     brokers=2, topics={"t": Topic(assignment=[[1, 0]])}, config={"replica.fetch.wait.max.ms": 10}
 )
-def test_one_that_was_taken_out_of_the_isr_stays_out(
+def test_replica_removed_from_the_isr_stays_out_despite_a_queued_fetch(
     kafka_cluster: KafkaCluster, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
     """Although its leader has a fetch in its queue that was sent before."""

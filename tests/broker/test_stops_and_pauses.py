@@ -36,7 +36,7 @@ def fenced(cluster: KafkaCluster) -> list[str]:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 2})
-def test_stop_and_start_end_as_soon_as_the_controller_has_spoken(kafka_cluster: KafkaCluster) -> None:
+def test_stop_and_restart_return_as_soon_as_the_controller_responds(kafka_cluster: KafkaCluster) -> None:
     """On threads: whoever waits is told, and does not sleep until its time is up."""
     other = 1 - kafka_cluster.controller.id
     started = time.monotonic()
@@ -115,7 +115,7 @@ def test_a_broker_that_is_gone_is_the_controller_no_more(simulation: Simulation,
     assert len(node.events) == 0
 
 
-def test_what_a_broker_asked_the_controller_before_it_stopped_is_not_asked_again(
+def test_controller_requests_of_a_stopped_broker_are_dropped(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3)
@@ -168,7 +168,7 @@ def test_a_session_ends_once(simulation: Simulation) -> None:
 # ---------------------------------------------------------------------- starts and stops in good order
 
 
-def test_a_followers_fetches_say_which_registration_is_theirs(simulation: Simulation) -> None:
+def test_follower_fetches_carry_the_current_broker_epoch(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     cluster.controls.restart_broker(1)
     cluster.controls.restart_broker(0)
@@ -198,7 +198,7 @@ def test_a_stop_in_good_order_does_not_wait_for_the_next_heartbeat(simulation: S
 
 
 @pytest.mark.parametrize("orderly", [True, False])
-def test_controlled_shutdown_enable_says_whether_leaders_move_first(
+def test_controlled_shutdown_enable_decides_whether_leaders_move_first(
     simulation: Simulation, orderly: bool
 ) -> None:
     cluster = simulation.cluster(brokers=3, config={"controlled.shutdown.enable": orderly})
@@ -225,7 +225,7 @@ def test_a_controller_that_stood_still_ends_nobodys_session_for_it(simulation: S
     assert (cluster.controller.id, cluster.controller.epoch) == (0, 1)
 
 
-def test_a_broker_that_goes_on_is_heard_at_once_and_given_what_it_missed(simulation: Simulation) -> None:
+def test_resumed_broker_sends_a_heartbeat_at_once_and_gets_missed_changes(simulation: Simulation) -> None:
     """And not only with its next heartbeat, up to two seconds later."""
     cluster = simulation.cluster(brokers=3)
     for number in range(5):
@@ -293,7 +293,7 @@ def test_a_request_to_the_controller_is_tried_again_in_time(simulation: Simulati
         assert len(answers) == number
 
 
-def test_what_a_controller_has_not_answered_is_asked_of_the_next(simulation: Simulation) -> None:
+def test_request_unanswered_by_a_controller_is_sent_to_the_next(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     cluster.controls.pause_broker(0)

@@ -42,14 +42,14 @@ def test_it_is_tried_before_and_after_it_is_watched() -> None:
     assert purgatory.waiting() == 1
 
 
-def test_what_can_complete_at_once_is_not_watched() -> None:
+def test_operation_that_completes_at_once_is_not_watched() -> None:
     purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
     operation = Wanted(1.0, {"a"}, {"a"})
     assert purgatory.try_complete_else_watch(operation, ["a"], 0.0)
     assert (operation.tries, operation.completions, purgatory.watched()) == (1, 1, 0)
 
 
-def test_time_completes_what_nobody_else_does() -> None:
+def test_expired_operation_completes_once() -> None:
     wheel = TimingWheel(0.0)
     purgatory: Purgatory[str] = Purgatory("test", wheel)
     operation = Wanted(0.5, {"a"}, set())
@@ -96,7 +96,7 @@ def test_an_operation_that_starts_another_on_the_same_key_does_not_lose_it() -> 
     assert second.completions == 1
 
 
-def test_one_that_comes_to_a_key_while_it_is_looked_at_is_not_lost() -> None:
+def test_operation_added_to_a_key_during_its_check_is_not_lost() -> None:
     """It has no other key to be found by, and it is in nobody's way that was there before it."""
     wheel = TimingWheel(0.0)
     purgatory: Purgatory[str] = Purgatory("test", wheel)
@@ -176,7 +176,7 @@ class Failing(Wanted):
         raise ValueError("no such answer")
 
 
-def test_one_that_fails_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_operation_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     wheel = TimingWheel(0.0)
     purgatory: Purgatory[str] = Purgatory("test", wheel)
     granted: set[str] = set()

@@ -105,7 +105,7 @@ def test_a_topic_without_a_name_is_unknown_and_the_others_wait_for_their_replica
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_an_older_epoch_is_told_before_the_leader_has_changed(
+def test_older_epoch_is_rejected_before_not_leader(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
 ) -> None:
     """Kafka's Partition looks at the asker's epoch first, then who leads."""

@@ -29,7 +29,7 @@ from tests.error_codes import (
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_a_new_member_is_given_an_id_first(bench: GroupBench, version: int) -> None:
+def test_new_member_must_join_with_the_assigned_member_id(bench: GroupBench, version: int) -> None:
     reply = bench.join(version=version)
     assert code(reply) == MEMBER_ID_REQUIRED
     assert reply.response is not None
@@ -93,7 +93,7 @@ def test_a_new_group_passes_the_states_in_order(bench: GroupBench) -> None:
     assert bench.describe().group_state == "Dead"
 
 
-def test_members_are_told_what_is_wrong(bench: GroupBench) -> None:
+def test_invalid_requests_of_members_get_their_error_codes(bench: GroupBench) -> None:
     leader, other = bench.stable(2)
     assert bench.heartbeat(leader, 0) == ILLEGAL_GENERATION
     assert code(bench.sync(leader, 2)) == ILLEGAL_GENERATION
@@ -148,7 +148,7 @@ def test_a_static_member_comes_back_without_a_rebalance(bench: GroupBench) -> No
     assert (bench.group.state, bench.group.epoch) == ("CompletingRebalance", 2)
 
 
-def test_who_does_not_sync_in_time_is_out(bench: GroupBench) -> None:
+def test_member_that_does_not_sync_in_time_is_removed(bench: GroupBench) -> None:
     ids = [bench.member_id(session=300.0, rebalance=20.0) for _ in range(2)]
     joins = [bench.join(one, session=300.0, rebalance=20.0) for one in ids]
     bench.advance(6.5)
@@ -179,7 +179,9 @@ def test_a_join_ends_once_when_all_are_there_or_at_the_rebalance_timeout(bench: 
     assert (code(alone), list(bench.group.members)) == (0, [leader])
 
 
-def test_who_waits_when_the_coordinator_moves_is_sent_on(simulation: Simulation) -> None:
+def test_pending_joins_and_syncs_get_not_coordinator_when_the_coordinator_moves(
+    simulation: Simulation,
+) -> None:
     """Pending JoinGroup and SyncGroup are answered NOT_COORDINATOR; members come again."""
     bench = GroupBench(simulation, brokers=3)
     leader, other = bench.stable(2, session=60.0)
@@ -209,7 +211,7 @@ def test_a_stable_group_goes_on_without_a_rebalance(simulation: Simulation) -> N
     assert bench.group == before
 
 
-def test_the_leader_alone_is_told_of_the_members(bench: GroupBench) -> None:
+def test_only_the_leader_receives_the_members(bench: GroupBench) -> None:
     """The first accepted leads until it leaves."""
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
@@ -241,7 +243,7 @@ def test_a_commit_keeps_a_members_session(bench: GroupBench) -> None:
     assert bench.commit(9, member=member, generation=1) == UNKNOWN_MEMBER_ID
 
 
-def test_what_waits_for_a_closed_connection_is_dropped(bench: GroupBench) -> None:
+def test_join_of_a_closed_connection_expires_and_harms_no_other_member(bench: GroupBench) -> None:
     """The join goes on without its asker, who is out at its session's end; nobody else is harmed."""
     leader, other = bench.stable(2, session=10.0)
     waiting = bench.join(leader)

@@ -46,7 +46,7 @@ def test_metadata_has_a_limit(bench: GroupBench) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_what_nobody_committed_is_minus_one_without_an_error(bench: GroupBench, version: int) -> None:
+def test_uncommitted_offset_is_minus_one_without_an_error(bench: GroupBench, version: int) -> None:
     if version >= 8:
         group = bench.fetch([0, 5], version=version)
         assert group.error_code == 0
@@ -72,7 +72,7 @@ def test_offsets_expire_after_their_retention_and_the_group_dies(simulation: Sim
     assert bench.describe().error_code == GROUP_ID_NOT_FOUND
 
 
-def test_a_live_group_keeps_what_it_reads_and_loses_the_rest(simulation: Simulation) -> None:
+def test_retention_keeps_offsets_of_subscribed_topics_only(simulation: Simulation) -> None:
     bench = GroupBench(simulation, config={"offsets.retention.minutes": 10})
     (member,) = bench.stable(1, session=1800.0)
     assert bench.commit(5, member=member, generation=1) == 0

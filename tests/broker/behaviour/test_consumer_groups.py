@@ -47,7 +47,7 @@ def test_a_commit_does_not_stand_for_a_heartbeat_in_the_new_protocol(bench: Grou
 # -- KIP-848 ------------------------------------------------------------------------------------------
 
 
-def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: GroupBench) -> None:
+def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: GroupBench) -> None:
     topic = bench.cluster.controller.image.topics["orders"].id
     first = bench.beat("one", 0)
     assert (first.error_code, first.member_epoch, given(first)) == (0, 2, {topic: [0, 1, 2, 3, 4, 5]})

@@ -60,7 +60,7 @@ def test_consumers_read_below_the_high_watermark(kafka_cluster: KafkaCluster, le
 
 
 @one_broker
-def test_the_first_batch_comes_whole_whatever_the_limits(leader: Leader) -> None:
+def test_first_batch_is_returned_whole_despite_smaller_limits(leader: Leader) -> None:
     wire = leader("t", 0)
     fill(wire, 5)
     assert offsets(fetch(wire, "t", 0, 0, max_bytes=1)) == [0]
@@ -119,7 +119,7 @@ def test_a_fetch_waits_for_min_bytes(kafka_cluster: KafkaCluster, leader: Leader
 
 
 @one_broker
-def test_what_is_in_an_older_segment_is_not_waited_for(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_fetch_from_an_older_segment_does_not_wait(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     """It will not grow: the log was rolled behind it, before the fetch came or while it waits."""
     reader, writer = leader("t", 0), leader("t", 0)
     fill(writer, 1)
@@ -214,7 +214,7 @@ def test_every_version_by_name_is_answered_with_data_and_with_errors(
 
 
 @one_broker
-def test_an_unknown_topic_id_is_told(leader: Leader) -> None:
+def test_unknown_topic_id_is_rejected(leader: Leader) -> None:
     wire = leader("t", 0)
     fill(wire, 1)
     known = wire.call(MetadataRequest(topics=None), 12).topics[0].topic_id
@@ -232,7 +232,7 @@ def test_an_unknown_topic_id_is_told(leader: Leader) -> None:
 
 
 @one_broker
-def test_a_topic_made_anew_has_another_id(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_recreated_topic_has_another_id(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     before = kafka_cluster.controller.image.topics["t"].id
     kafka_cluster.delete_topic("t")
     kafka_cluster.create_topic("t", 1)
@@ -426,7 +426,7 @@ def test_special_times_have_their_versions(leader: Leader, timestamp: int, first
 
 
 @one_broker
-def test_a_partition_asked_for_twice_is_an_invalid_request(leader: Leader) -> None:
+def test_duplicate_partition_in_list_offsets_is_an_invalid_request(leader: Leader) -> None:
     asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
     request = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[asked, asked])]

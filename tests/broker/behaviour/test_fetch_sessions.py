@@ -93,7 +93,7 @@ def reader(request: pytest.FixtureRequest, kafka_cluster: KafkaCluster, connect:
 
 
 @two_partitions
-def test_a_session_names_only_what_changed(reader: Reader) -> None:
+def test_incremental_fetch_returns_only_changed_partitions(reader: Reader) -> None:
     first = reader.fetch({0: 0, 1: 0})
     assert told(first) == {0: 0, 1: 0}, "a full answer names everything"
     assert first.session_id > 0
@@ -116,7 +116,7 @@ def test_a_fetch_of_a_session_waits_for_any_of_its_partitions(reader: Reader, co
 
 
 @two_partitions
-def test_what_is_forgotten_is_not_told(reader: Reader) -> None:
+def test_forgotten_partition_is_not_returned(reader: Reader) -> None:
     reader.fetch({0: 0, 1: 0})
     produce(reader.wire, "t", 1, batch())
     produce(reader.wire, "t", 0, batch())
@@ -133,7 +133,7 @@ def test_an_empty_session_ends(kafka_cluster: KafkaCluster, reader: Reader) -> N
 
 
 @two_partitions
-def test_an_error_is_told_until_it_is_over(kafka_cluster: KafkaCluster, reader: Reader) -> None:
+def test_fetch_session_repeats_an_error_until_it_is_over(kafka_cluster: KafkaCluster, reader: Reader) -> None:
     reader.fetch({0: 0, 1: 99})
     for _ in range(2):
         data = reader.fetch().responses[0].partitions[0]
@@ -146,7 +146,7 @@ def test_an_error_is_told_until_it_is_over(kafka_cluster: KafkaCluster, reader: 
 
 
 @two_partitions
-def test_a_partition_that_was_asked_for_too_early_is_read_once_it_is_there(reader: Reader) -> None:
+def test_partition_fetched_before_its_creation_is_read_once_it_exists(reader: Reader) -> None:
     """Readers name a partition once: the session must not keep what the first look at it came to."""
     for response in (reader.fetch({2: 0}), reader.fetch()):
         codes = [data.error_code for topic in response.responses for data in topic.partitions]
@@ -249,13 +249,13 @@ class TestSlots:
         larger = self.open(4, 130)
         assert [self.is_open(one) for one in (first, second, larger)] == [False, True, True]
 
-    def test_a_followers_session_is_never_given_up_for_a_consumers(self) -> None:
+    def test_session_of_a_follower_is_never_evicted_for_a_consumer(self) -> None:
         followers = [self.open(1, 0, follower=True) for _ in range(2)]
         for session in followers:
             self.use(session, 120)
         assert self.open(99, 200) is None
 
-    def test_a_follower_that_begins_anew_leaves_no_session_behind(self) -> None:
+    def test_restarted_follower_leaves_no_session_behind(self) -> None:
         results = [FetchResult(FetchItem("t", bytes(16), 0, 0, 1))]
         opened = [
             self.sessions.create(results, uses_topic_ids=False, replica_id=2, now=float(now))
@@ -321,7 +321,7 @@ def test_session_epochs_wrap_past_those_that_have_a_meaning() -> None:
     assert [next_epoch(epoch) for epoch in (0, 1, 2**31 - 2, 2**31 - 1)] == [1, 2, 2**31 - 1, 1]
 
 
-def test_an_id_that_nobody_knew_is_looked_up_with_every_fetch() -> None:
+def test_unknown_topic_id_is_resolved_with_every_fetch() -> None:
     """Metadata may be late: the session asked for a topic that this broker has not heard of yet."""
     sessions = FetchSessions(10, SeededEntropy(1))
     topic_id = b"\x07" * 16
@@ -349,7 +349,7 @@ def test_an_id_that_nobody_knew_is_looked_up_with_every_fetch() -> None:
     assert list(sessions.moved(("t", 0))) == [session]
 
 
-def test_a_topic_that_was_not_known_is_looked_at_once_it_is() -> None:
+def test_resolved_topic_id_is_checked_against_the_acls() -> None:
     """By its id a reader can ask for it before; with what it may read unchanged since."""
     sessions = FetchSessions(10, SeededEntropy(1))
     topic_id = b"\x07" * 16
@@ -373,7 +373,7 @@ def test_a_topic_that_was_not_known_is_looked_at_once_it_is() -> None:
     assert isinstance(current.error, TopicAuthorizationFailed)
 
 
-def test_a_deleted_topic_that_was_asked_for_again_and_forgotten_is_not_looked_at_when_made_anew() -> None:
+def test_recreated_topic_does_not_wake_the_session_of_the_deleted_one() -> None:
     """The name of the new topic is that of the old one, whose id the session had followed by that name."""
     sessions = FetchSessions(10, SeededEntropy(1))
     old_id = b"\x07" * 16

@@ -123,7 +123,7 @@ def test_a_new_leader_knows_the_producers_from_its_log(kafka_cluster: KafkaClust
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=2)})
-def test_truncation_forgets_what_was_cut_off(
+def test_truncation_removes_sequences_of_removed_batches(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[[Callable[[], bool]], None]
 ) -> None:
     """What only the dead leader had is gone, its sequences too: the producer's retry is appended."""
@@ -142,7 +142,7 @@ def test_truncation_forgets_what_was_cut_off(
 
 
 @pytest.mark.gate
-def test_producers_that_are_not_heard_of_for_a_day_are_forgotten() -> None:
+def test_idle_producer_ids_expire() -> None:
     with Simulation(seed=35) as simulation:
         # An hour instead of a day, to play less idle time.
         cluster = simulation.cluster(1, {"t": 1}, config={"producer.id.expiration.ms": 3_600_000})

@@ -285,7 +285,7 @@ def test_requests_behind_a_large_batch_keep_their_order(cluster: KafkaCluster, v
     assert offsets == [0, COUNT]
 
 
-def test_time_is_looked_up_in_a_large_batch_in_slices(
+def test_timestamp_lookup_in_a_large_batch_runs_in_slices(
     cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look-up in a batch of a million records takes a second, for which others must not wait."""

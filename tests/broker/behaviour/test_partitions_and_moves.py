@@ -127,7 +127,7 @@ def test_leaders_are_elected_by_request(
 
 
 @pytest.mark.kafka(brokers=2)
-def test_an_unclean_election_takes_whom_it_can_get(
+def test_unclean_election_elects_a_replica_outside_the_isr(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     create(connect(1), topic_of("e", assignment={0: [0, 1]}), topic_of("f", assignment={0: [0]}))
@@ -317,7 +317,7 @@ def test_a_move_outlives_the_controller_that_began_it(
 
 @pytest.mark.kafka(brokers=2, topics={"m": 1})
 @pytest.mark.parametrize("asked_of", [0, 1])
-def test_a_list_of_moves_asked_for_without_a_timeout_is_answered(connect: Connect, asked_of: int) -> None:
+def test_list_reassignments_without_a_timeout_is_answered(connect: Connect, asked_of: int) -> None:
     """Apache's controller heeds the time-outs of five requests; kafka-go's ListPartitionReassignments, which
     names none (0 ms), is not one of them, nor is UpdateFeatures."""
     wire = connect(asked_of)

@@ -81,7 +81,7 @@ def test_a_wrong_checksum_is_corrupt(leader: Leader) -> None:
 
 
 @one_broker
-def test_a_torn_batch_is_none_and_what_is_torn_behind_one_is_left_out(
+def test_torn_batch_is_rejected_and_a_torn_tail_is_dropped(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     assert error_of(leader("t", 0), batch()[:-3]) == "InvalidRecord"
@@ -162,7 +162,7 @@ def test_a_client_may_not_stamp_its_batch_itself(leader: Leader) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
-def test_log_append_time_is_stamped_and_told(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_log_append_time_is_written_and_returned(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     before = kafka_cluster.runtime.clock.wall_ms()
     answer = produce(leader("t", 0), "t", 0, batch([b"a", b"b"]))
     after = kafka_cluster.runtime.clock.wall_ms()
@@ -221,7 +221,7 @@ def test_a_topic_recompresses_at_its_own_level(codec: str, low: int, high: int) 
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(configs={"max.message.bytes": 200})})
-def test_an_error_has_no_offset_and_tells_the_logs_start_where_it_was_looked_at(
+def test_produce_error_has_no_offset_and_the_log_start_offset_if_known(
     kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
 ) -> None:
     leading = kafka_cluster.partition("t", 0).leader
@@ -246,7 +246,9 @@ def test_an_error_has_no_offset_and_tells_the_logs_start_where_it_was_looked_at(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_the_wrong_broker_says_who_leads(kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]) -> None:
+def test_not_leader_response_names_the_current_leader(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+) -> None:
     leading = kafka_cluster.partition("t", 0).leader
     wire = connect((leading + 1) % 3)
     response = wire.call(produce_request("t", 0, batch()), 12)

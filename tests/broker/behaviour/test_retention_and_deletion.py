@@ -124,7 +124,7 @@ def delete(
 
 
 @one_broker
-def test_the_log_begins_where_it_is_told(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_delete_records_moves_the_log_start_offset(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     wire = leader(*KEY)
     produce(wire, *KEY, batch([b"a", b"b", b"c"]))
     for version, offset, low in ((0, 1, 1), (1, 0, 1), (2, 2, 2), (2, -1, 3)):
@@ -142,7 +142,7 @@ def test_the_log_begins_where_it_is_told(kafka_cluster: KafkaCluster, leader: Le
         "both": Topic(configs={"cleanup.policy": "compact,delete"}),
     },
 )
-def test_what_cannot_be_deleted(
+def test_invalid_delete_records_requests_are_rejected(
     kafka_cluster: KafkaCluster, leader: Leader, connect: Callable[[int], Wire]
 ) -> None:
     wire = leader(*KEY)
@@ -278,7 +278,7 @@ def test_a_new_leader_ends_the_wait(simulation: Simulation) -> None:
 
 @pytest.mark.kafka(brokers=1, topics={"t": 2, "u": 1})
 @pytest.mark.parametrize("version", range(1, 6))
-def test_describe_log_dirs_tells_sizes(leader: Leader, version: int) -> None:
+def test_describe_log_dirs_returns_partition_sizes(leader: Leader, version: int) -> None:
     wire = leader(*KEY)
     produce(wire, "t", 1, batch())
 

@@ -48,7 +48,9 @@ def asked_for(wire: Wire, *names: str, create: bool = True) -> list[MetadataResp
 
 
 @pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
-def test_asking_for_a_topic_makes_it_on_every_broker(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_metadata_request_creates_the_topic_on_every_broker(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
     wire = connect(1)
     (first,) = asked_for(wire, "new")
     assert name_of(first.error_code) in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
@@ -60,7 +62,7 @@ def test_asking_for_a_topic_makes_it_on_every_broker(kafka_cluster: KafkaCluster
 @pytest.mark.parametrize(
     ("config", "in_request"), [({"auto.create.topics.enable": False}, True), ({}, False)]
 )
-def test_creation_by_asking_needs_the_request_and_the_broker(
+def test_auto_creation_requires_request_and_broker_to_allow_it(
     config: dict[str, object], in_request: bool
 ) -> None:
     with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.brokers[0].address) as wire:
@@ -70,7 +72,7 @@ def test_creation_by_asking_needs_the_request_and_the_broker(
 
 
 @pytest.mark.kafka(brokers=1)
-def test_an_internal_topic_is_told_by_its_name_before_there_is_one(connect: Connect) -> None:
+def test_missing_internal_topics_are_marked_internal(connect: Connect) -> None:
     answers = asked_for(connect(), "__transaction_state", "__consumer_offsets", "mine", create=False)
     assert {name_of(one.error_code) for one in answers} == {"UNKNOWN_TOPIC_OR_PARTITION"}
     assert [one.is_internal for one in answers] == [True, True, False]
@@ -171,7 +173,7 @@ WRONG_VALUES = [
 
 
 @pytest.mark.kafka(brokers=3)
-def test_what_create_topics_refuses(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_invalid_create_topics_requests_are_rejected(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect()
     for arguments, error, words in ASKED_WRONGLY:
         (result,) = create(wire, topic_of("t", **arguments))
@@ -193,7 +195,7 @@ def test_what_create_topics_refuses(kafka_cluster: KafkaCluster, connect: Connec
 
 
 @pytest.mark.kafka(brokers=3)
-def test_what_was_created_is_told_with_its_configs(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_created_topic_is_returned_with_its_configs(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(2)
     (validated,) = create(wire, topic_of("t", 2, 3), validate_only=True)
     assert (told(validated), validated.num_partitions) == (DONE, 2)

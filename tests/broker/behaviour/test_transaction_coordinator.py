@@ -112,7 +112,7 @@ def test_a_repeated_end_is_answered_like_the_first_another_is_refused(old: World
     assert old.values() == [b"x"]
 
 
-def test_an_end_meanwhile_is_told_to_wait(old: World) -> None:
+def test_end_txn_during_another_end_gets_concurrent_transactions(old: World) -> None:
     producer = Producer(old).begin()
     producer.send(b"x")
     old.cluster.controls.pause_followers(A)
@@ -209,7 +209,7 @@ def test_markers_reach_a_leader_that_was_away(world: World) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
-def test_a_coordinator_that_dies_amid_the_end_is_succeeded_by_one_that_finishes_it(
+def test_new_coordinator_finishes_the_end_of_a_transaction_of_a_crashed_one(
     world: World, committed: bool
 ) -> None:
     producer = Producer(world).begin()
@@ -245,7 +245,7 @@ def test_a_coordinator_that_moves_amid_a_transaction_keeps_it(world: World) -> N
     assert (world.values(), world.values("u", 1)) == ([b"x"], [b"y"])
 
 
-def test_a_partition_whose_topic_is_deleted_does_not_hold_the_end_up(world: World) -> None:
+def test_deleted_topic_does_not_block_the_end_of_its_transaction(world: World) -> None:
     producer = Producer(world).begin()
     producer.send(b"x")
     producer.send(b"y", "u", 1)
@@ -313,7 +313,7 @@ def test_the_coordinator_follows_the_finalised_transaction_version(new: World) -
     assert new.values() == []
 
 
-def test_a_transactional_id_that_nobody_uses_expires(simulated: Simulation) -> None:
+def test_unused_transactional_id_expires(simulated: Simulation) -> None:
     world = World(
         simulated,
         brokers=1,

@@ -193,9 +193,7 @@ def test_a_waiting_read_committed_fetch_ends_when_the_transaction_does(leader: L
     topics={"t": 1},
     config={"transaction.partition.verification.enable": False, "log.roll.ms": 2**62},
 )
-def test_a_new_leader_knows_what_is_open_and_what_was_aborted(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_new_leader_has_open_and_aborted_transactions(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     wire = leader("t", 0)
     write(wire, "a", in_transaction([b"gone"], 7))
     assert mark(wire, 7, committed=False) == 0
@@ -212,7 +210,7 @@ def test_a_new_leader_knows_what_is_open_and_what_was_aborted(
 
 
 @unverified
-def test_describe_producers_tells_epochs_sequences_and_what_is_open(leader: Leader) -> None:
+def test_describe_producers_returns_epochs_sequences_and_open_transactions(leader: Leader) -> None:
     wire = leader("t", 0)
     produce(wire, "t", 0, batch([b"x"] * 3, producer_id=5, producer_epoch=1, base_sequence=0))
     write(wire, "a", in_transaction([b"x"], 7, epoch=2))

@@ -66,7 +66,7 @@ def test_a_stranger_cannot_write_into_a_transaction(old: World) -> None:
     assert old.values() == [b"x"]
 
 
-def test_what_a_coordinators_answer_lets_in_is_replicated_at_once(old: World) -> None:
+def test_write_admitted_by_the_coordinator_is_replicated_at_once(old: World) -> None:
     """The followers' fetches that wait are answered with it, and not when their time is up."""
     producer = Producer(old).begin()
     assert producer.add(A) == [0]
@@ -86,7 +86,7 @@ def test_what_a_coordinators_answer_lets_in_is_replicated_at_once(old: World) ->
         assert producer.add(A) == [0]
 
 
-def test_later_requests_of_a_connection_wait_behind_one_that_is_verified(old: World) -> None:
+def test_later_requests_of_a_connection_wait_for_a_verification(old: World) -> None:
     """Two batches pipelined, the first must ask the coordinator, which is slow: their order stays."""
     from pykafka2.protocol.messages.produce import ProduceRequest
     from tests.testing.sim_wire import SimWire
@@ -236,7 +236,7 @@ def test_an_old_producer_commits_no_offset(world: World) -> None:
     assert second.commit_offset("g", 7) == 0
 
 
-def test_what_goes_wrong_after_the_verification_costs_that_request_alone(
+def test_failure_after_the_verification_fails_only_that_request(
     old: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer of the coordinator comes outside of the handler's turn, and is guarded like it."""
@@ -285,7 +285,9 @@ def test_a_batch_that_overtakes_the_markers_waits_for_them(new: World, marker_se
 
 
 @pytest.mark.parametrize("marker_seconds", [0.005, 0.015, 0.05])
-def test_offsets_that_overtake_the_markers_are_told_to_come_again(new: World, marker_seconds: float) -> None:
+def test_offset_commit_before_the_markers_gets_concurrent_transactions(
+    new: World, marker_seconds: float
+) -> None:
     producer = a_transaction_being_ended(new, marker_seconds)
     codes = []
     for _ in range(10):

@@ -95,7 +95,7 @@ def test_a_deleted_topic_ends_the_wait_of_a_deletion(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("brokers", "answers"), [(1, [(1, "none"), (2, "none")]), (2, [(0, "RequestTimedOut")] * 2)]
 )
-def test_without_time_what_is_done_is_told_and_the_rest_has_timed_out(
+def test_delete_records_without_a_timeout_returns_finished_and_timed_out_partitions(
     simulation: Simulation, brokers: int, answers: list[tuple[int, str]]
 ) -> None:
     scene = Scene(simulation, brokers)
@@ -117,7 +117,7 @@ def test_a_partition_named_twice_is_answered_once_by_its_last_offset(scene: Scen
     assert [(one.low_watermark, one.error_code) for one in topic.partitions] == [(1, 0)]
 
 
-def test_a_fetch_above_what_it_may_read_is_answered_at_once(scene: Scene) -> None:
+def test_fetch_above_the_readable_end_is_answered_at_once(scene: Scene) -> None:
     """Kafka waits only where a reader has read all it may; above that it says so, empty and without error."""
     scene.cluster.controls.pause_followers()
     append(scene.cluster, KEY, b"a")
@@ -130,7 +130,7 @@ def test_a_fetch_above_what_it_may_read_is_answered_at_once(scene: Scene) -> Non
     assert scene.simulation.now - before < 1
 
 
-def test_who_is_below_the_log_s_start_begins_anew_wherever_the_logs_parted(scene: Scene) -> None:
+def test_fetch_below_the_log_start_gets_offset_out_of_range_before_divergence(scene: Scene) -> None:
     """Epoch 1 wrote nothing, so a reader who names it has parted; that its offset is gone comes first."""
     append(scene.cluster, KEY, b"a")
     append(scene.cluster, KEY, b"b")
@@ -178,7 +178,9 @@ def test_an_open_transaction_does_not_hide_the_end_from_a_new_leader(simulation:
     scene.close()
 
 
-def test_who_is_no_replica_but_knows_the_epoch_is_to_ask_again(simulation: Simulation) -> None:
+def test_fetch_of_an_unknown_replica_at_the_current_epoch_gets_unknown_leader_epoch(
+    simulation: Simulation,
+) -> None:
     """It may have heard of a reassignment before the leader did."""
     scene = Scene(simulation, brokers=3)
     stranger = 77

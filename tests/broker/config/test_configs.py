@@ -59,7 +59,7 @@ def test_the_tables_speak_of_options_that_exist() -> None:
     assert not {name for name in ACTED_ON if why_refused(name)}
 
 
-def test_what_is_said_to_be_acted_on_is_read_by_somebody() -> None:
+def test_every_acted_on_config_is_read_in_the_broker() -> None:
     folder = Path(pykafka2.broker.__file__).parent
     asked: set[str] = set()
     for path in folder.rglob("*.py"):
@@ -74,12 +74,12 @@ def test_what_is_said_to_be_acted_on_is_read_by_somebody() -> None:
 
 
 @pytest.mark.parametrize("name", ["sasl.jaas.config", "principal.builder.class", "listeners", "node.id"])
-def test_what_cannot_be_had_is_refused_with_the_reason(name: str) -> None:
+def test_unsupported_config_is_rejected_with_the_reason(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot be set: .+"):
         BrokerConfig({name: "x"})
 
 
-def test_what_has_no_effect_is_taken_if_it_is_valid() -> None:
+def test_config_without_effect_is_accepted_if_valid() -> None:
     assert BrokerConfig({"log.cleaner.threads": 3}).int("log.cleaner.threads") == 3
     with pytest.raises(ConfigurationError, match="Value must be at least 0"):
         BrokerConfig({"log.cleaner.threads": -1})

@@ -56,7 +56,7 @@ def ask(
 # ---------------------------------------------------------------------- producer ids
 
 
-def test_producer_ids_never_repeat_whoever_gives_them_and_whoever_is_the_controller(
+def test_producer_ids_never_repeat_across_brokers_and_controllers(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3)
@@ -222,7 +222,7 @@ def test_a_topic_appears_after_the_first_metadata(simulation: Simulation, allowe
 # ---------------------------------------------------------------------- sessions
 
 
-def test_a_broker_that_is_not_heard_is_fenced_and_its_leaderships_move(
+def test_broker_without_heartbeats_is_fenced_and_its_leaderships_move(
     simulation: Simulation,
 ) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 3}, controller=0)
@@ -285,7 +285,7 @@ def test_a_paused_broker_is_fenced_and_comes_back_as_a_follower(simulation: Simu
     assert ends(cluster, KEY) == [2, 2, 2]
 
 
-def test_brokers_with_nothing_to_do_are_heard_all_the_same(simulation: Simulation) -> None:
+def test_idle_brokers_send_heartbeats(simulation: Simulation) -> None:
     """No topics, no clients; a broker that was restarted among them."""
     cluster = simulation.cluster(brokers=3)
     cluster.controls.crash_broker(2)
@@ -381,7 +381,7 @@ def test_a_broker_that_learns_late_still_leads_as_far_as_it_knows(simulation: Si
 
 
 @pytest.mark.parametrize("late", [1, 2])
-def test_a_new_controller_tells_everybody_everything(simulation: Simulation, late: int) -> None:
+def test_new_controller_publishes_the_whole_image_to_every_broker(simulation: Simulation, late: int) -> None:
     """Nobody waits for what the old one had under way to a broker, nor for the end of its session."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, controller=0)
     simulation.run_for(1)
@@ -469,7 +469,7 @@ def test_a_change_that_waits_too_long_is_not_made(simulation: Simulation) -> Non
     assert cluster.topics() == ["slow"]
 
 
-def test_every_state_of_a_broker_moves_as_its_table_says_or_raises(simulation: Simulation) -> None:
+def test_broker_state_changes_follow_the_table_or_raise(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1)
     lifecycle = cluster.brokers[0].lifecycle
     for before in BrokerLifeState:
@@ -485,7 +485,7 @@ def test_every_state_of_a_broker_moves_as_its_table_says_or_raises(simulation: S
     lifecycle.state = BrokerLifeState.RUNNING
 
 
-def test_a_change_by_hand_says_that_there_is_no_controller(simulation: Simulation) -> None:
+def test_change_by_hand_without_a_controller_raises_no_active_controller(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3)
     simulation.run_for(1)
     cluster.controls.hold_elections()
@@ -497,7 +497,7 @@ def test_a_change_by_hand_says_that_there_is_no_controller(simulation: Simulatio
     cluster.create_topic("t")
 
 
-def test_a_topic_made_anew_has_a_new_id_on_every_broker(simulation: Simulation) -> None:
+def test_recreated_topic_has_a_new_id_on_every_broker(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     append(cluster, KEY, b"old")

@@ -169,7 +169,7 @@ def test_a_leader_is_moved_among_live_replicas(published: Published) -> None:
         controller.move_leader("t", 0, 0)
 
 
-def test_a_topic_made_anew_has_a_new_id(published: Published) -> None:
+def test_recreated_topic_has_a_new_id(published: Published) -> None:
     before = published.controller.image.topics["t"].id
     published.controller.delete_topic("t")
     assert published.controller.image.topic_by_id(before) is None

@@ -23,7 +23,7 @@ records_of = st.lists(
 
 @pytest.mark.gate
 @given(st.lists(st.tuples(records_of, st.none() | st.builds(Producer, st.integers(0, 9), st.integers(0, 9)))))
-def test_what_is_written_is_what_is_loaded(
+def test_written_entries_equal_loaded_entries(
     written: list[tuple[list[Record], Producer | None]],
 ) -> None:
     batches = [parse_batch(batch_of(records, producer, 5)) for records, producer in written]

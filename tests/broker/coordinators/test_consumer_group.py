@@ -36,7 +36,7 @@ def bench() -> Bench:
     return Bench(AT_ONCE)
 
 
-def test_epoch_0_joins_and_is_given_everything(bench: Bench) -> None:
+def test_member_at_epoch_0_joins_and_gets_all_partitions(bench: Bench) -> None:
     answer = bench.beat("a", 0)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 2)
     assert answer.heartbeat_interval_ms == 5000
@@ -45,13 +45,13 @@ def test_epoch_0_joins_and_is_given_everything(bench: Bench) -> None:
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
-def test_version_0_is_given_a_member_id(bench: Bench) -> None:
+def test_version_0_member_gets_a_member_id(bench: Bench) -> None:
     answer = bench.beat("", 0, version=0)
     assert answer.member_id == "0001"
     assert bench.beat("", 0, version=1).error_code == INVALID_REQUEST
 
 
-def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: Bench) -> None:
+def test_partition_is_assigned_only_after_its_owner_revoked_it(bench: Bench) -> None:
     bench.beat("a", 0)
     second = bench.beat("b", 0)
     assert (second.member_epoch, assigned(second)) == (3, {})
@@ -67,7 +67,7 @@ def test_a_partition_is_given_out_only_after_its_owner_gave_it_up(bench: Bench) 
     assert bench.consumer().state is ConsumerGroupState.STABLE
 
 
-def test_who_does_not_give_up_in_its_rebalance_timeout_is_fenced(bench: Bench) -> None:
+def test_member_that_does_not_revoke_in_its_rebalance_timeout_is_fenced(bench: Bench) -> None:
     bench.beat("a", 0, rebalance=20.0)
     bench.beat("b", 0)
     bench.beat("a", 2)
@@ -115,7 +115,7 @@ def test_only_the_members_epoch_or_the_one_before_is_taken(
     assert answer.error_code == code
 
 
-def test_the_epoch_before_needs_a_subset_of_what_is_owned(bench: Bench) -> None:
+def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(bench: Bench) -> None:
     """The answer with the new epoch may be lost, but a member that reads more than its own is behind."""
     bench.beat("a", 0)
     bench.beat("b", 0)
@@ -177,7 +177,7 @@ def test_a_static_member_leaves_for_a_while_and_finds_its_partitions(bench: Benc
     assert bench.beat("a", epoch, instance="one").error_code == FENCED_INSTANCE_ID
 
 
-def test_a_static_member_that_leaves_for_a_while_has_given_up_what_it_had_to(bench: Bench) -> None:
+def test_static_member_that_leaves_temporarily_has_revoked_its_partitions(bench: Bench) -> None:
     bench.beat("a", 0, instance="one")
     bench.beat("b", 0)
     assert assigned(bench.beat("a", 2, instance="one")) == {ORDERS: [0, 1, 2]}
@@ -206,7 +206,7 @@ def test_a_changed_subscription_takes_partitions_away(bench: Bench) -> None:
     assert bench.beat("a", 2, owned={REFUNDS: [0, 1, 2]}).member_epoch == 3
 
 
-def test_new_partitions_are_given_out_at_the_next_heartbeat(bench: Bench) -> None:
+def test_new_partitions_are_assigned_at_the_next_heartbeat(bench: Bench) -> None:
     bench.beat("a", 0)
     bench.runtime.carry_out(bench.shard.on_topics(TopicTable({"orders": (ORDERS, 8)})), bench.now)
     answer = bench.beat("a", 2)
@@ -232,7 +232,7 @@ def test_targets_are_made_at_most_once_an_interval() -> None:
 # -- patterns -----------------------------------------------------------------------------------------
 
 
-def test_a_pattern_reads_what_it_matches_now_and_later(bench: Bench) -> None:
+def test_regex_subscription_matches_present_and_later_topics(bench: Bench) -> None:
     assert assigned(bench.beat("a", 0, regex="ord.*")) == {ORDERS: ALL}
     topics = TopicTable({"orders": (ORDERS, 6), "ordinary": (REFUNDS, 1)})
     bench.runtime.carry_out(bench.shard.on_topics(topics), bench.now)
@@ -255,7 +255,7 @@ def test_a_pattern_that_is_none_is_refused(bench: Bench) -> None:
     assert bench.shard.groups == {}
 
 
-def test_a_pattern_that_nobody_uses_is_forgotten(bench: Bench) -> None:
+def test_unused_regex_is_removed(bench: Bench) -> None:
     bench.beat("a", 0, regex="ord.*")
     bench.beat("b", 0, regex="ref.*")
     bench.beat("a", -1)

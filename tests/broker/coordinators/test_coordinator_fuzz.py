@@ -54,7 +54,7 @@ def cluster() -> Iterator[KafkaCluster]:
 @given(
     asked=st.lists(st.sampled_from(VERSIONS).flatmap(made), min_size=1, max_size=4), broker=st.integers(0, 1)
 )
-def test_whatever_coordinators_are_asked_the_brokers_go_on(
+def test_random_coordinator_requests_leave_the_brokers_running(
     cluster: KafkaCluster, asked: list[tuple[Request[Any], int]], broker: int
 ) -> None:
     with Wire(cluster.brokers[broker].address) as wire:

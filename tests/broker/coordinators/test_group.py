@@ -171,7 +171,7 @@ def _code(response: object) -> int | None:
 # -- promises one by one ----------------------------------------------------------------------------------
 
 
-def test_a_new_member_is_given_an_id_and_comes_again_with_it() -> None:
+def test_new_member_gets_a_member_id_and_rejoins_with_it() -> None:
     bench = Bench()
     refused = bench.join(version=4).response
     assert refused is not None
@@ -193,7 +193,7 @@ def test_an_id_that_is_not_used_expires_with_the_session_timeout() -> None:
     assert response.error_code == UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_ids_that_were_given_out() -> None:
+def test_rebalance_waits_for_pending_member_ids() -> None:
     bench = Bench()
     (leader,) = bench.stable(1)
     pending = bench.member_id()
@@ -423,7 +423,7 @@ def test_an_unstored_return_of_a_static_member_is_taken_back() -> None:
     assert bench.heartbeat(old, 1, "a") == 0
 
 
-def test_who_does_not_sync_within_the_rebalance_timeout_is_out() -> None:
+def test_member_that_does_not_sync_within_the_rebalance_timeout_is_removed() -> None:
     bench = Bench()
     ids = [bench.member_id(session=600.0) for _ in range(2)]
     joins = [bench.join(one, session=600.0) for one in ids]
@@ -525,7 +525,7 @@ def test_a_group_that_became_too_large_rebalances_when_loaded() -> None:
     assert bench.classic().state is PREPARING
 
 
-def test_only_the_leader_is_told_the_members() -> None:
+def test_only_the_leader_receives_the_members() -> None:
     bench = Bench()
     ids = [bench.member_id() for _ in range(3)]
     joins = [bench.join(one) for one in ids]
@@ -715,7 +715,7 @@ def test_listing_filters_by_state_and_type() -> None:
     assert listed(states_filter=["Empty", "Dead"], types_filter=["classic"]) == everything[2:]
 
 
-def test_nobody_who_leaves_ends_the_first_wait() -> None:
+def test_leaving_member_does_not_end_the_initial_rebalance_delay() -> None:
     """It is for members yet to come, so it lasts however many of those who came are gone again."""
     bench = Bench()
     joined = bench.join(bench.member_id())
@@ -742,7 +742,7 @@ def test_an_id_that_expires_does_not_end_the_first_wait() -> None:
     assert _code(joined.response) == 0
 
 
-def test_a_fenced_join_says_whose_it_was() -> None:
+def test_fenced_join_response_names_its_member() -> None:
     """A request that is answered later names the member that it was for; one that left names nobody."""
     bench = Bench()
     waiting = bench.join(instance="a")

@@ -87,7 +87,7 @@ def test_only_the_partitions_leader_answers(kafka_cluster: KafkaCluster, connect
     assert committed(connect(leader)) == (0, 7)
 
 
-def test_a_new_coordinator_loads_what_the_last_one_wrote(
+def test_new_coordinator_loads_the_offsets_of_the_last_one(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     old = find(connect(0), "g").node_id
@@ -105,7 +105,7 @@ def test_a_new_coordinator_loads_what_the_last_one_wrote(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 2}, config={"log.validate": "headers"})
-def test_what_cannot_be_loaded_is_coordinated_by_nobody_until_it_is_led_anew(
+def test_unreadable_offsets_partition_has_no_coordinator_until_the_next_election(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whoever says that it is the admin client may write anything there.  One partition is lost
@@ -157,7 +157,9 @@ def test_new_partitions_are_replicated_at_once(simulation: Simulation) -> None:
     assert simulation.now - started < 0.1
 
 
-def test_where_a_group_is_and_what_it_is(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_coordinator_and_group_views_show_the_broker_and_state(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
     with pytest.raises(CoordinatorNotAvailable):
         kafka_cluster.coordinator("g")
     leader = find(connect(0), "g").node_id
@@ -232,7 +234,7 @@ def test_a_log_that_makes_no_sense_costs_its_own_partition(
 
 
 @pytest.mark.kafka(brokers=2, config={"log.validate": "headers", "transaction.state.log.min.isr": 1})
-def test_transactions_go_on_with_what_could_be_read(
+def test_transaction_coordinator_continues_with_the_readable_part_of_its_log(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in Kafka, whose TransactionStateManager logs the error and keeps what came before it."""

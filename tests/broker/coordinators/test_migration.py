@@ -200,7 +200,7 @@ def test_a_group_stays_new_while_one_is(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("policy", list(MigrationPolicy))
-def test_the_policy_says_which_way_is_open(policy: MigrationPolicy) -> None:
+def test_migration_policy_decides_the_allowed_direction(policy: MigrationPolicy) -> None:
     bench = Bench(GroupSettings(migration_policy=policy))
     old_group(bench)
     up = policy in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
@@ -220,7 +220,7 @@ def test_assignments_that_cannot_be_read_are_not_upgraded(bench: Bench, data: by
     assert old.heartbeat() == 0
 
 
-def test_who_waits_for_a_rebalance_is_told_to_join_anew(bench: Bench) -> None:
+def test_pending_join_gets_rebalance_in_progress_on_upgrade(bench: Bench) -> None:
     old_group(bench)
     second = bench.member_id()
     waiting = bench.join(second, protocols=says())
@@ -264,7 +264,7 @@ def test_an_old_consumers_own_session_timeout_counts(bench: Bench) -> None:
     assert set(bench.consumer().members) == {"new"}
 
 
-def test_who_does_not_join_or_sync_in_time_is_out(bench: Bench) -> None:
+def test_classic_member_that_does_not_join_or_sync_in_time_is_removed(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     for _ in range(12):
@@ -281,7 +281,7 @@ def test_who_does_not_join_or_sync_in_time_is_out(bench: Bench) -> None:
     assert set(bench.consumer().members) == {"new"}, "it joined and never synced"
 
 
-def test_who_joins_and_syncs_in_time_stays(bench: Bench) -> None:
+def test_classic_member_that_joins_and_syncs_in_time_stays(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     assert old.heartbeat() == REBALANCE_IN_PROGRESS
@@ -306,7 +306,7 @@ def test_after_a_downgrade_silent_members_time_out(bench: Bench) -> None:
     assert bench.classic().state.value == "Empty"
 
 
-def test_an_old_consumer_keeps_what_nobody_else_reads(bench: Bench) -> None:
+def test_classic_member_keeps_partitions_that_no_other_member_reads(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0, topics=["refunds"])
     assert bench.consumer().targets[old.member_id] == {ORDERS: frozenset(ALL)}

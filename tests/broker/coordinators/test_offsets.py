@@ -95,7 +95,7 @@ def test_metadata_has_a_limit(metadata: str | None, code: int) -> None:
     assert bench.committed() == (-1 if code else 5)
 
 
-def test_what_nobody_committed_is_minus_one_without_an_error() -> None:
+def test_uncommitted_offset_is_minus_one_without_an_error() -> None:
     bench = Bench()
     unknown_group = bench.fetch([0, 1], group_id="nobody")
     assert unknown_group.error_code == 0
@@ -180,7 +180,7 @@ def test_a_commit_remembers_the_topics_id_in_kafkas_newest_record_form(version: 
     assert OffsetCommitValue.decode(value[2:], 4).topic_id == ORDERS
 
 
-def test_an_offset_of_another_topic_of_the_same_name_is_not_told_to_who_asks_by_id() -> None:
+def test_offset_of_a_former_topic_with_the_same_name_is_not_returned_by_topic_id() -> None:
     bench = Bench()
     record = record_of(
         OffsetCommitKey(group=GROUP, topic="orders", partition=0),
@@ -206,7 +206,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
 # -- transactions -------------------------------------------------------------------------------------
 
 
-def test_what_a_transaction_commits_shows_when_it_commits() -> None:
+def test_transactional_offset_is_visible_after_the_commit() -> None:
     bench = Bench()
     bench.commit(1)
     assert bench.commit_transactional(8, MOVER) == 0
@@ -249,7 +249,7 @@ def test_two_producers_transactions_end_apart() -> None:
     assert bench.committed(0, require_stable=True) == -1 - UNSTABLE_OFFSET_COMMIT
 
 
-def test_what_was_committed_since_the_transaction_said_its_own_stays() -> None:
+def test_later_commit_outlives_the_offset_of_a_transaction() -> None:
     """As in Apache Kafka, where the later record counts, not the later end; also to the next coordinator."""
     bench = Bench()
     bench.commit_transactional(8, MOVER)
@@ -298,7 +298,7 @@ def test_a_deleted_groups_pending_offsets_are_gone_too() -> None:
     assert bench.committed() == -1
 
 
-def test_member_and_generation_are_checked_where_given() -> None:
+def test_transactional_commit_checks_member_and_generation_if_present() -> None:
     bench = Bench()
     (member,) = bench.stable(1)
     assert bench.commit_transactional(8, MOVER, version=2) == 0
@@ -406,7 +406,7 @@ def test_offsets_that_a_transaction_waits_for_do_not_expire() -> None:
     assert bench.shard.groups == {}
 
 
-def test_a_group_whose_only_offsets_are_in_a_transaction_stays() -> None:
+def test_group_with_only_pending_transactional_offsets_is_kept() -> None:
     bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     bench.commit_transactional(6, MOVER)
     bench.advance(1200.0)
@@ -439,7 +439,7 @@ def test_members_commit_at_their_epoch() -> None:
     assert bench.commit(5, member="m", generation=2, version=8) == UNSUPPORTED_VERSION
 
 
-def test_an_old_epoch_commits_what_the_member_still_holds_from_then() -> None:
+def test_old_epoch_may_commit_partitions_the_member_still_owns() -> None:
     """KIP-1251, Kafka 4.3; before it any old epoch was stale."""
     bench = Bench(GroupSettings(consumer_assignment_interval=0.0))
     bench.beat("a", 0)

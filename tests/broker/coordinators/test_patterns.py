@@ -52,6 +52,6 @@ def test_usual_patterns_are_taken(pattern: str, matches: list[str], others: list
         "x" * 1001,
     ],
 )
-def test_what_is_none_or_could_take_too_long_is_refused(pattern: str) -> None:
+def test_invalid_or_slow_regex_is_rejected(pattern: str) -> None:
     with pytest.raises(InvalidRegularExpression):
         compile_pattern(pattern)

@@ -53,7 +53,7 @@ def test_every_key_has_a_partition(key: str, partitions: int) -> None:
     assert 0 <= partition_for(key, partitions) < partitions
 
 
-def test_a_record_says_its_kind_and_version_first() -> None:
+def test_record_starts_with_its_type_and_version() -> None:
     value = OffsetCommitValue(offset=7, metadata="m", commit_timestamp=9)
     record = record_of(OffsetCommitKey(group="g", topic="t", partition=3), value)
     assert record.key[:2] == b"\0\1"
@@ -126,7 +126,7 @@ def test_timers_fire_in_order_of_their_deadlines_and_once(steps: list[tuple[str,
 # -- the runtime --------------------------------------------------------------------------------------
 
 
-def test_before_its_log_is_replayed_a_coordinator_says_that_it_loads() -> None:
+def test_coordinator_before_replay_responds_coordinator_load_in_progress() -> None:
     bench = Bench()
     runtime = ShardRuntime(bench.shard, MemoryLog())
     deferred = Deferred(HEARTBEAT, 4)
@@ -134,7 +134,7 @@ def test_before_its_log_is_replayed_a_coordinator_says_that_it_loads() -> None:
     assert deferred.response == HeartbeatResponse(error_code=COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def test_after_its_partition_went_it_says_that_it_is_not_the_coordinator() -> None:
+def test_coordinator_after_unload_responds_not_coordinator() -> None:
     bench = Bench()
     bench.runtime.unload()
     bench.runtime.unload()
@@ -149,7 +149,7 @@ def test_a_coordinator_is_loaded_once() -> None:
         bench.runtime.load([], 0, 0.0)
 
 
-def test_an_answer_waits_until_what_was_appended_before_it_is_committed() -> None:
+def test_response_waits_until_earlier_appends_are_committed() -> None:
     bench = Bench()
     bench.log.commits_at_once = False
     bench.commit_later = bench.ask(  # type: ignore[attr-defined]
@@ -179,7 +179,7 @@ def test_a_read_waits_for_the_writes_before_it() -> None:
     assert reading.is_done
 
 
-def test_what_is_not_committed_in_time_is_answered_with_coordinator_not_available() -> None:
+def test_append_not_committed_in_time_gets_coordinator_not_available() -> None:
     bench = Bench()
     bench.log.commits_at_once = False
     waiting = bench.join()

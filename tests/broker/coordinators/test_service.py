@@ -95,7 +95,7 @@ def test_a_group_is_served_where_its_partition_is_led() -> None:
         assert code_of(broker.ask(commit(name), 9)) == (0 if led else NOT_COORDINATOR)
 
 
-def test_between_election_and_loading_it_says_that_it_loads() -> None:
+def test_coordinator_between_election_and_loading_responds_load_in_progress() -> None:
     broker = Broker()
     for partition in range(PARTITIONS):
         broker.groups.elect(partition, broker.logs[partition])
@@ -120,7 +120,7 @@ def test_a_group_moves_with_its_partition() -> None:
     assert fetched.groups[0].topics[0].partitions[0].committed_offset == 8
 
 
-def test_many_groups_in_one_request_are_asked_each_at_its_partition() -> None:
+def test_each_group_of_a_request_is_handled_by_its_own_partition() -> None:
     broker = Broker()
     broker.lead(0, 1, 2, 3)
     for name in NAMES:

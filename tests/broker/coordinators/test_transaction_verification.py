@@ -33,7 +33,7 @@ def ask(bench: Bench, producer: Producer, support: TransactionSupport) -> dict[t
     return told(request, bench.ask(request, 5), support)
 
 
-def test_what_a_producer_understands_is_in_its_version() -> None:
+def test_produce_version_decides_the_transaction_support() -> None:
     found = [TransactionSupport.of_produce(version) for version in (3, 10, 11, 12, 13)]
     assert found == [
         TransactionSupport.OLD_ERRORS,
@@ -60,7 +60,7 @@ def test_newer_producers_add_the_partition_by_producing() -> None:
     assert bench.transaction.partitions == {A, B}
 
 
-def test_a_fenced_producer_hears_of_its_epoch() -> None:
+def test_fenced_producer_gets_invalid_producer_epoch() -> None:
     bench = Bench()
     stale = bench.begin()
     bench.begin()
@@ -90,7 +90,7 @@ def test_offsets_hear_of_a_coordinator_in_trouble_in_words_that_they_retry() -> 
     assert for_offsets(errors.InvalidTxnState.code) == errors.InvalidTxnState.code
 
 
-def test_an_ending_transaction_is_concurrent_only_to_those_who_know() -> None:
+def test_ending_transaction_is_concurrent_only_to_newer_producers() -> None:
     bench = Bench()
     producer = bench.begin()
     bench.add(producer)

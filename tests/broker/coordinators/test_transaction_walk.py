@@ -157,7 +157,7 @@ def test_every_event_in_every_state(state: TransactionState, event: str, expecte
         assert len(bench.log.entries) == records
 
 
-def test_who_is_not_known_has_nothing_to_end() -> None:
+def test_end_of_an_unknown_transactional_id_gets_invalid_producer_id_mapping() -> None:
     bench = Bench()
     code = errors.InvalidProducerIdMapping.code
     assert bench.end(Producer(1, 0)).error_code == code
@@ -167,7 +167,7 @@ def test_who_is_not_known_has_nothing_to_end() -> None:
 
 
 @pytest.mark.parametrize(("state", "target"), list(product(STATES, STATES)))
-def test_the_table_alone_says_which_moves_are_legal(
+def test_transaction_state_changes_follow_the_table_or_raise(
     state: TransactionState, target: TransactionState
 ) -> None:
     transaction = Transaction(id="t", producer_id=1, timeout_ms=1, updated_ms=0, state=state)
@@ -201,7 +201,7 @@ def test_a_state_that_the_log_cannot_have_is_corrupt(number: int) -> None:
 
 
 @pytest.mark.parametrize("state", WALKED)
-def test_a_record_says_all_but_the_epoch_before(state: TransactionState) -> None:
+def test_transaction_record_keeps_all_fields_but_the_last_epoch(state: TransactionState) -> None:
     transaction = Transaction(
         id="t",
         producer_id=9,

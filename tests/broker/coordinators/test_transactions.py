@@ -106,7 +106,7 @@ def test_a_new_producer_aborts_and_fences_the_one_before(version: int) -> None:
     assert bench.committed_values(A) == []
 
 
-def test_while_markers_are_on_their_way_everybody_waits(bench: Bench) -> None:
+def test_requests_during_pending_markers_get_concurrent_transactions(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.end(producer)
@@ -159,7 +159,7 @@ def test_kip_360_a_newer_producer_fences_it(bench: Bench) -> None:
     assert bench.init(producer).error_code == FENCED
 
 
-def test_kip_360_of_another_id_it_is_fenced_and_of_a_forgotten_one_it_begins_anew(bench: Bench) -> None:
+def test_kip_360_other_producer_id_is_fenced_and_a_forgotten_one_starts_over(bench: Bench) -> None:
     producer = bench.begin()
     assert bench.init(Producer(producer.id + 500, 0)).error_code == FENCED
     response = bench.init(Producer(77, 3), name="forgotten")
@@ -391,7 +391,7 @@ def test_a_timeout_that_cannot_be_appended_is_tried_again(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("loaded_at", [0.1 * n for n in range(1, 60, 7)])
-def test_looks_for_idle_transactions_follow_one_another_whatever_the_clock_says(loaded_at: float) -> None:
+def test_idle_transaction_checks_are_always_due_later(loaded_at: float) -> None:
     bench = Bench(abort_check_interval=0.3)
     bench.now = loaded_at
     bench.reload()
@@ -463,7 +463,7 @@ def test_no_marker_goes_out_before_the_decision_is_committed(bench: Bench) -> No
     assert answer.response.error_code == errors.NotCoordinator.code
 
 
-def test_a_new_coordinator_waits_for_what_it_has_loaded_to_be_committed(bench: Bench) -> None:
+def test_new_coordinator_sends_markers_only_after_its_loaded_state_is_committed(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.log.commits_at_once = False

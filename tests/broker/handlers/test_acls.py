@@ -25,7 +25,9 @@ RULE = AclCreation(
 
 @pytest.mark.kafka(brokers=2)
 @pytest.mark.parametrize("broker", [0, 1])
-def test_whichever_broker_is_asked_each_rule_is_refused(connect: Connect, broker: int) -> None:
+def test_acl_requests_without_an_authorizer_are_rejected_by_every_broker(
+    connect: Connect, broker: int
+) -> None:
     wire = connect(broker)
     described = wire.call(DescribeAclsRequest(**ANY_RULE), 3)
     assert (described.error_code, described.resources) == (SecurityDisabled.code, [])

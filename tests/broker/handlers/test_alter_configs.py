@@ -48,7 +48,7 @@ FROM_TOPIC, FROM_BROKER, FROM_ALL_BROKERS, FROM_FILE, FROM_DEFAULT, FROM_METRICS
 
 
 @pytest.mark.kafka(brokers=2)
-def test_a_broker_tells_where_it_listens(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_broker_configs_contain_its_listener_address(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     """The port that it was given with its start."""
     for broker in kafka_cluster.brokers:
         for option in ("listeners", "advertised.listeners"):
@@ -204,7 +204,9 @@ REFUSED = [
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_what_cannot_be_is_refused_in_kafkas_words(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_invalid_alter_configs_requests_are_rejected_with_kafkas_messages(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
     wire = connect(0)
     version = kafka_cluster.controller.image.version
     for kind, name, change, error, words in REFUSED:
@@ -260,7 +262,7 @@ def test_resources_with_configurations_are_listed(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=3)
-def test_what_concerns_one_broker_is_asked_of_that_broker(connect: Connect) -> None:
+def test_config_request_for_one_broker_must_reach_that_broker(connect: Connect) -> None:
     """Though the controller, on another broker perhaps, makes the change."""
     for asked in range(3):
         wire, other = connect(asked), (asked + 1) % 3
@@ -290,7 +292,7 @@ def test_a_brokers_own_limits_change_while_it_runs(kafka_cluster: KafkaCluster, 
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_secrets_are_never_told(connect: Connect) -> None:
+def test_sensitive_configs_are_never_returned(connect: Connect) -> None:
     wire = connect()
     assert (
         alter(wire, BROKER, "0", ("sasl.jaas.config", SET, "hidden"), ("plugin.key", SET, "hidden")) == DONE

@@ -171,7 +171,7 @@ def page(
 
 
 @pytest.mark.kafka(brokers=2, topics={"e": 3, "d": 3})
-def test_partitions_are_told_page_by_page(connect: Connect) -> None:
+def test_describe_topic_partitions_returns_pages(connect: Connect) -> None:
     wire = connect(1)
     d, e = ("NONE", "d", [0, 1, 2]), ("NONE", "e", [0, 1, 2])
     assert page(wire) == page(wire, "e", "d", "e") == ([d, e], None)

@@ -35,7 +35,7 @@ def test_finalised_features_are_those_of_kafka_4_3_but_for_streams_and_elr(conne
 
 
 @pytest.mark.kafka(brokers=1)
-def test_version_3_hears_of_no_feature_that_begins_at_level_0(connect: Connect) -> None:
+def test_api_versions_3_omits_features_with_minimum_level_0(connect: Connect) -> None:
     answer = ask(connect(0), 3)
     assert [one.name for one in answer.supported_features] == ["metadata.version"]
     assert len(answer.finalized_features) == 4

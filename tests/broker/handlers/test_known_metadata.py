@@ -43,7 +43,7 @@ def names(response: MetadataResponse) -> list[str | None]:
 
 @one_broker
 @pytest.mark.parametrize("operations", [False, True])
-def test_it_is_the_answer_that_is_made_anew(
+def test_cached_metadata_response_equals_a_new_one(
     kafka_cluster: KafkaCluster, connect: Connect, operations: bool
 ) -> None:
     """A request that met a rule is answered without what is known."""
@@ -58,7 +58,7 @@ def test_it_is_the_answer_that_is_made_anew(
 
 
 @one_broker
-def test_what_may_be_done_is_told_to_who_asks_for_it(connect: Connect) -> None:
+def test_cluster_authorized_operations_are_returned_only_on_request(connect: Connect) -> None:
     """Of the cluster alone, too: whoever asked first wanted to know less, or more."""
     wire = connect(0)
     for wanted in (False, True, False):
@@ -67,7 +67,7 @@ def test_what_may_be_done_is_told_to_who_asks_for_it(connect: Connect) -> None:
 
 
 @pytest.mark.kafka(brokers=3, topics={"orders": 3})
-def test_the_named_controller_is_the_one_that_the_history_shows(
+def test_metadata_names_the_controller_shown_in_the_history(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     """Any broker that lives may be named (KIP-590), in each answer another one."""
@@ -79,7 +79,7 @@ def test_the_named_controller_is_the_one_that_the_history_shows(
 
 
 @pytest.mark.kafka(brokers=3, topics={"orders": 3})
-def test_what_has_changed_is_told(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_cached_metadata_follows_topic_changes(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(0)
     before = told(wire)
     assert names(before) == ["orders"]
@@ -95,7 +95,7 @@ def test_what_has_changed_is_told(kafka_cluster: KafkaCluster, connect: Connect)
 
 
 @pytest.mark.kafka(brokers=2, topics={"orders": 1})
-def test_a_broker_that_learns_late_answers_from_what_it_knows(
+def test_broker_with_an_old_image_answers_from_its_own_image(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     """The brokers share what is known, each of its own image."""
@@ -152,7 +152,7 @@ def test_another_asker_costs_no_new_topics(kafka_cluster: KafkaCluster, connect:
 
 
 @one_broker
-def test_who_changes_what_the_history_shows_changes_no_answer(
+def test_changing_a_history_entry_does_not_change_later_responses(
     kafka_cluster: KafkaCluster, connect: Connect
 ) -> None:
     wire = connect(0)

@@ -93,7 +93,9 @@ def test_versions_10_and_11_of_metadata_refuse_topic_ids(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": Topic(replication_factor=1)})
-def test_a_partition_without_leader_says_so(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_partition_without_leader_gets_leader_not_available(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
     leading = kafka_cluster.partition("t", 0).leader
     kafka_cluster.controls.crash_broker(leading)
     response = metadata(connect(1 - leading), "t")
@@ -104,7 +106,7 @@ def test_a_partition_without_leader_says_so(kafka_cluster: KafkaCluster, connect
 
 
 @pytest.mark.kafka(brokers=3, config={"num.partitions": 4})
-def test_a_topic_asked_for_is_unknown_once_and_there_the_next_time(connect: Connect) -> None:
+def test_auto_created_topic_is_unknown_in_the_first_response_only(connect: Connect) -> None:
     wire = connect()
     assert code_name(metadata(wire, "new", create=True).topics[0].error_code) == "UnknownTopicOrPartition"
     found = metadata(wire, "new").topics[0]
@@ -165,7 +167,7 @@ def create(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_what_was_created_is_told(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_create_topics_returns_the_created_topic(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     """Any broker takes the request."""
     result, error = create(connect(2), "t", 2, 3, {"retention.ms": "1000"})
     assert error == "none"
@@ -312,7 +314,7 @@ def test_find_coordinator_names_the_same_live_broker_everywhere(
 
 
 @pytest.mark.kafka(brokers=1)
-def test_a_transactional_id_is_not_empty_and_asked_of_its_coordinator(connect: Connect) -> None:
+def test_init_producer_id_rejects_an_empty_id_and_a_wrong_coordinator(connect: Connect) -> None:
     wire = connect()
     for transactional_id, error in (("", "InvalidRequest"), ("tx", "NotCoordinator")):
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=1000)

@@ -27,7 +27,9 @@ def epochs(*entries: tuple[int, int]) -> LeaderEpochs:
         (6, NO_EPOCH_END),
     ],
 )
-def test_the_largest_epoch_not_above_the_one_asked_and_its_end(asked: int, expected: EpochEnd) -> None:
+def test_end_offset_belongs_to_the_largest_epoch_up_to_the_requested_one(
+    asked: int, expected: EpochEnd
+) -> None:
     assert epochs((2, 10), (5, 20)).end_of(asked, 35) == expected
 
 
@@ -42,7 +44,7 @@ def test_older_epochs_cannot_come_back() -> None:
     assert cache.entries == [EpochEntry(4, 0)]
 
 
-def test_truncation_forgets_what_begins_at_or_after_the_end() -> None:
+def test_truncation_removes_epochs_from_the_end_offset_on() -> None:
     cache = epochs((1, 0), (2, 10), (3, 20))
     cache.truncate_to(10)
     assert cache.entries == [EpochEntry(1, 0)]

@@ -54,7 +54,7 @@ def test_a_batch_that_is_copied_is_the_leaders_own() -> None:
     assert len(set(held(replicas.leader))) == 6
 
 
-def test_who_lets_go_takes_nothing_from_others() -> None:
+def test_removing_a_replica_keeps_the_data_of_the_others() -> None:
     replicas = Replicas()
     for number in range(4):
         replicas.append(b"%d" % number)
@@ -86,7 +86,7 @@ def test_only_the_same_bytes_are_shared(differ: str) -> None:
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(1, 3)})
-def test_replicas_of_a_cluster_share_what_was_produced_while_they_come_and_go(
+def test_replicas_share_produced_bytes_across_leader_moves_and_crashes(
     kafka_cluster: KafkaCluster, wait_for: WaitFor
 ) -> None:
     def logs() -> list[PartitionLog]:

@@ -172,7 +172,7 @@ def test_the_high_watermark_never_runs_back_but_by_truncation() -> None:
     assert log.high_watermark == 1
 
 
-def test_what_a_follower_gets_twice_is_kept_once() -> None:
+def test_duplicate_batch_of_a_follower_is_appended_once() -> None:
     leader, follower = PartitionLog("t", 0, bytes(16)), PartitionLog("t", 0, bytes(16))
     leader.append_as_leader(view(batch([b"a", b"b"])), 0)
     data = leader.read(0, 2, 1 << 20, min_one=True).joined()
@@ -181,7 +181,7 @@ def test_what_a_follower_gets_twice_is_kept_once() -> None:
     assert rows_of(follower) == rows_of(leader)
 
 
-def test_truncation_forgets_the_epochs_that_wrote_what_it_takes() -> None:
+def test_truncation_removes_epochs_without_remaining_batches() -> None:
     """Else a follower would name an epoch that its leader never had, and could not find where they parted."""
     log = PartitionLog("t", 0, bytes(16))
     for epoch in (0, 0, 1, 3):

@@ -84,7 +84,7 @@ def test_a_duplicate_of_an_older_epoch_is_refused(log: PartitionLog) -> None:
         append(log, 0, epoch=0)
 
 
-def test_what_a_follower_is_sent_is_not_checked(log: PartitionLog) -> None:
+def test_follower_append_does_not_check_sequences(log: PartitionLog) -> None:
     append(log, 5)
     follower = PartitionLog("t", 0, bytes(16))
     follower.append_as_leader(view(batch([b"y"], producer_id=7, producer_epoch=3, base_sequence=0)), 0)

@@ -70,7 +70,7 @@ class TestRetention:
         assert (log.log_start_offset, log.log_end_offset, bases(log)) == (1, 1, [1])
         assert apply_retention(log, self.AGE, 9999) == 0, "an empty one stays"
 
-    def test_by_size_what_stays_is_at_least_the_limit(self) -> None:
+    def test_retention_by_size_keeps_at_least_the_limit(self) -> None:
         log = log_of(1, 2, 3, 4, 5)
         for limit, start in ((5 * SIZE, 0), (3 * SIZE + 1, 0), (3 * SIZE, 2), (SIZE, 4), (0, 5)):
             apply_retention(log, RetentionPolicy(max_age_ms=-1, max_bytes=limit), 9999)

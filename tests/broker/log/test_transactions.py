@@ -103,7 +103,7 @@ def test_an_open_transaction_of_an_older_epoch_does_not_count(log: PartitionLog)
         write(log, 7, 0, epoch=1)
 
 
-def test_no_batch_overtakes_one_that_waits_for_verification(log: PartitionLog) -> None:
+def test_batch_cannot_overtake_one_under_verification(log: PartitionLog) -> None:
     log.verifications.required = True
     guard = log.begin_verification(7, 0, 0, False, NOW_MS)
     assert log.begin_verification(7, 0, 1, False, NOW_MS) is guard
@@ -339,7 +339,7 @@ def test_an_entry_must_follow_the_others() -> None:
 # -------------------------------------------------------------------- truncation and followers
 
 
-def test_truncation_opens_the_transaction_whose_marker_it_takes(log: PartitionLog) -> None:
+def test_truncating_a_marker_reopens_its_transaction(log: PartitionLog) -> None:
     write(log, 7, 0)
     end(log, 7, committed=False)
     replicate(log)
@@ -350,7 +350,7 @@ def test_truncation_opens_the_transaction_whose_marker_it_takes(log: PartitionLo
     assert log.producers.transactions.ongoing == {7: 0}
 
 
-def test_truncation_remembers_what_began_before_the_logs_start(log: PartitionLog) -> None:
+def test_truncation_keeps_transactions_begun_before_the_log_start(log: PartitionLog) -> None:
     write(log, 7, 0)
     write(log, 1, 0, transactional=False)
     end(log, 7, committed=False)
@@ -363,7 +363,7 @@ def test_truncation_remembers_what_began_before_the_logs_start(log: PartitionLog
     assert log.aborted_transactions(1, 3) == [AbortedTransaction(7, 0, 2, 3)]
 
 
-def test_a_follower_knows_what_its_leader_knows(log: PartitionLog) -> None:
+def test_follower_log_has_the_transactions_of_its_leader(log: PartitionLog) -> None:
     write(log, 7, 0)
     write(log, 8, 0)
     end(log, 7, committed=False, coordinator_epoch=3)

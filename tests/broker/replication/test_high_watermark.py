@@ -56,7 +56,7 @@ class Leader:
         return self.replica.high_watermark
 
 
-def test_a_replica_that_is_let_in_counts_before_the_controller_says_so() -> None:
+def test_replica_joining_the_isr_counts_before_the_controller_confirms() -> None:
     leader = Leader(0, 1)
     leader.fetched(1, 10)
     leader.fetched(2, 7, now=-100.0)  # long ago, so that it would not count by itself
@@ -66,7 +66,7 @@ def test_a_replica_that_is_let_in_counts_before_the_controller_says_so() -> None
     assert leader.high_watermark() == 10
 
 
-def test_a_replica_that_is_to_leave_counts_until_the_controller_says_so() -> None:
+def test_replica_leaving_the_isr_counts_until_the_controller_confirms() -> None:
     leader = Leader(0, 1, 2)
     leader.fetched(1, 10)
     leader.fetched(2, 4)
@@ -98,7 +98,7 @@ def test_below_min_isr_the_high_watermark_stands_still() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 11])
-def test_a_fetch_outside_of_the_log_says_nothing_of_a_follower(offset: int) -> None:
+def test_fetch_outside_of_the_log_does_not_change_the_follower_state(offset: int) -> None:
     leader = Leader(0, 1, 2)
     asked = FetchItem("t", bytes(16), 0, offset, 1)
     assert not leader.replica.record_fetch(1, asked, 1.0)
@@ -135,7 +135,7 @@ def test_a_follower_joins_only_under_the_registration_that_it_fetches_with(
 
 
 @pytest.mark.parametrize(("shuts_down", "epoch", "expected"), [(False, 5, 9), (True, 5, 10), (False, 4, 10)])
-def test_the_high_watermark_waits_for_nobody_who_may_not_join(
+def test_high_watermark_ignores_followers_ineligible_for_the_isr(
     shuts_down: bool, epoch: int, expected: int
 ) -> None:
     """As Kafka's isReplicaIsrEligible: neither in its controlled shutdown nor of a former registration."""

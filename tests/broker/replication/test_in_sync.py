@@ -92,7 +92,7 @@ class TestLastCaughtUp:
         session.fetched(20.0)
         assert follower.caught_up_at == 11.0
 
-    def test_a_new_leader_counts_its_isr_from_now_and_nobody_else(self) -> None:
+    def test_new_leader_counts_only_isr_members_as_caught_up(self) -> None:
         with Simulation(seed=2) as simulation:
             cluster = simulation.cluster(brokers=3, topics={"t": 1})
             simulation.run_for(1)
@@ -129,7 +129,7 @@ def replica_fetch(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_a_replica_reads_to_the_log_end_and_only_as_who_it_is_now(
+def test_replica_fetch_reads_to_the_log_end_with_its_current_broker_epoch_only(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
 ) -> None:
     wire = leader(*KEY)
@@ -154,7 +154,7 @@ def test_a_replica_reads_to_the_log_end_and_only_as_who_it_is_now(
 @pytest.mark.kafka(
     brokers=2, topics={"t": 1}, config={"fetch.max.bytes": 2500, "replica.fetch.response.max.bytes": 2000}
 )
-def test_limits_bound_what_a_follower_is_given_but_for_the_first_batch(
+def test_fetch_limits_bound_follower_fetches_except_for_the_first_batch(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: Callable[..., None]
 ) -> None:
     """fetch.max.bytes is the leader's word to everybody; replica.fetch.response.max.bytes what a follower

@@ -50,7 +50,7 @@ def test_a_question_ends_with_its_time(simulation: Simulation, monkeypatch: pyte
     assert list(map(type, asked.heard)) == [KafkaTimeoutError]
 
 
-def test_a_broker_hears_nothing_of_what_it_asked_before_it_crashed(
+def test_crashed_broker_gets_no_response_to_earlier_requests(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the coordinators of its former life would go on asking in its name after a restart."""

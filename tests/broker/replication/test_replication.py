@@ -130,7 +130,7 @@ def test_a_crashed_leader_is_replaced_from_the_isr(simulation: Simulation) -> No
     assert_alike(cluster)
 
 
-def test_what_only_the_old_leader_had_is_truncated(simulation: Simulation) -> None:
+def test_records_only_on_the_old_leader_are_truncated(simulation: Simulation) -> None:
     """The old leader keeps its tail over the crash, and must drop it for the new leader's records."""
     cluster = cluster_of(simulation)
     simulation.run_for(1)
@@ -182,7 +182,7 @@ def test_a_pause_of_followers_holds_at_once(simulation: Simulation) -> None:
     assert marks(cluster) == [2, 2, 2]
 
 
-def test_a_crash_loses_what_was_not_replicated(simulation: Simulation) -> None:
+def test_crash_loses_unreplicated_records(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     append(cluster, b"safe")
@@ -302,7 +302,7 @@ def test_an_isr_that_shrinks_after_the_high_watermark_has_passed(simulation: Sim
     assert isinstance(done[0].error, NotEnoughReplicasAfterAppend)
 
 
-def test_a_fetch_of_a_follower_s_former_life_says_nothing(simulation: Simulation) -> None:
+def test_fetch_from_before_a_follower_crash_is_ignored(simulation: Simulation) -> None:
     """Sent before a crash that lost records, it must not count as "I have them"."""
     cluster = cluster_of(simulation)
     simulation.run_for(1)

@@ -452,7 +452,7 @@ def elsewhere(resource: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_lacks_any_of_the_rights_is_refused(cluster: KafkaCluster, wire: Wire, case: str) -> None:
+def test_request_without_one_of_its_rights_is_rejected(cluster: KafkaCluster, wire: Wire, case: str) -> None:
     api, version, fields, needs = CASES[case]
     for lacking, (operation, resource) in enumerate(needs):
         refusal = refusal_of(case, needs[lacking])
@@ -490,9 +490,7 @@ def test_who_lacks_any_of_the_rights_is_refused(cluster: KafkaCluster, wire: Wir
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_has_just_the_rights_that_are_needed_is_not_refused(
-    cluster: KafkaCluster, wire: Wire, case: str
-) -> None:
+def test_request_with_exactly_its_rights_is_allowed(cluster: KafkaCluster, wire: Wire, case: str) -> None:
     api, version, fields, needs = CASES[case]
     for operation, resource in needs:
         cluster.acls.allow(ME, operation, **resource)
@@ -501,7 +499,7 @@ def test_who_has_just_the_rights_that_are_needed_is_not_refused(
     assert cluster.acls.denials() == []
 
 
-def test_a_refusal_is_noted_with_who_what_and_where(cluster: KafkaCluster, wire: Wire) -> None:
+def test_denial_records_principal_operation_and_resource(cluster: KafkaCluster, wire: Wire) -> None:
     api, version, fields, _ = CASES["produce"]
     for _ in range(3):
         ask(wire, api, version, **fields)
@@ -519,7 +517,7 @@ def test_a_refusal_is_noted_with_who_what_and_where(cluster: KafkaCluster, wire:
     assert cluster.acls.denials("User:somebody") == []
 
 
-def test_every_api_that_clients_may_ask_is_looked_at() -> None:
+def test_every_client_api_has_an_access_check() -> None:
     """One that is new must say what it needs, or that it is open to everybody."""
     clients = ClientApis()
     served = {name_of(key) for key in APIS if clients.is_served(key, APIS[key].max_version)}
@@ -591,9 +589,7 @@ def test_a_right_that_is_revoked_ends_with_the_next_fetch_of_a_session(
     assert fetch(4) == fetch(5) == set()
 
 
-def test_groups_and_transactions_are_listed_to_who_may_describe_them(
-    cluster: KafkaCluster, wire: Wire
-) -> None:
+def test_listed_groups_and_transactions_require_describe(cluster: KafkaCluster, wire: Wire) -> None:
     cluster.acls.allow(ME, "READ", group=GROUP)
     cluster.acls.allow(ME, "READ", topic=TOPIC)
     api, version, fields, _ = CASES["commit"]
@@ -648,7 +644,9 @@ def test_authorized_operations_are_those_that_rules_allow(cluster: KafkaCluster,
     assert described.cluster_authorized_operations == 0
 
 
-def test_the_known_answer_about_all_topics_is_told_to_nobody_else(cluster: KafkaCluster, wire: Wire) -> None:
+def test_cached_metadata_is_returned_only_with_describe_on_all_topics(
+    cluster: KafkaCluster, wire: Wire
+) -> None:
     """Answers about all topics are kept as bytes: who may see less must not be given them."""
     cluster.acls.allow(ME, "DESCRIBE", topic="*")
     for _ in range(2):
@@ -673,7 +671,7 @@ def test_an_id_beside_a_name_that_one_may_see_opens_no_other_topic(cluster: Kafk
 
 @pytest.mark.parametrize("version", [10, 11])
 @pytest.mark.parametrize("topic", [TOPIC, OTHER_TOPIC])
-def test_metadata_by_topic_id_before_version_12_is_an_invalid_request_whatever_the_rules(
+def test_metadata_by_topic_id_before_version_12_is_an_invalid_request_under_any_acl(
     cluster: KafkaCluster, wire: Wire, version: int, topic: str
 ) -> None:
     cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
@@ -695,7 +693,7 @@ def test_metadata_by_topic_id_before_version_12_is_an_invalid_request_whatever_t
 
 
 @pytest.mark.parametrize("all_first", [True, False])
-def test_a_group_that_is_named_twice_tells_no_more_than_once(
+def test_group_named_twice_returns_each_answer_under_its_own_rights(
     cluster: KafkaCluster, wire: Wire, all_first: bool
 ) -> None:
     api, version, fields, needs = CASES["commit"]
@@ -711,7 +709,9 @@ def test_a_group_that_is_named_twice_tells_no_more_than_once(
     assert codes_in(of_one) == {"TOPIC_AUTHORIZATION_FAILED"}
 
 
-def test_committed_offsets_of_an_id_that_nobody_knows_are_answered(cluster: KafkaCluster, wire: Wire) -> None:
+def test_committed_offsets_of_an_unknown_topic_id_get_unknown_topic_id(
+    cluster: KafkaCluster, wire: Wire
+) -> None:
     cluster.acls.allow(ME, "DESCRIBE", group=GROUP)
     cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
     topics = [{"topic_id": b"\x07" * 16, "partition_indexes": [0]}]
@@ -740,7 +740,7 @@ def test_a_session_without_the_right_takes_no_more_memory_with_each_fetch(
     assert depth <= 2
 
 
-def test_what_the_controller_does_goes_by_the_controllers_rules(cluster: KafkaCluster, wire: Wire) -> None:
+def test_forwarded_request_is_checked_by_the_controllers_acls(cluster: KafkaCluster, wire: Wire) -> None:
     """The broker that was asked may not have heard of them yet, nor of a right that was taken back."""
     api, version, fields, _ = CASES["create topics"]
     cluster.controls.hold_metadata(0)

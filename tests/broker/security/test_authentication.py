@@ -41,7 +41,7 @@ def logged_in(one: Authentication, now: float = 0.0, user: str = "ann") -> Authe
     return one
 
 
-def test_it_becomes_somebody_when_it_has_proved_it() -> None:
+def test_principal_is_set_after_authentication() -> None:
     one = authentication()
     assert one.caller.principal == ANONYMOUS
     assert one.max_frame_bytes == 524_288
@@ -65,7 +65,7 @@ def test_nothing_else_is_admitted_before() -> None:
     assert admitted == {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
 
 
-def test_versions_may_be_asked_once_and_before_the_mechanism() -> None:
+def test_api_versions_is_allowed_once_before_the_handshake() -> None:
     one = authentication()
     one.versions_sent()
     with pytest.raises(NotAdmitted, match="ApiVersions before authentication"):
@@ -89,7 +89,7 @@ def test_a_mechanism_is_chosen_once() -> None:
     assert one.has_failed
 
 
-def test_who_renews_by_a_mechanism_that_there_is_not_hears_nothing() -> None:
+def test_renewal_with_an_unknown_mechanism_gets_no_response() -> None:
     one = logged_in(authentication(max_reauth_ms=10_000))
     one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
     assert not one.handshake("GSSAPI", 1).is_sent
@@ -118,7 +118,7 @@ def test_a_refusal_is_the_end() -> None:
     assert one.authenticate(b"\0ann\0ann-secret", 0.0).error_code == NO_STATE
 
 
-def test_reasons_that_say_too_much_are_kept_here() -> None:
+def test_detailed_reasons_of_failed_logins_are_not_sent() -> None:
     one = authentication()
     one.handshake("PLAIN", 1)
     assert one.authenticate(b"\0\xff\0", 0.0).message == (
@@ -165,7 +165,7 @@ def test_a_token_ends_its_session() -> None:
     assert (answer.error_code, answer.session_lifetime_ms, one.session_ends_at) == (0, 30_000, 80.0)
 
 
-def test_nobody_renews_as_somebody_else() -> None:
+def test_renewal_as_another_principal_is_rejected() -> None:
     one = logged_in(authentication(max_reauth_ms=10_000))
     one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
     one.handshake("PLAIN", 1)
@@ -175,7 +175,7 @@ def test_nobody_renews_as_somebody_else() -> None:
     assert one.has_failed
 
 
-def test_nobody_renews_by_another_mechanism() -> None:
+def test_renewal_by_another_mechanism_is_rejected() -> None:
     one = logged_in(authentication(max_reauth_ms=10_000))
     one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
     assert one.handshake("OAUTHBEARER", 1).error_code == 0
@@ -185,7 +185,7 @@ def test_nobody_renews_by_another_mechanism() -> None:
             one.admit(key, 5.0)
 
 
-def test_a_wrong_password_at_renewal_says_so() -> None:
+def test_wrong_password_at_renewal_names_re_authentication() -> None:
     one = logged_in(authentication(max_reauth_ms=10_000))
     one.admit(ApiKey.SASL_HANDSHAKE, 5.0)
     one.handshake("PLAIN", 1)
@@ -217,7 +217,7 @@ def test_its_repr_has_no_token() -> None:
 
 
 @pytest.mark.parametrize("begun", [0, 1, 2], ids=["at first", "with a mechanism", "logged in"])
-def test_who_is_refused_by_a_test_is_let_in_nowhere(begun: int) -> None:
+def test_login_refused_by_a_rule_admits_no_request(begun: int) -> None:
     one = authentication()
     if begun == 1:
         one.handshake("PLAIN", 1)

@@ -103,7 +103,7 @@ def test_rules(case: str) -> None:
     assert rights(*reversed(rules)).may(operation, TOPIC, "orders") is expected
 
 
-def test_super_users_pass_whatever_is_denied() -> None:
+def test_super_users_pass_despite_deny_rules() -> None:
     settings = Settings.of("User:root; User:CN=ann,O=acme", allows_if_none_found=False)
     denied = rule("*", ALL, DENY, principal="User:*")
     assert rights(denied, user="root", settings=settings).may(WRITE, TOPIC, "orders")
@@ -116,7 +116,7 @@ def test_a_super_user_without_a_kind_is_refused() -> None:
         Settings.of("User:ann;root", allows_if_none_found=False)
 
 
-def test_where_no_rule_is_everybody_may_if_the_broker_says_so() -> None:
+def test_resource_without_acls_is_open_if_the_broker_allows_it() -> None:
     settings = Settings(allows_if_none_found=True)
     bobs = rule(principal="User:bob", operation=WRITE)
     assert rights(settings=settings).may(READ, TOPIC, "orders")

@@ -92,14 +92,16 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("case", GARBAGE)
-def test_who_sends_anything_else_is_cut_off(cluster: KafkaCluster, wire: Wire, user: Wire, case: str) -> None:
+def test_non_kafka_bytes_close_the_connection(
+    cluster: KafkaCluster, wire: Wire, user: Wire, case: str
+) -> None:
     wire.socket.sendall(GARBAGE[case])
     assert wire.is_closed_by_broker()
     assert processed(cluster) == set()
 
 
 @pytest.mark.parametrize("case", [case for case in GARBAGE if case != "a token without a mechanism"])
-def test_and_so_is_who_sends_it_after_the_handshake(
+def test_non_kafka_bytes_after_the_handshake_close_the_connection(
     cluster: KafkaCluster, wire: Wire, user: Wire, case: str
 ) -> None:
     wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -130,14 +132,14 @@ def test_after_authentication_frames_may_be_longer(user: Wire) -> None:
 # ---------------------------------------------------------------------- many, slow, silent
 
 
-def test_versions_are_asked_for_once(cluster: KafkaCluster, wire: Wire) -> None:
+def test_second_api_versions_request_closes_the_connection(cluster: KafkaCluster, wire: Wire) -> None:
     request = ApiVersionsRequest(client_software_name="evil", client_software_version="1")
     assert wire.call(request, 3).error_code == 0
     wire.send(request, 3)
     assert wire.is_closed_by_broker()
 
 
-def test_versions_that_we_do_not_know_may_be_asked_for_again(wire: Wire) -> None:
+def test_api_versions_may_be_repeated_after_an_unsupported_version(wire: Wire) -> None:
     wire.socket.sendall(raw_frame(frame_of(18, 99, b"\0")))
     assert wire.receive_frame()[4:6] == b"\0\x23"
     assert log_in(wire).error_code == 0
@@ -171,7 +173,7 @@ def test_tokens_without_end_are_not_listened_to(wire: Wire) -> None:
     assert wire.is_closed_by_broker()
 
 
-def test_who_leaves_in_the_middle_leaves_nothing_behind(cluster: KafkaCluster, user: Wire) -> None:
+def test_connection_closed_during_login_leaves_no_state(cluster: KafkaCluster, user: Wire) -> None:
     for step in range(3):
         with Wire(address_of(cluster, "SASL_PLAINTEXT"), "leaver") as wire:
             if step:
@@ -212,7 +214,7 @@ def test_the_connections_of_all_listeners_are_counted_together() -> None:
             wire.close()
 
 
-def test_who_says_nothing_before_it_has_authenticated_is_cut_off() -> None:
+def test_silent_unauthenticated_connection_is_closed_after_max_idle() -> None:
     config = {"connections.max.idle.ms": 30}
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], config=config) as cluster,

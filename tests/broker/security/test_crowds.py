@@ -21,7 +21,7 @@ MAX_GROWTH_BYTES = 64 << 20
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_who_never_finishes_a_frame_costs_little_and_holds_nobody_up() -> None:
+def test_unfinished_frames_cost_little_memory_and_delay_no_other_client() -> None:
     """Each has said the length of the longest frame that is taken, and a few bytes of it."""
     with (
         KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users=USERS) as cluster,

@@ -175,14 +175,14 @@ def test_a_session_ends_with_its_token_and_is_no_way_to_another(cluster: KafkaCl
         assert 0 < entry.response.session_lifetime_ms <= 60_000
 
 
-def test_a_token_that_is_over_lets_nobody_in(cluster: KafkaCluster, ann: Wire) -> None:
+def test_expired_delegation_token_is_rejected(cluster: KafkaCluster, ann: Wire) -> None:
     token = create(ann, 1)
     time.sleep(0.005)
     with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         assert log_in_with(wire, token) == SaslAuthenticationFailed.code
 
 
-def test_nobody_asks_for_tokens_over_plaintext(cluster: KafkaCluster) -> None:
+def test_delegation_token_requests_over_plaintext_are_rejected(cluster: KafkaCluster) -> None:
     with Wire(address_of(cluster, "PLAINTEXT")) as wire:
         token = create(wire)
         refused = DelegationTokenRequestNotAllowed.code
@@ -265,7 +265,7 @@ def test_without_a_key_there_are_no_tokens() -> None:
         assert answer.error_code == DelegationTokenAuthDisabled.code
 
 
-def test_no_secret_is_in_what_is_shown(cluster: KafkaCluster, ann: Wire) -> None:
+def test_secrets_of_tokens_are_not_shown(cluster: KafkaCluster, ann: Wire) -> None:
     token = create(ann)
     (entry,) = cluster.history.entries("CreateDelegationToken")[-1:]
     shown = f"{entry!r} {cluster.timeline()} {cluster.broker(0).image.tokens}"

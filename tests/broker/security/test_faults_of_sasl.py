@@ -55,7 +55,7 @@ def test_an_error_refuses_the_client_and_ends_its_connection(
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_requests_sent_along_with_what_a_rule_refuses_are_never_read(
+def test_requests_pipelined_behind_a_refused_login_are_never_processed(
     cluster: KafkaCluster, wire: Wire, api: str
 ) -> None:
     cluster.controls.rule(then="error:UNKNOWN_SERVER_ERROR", api=api, nth=1, **EVIL)
@@ -73,7 +73,7 @@ def test_requests_sent_along_with_what_a_rule_refuses_are_never_read(
 
 @pytest.mark.parametrize("then", ["close_before", "apply_then_lose_reply", "half_frame", "close_after"])
 @pytest.mark.parametrize("api", APIS)
-def test_a_connection_that_ends_in_the_middle_lets_nobody_in(
+def test_connection_broken_during_login_does_not_authenticate(
     cluster: KafkaCluster, wire: Wire, user: Wire, api: str, then: str
 ) -> None:
     cluster.controls.rule(then=then, api=api, nth=1, **EVIL)
@@ -123,7 +123,7 @@ def test_a_swallowed_token_leaves_its_client_waiting_and_lets_it_in_nowhere(
     assert "Metadata" not in {entry.api for entry in cluster.history if entry.client_id == "wire"}
 
 
-def test_a_token_that_arrives_late_over_a_dead_connection_lets_nobody_in(
+def test_late_token_on_a_dead_connection_does_not_authenticate(
     cluster: KafkaCluster, wire: Wire, user: Wire
 ) -> None:
     cluster.controls.rule(then="replay:0.01", api="SaslAuthenticate", nth=1, **EVIL)

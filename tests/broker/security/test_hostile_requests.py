@@ -69,7 +69,7 @@ def evil(cluster: KafkaCluster) -> Iterator[Wire]:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_what_no_honest_client_sends_is_refused(
+def test_hostile_requests_are_rejected_without_effect_on_others(
     cluster: KafkaCluster, evil: Wire, victim: Wire, name: str
 ) -> None:
     attack = ATTACKS[name]
@@ -113,7 +113,7 @@ def test_no_body_costs_more_than_its_connection(cluster: KafkaCluster, victim: W
     nobody_noticed(cluster, victim)
 
 
-def test_what_brokers_ask_each_other_costs_a_user_its_connection(cluster: KafkaCluster, victim: Wire) -> None:
+def test_inter_broker_request_of_a_user_closes_its_connection(cluster: KafkaCluster, victim: Wire) -> None:
     for key in BROKERS_APIS:
         with Wire(address_of(cluster, "SASL_PLAINTEXT"), "evil") as wire:
             assert log_in(wire, "bob").error_code == 0

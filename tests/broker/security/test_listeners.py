@@ -125,7 +125,7 @@ def test_a_port_that_is_taken_leaves_no_listener_open(cluster: KafkaCluster) -> 
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_is_refused_by_name(arguments: dict[str, object], words: str) -> None:
+def test_invalid_listener_argument_is_rejected_by_name(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         KafkaCluster(**arguments)  # type: ignore[arg-type]
 
@@ -204,7 +204,7 @@ def test_sasl_names_the_principal_where_both_are(with_tls: KafkaCluster) -> None
 
 
 @pytest.mark.slow
-def test_who_shows_no_certificate_or_a_strangers_is_not_let_in(
+def test_missing_or_untrusted_client_certificate_is_rejected(
     with_tls: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     import trustme
@@ -269,7 +269,7 @@ def test_listeners_users_and_certificates_of_a_cluster_in_another_process() -> N
             assert {one.principal for one in cluster.connections()} == {"User:CN=ann,OU=clients,O=pykafka2"}
 
 
-def test_a_context_that_asks_for_no_certificate_does_not_pass_for_one_that_does() -> None:
+def test_context_without_client_certificates_is_rejected_for_required_client_auth() -> None:
     """Whoever came would have been let in, although the listener says that certificates are required."""
     context = TlsContext(verify=False, server_side=True)
     for wanted in ("required", "requested"):

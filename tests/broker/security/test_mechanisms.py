@@ -32,7 +32,7 @@ def plain_exchange() -> Exchange:
     return exchange
 
 
-def test_plain_lets_in_who_knows_the_password() -> None:
+def test_plain_accepts_the_right_password() -> None:
     for on_behalf_of in ("", "ann"):
         token = f"{on_behalf_of}\0ann\0ann's,=\u00fc"
         assert accepted(plain_exchange(), token.encode()) == Accepted("ann")
@@ -68,7 +68,7 @@ def test_plain_counts_the_parts_of_a_message(token: bytes, count: int) -> None:
         plain_exchange().send(token)
 
 
-def test_plain_gives_no_reason_for_what_is_no_text() -> None:
+def test_plain_with_invalid_utf8_fails_without_a_reason() -> None:
     with pytest.raises(SaslInvalid):
         plain_exchange().send(b"\0\xff\0x")
 
@@ -85,7 +85,7 @@ def test_passwords_are_in_no_repr() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["sha256", "sha512"])
-def test_scram_lets_in_who_proves_it_and_proves_itself(algorithm: str) -> None:
+def test_scram_accepts_a_valid_proof_and_returns_the_server_signature(algorithm: str) -> None:
     mechanism = f"SCRAM-SHA-{algorithm[3:]}"
     exchange = scram_exchange(mechanism)
     challenge = exchange.send(b"n,,n=ann,r=abc")
@@ -197,7 +197,7 @@ def test_scram_refuses_a_final_message(case: str) -> None:
         "too long",
     ],
 )
-def test_scram_refuses_what_is_no_final_message(change: Callable[[bytes], bytes]) -> None:
+def test_scram_rejects_an_invalid_final_message(change: Callable[[bytes], bytes]) -> None:
     exchange = scram_exchange()
     challenge = exchange.send(b"n,,n=ann,r=abc")
     with pytest.raises(SaslInvalid):
@@ -282,7 +282,7 @@ def test_a_token_is_refused_by_status_and_then_for_good(case: str) -> None:
         exchange.send(b"\x01")
 
 
-def test_a_token_for_somebody_else_is_refused() -> None:
+def test_token_for_another_audience_or_issuer_is_rejected() -> None:
     rules = TokenRules("k", audience=("orders",), issuer="https://id.test")
     good = {**GOOD, "aud": ["orders", "other"], "iss": "https://id.test"}
     assert accepted(token_exchange(rules), first_message(hs256("k", **good))).name == "ann"
@@ -297,7 +297,7 @@ def test_a_token_for_somebody_else_is_refused() -> None:
         assert b"invalid_token" in token_exchange(rules).send(first_message(hs256("k", **{**good, **wrong})))
 
 
-def test_who_goes_on_with_another_token_after_a_refusal_is_out() -> None:
+def test_second_token_after_a_rejection_is_rejected() -> None:
     exchange = token_exchange()
     exchange.send(first_message("opaque"))
     with pytest.raises(SaslInvalid):
@@ -319,11 +319,11 @@ def test_who_goes_on_with_another_token_after_a_refusal_is_out() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_first_message_gets_no_reason(message: bytes) -> None:
+def test_invalid_first_message_fails_without_a_reason(message: bytes) -> None:
     with pytest.raises(SaslInvalid):
         token_exchange().send(message)
 
 
-def test_a_token_lets_nobody_act_for_another() -> None:
+def test_token_with_another_authorization_id_is_rejected() -> None:
     with pytest.raises(SaslRefused, match=r"id \(eve\) .* the token's principal name \(ann\)"):
         token_exchange().send(first_message(make_token("ann", NOW), "eve"))

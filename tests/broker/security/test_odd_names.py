@@ -44,7 +44,7 @@ def cluster() -> Iterator[KafkaCluster]:
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_whatever_clients_call_things_a_timeline_can_be_printed(
+def test_timeline_with_odd_client_names_is_printable(
     cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     """As a client's id, as its software, a topic, a group and a resource that access is denied to."""

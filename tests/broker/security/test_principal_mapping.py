@@ -38,7 +38,7 @@ def test_the_last_attribute_comes_first() -> None:
         ("a,OU=admins", "CN=a\\,OU=admins"),
     ],
 )
-def test_what_would_end_a_value_is_escaped(value: str, written: str) -> None:
+def test_special_characters_in_a_distinguished_name_are_escaped(value: str, written: str) -> None:
     assert distinguished_name(subject(commonName=value)) == written
 
 

@@ -85,7 +85,7 @@ def test_a_member_without_read(cluster: KafkaCluster, options: dict[str, Any], p
         consumer.poll(timeout_ms=30_000)
 
 
-def test_a_reader_whose_right_is_revoked_while_it_reads(
+def test_revoked_read_access_fails_the_next_poll_until_restored(
     cluster: KafkaCluster, options: dict[str, Any]
 ) -> None:
     cluster.acls.allow(ME, "READ", "WRITE", topic="orders")

@@ -215,7 +215,7 @@ EXCHANGES = (
 
 
 @pytest.mark.parametrize("attack", EXCHANGES, ids=lambda attack: attack.__name__)
-def test_who_fails_is_told_so_and_cut_off(
+def test_failed_login_is_reported_and_closes_the_connection(
     cluster: KafkaCluster, wire: Wire, user: Wire, attack: Callable[[Wire], None]
 ) -> None:
     attack(wire)
@@ -226,7 +226,7 @@ def test_who_fails_is_told_so_and_cut_off(
     assert event.text.isprintable()
 
 
-def test_an_unknown_user_hears_the_same_as_a_wrong_password(cluster: KafkaCluster) -> None:
+def test_unknown_user_gets_the_same_response_as_a_wrong_password(cluster: KafkaCluster) -> None:
     answers = []
     for name in ("ann", "eve"):
         with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:

@@ -120,7 +120,7 @@ def test_all_users_are_those_of_the_cluster(admin: Wire) -> None:
     assert {one.user for one in response.results} == set(USERS)
 
 
-def test_who_is_named_twice_or_not_there_is_told_so(admin: Wire) -> None:
+def test_duplicate_and_unknown_scram_users_get_their_errors(admin: Wire) -> None:
     names = [UserName(name=user) for user in ("ann", "eve", "ann")]
     results = admin.call(DescribeUserScramCredentialsRequest(users=names), 0).results
     assert {one.user: (one.error_code, one.error_message) for one in results} == {
@@ -167,7 +167,7 @@ NOBODY = (ResourceNotFound.code, "Attempt to delete a user credential that does 
         ([], [deletion("")], {"": (UnacceptableCredential.code, "Username must not be empty")}),
     ],
 )
-def test_what_is_not_good_changes_nothing(
+def test_invalid_scram_change_changes_nothing(
     admin: Wire,
     upsertions: list[ScramCredentialUpsertion],
     deletions: list[ScramCredentialDeletion],
@@ -177,7 +177,7 @@ def test_what_is_not_good_changes_nothing(
     assert describe(admin) == {user: {SHA256: 4096, SHA512: 4096} for user in USERS}
 
 
-def test_what_is_good_of_a_request_is_done(cluster: KafkaCluster, admin: Wire) -> None:
+def test_valid_scram_changes_of_a_mixed_request_are_applied(cluster: KafkaCluster, admin: Wire) -> None:
     outcome = alter(admin, [upsertion("good"), upsertion("bad", iterations=1)], [deletion("nobody")])
     assert {user: code for user, (code, _) in outcome.items()} == {
         "good": 0,

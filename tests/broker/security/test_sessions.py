@@ -90,7 +90,7 @@ def test_a_session_is_not_renewed_twice_a_second(renewing: Wire) -> None:
     assert renewing.call(MetadataRequest(topics=[]), 12).brokers
 
 
-def test_nobody_becomes_somebody_else(renewing: Wire) -> None:
+def test_renewal_as_another_principal_closes_the_connection(renewing: Wire) -> None:
     renewing.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = authenticate(renewing, plain_token("bob"))
     assert answer.error_code == FAILED
@@ -98,7 +98,7 @@ def test_nobody_becomes_somebody_else(renewing: Wire) -> None:
     assert renewing.is_closed_by_broker()
 
 
-def test_nobody_renews_by_another_mechanism(renewing: Wire) -> None:
+def test_renewal_by_another_mechanism_closes_the_connection(renewing: Wire) -> None:
     assert renewing.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
     renewing.send(SaslAuthenticateRequest(auth_bytes=b"n,,n=ann,r=abc"), 2)
     assert renewing.is_closed_by_broker()

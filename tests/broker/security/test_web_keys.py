@@ -134,7 +134,7 @@ def test_other_tokens_are_refused(rules: TokenRules, case: str) -> None:
         (lambda: {"keys": [one().jwk(e=None)]}, "e is not base64url"),
     ],
 )
-def test_what_is_no_jwks_is_refused(jwks: Callable[[], dict[str, Any]], words: str) -> None:
+def test_invalid_jwks_is_rejected(jwks: Callable[[], dict[str, Any]], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         KafkaCluster(1, token_key=jwks())
 

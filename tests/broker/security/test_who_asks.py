@@ -64,7 +64,7 @@ def test_an_envelope_carries_the_clients_address() -> None:
         host_from_bytes(b"abc")
 
 
-def test_handlers_are_told_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handlers_receive_the_principal_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client of broker 1 asks it, and by it the controller on broker 0."""
     load()
     seen: dict[int, RequestContext] = {}

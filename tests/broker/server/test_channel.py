@@ -152,7 +152,7 @@ def test_a_request_has_one_reply() -> None:
 
 
 @given(st.integers(0, 2**32), st.booleans())
-def test_replies_leave_in_the_order_of_requests_whatever_completes_first(seed: int, pipelined: bool) -> None:
+def test_replies_leave_in_the_order_of_requests_for_any_completion_order(seed: int, pipelined: bool) -> None:
     """A random walk that receives, processes, completes and sends whenever that is possible."""
     chance = random.Random(seed)
     channel = Channel(pipelined=pipelined, max_requests=5)

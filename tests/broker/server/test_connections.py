@@ -79,7 +79,7 @@ def test_socket_request_max_bytes_is_the_limit(connect: Connect) -> None:
         "body does not parse",
     ],
 )
-def test_what_is_no_request_costs_its_one_connection(connect: Connect, data: bytes) -> None:
+def test_invalid_request_bytes_close_only_that_connection(connect: Connect, data: bytes) -> None:
     assert_costs_one_connection(connect, data)
 
 
@@ -127,7 +127,7 @@ def test_the_name_of_the_software_must_match_the_pattern(connect: Connect, name:
     assert connect().call(request, 3).error_code == errors.InvalidRequest.code
 
 
-def test_api_versions_offers_what_is_served_and_nothing_else(connect: Connect) -> None:
+def test_api_versions_lists_exactly_the_served_apis(connect: Connect) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     offered = {api.api_key: (api.min_version, api.max_version) for api in connect().call(request, 4).api_keys}
     assert set(offered) == {key for key, api in APIS.items() if not api.between_brokers}
@@ -230,7 +230,7 @@ def fill_queue(cluster: KafkaCluster, many: Wire, one: Wire, wait_for: WaitFor) 
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1})
-def test_room_in_a_full_request_queue_goes_to_who_has_waited_for_it(
+def test_room_in_a_full_request_queue_goes_to_the_waiting_processor(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     """And not to who was answered just now and has the next request at hand."""
@@ -252,7 +252,7 @@ def test_room_in_a_full_request_queue_goes_to_who_has_waited_for_it(
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1, "num.network.threads": 2})
-def test_a_processor_that_came_too_late_for_room_is_told_again(
+def test_processor_that_missed_room_is_signalled_again(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     """The next request of a connection of the other one was in its place."""
@@ -609,7 +609,7 @@ def test_without_sasl_a_handshake_is_out_of_place(connect: Connect, version: int
 
 
 @pytest.mark.parametrize("pipelined", [True, False])
-def test_the_mode_may_be_said_by_name(pipelined: bool) -> None:
+def test_channel_mode_can_be_set_by_name(pipelined: bool) -> None:
     mode = "pipelined" if pipelined else "serial"
     assert KafkaCluster(pipelined=pipelined).config.get("channel.mode") == mode
     assert KafkaCluster(pipelined=pipelined, config={"channel.mode": mode}).config.get("channel.mode") == mode
@@ -617,7 +617,7 @@ def test_the_mode_may_be_said_by_name(pipelined: bool) -> None:
         KafkaCluster(pipelined=not pipelined, config={"channel.mode": mode})
 
 
-def test_what_is_not_known_yet_is_read_in_small_pieces() -> None:
+def test_unauthenticated_frames_are_read_in_small_pieces() -> None:
     """Sockets, TLS above all, keep room for what is read at once: not half a megabyte of one who has not
     authenticated; of others a long frame is read whole.
     """

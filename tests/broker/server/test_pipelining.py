@@ -107,7 +107,7 @@ def test_appends_follow_the_order_of_receipt_also_across_handlers(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"min.insync.replicas": 2})
-def test_what_follows_a_refused_batch_is_out_of_order_never_a_gap(
+def test_batches_behind_a_rejected_batch_are_out_of_order(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
     number = kafka_cluster.partition("t", 0).leader
@@ -266,7 +266,7 @@ def test_acks_0_acks_1_metadata_and_a_refused_produce_are_processed_behind_a_hel
 
 
 @two_brokers
-def test_a_request_that_closes_the_connection_ends_it_with_what_is_cached(
+def test_request_that_closes_the_connection_drops_its_cached_replies(
     kafka_cluster: KafkaCluster, wire: Wire, wait_for: WaitFor
 ) -> None:
     """acks=0 with an error closes, whatever waits before it."""

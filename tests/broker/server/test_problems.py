@@ -96,7 +96,7 @@ def test_a_part_that_fails_costs_its_own_turn(
     assert not kafka_cluster.problems
 
 
-def test_what_fails_over_a_connection_costs_that_connection(
+def test_failure_on_a_connection_closes_only_that_connection(
     kafka_cluster: KafkaCluster, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = connect(0), connect(0)
@@ -129,7 +129,7 @@ def test_what_fails_over_a_connection_costs_that_connection(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"threads": "separate"})
-def test_a_request_of_a_broker_that_fails_is_given_up_under_the_lock(
+def test_failed_inter_broker_request_is_failed_under_the_lock(
     kafka_cluster: KafkaCluster, wait_for: WaitFor
 ) -> None:
     """Its handler's thread has let go of the lock, which guards the links between brokers."""
@@ -177,7 +177,7 @@ def test_an_answer_that_fails_late_closes_its_connection(
     assert any("responding to ProduceRequest" in where for where in taken(kafka_cluster))
 
 
-def test_a_connection_whose_end_fails_harms_nobody(
+def test_failure_while_closing_a_connection_does_not_affect_others(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
 ) -> None:
     one, other = leader("t", 0), leader("t", 0)
@@ -193,7 +193,7 @@ def test_a_connection_whose_end_fails_harms_nobody(
     assert len(taken(kafka_cluster)) == 1
 
 
-def test_a_listener_that_fails_is_not_asked_again_at_once(
+def test_failing_listener_is_not_retried_at_once(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     quotas: Any = kafka_cluster.brokers[0].parts.quotas
@@ -207,7 +207,7 @@ def test_a_listener_that_fails_is_not_asked_again_at_once(
     assert len(taken(kafka_cluster)) < 20
 
 
-def test_what_fails_on_a_link_or_in_a_timer_costs_itself(simulation: Simulation) -> None:
+def test_failure_on_a_link_or_in_a_timer_affects_only_itself(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     broker = cluster.brokers[0]
     ran: list[float] = []
@@ -254,7 +254,7 @@ def test_a_simulation_with_a_problem_has_failed() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_the_end_of_a_cluster_raises_what_went_wrong_inside() -> None:
+def test_cluster_exit_raises_internal_problems() -> None:
     cluster = KafkaCluster(brokers=1).start()
     cluster.problems.note("handler-0-0", ZeroDivisionError("planted"))
     with pytest.raises(IllegalState, match=r"handler-0-0 failed: ZeroDivisionError\('planted'\)"):
@@ -269,7 +269,7 @@ def test_the_end_of_a_cluster_raises_what_went_wrong_inside() -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_problems_in_another_process_are_told_here(kafka_cluster: KafkaCluster) -> None:
+def test_problems_of_a_cluster_in_another_process_are_raised_here(kafka_cluster: KafkaCluster) -> None:
     port = kafka_cluster.open_admin_port()
     kafka_cluster.problems.note("handler-0-0", ZeroDivisionError("planted"))
     client = AdminClient(port.address, port.token)

@@ -87,7 +87,7 @@ def test_others_are_answered_while_some_send_and_never_read(connect: Connect) ->
 
 
 @pytest.mark.kafka(brokers=1)
-def test_one_that_asks_is_answered_between_two_requests_of_those_that_never_stop(
+def test_single_client_is_answered_between_requests_of_busy_connections(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     broker = kafka_cluster.brokers[0]
@@ -128,9 +128,7 @@ def test_one_that_asks_is_answered_between_two_requests_of_those_that_never_stop
 
 
 @pytest.mark.kafka(brokers=1)
-def test_only_the_first_of_what_was_sent_at_once_has_just_come(
-    kafka_cluster: KafkaCluster, connect: Connect
-) -> None:
+def test_only_the_first_of_pipelined_requests_is_fresh(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     queue = kafka_cluster.brokers[0].parts.queue
     put = queue.put
     seen: list[bool] = []
@@ -179,7 +177,7 @@ def test_those_that_send_without_end_take_turns(kafka_cluster: KafkaCluster, con
 
 @pytest.mark.gate
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_replies_that_nobody_reads_are_bounded(
+def test_unread_replies_are_bounded(
     kafka_cluster: KafkaCluster, leader: Leader, connect: Connect, wait_for: WaitFor
 ) -> None:
     """Replies behind a produce that waits for its replicas are kept, as long as they are not too many."""

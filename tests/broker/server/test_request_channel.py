@@ -27,7 +27,7 @@ REQUEST = cast(RequestContext, object())
 
 
 @pytest.mark.parametrize("is_fresh", [False, True])
-def test_a_processor_that_waits_for_room_is_told_of_it(is_fresh: bool) -> None:
+def test_processor_waiting_for_room_is_signalled(is_fresh: bool) -> None:
     channel, processor = RequestChannel(1), Part("processor")
     channel.put(REQUEST, is_fresh=is_fresh)
     assert not channel.has_room_for(processor)
@@ -39,7 +39,7 @@ def test_a_processor_that_waits_for_room_is_told_of_it(is_fresh: bool) -> None:
     assert channel.has_room_for(processor)
 
 
-def test_room_that_is_there_already_is_told_at_once() -> None:
+def test_processor_is_signalled_at_once_if_there_is_room() -> None:
     channel, processor = RequestChannel(1), Part("processor")
     processor.is_signalled = False
     channel.join_line(processor)
@@ -69,7 +69,7 @@ def test_processors_have_room_one_after_another(takes_the_room: bool) -> None:
     assert channel.has_room_for(first)
 
 
-def test_who_has_just_come_waits_for_one_of_the_others_and_holds_up_none_of_them_for_long() -> None:
+def test_fresh_and_waiting_requests_alternate() -> None:
     channel = RequestChannel(7)
     waiting = [cast(RequestContext, object()) for _ in range(4)]
     fresh = [cast(RequestContext, object()) for _ in range(3)]
@@ -96,7 +96,7 @@ def test_both_lines_count_against_the_bound_of_bytes() -> None:
     assert channel.is_full
 
 
-def test_what_is_put_back_is_the_next_one() -> None:
+def test_request_put_back_is_taken_next() -> None:
     channel = RequestChannel(10)
     waiting = [cast(RequestContext, object()) for _ in range(3)]
     for one in waiting:
@@ -180,7 +180,7 @@ class Receiving(Part):
         self.loop.selector.unregister(self._receiving)
 
 
-def test_while_there_is_work_the_sockets_are_looked_at_and_the_last_have_their_turns(
+def test_busy_loop_polls_sockets_and_runs_the_last_parts(
     runtime: ThreadRuntime,
 ) -> None:
     """Counted in runs of a third of a turn; a machine under load does fewer of them in a turn."""

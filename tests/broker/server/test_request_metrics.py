@@ -36,7 +36,7 @@ def test_odd_durations_are_counted_at_the_ends(odd: float) -> None:
     assert histogram.p50 == histogram.p999
 
 
-def test_an_empty_histogram_says_0() -> None:
+def test_empty_histogram_has_zero_percentiles() -> None:
     assert (Histogram().p99, Histogram().mean, Histogram().count) == (0.0, 0.0, 0)
     with pytest.raises(ConfigurationError, match="from 0 to 100"):
         Histogram().percentile(101)
