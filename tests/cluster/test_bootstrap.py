@@ -83,7 +83,7 @@ def test_the_bootstrap_goes_on_in_the_background(
     assert client.metadata.topic("orders") is not None
 
 
-def test_a_request_to_any_node_is_told_the_same_way(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_request_to_any_node_raises_the_bootstrap_error(cluster: ScriptedCluster, client: ClusterClient) -> None:
     cluster.on(ApiVersionsRequest, lambda request, broker: BAD_ANSWERS["TLS alert"][0])
     for _ in range(3):
         started = cluster.now
@@ -109,7 +109,7 @@ def test_a_peer_without_metadata_is_left_for_the_next_address() -> None:
         client.close()
 
 
-def test_where_no_peer_offers_metadata_that_is_told_at_once(cluster: ScriptedCluster) -> None:
+def test_missing_metadata_api_on_all_nodes_raises_at_once(cluster: ScriptedCluster) -> None:
     for broker in cluster.brokers:
         del broker.versions[MetadataRequest.API_KEY]
     client, started = cluster.client(bootstrap_servers=BOTH), cluster.now
@@ -119,7 +119,7 @@ def test_where_no_peer_offers_metadata_that_is_told_at_once(cluster: ScriptedClu
     client.close()
 
 
-def test_addresses_that_were_not_tried_come_before_one_that_takes_its_time_to_fail() -> None:
+def test_untried_bootstrap_addresses_come_before_slow_failing_ones() -> None:
     addresses = ",".join(f"broker-{number}:9092" for number in range(4))
     for seed in range(6):
         cluster = ScriptedCluster(brokers=4, topics={"orders": [3]}, seed=seed)
@@ -172,7 +172,7 @@ def metadata(
         (metadata([0], brokers=10_001), "10001 brokers"),
     ],
 )
-def test_metadata_that_no_cluster_could_mean_is_refused_and_asked_for_again(
+def test_inconsistent_metadata_is_rejected_and_retried(
     cluster: ScriptedCluster, client: ClusterClient, answer: MetadataResponse, words: str
 ) -> None:
     def hostile(request: MetadataRequest, broker: ScriptedBroker) -> Answer:
@@ -188,7 +188,7 @@ def test_metadata_that_no_cluster_could_mean_is_refused_and_asked_for_again(
     assert client.wait_for_topic("orders", 2).is_usable
 
 
-def test_what_was_known_outlives_a_bad_answer(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_bad_metadata_response_keeps_the_known_metadata(cluster: ScriptedCluster, client: ClusterClient) -> None:
     client.wait_for_topic("orders", 5)
     known = client.metadata.snapshot
     cluster.on(MetadataRequest, lambda request, broker: metadata([7]))

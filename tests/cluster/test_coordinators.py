@@ -126,7 +126,7 @@ def test_the_word_of_another_broker_is_not_the_coordinators() -> None:
 # ---------------------------------------------------------------------- what is looked up, and when
 
 
-def test_who_waits_for_a_lookup_under_way_does_not_turn_the_driver_again() -> None:
+def test_waiting_for_a_pending_lookup_does_not_wake_the_driver() -> None:
     lookups = Lookups()
     lookups.ask(1.0, GROUP_G)
     for _ in range(5):
@@ -135,7 +135,7 @@ def test_who_waits_for_a_lookup_under_way_does_not_turn_the_driver_again() -> No
     assert lookups.coordinators.poll(1.0).sends == []
 
 
-def test_a_known_coordinator_is_not_looked_up_again() -> None:
+def test_known_coordinator_is_not_looked_up_again() -> None:
     lookups = Lookups()
     lookups.find(1.0)
     wakes = lookups.wakes
@@ -171,7 +171,7 @@ def test_lookups_in_backoff_wake_the_driver_for_the_earliest(
     assert lookups.coordinators.poll(now).wake_at == table[earlier].not_before
 
 
-def test_pauses_between_lookups_begin_anew_after_one_that_found_somebody() -> None:
+def test_lookup_backoff_restarts_after_a_successful_lookup() -> None:
     lookups, now = Lookups(), 0.0
     for _ in range(6):
         now += 100

@@ -59,7 +59,7 @@ def test_setting_up_may_take_longer_after_each_failure_until_one_succeeds(
     assert link.last_error is None, "of long ago"
 
 
-def test_what_is_known_of_a_bootstrap_address_stays(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_links_of_bootstrap_addresses_are_kept(cluster: ScriptedCluster, client: ClusterClient) -> None:
     """That another kind of port is behind it, say."""
     before = {key: link for key, link in client.nodes._links.items() if key[0] < 0}
     assert before
@@ -97,7 +97,7 @@ def test_metadata_know_a_brokers_address_better_than_a_hint(
     assert link.node == client.metadata.node(1)
 
 
-def test_a_hint_that_is_given_again_is_a_new_one(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_repeated_hint_counts_as_new(cluster: ScriptedCluster, client: ClusterClient) -> None:
     for number in range(MOST_HINTS):
         client.nodes.hint(Node(1_000 + number, "nowhere", 9092))
     client.nodes.hint(Node(1_000, "here", 9092))
@@ -106,7 +106,7 @@ def test_a_hint_that_is_given_again_is_a_new_one(cluster: ScriptedCluster, clien
     assert client.nodes.link(1_001, cluster.now) is None
 
 
-def test_of_a_feature_those_who_heard_of_the_latest_change_decide(client: ClusterClient) -> None:
+def test_finalized_feature_follows_the_latest_features_epoch(client: ClusterClient) -> None:
     def told(epoch: int, **features: int) -> Any:
         versions = SimpleNamespace(features_epoch=epoch, finalized_features=features)
         return SimpleNamespace(connection=SimpleNamespace(api_versions=versions))
@@ -125,7 +125,7 @@ def test_of_a_feature_those_who_heard_of_the_latest_change_decide(client: Cluste
 @pytest.mark.parametrize(
     ("error", "is_doubted"), [(RequestTimeout("late"), False), (Disconnected("shut"), True)]
 )
-def test_an_answer_that_does_not_come_says_nothing_of_the_port(error: KafkaError, is_doubted: bool) -> None:
+def test_missing_response_does_not_raise_doubts_about_the_port(error: KafkaError, is_doubted: bool) -> None:
     endpoint, doubts = Endpoint("10.0.0.1", 9092), PortDiagnosis(has_sasl=False)
     for _ in range(2):
         assert doubts.begin(endpoint) is None

@@ -41,7 +41,7 @@ def times(cluster: ScriptedCluster) -> list[float]:
     return sorted(one.at for one in seen)
 
 
-def test_nothing_is_sent_before_somebody_wants_something(
+def test_no_connection_is_opened_before_the_first_request(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.runtime.run_for(3600)
@@ -60,7 +60,7 @@ def test_many_wishes_while_the_answer_is_awaited_make_one_request(
     assert asked(cluster) == [["orders"]]
 
 
-def test_a_new_topic_is_asked_for_alone_and_the_known_one_stays(
+def test_new_topic_is_requested_alone_and_known_topics_stay(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     client.wait_for_topic("orders", 10)
@@ -80,7 +80,7 @@ def test_refreshes_are_at_least_retry_backoff_apart(cluster: ScriptedCluster, cl
     assert all(later - sooner >= 0.1 - 1e-9 for sooner, later in pairwise(moments))
 
 
-def test_a_topic_that_was_not_asked_for_yet_waits_for_no_back_off(
+def test_first_request_of_a_topic_has_no_backoff(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     for topic in ("orders", "bills"):
@@ -89,7 +89,7 @@ def test_a_topic_that_was_not_asked_for_yet_waits_for_no_back_off(
     assert second - first < 0.05
 
 
-def test_a_new_topic_does_not_hurry_what_fails(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_new_topics_do_not_shorten_the_backoff_after_failures(cluster: ScriptedCluster, client: ClusterClient) -> None:
     client.wait_for_topic("orders", 10)
     cluster.on(MetadataRequest, lambda request, broker: MetadataResponse(brokers=[], topics=[]))
     for number in range(20):
@@ -100,7 +100,7 @@ def test_a_new_topic_does_not_hurry_what_fails(cluster: ScriptedCluster, client:
     assert all(later - sooner >= 0.1 - 1e-9 for sooner, later in pairwise(moments))
 
 
-def test_an_unresolved_topic_is_asked_for_at_growing_distances(
+def test_unresolved_topic_is_requested_with_growing_backoff(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     with pytest.raises(UnknownTopicOrPartition, match="'nowhere' does not exist"):
@@ -117,7 +117,7 @@ def test_a_topic_made_in_time_is_found(cluster: ScriptedCluster, client: Cluster
     assert list(client.wait_for_topic("late", 5).partitions) == [0]
 
 
-def test_what_waiting_does_not_cure_is_raised_at_once(
+def test_fatal_topic_error_is_raised_at_once(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.topics["bills"].error_code = TopicAuthorizationFailed.code
@@ -129,7 +129,7 @@ def test_what_waiting_does_not_cure_is_raised_at_once(
     assert client.wait_for_topic("bills", 30).is_usable, "an ACL granted later helps the next call"
 
 
-def test_new_topics_do_not_make_what_is_known_of_others_younger(
+def test_new_topics_do_not_postpone_the_refresh_of_known_ones(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     client.wait_for_topic("orders", 10)
@@ -160,7 +160,7 @@ def test_metadata_is_refreshed_at_its_age(cluster: ScriptedCluster, client: Clus
     assert client.metadata.last_successful_refresh == pytest.approx(first + 300)
 
 
-def test_a_topic_that_nobody_uses_is_forgotten(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_unused_topic_is_forgotten(cluster: ScriptedCluster, client: ClusterClient) -> None:
     client.wait_for_topic("orders", 10)
     cluster.runtime.run_for(200)
     client.wait_for_topic("bills", 10)
@@ -170,7 +170,7 @@ def test_a_topic_that_nobody_uses_is_forgotten(cluster: ScriptedCluster, client:
     assert asked(cluster)[-1] == ["bills"], "nor is it asked for"
 
 
-def test_topics_that_nobody_uses_are_forgotten_together(
+def test_unused_topics_are_forgotten_together(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     for name in ("old-1", "old-2", "used-1", "used-2"):
@@ -225,7 +225,7 @@ def test_a_pinned_topic_is_never_forgotten(cluster: ScriptedCluster, client: Clu
     assert client.metadata.topic("orders") is None
 
 
-def test_a_partition_without_a_leader_is_asked_for_until_it_has_one(
+def test_partition_without_a_leader_is_requested_until_it_has_one(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.topics["bills"].leaders[0] = -1
@@ -276,7 +276,7 @@ def test_an_answer_without_brokers_is_a_failure(cluster: ScriptedCluster, client
     assert client.metadata.last_error is None
 
 
-def test_a_topic_of_which_an_answer_says_nothing_is_asked_for_again(
+def test_topic_missing_in_the_response_is_requested_again(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     def silent(request: MetadataRequest, broker: ScriptedBroker) -> object:
@@ -297,7 +297,7 @@ def test_a_topic_of_which_an_answer_says_nothing_is_asked_for_again(
 
 
 @pytest.mark.parametrize("known_by", ["an error", "a partition without a leader"])
-def test_a_topic_that_is_new_is_asked_for_again_after_an_answer_without_a_word_of_it(
+def test_new_topic_missing_in_a_later_response_is_requested_again(
     cluster: ScriptedCluster, client: ClusterClient, known_by: str
 ) -> None:
     """The broker that has not heard of the topic tells an error, the next one has not heard of any topic."""
@@ -345,7 +345,7 @@ def test_all_topics_are_known_when_all_are_wanted(cluster: ScriptedCluster, clie
     assert set(client.metadata.snapshot.topics) == {"orders"}
 
 
-def test_auto_creation_is_asked_for_as_the_option_says(cluster: ScriptedCluster) -> None:
+def test_metadata_request_has_the_allow_auto_create_topics_option(cluster: ScriptedCluster) -> None:
     for allowed in (True, False):
         client = cluster.client(allow_auto_create_topics=allowed)
         client.wait_for_topic("orders", 10)
@@ -361,7 +361,7 @@ def ids_asked(cluster: ScriptedCluster) -> list[list[bytes]]:
     ]
 
 
-def test_a_topic_is_asked_for_by_its_id_until_its_name_is_known(
+def test_topic_id_is_requested_until_its_name_is_known(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     orders = cluster.topics["orders"].topic_id
@@ -374,7 +374,7 @@ def test_a_topic_is_asked_for_by_its_id_until_its_name_is_known(
     assert ids_asked(cluster) == [[orders]], "what is known is not asked for again"
 
 
-def test_an_unknown_id_is_asked_for_at_growing_distances_until_it_is_not_wanted(
+def test_unknown_topic_id_is_requested_with_backoff_until_unwanted(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     unknown = b"?" * 16
@@ -390,7 +390,7 @@ def test_an_unknown_id_is_asked_for_at_growing_distances_until_it_is_not_wanted(
     assert len(times(cluster)) == before
 
 
-def test_names_and_ids_are_asked_for_together(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_names_and_ids_are_requested_together(cluster: ScriptedCluster, client: ClusterClient) -> None:
     bills = cluster.topics["bills"].topic_id
     client.metadata.pin_topics(["orders"])
     client.metadata.want_topic_ids([bills])
@@ -410,7 +410,7 @@ class Wishes(frozenset[str]):
         return found
 
 
-def test_a_wish_while_wishes_are_looked_at_is_not_lost(
+def test_topic_wanted_while_wants_are_processed_is_not_lost(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     metadata = client.metadata
@@ -433,7 +433,7 @@ def test_a_wish_while_wishes_are_looked_at_is_not_lost(
     assert asked(cluster) == [["orders"], ["bills"]]
 
 
-def test_a_topic_pinned_while_an_answer_drops_it_is_asked_for(
+def test_topic_pinned_while_a_response_drops_it_is_requested(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     metadata = client.metadata
@@ -470,7 +470,7 @@ def test_a_topic_that_is_used_again_just_as_it_is_forgotten_stays(
     assert client.metadata.partition_count("orders") == 3
 
 
-def test_who_waits_for_metadata_is_woken_by_a_failure_too(
+def test_metadata_failure_wakes_waiters(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     class Sleeper:
@@ -485,7 +485,7 @@ def test_who_waits_for_metadata_is_woken_by_a_failure_too(
     assert sleeper.wakes == 1
 
 
-def test_a_topic_that_is_gone_is_asked_about_no_more_than_others(
+def test_deleted_topic_is_requested_no_more_often_than_others(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     """An answer about all topics leaves it out, and so tells nothing of its age."""

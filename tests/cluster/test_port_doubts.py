@@ -35,7 +35,7 @@ def test_a_plaintext_port_answers_without_tls() -> None:
         play(probe_without_tls("node 1"), api_versions_response())
 
 
-def test_a_port_with_sasl_names_its_mechanisms_and_any_other_says_that_it_has_none() -> None:
+def test_probe_reports_the_sasl_mechanisms_or_their_absence() -> None:
     offer = SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN", "X"])
     with pytest.raises(
         IllegalSaslState, match=r"node 1 requires SASL authentication \(PLAIN, X\) .*\. Set security_protoc"
@@ -49,7 +49,7 @@ def test_a_port_with_sasl_names_its_mechanisms_and_any_other_says_that_it_has_no
         )
 
 
-def test_what_a_probe_met_otherwise_is_not_told() -> None:
+def test_probe_result_other_than_a_mismatch_keeps_the_original_error() -> None:
     doubts = PortDiagnosis(has_sasl=False)
     assert doubts.begin(HERE) is None
     assert doubts.closed(HUNG_UP, was_unanswered=None) is HUNG_UP
@@ -78,7 +78,7 @@ def test_an_address_is_doubted_for_itself_alone() -> None:
     assert doubts.begin(HERE) is None, "a name that has others each time takes no more memory"
 
 
-def test_a_verdict_about_one_address_is_told_unless_another_serves() -> None:
+def test_mismatch_of_one_address_is_reported_unless_another_serves() -> None:
     doubts, verdict = PortDiagnosis(has_sasl=False), TlsNotSpoken("plaintext")
     doubts.begin(HERE)
     doubts.closed(HUNG_UP, was_unanswered=None)
@@ -105,7 +105,7 @@ def test_restarts_are_not_doubted() -> None:
         who_authenticates.closed(LOST, was_unanswered=True)
 
 
-def test_who_does_not_authenticate_is_told_so_within_a_second(
+def test_client_without_sasl_on_a_sasl_port_raises_within_a_second(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = simulation.cluster(
@@ -126,7 +126,7 @@ def test_who_does_not_authenticate_is_told_so_within_a_second(
     assert sum("requires SASL authentication" in record.getMessage() for record in caplog.records) == 1
 
 
-def test_tls_to_a_plaintext_port_is_told_so_at_once() -> None:
+def test_tls_to_a_plaintext_port_raises_at_once() -> None:
     with KafkaCluster(1) as cluster:
         options: Any = {"bootstrap_servers": cluster.bootstrap_servers, "security_protocol": "SSL"}
         with (
@@ -178,7 +178,7 @@ def connecting_to(kinds: dict[str, str], **options: Any) -> tuple[ScriptedCluste
 
 
 @pytest.mark.parametrize("kind", ["plaintext", "hangs up"])
-def test_one_address_that_hangs_up_keeps_nobody_from_the_others_of_its_name(kind: str) -> None:
+def test_address_that_closes_connections_does_not_block_the_others_of_its_name(kind: str) -> None:
     _, client = connecting_to({"first": kind, "second": "TLS"}, security_protocol="SSL")
     for _ in range(3):
         assert client.wait_for_metadata(client.metadata.version, 1)
@@ -187,7 +187,7 @@ def test_one_address_that_hangs_up_keeps_nobody_from_the_others_of_its_name(kind
 
 
 @pytest.mark.parametrize("kinds", [("nothing", "plaintext"), ("plaintext", "nothing"), ("plaintext",) * 2])
-def test_a_plaintext_port_is_told_so_whichever_address_of_its_name_it_has(kinds: tuple[str, str]) -> None:
+def test_tls_to_a_plaintext_port_raises_for_each_address_order(kinds: tuple[str, str]) -> None:
     cluster, client = connecting_to({"first": kinds[0], "second": kinds[1]}, security_protocol="SSL")
     for _ in range(2):
         with pytest.raises(TlsNotSpoken):
@@ -197,7 +197,7 @@ def test_a_plaintext_port_is_told_so_whichever_address_of_its_name_it_has(kinds:
 
 
 @pytest.mark.parametrize("kinds", [("nothing", "plaintext"), ("plaintext", "nothing")])
-def test_who_does_not_authenticate_is_told_so_whichever_address_it_is(kinds: tuple[str, str]) -> None:
+def test_client_without_sasl_raises_illegal_sasl_state_for_each_address_order(kinds: tuple[str, str]) -> None:
     cluster, client = connecting_to({"first": kinds[0], "second": kinds[1]})
     cluster.on(MetadataRequest, lambda request, broker: Drop())
     offer = SaslHandshakeResponse(error_code=33, mechanisms=["PLAIN"])

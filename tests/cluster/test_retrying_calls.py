@@ -66,7 +66,7 @@ def failing(cluster: ScriptedCluster, code: int, times: int) -> None:
     cluster.on(HeartbeatRequest, answer)
 
 
-def test_a_call_is_retried_though_nobody_waits_for_it(
+def test_call_is_retried_without_a_waiting_caller(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     failing(cluster, CoordinatorLoadInProgress.code, 3)
@@ -103,7 +103,7 @@ def test_its_time_over_it_names_the_last_reason(cluster: ScriptedCluster, client
     assert isinstance(caught.value.__cause__, CoordinatorLoadInProgress)
 
 
-def test_what_a_check_raises_is_the_calls_error(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_exception_of_a_check_is_raised_by_the_call(cluster: ScriptedCluster, client: ClusterClient) -> None:
     failing(cluster, 0, 0)
 
     def broken(response: HeartbeatResponse) -> KafkaError | None:
@@ -254,7 +254,7 @@ def test_calls_that_are_done_are_not_kept(cluster: ScriptedCluster, client: Clus
     assert not client.calls._open
 
 
-def test_a_coordinator_that_moved_is_looked_up_again_for_its_group_alone(
+def test_moved_coordinator_is_looked_up_again_for_its_group_only(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     asked = by_group(cluster, {})
@@ -311,7 +311,7 @@ def test_each_attempt_sends_a_renewed_request(cluster: ScriptedCluster, client: 
     assert asked == ["attempt-1", "attempt-2", "attempt-3"]
 
 
-def test_an_attempt_waits_for_the_request_timeout_and_the_last_for_what_is_left(
+def test_attempts_wait_for_request_timeout_and_the_last_for_the_remaining_time(
     cluster: ScriptedCluster,
 ) -> None:
     client = cluster.client(request_timeout_ms=3_000)

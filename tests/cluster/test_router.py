@@ -112,7 +112,7 @@ def test_any_request_goes_to_the_connected_node_with_the_least_in_flight(
     assert beats(cluster) == [3, 3, 3]
 
 
-def test_metadata_are_asked_of_another_broker_than_that_in_doubt_if_there_is_one(
+def test_metadata_request_avoids_a_broker_in_doubt(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     doubted = cluster.brokers[0]
@@ -142,7 +142,7 @@ def test_a_request_waits_while_its_connection_is_opened_and_in_flight_counts(
     assert client.router.in_flight(1) == 1
 
 
-def test_a_lost_connection_fails_what_is_in_flight_and_refreshes_the_metadata(
+def test_lost_connection_fails_requests_in_flight_and_refreshes_the_metadata(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: Drop())
@@ -165,7 +165,7 @@ def test_a_request_that_is_not_answered_ends_its_connection(
     assert isinstance(sent.error, RequestTimeout)
 
 
-def test_a_request_to_a_dead_node_fails_with_the_attempt_to_connect_and_says_why(
+def test_request_to_a_stopped_node_fails_with_the_connection_error(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.brokers[2].stop()
@@ -200,7 +200,7 @@ def test_attempts_to_connect_are_further_and_further_apart(
     assert not client.router.connection_failed_recently(2)
 
 
-def test_a_node_nobody_knows_is_waited_for_no_longer_than_the_timeout(
+def test_request_to_an_unknown_node_fails_after_the_timeout(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     sent = Sent(client, ToNode(77), timeout=3)
@@ -300,7 +300,7 @@ def test_when_every_known_node_is_gone_the_bootstrap_addresses_serve_again(
 
 
 @pytest.mark.parametrize(("strategy", "found"), [("rebootstrap", {9}), ("none", {0, 1, 2})])
-def test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses(
+def test_brokers_without_metadata_responses_cause_a_rebootstrap(
     cluster: ScriptedCluster, strategy: str, found: set[int]
 ) -> None:
     """KIP-1102: they still accept connections and take requests, but they were left behind."""
@@ -357,7 +357,7 @@ def test_a_broker_that_moved_is_found_at_its_new_address(
     assert cluster.network.connects[-1].host == "elsewhere"
 
 
-def test_a_throttled_node_is_left_alone_for_as_long_as_it_asked(
+def test_throttled_node_gets_no_request_for_the_throttle_time(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: HeartbeatResponse(throttle_time_ms=2000))
@@ -382,7 +382,7 @@ def coordinated_by(cluster: ScriptedCluster, node_id: int) -> None:
 
 
 @pytest.mark.parametrize("moves_to", [2, 1], ids=["another node", "back to the same node"])
-def test_a_late_word_of_an_old_coordinator_does_not_erase_who_was_found_since(
+def test_late_error_of_an_old_coordinator_keeps_the_new_one(
     cluster: ScriptedCluster, client: ClusterClient, moves_to: int
 ) -> None:
     coordinated_by(cluster, 1)
@@ -403,7 +403,7 @@ def test_a_late_word_of_an_old_coordinator_does_not_erase_who_was_found_since(
     assert client.coordinators.node_of(GROUP_G) is None
 
 
-def test_a_throttle_of_a_month_is_a_minute_and_is_said(
+def test_throttle_time_is_capped_at_one_minute_and_explained(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.brokers[1].on(
@@ -454,7 +454,7 @@ def _error(response: HeartbeatResponse) -> KafkaError | None:
     return error_of(response.error_code) if response.error_code else None
 
 
-def test_closing_fails_what_waits_and_what_is_in_flight(
+def test_close_fails_waiting_requests_and_those_in_flight(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.brokers[1].on(HeartbeatRequest, lambda request, broker: Hold())
@@ -483,7 +483,7 @@ def found(node_id: int, error_code: int = 0) -> FindCoordinatorResponse:
     )
 
 
-def test_many_who_wait_for_one_coordinator_cause_one_lookup(
+def test_concurrent_requests_to_a_coordinator_cause_one_lookup(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     cluster.on(FindCoordinatorRequest, lambda request, broker: found(1))
@@ -571,7 +571,7 @@ def test_requests_to_several_unknown_nodes_each_end_at_their_own_timeout(
     assert isinstance(late.error, KafkaTimeoutError | RequestTimeout)
 
 
-def test_every_coordinator_of_a_lost_broker_is_looked_up_again(
+def test_every_coordinator_on_a_lost_broker_is_looked_up_again(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     """Two groups and a transaction on one broker (KAFKA-13840)."""
@@ -596,7 +596,7 @@ def test_every_coordinator_of_a_lost_broker_is_looked_up_again(
     assert len(cluster.requests(FindCoordinatorRequest)) == 6
 
 
-def test_a_lost_coordinator_is_looked_up_again(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_lost_coordinator_is_looked_up_again(cluster: ScriptedCluster, client: ClusterClient) -> None:
     cluster.on(FindCoordinatorRequest, lambda request, broker: found(1))
     Sent(client, GROUP_G)
     cluster.runtime.run_for(1)
@@ -621,7 +621,7 @@ def test_a_coordinator_on_a_broker_that_the_metadata_does_not_list_is_reached(
     assert len(late.requests(HeartbeatRequest)) == 1
 
 
-def test_brokers_before_3_0_are_asked_for_one_key_a_request(cluster: ScriptedCluster) -> None:
+def test_brokers_before_3_0_get_one_coordinator_key_a_request(cluster: ScriptedCluster) -> None:
     for broker in cluster.brokers:
         broker.versions[10] = (0, 3)
     client = cluster.client()
@@ -669,7 +669,7 @@ def named_anew(cluster: ScriptedCluster, count: list[int]) -> None:
     cluster.on(MetadataRequest, told)
 
 
-def test_brokers_that_nobody_names_any_more_are_forgotten(
+def test_links_of_brokers_missing_in_metadata_are_forgotten(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     count = [0]

@@ -50,7 +50,7 @@ def test_refused_attempts_do_not_make_a_silent_one_be_waited_for_longer(
     assert wait_for_connection(cluster, client, 2, at_most=60) < SETUP_TIMEOUT * LONGEST_JITTER
 
 
-def test_attempts_that_ran_out_of_time_are_given_more_of_it_up_to_the_maximum(
+def test_timed_out_connection_attempts_get_longer_up_to_the_maximum(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     begun: list[float] = []

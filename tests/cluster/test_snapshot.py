@@ -80,7 +80,7 @@ def test_topics_that_an_answer_does_not_name_stay_known() -> None:
     assert after.version == 2
 
 
-def test_topics_that_nobody_keeps_are_dropped_when_they_are_not_named() -> None:
+def test_unkept_topics_missing_in_the_response_are_dropped() -> None:
     before = known(topic("orders", partition(0, 1, 5)), topic("bills", partition(0, 0, 0), topic_id=ID_B))
     after = merge_response(before, answer(), {"bills"})
     assert set(after.topics) == {"bills"}
@@ -95,7 +95,7 @@ def test_a_broker_that_is_behind_does_not_bring_back_an_old_leader() -> None:
     assert (info.leader, info.leader_epoch) == (1, 5)
 
 
-def test_a_hint_that_three_answers_know_nothing_of_is_given_up() -> None:
+def test_leader_hint_is_dropped_after_three_contrary_responses() -> None:
     """What is told in passing may be wrong, and its epoch never come; what metadata said is kept."""
     hinted = with_leader(known(topic("orders", partition(0, 1, 5))), "orders", 0, 0, 9)
     behind = answer(topic("orders", partition(0, 1, 5)))
@@ -114,7 +114,7 @@ def test_a_hint_that_three_answers_know_nothing_of_is_given_up() -> None:
         assert (info.leader, info.leader_epoch) == expected
 
 
-def test_a_topic_made_anew_begins_with_new_epochs() -> None:
+def test_recreated_topic_starts_with_new_epochs() -> None:
     before = known(topic("orders", partition(0, 1, 5)))
     after = merge_response(before, answer(topic("orders", partition(0, 0, 0), topic_id=ID_B)), ())
     info = after.partition("orders", 0)
@@ -124,7 +124,7 @@ def test_a_topic_made_anew_begins_with_new_epochs() -> None:
 
 
 @pytest.mark.parametrize("was_missed", [False, True])
-def test_a_topic_that_was_made_anew_is_not_what_it_was_for_one_broker_that_is_behind(
+def test_recreated_topic_ignores_one_stale_broker(
     was_missed: bool,
 ) -> None:
     old, new = (topic("orders", partition(0, 1, 5), topic_id=one) for one in (ID_A, ID_B))
@@ -144,7 +144,7 @@ def test_a_topic_that_was_made_anew_is_not_what_it_was_for_one_broker_that_is_be
 
 
 @pytest.mark.parametrize("between", [UnknownTopicOrPartition.code or 0, 0])
-def test_a_topic_that_nothing_has_replaced_is_not_doubted_when_it_is_told_again(between: int) -> None:
+def test_known_topic_is_not_in_doubt_when_returned_again(between: int) -> None:
     """After brokers that did not know it, or its id."""
     old = topic("orders", partition(0, 1, 5))
     now = known(old)
@@ -157,7 +157,7 @@ def test_a_topic_that_nothing_has_replaced_is_not_doubted_when_it_is_told_again(
     assert not now.topics["orders"].is_in_doubt
 
 
-def test_an_election_under_way_does_not_erase_what_is_known() -> None:
+def test_leader_election_keeps_the_known_leader() -> None:
     before = known(topic("orders", partition(0, 1, 5)))
     after = merge_response(before, answer(topic("orders", error_code=LeaderNotAvailable.code)), ())
     assert after.partition("orders", 0) == before.partition("orders", 0)
@@ -174,7 +174,7 @@ def test_that_a_known_topic_is_unknown_is_doubted_at_first_and_then_believed() -
     assert not snapshot.topics["orders"].is_usable
 
 
-def test_what_a_list_of_all_topics_leaves_out_is_doubted_at_first_if_it_is_kept() -> None:
+def test_kept_topic_missing_in_a_full_list_is_first_in_doubt() -> None:
     snapshot = known(topic("orders", partition(0, 1, 5)), topic("bills", partition(0, 0, 0), topic_id=ID_B))
     for _ in range(BELIEVED_AFTER - 1):
         snapshot = merge_response(snapshot, answer(), {"orders"}, names_all=True)
@@ -186,7 +186,7 @@ def test_what_a_list_of_all_topics_leaves_out_is_doubted_at_first_if_it_is_kept(
     assert not snapshot.topics["orders"].is_in_doubt
 
 
-def test_a_list_of_all_topics_says_nothing_of_those_that_may_not_be_seen() -> None:
+def test_unauthorized_topic_missing_in_a_full_list_keeps_its_error() -> None:
     snapshot = known(topic("orders", error_code=TopicAuthorizationFailed.code))
     for _ in range(BELIEVED_AFTER + 1):
         snapshot = merge_response(snapshot, answer(), {"orders"}, names_all=True)
@@ -295,7 +295,7 @@ def test_more_partitions_than_any_topic_has_are_refused(monkeypatch: pytest.Monk
                 answers.checked_metadata(answer)
 
 
-def test_a_broker_that_tells_no_id_tells_of_the_same_topic() -> None:
+def test_response_without_a_topic_id_keeps_the_topic() -> None:
     """One of an older version: what it does not know yet is no other topic's."""
     with_id = known(topic("orders", partition(0, 1, 5)))
     without = merge_response(with_id, answer(topic("orders", partition(0, 0, 4), topic_id=ZERO_UUID)), ())

@@ -29,7 +29,7 @@ MEMBER = "tests/consumer/group/test_member_options.py"
 AUTOMATIC = "tests/consumer/commit/test_automatic_commits.py"
 TCP = "tests/network/test_tcp.py"
 ROUTER = "tests/cluster/test_router.py"
-REBOOTSTRAP = (ROUTER, "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses")
+REBOOTSTRAP = (ROUTER, "test_brokers_without_metadata_responses_cause_a_rebootstrap")
 SOCKET = (TCP, "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel")
 
 SHOWN_BY: dict[str, tuple[str, str]] = {

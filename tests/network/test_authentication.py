@@ -196,7 +196,7 @@ def test_work_that_fails_ends_the_connection(
     assert "secret" not in repr(closed), "what a stranger's code says may quote one"
 
 
-def test_work_that_never_ends_is_given_up_with_the_handshake() -> None:
+def test_endless_authentication_step_fails_with_the_handshake_timeout() -> None:
     elsewhere = Elsewhere()
     wire = Wire(sasl=Slow(), offload=elsewhere)
     wire.connection.on_open(1.0)
@@ -209,7 +209,7 @@ def test_work_that_never_ends_is_given_up_with_the_handshake() -> None:
     assert wire.requests() == []
 
 
-def test_a_session_is_renewed_before_its_end_and_what_is_in_flight_comes_first() -> None:
+def test_session_is_renewed_before_its_end_after_requests_in_flight() -> None:
     """KIP-368: the same connection authenticates again; nothing else is sent meanwhile."""
     wire, elsewhere = authenticated(lifetime_ms=60_000)
     assert wire.connection.next_deadline() == 52.0
@@ -250,7 +250,7 @@ def test_short_sessions_are_renewed_once_a_second(lifetime_ms: int) -> None:
         now += 1.0
 
 
-def test_a_renewal_waits_as_long_as_what_was_asked_before_it() -> None:
+def test_renewal_waits_as_long_as_earlier_requests() -> None:
     """A member's join may wait for minutes, and brokers answer in order."""
     wire, elsewhere = authenticated(lifetime_ms=60_000)
     join = Asker()
@@ -287,7 +287,7 @@ def test_a_session_without_an_end_is_left_alone() -> None:
     assert wire.requests() == []
 
 
-def test_credentials_that_were_revoked_end_the_connection_and_fail_what_waits() -> None:
+def test_revoked_credentials_close_the_connection_and_fail_waiting_requests() -> None:
     wire, elsewhere = authenticated(lifetime_ms=60_000)
     wire.connection.poll(52.0)
     answer(wire, 52.0)
@@ -298,7 +298,7 @@ def test_credentials_that_were_revoked_end_the_connection_and_fail_what_waits() 
     assert wire.connection.state is ConnectionState.CLOSED
 
 
-def test_a_broker_that_does_not_answer_the_renewal_is_given_up() -> None:
+def test_unanswered_renewal_closes_the_connection() -> None:
     wire, _ = authenticated(lifetime_ms=60_000)
     wire.connection.poll(52.0)
     wire.connection.poll(wire.connection.next_deadline())

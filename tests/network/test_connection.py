@@ -99,7 +99,7 @@ def test_a_large_answer_to_the_handshake_is_refused_and_a_later_one_is_read(wire
 @pytest.mark.parametrize(
     ("offered", "expected"), [([], 0), ([ApiVersion(api_key=18, min_version=0, max_version=3)], 3)]
 )
-def test_a_broker_that_does_not_know_our_api_versions_is_asked_again(
+def test_unsupported_api_versions_request_is_retried_with_an_offered_version(
     wire: Wire, offered: list[ApiVersion], expected: int
 ) -> None:
     wire.connection.on_open(1.0)
@@ -112,7 +112,7 @@ def test_a_broker_that_does_not_know_our_api_versions_is_asked_again(
     assert wire.connection.version_for(HeartbeatRequest) == 2
 
 
-def test_a_broker_that_refuses_twice_is_given_up_with_its_error(wire: Wire) -> None:
+def test_second_unsupported_version_closes_the_connection_with_the_error(wire: Wire) -> None:
     wire.connection.on_open(1.0)
     for _ in range(2):
         ((header, _),) = wire.requests()
@@ -143,7 +143,7 @@ def test_tls_on_the_other_side_is_named(wire: Wire) -> None:
     assert "security_protocol=SSL" in str(error)
 
 
-def test_a_disconnect_during_the_handshake_says_so(wire: Wire) -> None:
+def test_disconnect_during_the_handshake_is_named_in_the_error(wire: Wire) -> None:
     wire.connection.on_open(1.0)
     wire.connection.on_close(Disconnected("node 1 closed the connection"), 1.1)
     (error,) = wire.owner.closed
@@ -205,7 +205,7 @@ def test_an_answer_out_of_order_is_corrupt_and_ends_the_connection(wire: Wire) -
     assert wire.pipe.is_closed
 
 
-def test_an_answer_that_nobody_asked_for_ends_the_connection(wire: Wire) -> None:
+def test_unexpected_response_closes_the_connection(wire: Wire) -> None:
     wire.shake_hands()
     wire.receive(b"\0\0\0\4\0\0\0\7", 2.0)
     assert [type(error) for error in wire.owner.closed] == [CorruptResponse]
@@ -222,7 +222,7 @@ def test_an_answer_that_cannot_be_decoded_fails_its_request_and_ends_the_connect
 
 
 @pytest.mark.parametrize("raised", [NotCoordinator(), ValueError("a bug")])
-def test_a_handler_that_raises_is_told_once_and_the_error_reaches_the_loop(
+def test_exception_of_a_handler_is_reported_once_and_reaches_the_loop(
     wire: Wire, raised: Exception
 ) -> None:
     wire.shake_hands()
@@ -241,7 +241,7 @@ def test_a_handler_that_raises_is_told_once_and_the_error_reaches_the_loop(
     assert failures == [], "exactly one of on_response and on_failure is called"
 
 
-def test_a_handler_that_raises_keeps_no_other_from_hearing_of_the_end(wire: Wire) -> None:
+def test_handler_that_raises_does_not_keep_others_from_failing(wire: Wire) -> None:
     wire.shake_hands()
 
     def on_failure(error: KafkaError, now: float) -> None:
@@ -377,7 +377,7 @@ def test_a_request_may_have_a_shorter_timeout_than_one_before_it(wire: Wire) -> 
     assert [type(error) for error in hasty.failures] == [RequestTimeout]
 
 
-def test_the_end_of_the_channel_fails_all_that_waits_once_then_tells_the_owner(wire: Wire) -> None:
+def test_closed_channel_fails_all_waiting_requests_once_and_notifies_the_owner(wire: Wire) -> None:
     wire.shake_hands()
     askers = [ask(wire, 2.0) for _ in range(3)]
     wire.connection.on_close(Disconnected("reset"), 3.0)
@@ -388,7 +388,7 @@ def test_the_end_of_the_channel_fails_all_that_waits_once_then_tells_the_owner(w
     assert len(ask(wire, 4.0).failures) == 1
 
 
-def test_an_end_in_the_middle_of_a_response_says_so(wire: Wire) -> None:
+def test_disconnect_in_the_middle_of_a_response_is_named_in_the_error(wire: Wire) -> None:
     wire.shake_hands()
     asker = ask(wire, 2.0)
     wire.receive(b"\0\0\0\x20half", 2.5)
@@ -424,7 +424,7 @@ def test_a_changed_byte_in_an_answer_never_reaches_the_wrong_asker(position: int
     assert not second.responses
 
 
-def test_close_fails_what_waits_and_tells_the_owner_nothing(wire: Wire) -> None:
+def test_close_fails_waiting_requests_without_notifying_the_owner(wire: Wire) -> None:
     wire.shake_hands()
     asker = ask(wire, 2.0)
     wire.connection.close(3.0)
@@ -433,7 +433,7 @@ def test_close_fails_what_waits_and_tells_the_owner_nothing(wire: Wire) -> None:
     assert wire.pipe.is_closed
 
 
-def test_answers_after_the_end_are_not_looked_at(wire: Wire) -> None:
+def test_responses_after_close_are_ignored(wire: Wire) -> None:
     wire.shake_hands()
     closing, other = Asker(), Asker()
     wire.connection.send(
@@ -468,7 +468,7 @@ def test_every_move_is_in_the_table_or_refused(moves: list[ConnectionState]) -> 
             assert connection.state is before
 
 
-def test_the_tap_tells_the_story(wire: Wire) -> None:
+def test_events_report_requests_responses_and_state_changes(wire: Wire) -> None:
     wire.shake_hands()
     ask(wire, 2.0)
     ((header, _),) = wire.requests()

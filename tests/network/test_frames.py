@@ -92,7 +92,7 @@ def test_a_stream_of_large_frames_costs_one_read_each_and_no_copy() -> None:
         assert frame.obj is buffer.obj
 
 
-def test_small_frames_do_not_hold_the_buffer_and_a_grown_buffer_is_given_back() -> None:
+def test_small_frames_release_a_grown_buffer() -> None:
     reader = FrameReader("broker:9092")
     feed(reader, framed([bytes(1 << 20)]), [])
     assert len(reader.buffer()) > SMALL_BUFFER_BYTES

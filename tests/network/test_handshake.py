@@ -56,7 +56,7 @@ def finish(script: Script[Any], response: Any) -> Any:
     return done.value.value
 
 
-def test_brokers_are_told_our_name_and_version() -> None:
+def test_api_versions_request_has_our_name_and_version() -> None:
     step = advance(handshake("node 1"), None)
     expected = ApiVersionsRequest(
         client_software_name="pykafka2", client_software_version=pykafka2.__version__

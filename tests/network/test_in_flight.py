@@ -60,7 +60,7 @@ def test_the_window_is_a_list_in_order_of_sending(steps: list[tuple[str, float]]
         assert window.next_deadline() == min((one.deadline for one in model), default=FOREVER)
 
 
-def test_the_answer_is_decoded_if_it_is_the_one_that_is_due() -> None:
+def test_response_is_decoded_only_with_the_expected_correlation_id() -> None:
     frame = b"".join(encode_response(HeartbeatResponse(error_code=27), 4, 7))[4:]
     assert in_flight(7).decode(frame, "node 1") == HeartbeatResponse(error_code=27)
     with pytest.raises(CorruptData, match=r"node 1 responded to correlation id 7 instead of 8 \(Heartbeat\)"):

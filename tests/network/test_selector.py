@@ -53,7 +53,7 @@ def pair(listener: Listener) -> Iterator[Pair]:
     server.close()
 
 
-def test_reports_what_is_ready_with_its_data(selector: SocketSelector, pair: Pair) -> None:
+def test_select_returns_ready_sockets_with_their_data(selector: SocketSelector, pair: Pair) -> None:
     client, server = pair
     selector.register(server, READABLE, "server")
     assert selector.select(0) == []

@@ -60,7 +60,7 @@ def test_a_full_socket_takes_no_more_and_loses_nothing(link: Link) -> None:
     assert received == (chunk * (sent // len(chunk) + 1))[:sent]
 
 
-def test_nothing_listening_is_said_in_words(link: Link) -> None:
+def test_refused_connection_is_named_in_the_error(link: Link) -> None:
     endpoint = link.endpoint
     link.listener.close()
 
@@ -79,7 +79,7 @@ def test_nothing_listening_is_said_in_words(link: Link) -> None:
     assert "connection refused" in str(error)
 
 
-def test_a_reset_is_said_in_words(link: Link) -> None:
+def test_reset_connection_is_named_in_the_error(link: Link) -> None:
     near, far = link.establish()
     far.transport.close(reset=True)
     far.transport.close(reset=True)
@@ -137,7 +137,7 @@ def test_an_address_that_is_taken_is_a_configuration_error(link: Link) -> None:
         link.network.listen("127.0.0.1", 99999)
 
 
-def test_accept_answers_none_when_nobody_waits(link: Link) -> None:
+def test_accept_returns_none_without_a_pending_connection(link: Link) -> None:
     assert link.listener.accept() is None
 
 

@@ -227,7 +227,7 @@ def test_a_stream_that_breaks_is_a_connection_that_is_lost(
         ours.read(1)
 
 
-def test_who_renegotiates_without_end_is_cut_off(
+def test_endless_tls_renegotiation_closes_the_connection(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
     """OpenSSL answers each attempt with an alert of 31 bytes, which waits for the next write."""
@@ -244,7 +244,7 @@ def test_who_renegotiates_without_end_is_cut_off(
         until(lambda: far.transport.read_into(buffer) is not None)
 
 
-def test_an_unknown_authority_is_refused_with_what_to_do(
+def test_unknown_certificate_authority_error_recommends_ssl_cafile(
     certificates: Certificates, make_link: Callable[..., Link], tmp_path: Path
 ) -> None:
     other = Certificates(tmp_path)
@@ -300,7 +300,7 @@ def test_tls_to_a_plaintext_port_that_answers_nonsense_is_named(
     assert "security_protocol=PLAINTEXT" in str(near.error)
 
 
-def test_a_short_answer_is_shown_without_what_others_have_received(
+def test_short_response_is_quoted_without_bytes_of_other_streams(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
     """What TLS is handed passes through a buffer that all streams of a thread share."""
@@ -391,7 +391,7 @@ def test_tls_1_1_is_refused(certificates: Certificates, make_link: Callable[...,
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_tls_1_2_and_1_3_are_spoken(
+def test_tls_1_2_and_1_3_are_negotiated(
     certificates: Certificates, make_link: Callable[..., Link], version: str
 ) -> None:
     link = make_link(server=certificates.server())
@@ -403,7 +403,7 @@ def test_tls_1_2_and_1_3_are_spoken(
     assert near.transport._tls.version() == version  # type: ignore[attr-defined]
 
 
-def test_a_client_certificate_that_is_asked_for(
+def test_client_certificate_is_accepted_and_a_missing_one_rejected(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
     link = make_link(server=certificates.server(ca_file=certificates.ca_file, verify=True))
@@ -421,7 +421,7 @@ def test_a_client_certificate_that_is_asked_for(
         until(lambda: near.transport.read_into(buffer) is not None)
 
 
-def test_a_handshake_waits_for_what_it_needs(
+def test_handshake_waits_for_readable_or_writable(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
     link = make_link(server=certificates.server())
@@ -499,7 +499,7 @@ def client_options(**options: Any) -> ClientOptions:
     return OptionTable(ClientOptions).parse({"security_protocol": "SSL"}, options)
 
 
-def test_certificates_may_be_given_as_text(
+def test_certificates_as_pem_text_are_loaded(
     certificates: Certificates, make_link: Callable[..., Link]
 ) -> None:
     """As Java has them in ssl.keystore.certificate.chain, ssl.keystore.key, ssl.truststore.certificates."""
@@ -517,7 +517,7 @@ def test_certificates_may_be_given_as_text(
     assert far.is_open
 
 
-def test_text_that_is_no_certificate_is_said_without_quoting_it() -> None:
+def test_invalid_certificate_text_is_rejected_without_quoting_it() -> None:
     with pytest.raises(ConfigurationError, match="the TLS options cannot be used") as refused:
         TlsContext.from_options(client_options(ssl_certificate_pem="hush", ssl_key_pem="hush"))
     assert "hush" not in str(refused.value)

@@ -136,7 +136,7 @@ def test_a_server_can_take_clients_with_and_without_a_certificate(
         (["TLSv1.2", "TLSv1.3"], ["TLSv1.3"], "TLSv1.3"),
     ],
 )
-def test_only_the_enabled_versions_are_spoken(
+def test_only_enabled_tls_versions_are_negotiated(
     certificates: Certificates,
     make_link: Callable[..., Link],
     ours: list[str],
@@ -168,7 +168,7 @@ def test_defaults_of_openssl_stay_with_renegotiation_off(certificates: Certifica
         assert tls._context.options & ssl.OP_NO_RENEGOTIATION
 
 
-def test_no_file_of_a_certificate_given_as_text_is_left_behind(
+def test_temporary_files_of_certificate_text_are_removed(
     certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -178,7 +178,7 @@ def test_no_file_of_a_certificate_given_as_text_is_left_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_certificate_given_by_no_file_cannot_be_read_again() -> None:
+def test_context_without_certificate_files_cannot_be_reloaded() -> None:
     with pytest.raises(ConfigurationError, match="not loaded from a file"):
         TlsContext(verify=False).reload()
 
@@ -222,7 +222,7 @@ def test_a_renewed_certificate_is_shown_after_each_reload(
     assert shown == pems
 
 
-def test_a_key_given_as_text_needs_its_password(certificates: Certificates) -> None:
+def test_key_as_pem_text_requires_its_password(certificates: Certificates) -> None:
     leaf = certificates.authority.issue_cert("client@example.org")
     text = {"cert_pem": leaf.cert_chain_pems[0].bytes().decode(), "key_pem": locked(leaf, b"secret")}
     TlsContext(**text, key_password="secret")  # type: ignore[arg-type]
@@ -272,7 +272,7 @@ for attempt in (
 """
 
 
-def test_no_password_is_asked_for_on_the_terminal(certificates: Certificates, tmp_path: Path) -> None:
+def test_missing_key_password_does_not_prompt_on_the_terminal(certificates: Certificates, tmp_path: Path) -> None:
     """OpenSSL would: a service without one would read its password from standard input, or wait there."""
     leaf = certificates.authority.issue_cert("localhost")
     files = [tmp_path / f"{name}.pem" for name in ("cert", "key", "plain")]

@@ -63,11 +63,11 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "metadata_max_idle_ms": (HERE, "test_metadata_max_idle_ms"),
     "metadata_recovery_rebootstrap_trigger_ms": (
         ROUTER,
-        "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses",
+        "test_brokers_without_metadata_responses_cause_a_rebootstrap",
     ),
     "metadata_recovery_strategy": (
         ROUTER,
-        "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses",
+        "test_brokers_without_metadata_responses_cause_a_rebootstrap",
     ),
     "partitioner": (NAMED, "test_a_name_gives_its_strategy"),
     "partitioner_adaptive_partitioning_enable": (

@@ -55,7 +55,7 @@ def test_user_and_password_in_any_spelling(given: dict[str, str]) -> None:
     assert first_message(sasl_mechanism="plain", **given) == b"\0ann\0secret"
 
 
-def test_given_twice_is_refused() -> None:
+def test_option_set_twice_is_rejected() -> None:
     with pytest.raises(Exception, match="sasl_username is set twice, once in sasl_jaas_config"):
         mechanism_of(
             sasl_mechanism="PLAIN",
@@ -86,7 +86,7 @@ def test_given_twice_is_refused() -> None:
     ],
     ids=["user", "password", "JAAS", "long", "OAuth"],
 )
-def test_what_no_message_can_carry_is_named_and_not_shown(name: str, given: dict[str, str]) -> None:
+def test_unencodable_credential_is_named_without_its_value(name: str, given: dict[str, str]) -> None:
     """An environment variable that is not UTF-8 comes as such text."""
     with pytest.raises(
         ConfigurationError, match=f"{name}: it (is not valid Unicode|has 40000 bytes)"
@@ -168,7 +168,7 @@ def test_the_credentials_of_a_client_are_for_the_authority() -> None:
     assert source.extensions == {"a": "b"}
 
 
-def test_no_secret_is_in_what_options_show() -> None:
+def test_repr_of_options_and_mechanism_has_no_secret() -> None:
     options = OptionTable(ClientOptions).parse(
         {
             "security_protocol": "SASL_SSL",

@@ -144,7 +144,7 @@ def test_the_secret_goes_to_no_other_address(authority: Authority, status: int) 
     assert len(authority.asked) == 1
 
 
-def test_what_is_not_http_is_named(authority: Authority) -> None:
+def test_non_http_response_of_the_token_endpoint_is_quoted(authority: Authority) -> None:
     authority.raw = b"SSH-2.0-OpenSSH_9.6\r\n"
     with pytest.raises(SaslAuthenticationFailed, match=r"/token returned no token: .*SSH-2.0"):
         client_of(authority)()
@@ -160,7 +160,7 @@ def test_what_is_not_http_is_named(authority: Authority) -> None:
     ],
     ids=["body", "body of a refusal", "headers", "status"],
 )
-def test_an_answer_that_comes_by_drops_is_given_up(
+def test_slowly_dripping_token_response_times_out(
     authority: Authority, status: int, raw: bytes, answer: bytes, words: str
 ) -> None:
     """Each wait is short, all together would last for many seconds; the time of day tells nothing."""

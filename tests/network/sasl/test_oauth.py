@@ -53,7 +53,7 @@ def test_a_token_is_used_until_four_fifths_of_its_life_are_over() -> None:
     assert cache.current().value == "token-2"
 
 
-def test_a_token_of_unknown_life_is_asked_for_each_time() -> None:
+def test_token_of_unknown_lifetime_is_fetched_each_time() -> None:
     asked: list[int] = []
 
     def source() -> Token:
@@ -177,14 +177,14 @@ def hanging() -> Iterator[Hanging]:
     hanging.end()
 
 
-def test_who_waits_for_a_call_that_hangs_is_told_what_hangs(hanging: Hanging) -> None:
+def test_waiting_for_a_hanging_provider_raises_token_provider_timed_out(hanging: Hanging) -> None:
     hanging.start()
     with pytest.raises(TokenProviderTimedOut, match=r"oauth_cb returned no OAUTHBEARER token within 0.01 s$"):
         hanging.cache.current()
     assert len(hanging.calls) == 1, "one call at a time"
 
 
-def test_after_a_call_that_hangs_the_source_is_asked_anew(hanging: Hanging) -> None:
+def test_provider_is_called_again_after_an_abandoned_call(hanging: Hanging) -> None:
     hanging.start()
     with pytest.raises(TokenProviderTimedOut):
         hanging.cache.give_up()
@@ -220,7 +220,7 @@ def test_few_calls_may_hang(hanging: Hanging) -> None:
     assert hanging.cache.current().value == "token-0", "one that comes back late is taken"
 
 
-def test_who_waited_for_a_call_that_was_given_up_makes_none_beside_the_next(hanging: Hanging) -> None:
+def test_waiter_of_an_abandoned_call_does_not_call_beside_the_next(hanging: Hanging) -> None:
     waits = threading.Event()
     waiting = threading.Thread(target=hanging.ask)
 
@@ -259,7 +259,7 @@ def test_while_the_last_token_is_good_a_source_may_hang(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["connection lost", "over time"])
-def test_who_waits_no_longer_has_the_source_not_asked(is_lost: bool) -> None:
+def test_cancelled_or_timed_out_exchange_does_not_call_the_provider(is_lost: bool) -> None:
     """Or calls for connections that are gone would hold up those for others, where each takes its time."""
     provider = Provider()
     exchange = OAuthBearer(provider.cache()).exchange()
@@ -297,7 +297,7 @@ def test_a_provider_that_ends_the_program_is_named() -> None:
         (Token("t", 5.0, "ann"), Token("t", 5.0, "ann", {"a": "b"})),
     ],
 )
-def test_what_a_provider_may_return(given: Any, expected: Token) -> None:
+def test_supported_return_types_of_a_provider_become_tokens(given: Any, expected: Token) -> None:
     assert token_of(given, {"a": "b"}) == expected
 
 
@@ -310,7 +310,7 @@ def test_anything_else_is_refused_by_its_type(given: Any) -> None:
 @pytest.mark.parametrize(
     "value", ["a.b", "a.b.c", "a.bm90IGpzb24.c", jwt(exp="never"), jwt(exp=10**400), jwt(sub="ann"), ""]
 )
-def test_what_is_no_web_token_has_no_known_life(value: str) -> None:
+def test_opaque_token_has_no_expiry(value: str) -> None:
     assert expiry_of(value) is None
 
 
@@ -324,7 +324,7 @@ def exchange_of(token: Token) -> Any:
     return exchange, lambda: exchange.send(step.work())
 
 
-def test_one_token_says_all() -> None:
+def test_token_is_sent_in_one_message_with_its_extensions() -> None:
     exchange, go_on = exchange_of(Token("abc", None, "", {"logicalCluster": "lkc-1"}))
     assert go_on() == b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01\x01"
     with pytest.raises(StopIteration):
@@ -342,7 +342,7 @@ def test_one_token_says_all() -> None:
         (b'{"status":"' + b"x" * 5000 + b'"}', "'x{200}'"),
     ],
 )
-def test_a_refused_token_is_given_up_and_named(answer: bytes, words: str) -> None:
+def test_rejected_token_ends_the_exchange_and_raises_the_reason(answer: bytes, words: str) -> None:
     exchange, go_on = exchange_of(Token("abc"))
     go_on()
     assert exchange.send(answer) == GIVE_UP
@@ -363,7 +363,7 @@ def test_a_refused_token_is_given_up_and_named(answer: bytes, words: str) -> Non
     ],
     ids=str,
 )
-def test_what_would_change_the_message_is_not_sent(token: Token) -> None:
+def test_token_with_control_characters_is_not_sent(token: Token) -> None:
     with pytest.raises(SaslAuthenticationFailed) as refused:
         first_message(token)
     assert "other" not in str(refused.value)

@@ -112,7 +112,7 @@ def test_a_password_is_hashed_once_for_each_salt() -> None:
     assert isinstance(exchange.send(other), Offload)
 
 
-def test_a_delegation_token_says_so() -> None:
+def test_scram_with_a_delegation_token_sends_tokenauth() -> None:
     client = Scram("SCRAM-SHA-512", "id", "hmac", bytes, is_delegation_token=True)
     first = next(client.exchange())
     assert isinstance(first, bytes)
