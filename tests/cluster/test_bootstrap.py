@@ -83,7 +83,9 @@ def test_the_bootstrap_goes_on_in_the_background(
     assert client.metadata.topic("orders") is not None
 
 
-def test_request_to_any_node_raises_the_bootstrap_error(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_request_to_any_node_raises_the_bootstrap_error(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
     cluster.on(ApiVersionsRequest, lambda request, broker: BAD_ANSWERS["TLS alert"][0])
     for _ in range(3):
         started = cluster.now
@@ -188,7 +190,9 @@ def test_inconsistent_metadata_is_rejected_and_retried(
     assert client.wait_for_topic("orders", 2).is_usable
 
 
-def test_bad_metadata_response_keeps_the_known_metadata(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_bad_metadata_response_keeps_the_known_metadata(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
     client.wait_for_topic("orders", 5)
     known = client.metadata.snapshot
     cluster.on(MetadataRequest, lambda request, broker: metadata([7]))

@@ -80,16 +80,16 @@ def test_refreshes_are_at_least_retry_backoff_apart(cluster: ScriptedCluster, cl
     assert all(later - sooner >= 0.1 - 1e-9 for sooner, later in pairwise(moments))
 
 
-def test_first_request_of_a_topic_has_no_backoff(
-    cluster: ScriptedCluster, client: ClusterClient
-) -> None:
+def test_first_request_of_a_topic_has_no_backoff(cluster: ScriptedCluster, client: ClusterClient) -> None:
     for topic in ("orders", "bills"):
         client.wait_for_topic(topic, 10)
     first, second = times(cluster)
     assert second - first < 0.05
 
 
-def test_new_topics_do_not_shorten_the_backoff_after_failures(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_new_topics_do_not_shorten_the_backoff_after_failures(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
     client.wait_for_topic("orders", 10)
     cluster.on(MetadataRequest, lambda request, broker: MetadataResponse(brokers=[], topics=[]))
     for number in range(20):
@@ -117,9 +117,7 @@ def test_a_topic_made_in_time_is_found(cluster: ScriptedCluster, client: Cluster
     assert list(client.wait_for_topic("late", 5).partitions) == [0]
 
 
-def test_fatal_topic_error_is_raised_at_once(
-    cluster: ScriptedCluster, client: ClusterClient
-) -> None:
+def test_fatal_topic_error_is_raised_at_once(cluster: ScriptedCluster, client: ClusterClient) -> None:
     cluster.topics["bills"].error_code = TopicAuthorizationFailed.code
     before = cluster.now
     with pytest.raises(TopicAuthorizationFailed, match="bills"):
@@ -170,9 +168,7 @@ def test_unused_topic_is_forgotten(cluster: ScriptedCluster, client: ClusterClie
     assert asked(cluster)[-1] == ["bills"], "nor is it asked for"
 
 
-def test_unused_topics_are_forgotten_together(
-    cluster: ScriptedCluster, client: ClusterClient
-) -> None:
+def test_unused_topics_are_forgotten_together(cluster: ScriptedCluster, client: ClusterClient) -> None:
     for name in ("old-1", "old-2", "used-1", "used-2"):
         cluster.add_topic(name, [0])
         client.wait_for_topic(name, 10)
@@ -470,9 +466,7 @@ def test_a_topic_that_is_used_again_just_as_it_is_forgotten_stays(
     assert client.metadata.partition_count("orders") == 3
 
 
-def test_metadata_failure_wakes_waiters(
-    cluster: ScriptedCluster, client: ClusterClient
-) -> None:
+def test_metadata_failure_wakes_waiters(cluster: ScriptedCluster, client: ClusterClient) -> None:
     class Sleeper:
         wakes = 0
 

@@ -66,9 +66,7 @@ def failing(cluster: ScriptedCluster, code: int, times: int) -> None:
     cluster.on(HeartbeatRequest, answer)
 
 
-def test_call_is_retried_without_a_waiting_caller(
-    cluster: ScriptedCluster, client: ClusterClient
-) -> None:
+def test_call_is_retried_without_a_waiting_caller(cluster: ScriptedCluster, client: ClusterClient) -> None:
     failing(cluster, CoordinatorLoadInProgress.code, 3)
     told: list[Completion[HeartbeatResponse]] = []
     call = client.start(BEAT, ToNode(1), 10, check)

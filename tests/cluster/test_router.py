@@ -112,9 +112,7 @@ def test_any_request_goes_to_the_connected_node_with_the_least_in_flight(
     assert beats(cluster) == [3, 3, 3]
 
 
-def test_metadata_request_avoids_a_broker_in_doubt(
-    cluster: ScriptedCluster, client: ClusterClient
-) -> None:
+def test_metadata_request_avoids_a_broker_in_doubt(cluster: ScriptedCluster, client: ClusterClient) -> None:
     doubted = cluster.brokers[0]
     Sent(client, ToNode(0))
     cluster.runtime.run_for(1)

@@ -85,9 +85,7 @@ def test_every_record_of_every_partition_comes_once_and_in_order(
         assert consumer.position(partition) == len(values)
 
 
-def test_nothing_is_asked_of_anybody_before_the_first_poll(
-    cluster: LogCluster, consumer: KafkaConsumer
-) -> None:
+def test_no_connection_is_opened_before_the_first_poll(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     cluster.runtime.run_for(60)
     assert cluster.network.connects == []
     assert consumer.assignment() == set()
@@ -114,9 +112,7 @@ def test_poll_without_a_timeout_never_waits(cluster: LogCluster, consumer: Kafka
     assert [record.value for record in consumer.poll()[ORDERS_0]] == [b"a"], "fetched in the background"
 
 
-def test_poll_waits_as_long_as_it_was_told_and_no_longer(
-    cluster: LogCluster, consumer: KafkaConsumer
-) -> None:
+def test_poll_waits_exactly_its_timeout(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     drain(consumer)
     before = cluster.now
     assert consumer.poll(1500) == {}
@@ -246,7 +242,7 @@ def test_fetches_of_several_brokers_share_the_budget(cluster: LogCluster) -> Non
     assert sum(first) <= 60_000
 
 
-def test_a_fetch_names_the_leader_epoch_that_metadata_told(cluster: LogCluster) -> None:
+def test_fetch_request_has_the_leader_epoch_of_the_metadata(cluster: LogCluster) -> None:
     """So that a leader of before, or one that is not it yet, refuses it (KIP-320)."""
     cluster.append("orders", 0, b"a")
     cluster.topics["orders"].epochs[:] = [3, 4, 5]
@@ -272,7 +268,7 @@ def test_a_subscription_finds_partitions_that_are_added(cluster: LogCluster) -> 
         assert len(consumer.assignment()) == 4
 
 
-def test_an_assignment_is_exactly_what_is_read(cluster: LogCluster) -> None:
+def test_assigned_partitions_are_read_exactly(cluster: LogCluster) -> None:
     for number in range(3):
         cluster.append("orders", number, b"%d" % number)
     with cluster.consumer() as consumer:
@@ -414,7 +410,7 @@ def test_the_position_follows_iteration_record_by_record(cluster: LogCluster) ->
         assert [record.value for record in consumer] == [b"b", b"c", b"d"]
 
 
-def test_what_a_broken_off_iteration_left_comes_with_the_next_poll(cluster: LogCluster) -> None:
+def test_remainder_of_a_broken_off_iteration_is_returned_by_the_next_poll(cluster: LogCluster) -> None:
     cluster.append("orders", 0, *[b"%d" % number for number in range(10)])
     with cluster.consumer("orders") as consumer:
         for record in consumer:
@@ -424,7 +420,7 @@ def test_what_a_broken_off_iteration_left_comes_with_the_next_poll(cluster: LogC
         assert list(consumer.poll_columns(1000)[ORDERS_0].offsets) == [8, 9]
 
 
-def test_a_poll_that_keeps_positions_leaves_what_iteration_has(cluster: LogCluster) -> None:
+def test_poll_without_position_updates_keeps_the_iteration_remainder(cluster: LogCluster) -> None:
     cluster.append("orders", 0, *[b"%d" % number for number in range(5)])
     with cluster.consumer("orders") as consumer:
         assert next(consumer).offset == 0
@@ -474,7 +470,7 @@ def test_seeking(cluster: LogCluster, consumer: KafkaConsumer) -> None:
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.0005, 0.0015, 0.5])
-def test_a_seek_overtakes_what_was_fetched_before(cluster: LogCluster, delay: float) -> None:
+def test_seek_discards_records_fetched_before(cluster: LogCluster, delay: float) -> None:
     cluster.append("orders", 0, *[b"%d" % number for number in range(10)])
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
@@ -533,18 +529,14 @@ def test_the_ends_of_partitions(cluster: LogCluster, consumer: KafkaConsumer) ->
         consumer.offsets_for_times({ORDERS_0: -5})
 
 
-def test_offsets_are_asked_again_when_the_leader_has_moved(
-    cluster: LogCluster, consumer: KafkaConsumer
-) -> None:
+def test_end_offsets_is_retried_at_the_new_leader(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     cluster.append("orders", 0, b"a")
     assert consumer.end_offsets([ORDERS_0]) == {ORDERS_0: 1}
     cluster.move_leader("orders", 0, 2)
     assert consumer.end_offsets([ORDERS_0], timeout_ms=3000) == {ORDERS_0: 1}
 
 
-def test_offsets_of_what_does_not_exist_are_refused_in_time(
-    cluster: LogCluster, consumer: KafkaConsumer
-) -> None:
+def test_offsets_of_missing_partitions_raise_in_time(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     before = cluster.now
     with pytest.raises(UnknownTopicOrPartition, match="nowhere"):
         consumer.end_offsets([TopicPartition("nowhere", 0)], timeout_ms=3000)
@@ -579,7 +571,7 @@ def test_the_topics_and_their_partitions(cluster: LogCluster, consumer: KafkaCon
 # ---------------------------------------------------------------------------------------- resets
 
 
-def test_latest_begins_with_what_comes_after(cluster: LogCluster) -> None:
+def test_latest_starts_with_records_appended_afterwards(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"old")
     with cluster.consumer("orders", auto_offset_reset="latest") as consumer:
         assert consumer.poll(1000) == {}
@@ -587,7 +579,7 @@ def test_latest_begins_with_what_comes_after(cluster: LogCluster) -> None:
         assert drain(consumer) == {ORDERS_0: [b"new"]}
 
 
-def test_none_wants_to_be_told_where_to_begin(cluster: LogCluster) -> None:
+def test_policy_none_requires_an_explicit_position(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"a", b"b")
     with cluster.consumer(auto_offset_reset="none") as consumer:
         consumer.assign([ORDERS_0])
@@ -696,7 +688,7 @@ def test_wakeup_ends_an_iteration_that_has_records_too(cluster: LogCluster) -> N
         assert [record.offset for record in consumer] == list(range(len(offsets), 100))
 
 
-def test_a_wakeup_does_not_disturb_what_is_no_poll(cluster: LogCluster) -> None:
+def test_wakeup_does_not_interrupt_calls_other_than_poll(cluster: LogCluster) -> None:
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         consumer.wakeup()
@@ -721,7 +713,7 @@ def test_a_broker_out_of_reach_is_named_by_explain(cluster: LogCluster) -> None:
         assert "refused" in consumer.health()["unreachable"]["broker-2:9092"]
 
 
-def test_a_closed_consumer_says_so(cluster: LogCluster, consumer: KafkaConsumer) -> None:
+def test_closed_consumer_raises_client_closed(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     consumer.poll(100)
     consumer.close(False)  # kafka-python's autocommit
     consumer.close()
@@ -796,7 +788,7 @@ def drain_despite(consumer: KafkaConsumer) -> list[bytes]:
     return []
 
 
-def test_brokers_that_nobody_reaches_are_named(cluster: LogCluster) -> None:
+def test_unreachable_brokers_are_named_in_the_error(cluster: LogCluster) -> None:
     for broker in cluster.brokers:
         broker.stop()
     with cluster.consumer("orders", default_api_timeout_ms=5000) as consumer:
@@ -841,7 +833,7 @@ def test_options_that_cannot_be(cluster: LogCluster) -> None:
 @pytest.mark.parametrize(
     "partition", ["orders", ("orders", "0"), (b"orders", 0), (None, 0), ("orders", 0, 1), ("orders", True)]
 )
-def test_what_names_no_partition_is_refused_and_reading_goes_on(cluster: LogCluster, partition: Any) -> None:
+def test_invalid_partition_is_rejected_and_reading_continues(cluster: LogCluster, partition: Any) -> None:
     # It must not reach the IO thread, whose requests name all topics wanted.
     cluster.append("orders", 0, b"a")
     with cluster.consumer(auto_offset_reset="earliest") as consumer:
@@ -880,7 +872,7 @@ def test_a_mapping_with_dotted_names_may_come_first(cluster: LogCluster) -> None
         assert [record.value for record in consumer.poll(1000)[ORDERS_0]] == [b"a", b"b"]
 
 
-def test_what_needs_a_group_says_so(consumer: KafkaConsumer) -> None:
+def test_group_calls_without_group_id_raise_illegal_state(consumer: KafkaConsumer) -> None:
     calls: list[Callable[[], object]] = [
         consumer.commit,
         consumer.commit_sync,
@@ -915,7 +907,7 @@ def test_without_a_group_a_pattern_means_all_partitions_of_its_topics() -> None:
 
 
 @pytest.mark.parametrize("missing", ["the topic", "a partition"])
-def test_what_one_broker_that_is_behind_leaves_out_is_read_on(missing: str) -> None:
+def test_partition_missing_on_one_stale_broker_is_read_on(missing: str) -> None:
     """Taken for gone, it would be begun anew by the reset policy: at the end, past what came meanwhile."""
     cluster = LogCluster({"orders": [0, 0]})
     with cluster.consumer(auto_offset_reset="latest", metadata_max_age_ms=1000) as consumer:
@@ -949,9 +941,7 @@ def read_values(consumer: KafkaConsumer, polls: int) -> list[bytes]:
 @pytest.mark.parametrize(
     ("topics", "words"), [("orders", r"write subscribe\(\['orders'\]\)"), (b"orders", "list"), (5, "list")]
 )
-def test_topics_that_are_no_list_are_refused_with_what_to_write(
-    consumer: KafkaConsumer, topics: Any, words: str
-) -> None:
+def test_topics_of_a_wrong_type_recommend_a_list(consumer: KafkaConsumer, topics: Any, words: str) -> None:
     with pytest.raises(IllegalArgument, match=words) as told:
         consumer.subscribe(topics)
     assert isinstance(told.value, TypeError), "as with kafka-python"

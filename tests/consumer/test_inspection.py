@@ -54,7 +54,7 @@ def test_a_joining_leader_names_five_other_members_and_counts_the_rest(count: in
     assert "has waited 7.0 s for the coordinator, broker 2 at broker-2:9092" in told
 
 
-def test_a_joining_member_without_a_coordinator_names_nobody_else() -> None:
+def test_explain_of_a_member_without_a_coordinator_names_no_other_member() -> None:
     told = words(coordinator=None, other_members=["m0"], coordinator_error="broker-1 is down")
     assert "has waited 7.0 s for the lookup of its coordinator." in told
     assert "the last lookup failed (broker-1 is down)" in told

@@ -53,7 +53,7 @@ def read(consumer: KafkaConsumer, count: int, seconds: float = 20) -> list[bytes
 
 
 @pytest.mark.kafka(topics=ORDERS)
-def test_what_was_produced_is_read_once(kafka_cluster: KafkaCluster) -> None:
+def test_produced_records_are_read_once(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 5000)
     with KafkaConsumer(
         "orders", bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest"
@@ -66,7 +66,7 @@ def test_what_was_produced_is_read_once(kafka_cluster: KafkaCluster) -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"orders": 1})
-def test_iteration_without_an_end_waits_for_what_comes(kafka_cluster: KafkaCluster) -> None:
+def test_endless_iteration_waits_for_new_records(kafka_cluster: KafkaCluster) -> None:
     servers = kafka_cluster.bootstrap_servers
     with KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         late = threading.Timer(0.2, lambda: produce(kafka_cluster, 10))
@@ -196,7 +196,7 @@ def test_a_dropped_consumer_warns_and_ends_its_thread(kafka_cluster: KafkaCluste
 
 
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_a_child_process_is_told_and_the_parent_goes_on(kafka_cluster: KafkaCluster) -> None:
+def test_forked_child_gets_forked_client_error_and_the_parent_continues(kafka_cluster: KafkaCluster) -> None:
     servers = kafka_cluster.bootstrap_servers
     with KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         consumer.poll(timeout_ms=200)

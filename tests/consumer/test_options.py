@@ -23,7 +23,7 @@ from pykafka2.errors import ConfigurationError
 from pykafka2.options import IgnoredOption
 
 
-def test_the_typed_dict_names_what_the_table_has() -> None:
+def test_typed_dict_names_equal_the_option_table() -> None:
     names = {name for option in CONSUMER_OPTIONS.options.values() for name in option.names}
     assert set(ConsumerConfig.__annotations__) == names
 
@@ -77,7 +77,7 @@ def test_kafka_pythons_documented_options_are_accepted() -> None:
             CONSUMER_OPTIONS.parse(None, {name: default})
 
 
-def test_our_methods_take_what_kafka_pythons_take() -> None:
+def test_methods_accept_the_arguments_of_kafka_python() -> None:
     kafka = pytest.importorskip("kafka")
     from pykafka2 import KafkaConsumer
 
@@ -88,7 +88,7 @@ def test_our_methods_take_what_kafka_pythons_take() -> None:
         assert theirs <= ours, name
 
 
-def test_what_has_no_meaning_here_warns() -> None:
+def test_option_without_effect_warns() -> None:
     with pytest.warns(IgnoredOption, match="max_in_flight_requests_per_connection"):
         CONSUMER_OPTIONS.parse(None, {"max_in_flight_requests_per_connection": 5})
 

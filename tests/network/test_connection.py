@@ -222,9 +222,7 @@ def test_an_answer_that_cannot_be_decoded_fails_its_request_and_ends_the_connect
 
 
 @pytest.mark.parametrize("raised", [NotCoordinator(), ValueError("a bug")])
-def test_exception_of_a_handler_is_reported_once_and_reaches_the_loop(
-    wire: Wire, raised: Exception
-) -> None:
+def test_exception_of_a_handler_is_reported_once_and_reaches_the_loop(wire: Wire, raised: Exception) -> None:
     wire.shake_hands()
     failures: list[KafkaError] = []
 

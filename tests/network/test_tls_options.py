@@ -272,7 +272,9 @@ for attempt in (
 """
 
 
-def test_missing_key_password_does_not_prompt_on_the_terminal(certificates: Certificates, tmp_path: Path) -> None:
+def test_missing_key_password_does_not_prompt_on_the_terminal(
+    certificates: Certificates, tmp_path: Path
+) -> None:
     """OpenSSL would: a service without one would read its password from standard input, or wait there."""
     leaf = certificates.authority.issue_cert("localhost")
     files = [tmp_path / f"{name}.pem" for name in ("cert", "key", "plain")]

@@ -100,7 +100,9 @@ def test_ranges_of_a_topic_differ_by_one_at_most(shape: Shape, seed: int) -> Non
 
 @ALL_AT_ONCE
 @hypothesis.given(shape=SHAPES, seed=SEEDS)
-def test_who_reads_the_same_gets_as_much(assignor: Assignor, shape: Shape, seed: int) -> None:
+def test_members_with_equal_subscriptions_get_equal_counts(
+    assignor: Assignor, shape: Shape, seed: int
+) -> None:
     same = attrs.evolve(shape, read_the_same=True, topics=1 if assignor is RANGE else shape.topics)
     for _, answers in rebalances(assignor, same, seed):
         counts = counts_of(answers).values()
@@ -145,7 +147,7 @@ def test_members_keep_all_that_balance_lets_them(shape: Shape, seed: int) -> Non
 
 
 @hypothesis.given(shape=SHAPES, seed=SEEDS)
-def test_the_cooperative_one_never_gives_what_another_owns(shape: Shape, seed: int) -> None:
+def test_cooperative_assignor_never_assigns_a_partition_owned_by_another(shape: Shape, seed: int) -> None:
     for question, answers in rebalances(COOPERATIVE, shape, seed):
         for member, given in answers.items():
             others = {
@@ -173,7 +175,7 @@ def settle(assignor: Assignor, question: Question, answers: Answers) -> Answers:
 
 
 @hypothesis.given(shape=SHAPES, seed=SEEDS)
-def test_a_cooperative_group_comes_to_rest_with_everything_given(shape: Shape, seed: int) -> None:
+def test_cooperative_group_settles_with_every_partition_assigned_once(shape: Shape, seed: int) -> None:
     for question, answers in rebalances(COOPERATIVE, shape, seed):
         settled = settle(COOPERATIVE, question, answers)
         assert_everything_is_given_once(cluster_of(question), question.members, settled)
@@ -200,7 +202,7 @@ def test_a_large_group_is_divided_at_once(assignor: Assignor, read_the_same: boo
         assert sum(counts_of(answers).values()) > 1000
 
 
-def test_nobody_reads_anything() -> None:
+def test_members_without_existing_topics_get_empty_assignments() -> None:
     for make in BUILT_IN.values():
         assert make().assign(a_cluster({"t": 3}), {}) == {}
         nothing = {"a": MemberSubscription(()), "b": MemberSubscription(("missing",))}

@@ -50,7 +50,7 @@ def test_partitions_go_round_over_all_topics() -> None:
     }
 
 
-def test_round_robin_passes_over_who_does_not_read_the_topic() -> None:
+def test_round_robin_skips_members_not_subscribed_to_the_topic() -> None:
     members = {"a": reading(["t"]), "b": reading(["t", "u"]), "c": reading(["t", "u", "v"])}
     assert told(RoundRobinAssignor().assign(a_cluster({"t": 1, "u": 2, "v": 3}), members)) == {
         "a": ["t-0"],
@@ -70,7 +70,7 @@ def test_static_members_come_first_by_their_instance_ids(assignor: Assignor) -> 
 
 
 @BOTH
-def test_a_topic_that_nobody_knows_is_left_out(assignor: Assignor) -> None:
+def test_unknown_topic_is_left_out(assignor: Assignor) -> None:
     assert told(assignor.assign(a_cluster({"t": 1}), {"a": reading(["t", "missing"])})) == {"a": ["t-0"]}
 
 

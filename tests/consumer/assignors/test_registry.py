@@ -92,7 +92,7 @@ def test_an_assignor_has_many_names(value: object) -> None:
     assert names(value) == ["range"]
 
 
-def test_several_are_offered_in_the_order_given() -> None:
+def test_several_assignors_are_offered_in_the_configured_order() -> None:
     assert names("roundrobin, range") == ["roundrobin", "range"]
     assert names([ToTheFirst, "range"]) == ["to-the-first", "range"]
     assert names([Foreign(), "org.apache.kafka.clients.consumer.RoundRobinAssignor"]) == [
@@ -126,7 +126,7 @@ def test_several_are_offered_in_the_order_given() -> None:
         ),
     ],
 )
-def test_what_is_no_assignor_is_refused_by_name(value: object, words: str) -> None:
+def test_invalid_assignor_is_rejected_by_name(value: object, words: str) -> None:
     with pytest.raises(ConfigurationError, match=f"partition_assignment_strategy.*{words}"):
         read_assignors(value)
 
@@ -145,7 +145,7 @@ def test_one_eager_assignor_makes_all_eager() -> None:
     assert rebalance_protocol(read_assignors([Foreign, "range"])) is EAGER
 
 
-def test_a_member_that_is_left_out_is_given_nothing() -> None:
+def test_member_left_out_by_the_assignor_gets_an_empty_assignment() -> None:
     members = {"b": reading(["t"]), "a": reading(["t"])}
     assert told(group_assignment(ToTheFirst(), EAGER, a_cluster({"t": 2}), members)) == {
         "a": ["t-0", "t-1"],
@@ -165,7 +165,7 @@ def test_a_member_that_is_left_out_is_given_nothing() -> None:
         (lambda: 3, r"raised TypeError"),
     ],
 )
-def test_what_an_assignor_does_wrong_is_told_with_its_name(answer: Any, words: str) -> None:
+def test_invalid_assignment_raises_assignor_failed_with_its_name(answer: Any, words: str) -> None:
     assignor = ToTheFirst()
     assignor.answer = answer
     members = {"a": reading(["t"]), "b": reading(["t"])}
@@ -181,7 +181,7 @@ def test_a_partition_must_not_move_in_one_rebalance_of_the_cooperative_protocol(
         group_assignment(Cooperating(), COOPERATIVE, a_cluster({"t": 2}), members)
 
 
-def test_what_an_evicted_member_still_believes_to_own_may_move() -> None:
+def test_partition_claimed_by_an_evicted_member_may_move() -> None:
     members = {"a": reading(["t"], generation=3), "b": reading(["t"], "t-1", generation=2)}
     assigned = group_assignment(Cooperating(), COOPERATIVE, a_cluster({"t": 2}), members)
     assert told(assigned)["a"] == ["t-0", "t-1"]

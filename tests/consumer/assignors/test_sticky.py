@@ -33,7 +33,7 @@ def test_user_data_is_written_as_kafka_writes_it() -> None:
     assert COOPERATIVE.user_data(frozenset("tu"), LAST) == b"\0\0\0\7"
 
 
-def test_before_the_first_assignment_there_is_nothing_to_tell() -> None:
+def test_user_data_before_the_first_assignment_is_empty() -> None:
     assert STICKY.user_data(frozenset("t"), None) is None
     assert COOPERATIVE.user_data(frozenset("t"), None) == b"\xff\xff\xff\xff"
 
@@ -43,7 +43,7 @@ def test_user_data_without_a_generation_is_read_too() -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\0\0\0\1", b"junk that is no claim"])
-def test_user_data_that_says_nothing_claims_nothing(data: bytes | None) -> None:
+def test_invalid_user_data_claims_no_partition(data: bytes | None) -> None:
     assert read_claim(data) == Claim()
 
 
@@ -55,7 +55,7 @@ def test_a_member_that_leaves_moves_only_its_own() -> None:
     }
 
 
-def test_a_member_that_comes_is_given_the_least_that_balances() -> None:
+def test_new_member_gets_the_fewest_partitions_that_balance() -> None:
     members = {"a": claiming("t-0", "t-1", "t-2"), "b": claiming("t-3", "t-4", "t-5"), "c": reading(["t"])}
     assert told(STICKY.assign(a_cluster({"t": 6}), members)) == {
         "a": ["t-0", "t-1"],
@@ -78,12 +78,12 @@ def test_two_claims_of_one_generation_cancel_each_other() -> None:
     }
 
 
-def test_what_no_longer_exists_is_claimed_in_vain() -> None:
+def test_claims_of_missing_partitions_are_ignored() -> None:
     members = {"a": claiming("t-0", "t-7", "gone-0"), "b": claiming("t-1")}
     assert told(STICKY.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
 
 
-def test_what_is_no_longer_read_goes_to_another() -> None:
+def test_partition_of_an_unsubscribed_topic_goes_to_another_member() -> None:
     members = {"a": claiming("t-0", "u-0", topics=("t",)), "b": claiming(topics=("t", "u"))}
     assert told(STICKY.assign(a_cluster({"t": 1, "u": 1}), members)) == {"a": ["t-0"], "b": ["u-0"]}
 
@@ -98,7 +98,7 @@ def test_an_owner_of_an_earlier_generation_is_preferred() -> None:
     assert told(STICKY.assign(a_cluster({"t": 3}), members)) == {"a": ["t-2"], "b": ["t-1"], "c": ["t-0"]}
 
 
-def test_members_take_what_is_near_and_leave_what_is_far() -> None:
+def test_members_keep_partitions_in_their_rack() -> None:
     members = {
         "a": attrs.evolve(claiming("t-0", "t-1"), rack="east"),
         "b": attrs.evolve(claiming("t-2", "t-3"), rack="west"),
@@ -107,7 +107,7 @@ def test_members_take_what_is_near_and_leave_what_is_far() -> None:
     assert told(STICKY.assign(cluster, members)) == {"a": ["t-1", "t-2"], "b": ["t-0", "t-3"]}
 
 
-def test_a_partition_that_moves_is_given_in_the_next_rebalance() -> None:
+def test_moving_partition_is_assigned_in_the_next_rebalance() -> None:
     cluster = a_cluster({"t": 4})
     first = {"a": reading(["t"], "t-0", "t-1", "t-2", "t-3", generation=1), "b": reading(["t"])}
     assert told(COOPERATIVE.assign(cluster, first)) == {"a": ["t-0", "t-1"], "b": []}
@@ -115,12 +115,12 @@ def test_a_partition_that_moves_is_given_in_the_next_rebalance() -> None:
     assert told(COOPERATIVE.assign(cluster, second)) == {"a": ["t-0", "t-1"], "b": ["t-2", "t-3"]}
 
 
-def test_what_nobody_owns_is_given_at_once() -> None:
+def test_unowned_partition_is_assigned_at_once() -> None:
     members = {"a": reading(["t"], "t-0", generation=1), "b": reading(["t"])}
     assert told(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
 
 
-def test_what_two_believe_to_own_is_given_to_nobody_at_first() -> None:
+def test_partition_claimed_twice_is_assigned_in_the_next_rebalance() -> None:
     members = {"a": reading(["t"], "t-0", generation=1), "b": reading(["t"], "t-0", "t-1", generation=1)}
     assert told(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": [], "b": ["t-1"]}
 
@@ -134,12 +134,12 @@ def test_a_generation_in_the_user_data_counts_for_members_of_older_clients() -> 
     assert told(COOPERATIVE.assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"]}
 
 
-def test_nobody_owns_a_partition_that_is_gone() -> None:
+def test_missing_partition_has_no_owner() -> None:
     claims = {"a": Claim(partitions("t-0", "t-5", "gone-0"), 1)}
     assert owners(a_cluster({"t": 2}), claims) == dict.fromkeys(partitions("t-0"), "a")
 
 
-def test_what_is_owned_stays_for_the_sake_of_calm_only_where_that_is_as_near() -> None:
+def test_owned_partition_moves_if_another_member_is_nearer() -> None:
     """Each owns what is in the other's rack: both move, though all of it could stay."""
     cluster = a_cluster({"t": 2}, ["east", "west"], {"t": [[0], [1]]})
     members = {"a": reading("t", "t-1", rack="east"), "b": reading("t", "t-0", rack="west")}

@@ -36,7 +36,7 @@ def test_a_subscription_is_written_as_kafka_writes_it() -> None:
         (2, MemberSubscription(FULL.topics, FULL.user_data, FULL.owned, FULL.generation)),
     ],
 )
-def test_an_older_version_lacks_what_came_later(version: int, read: MemberSubscription) -> None:
+def test_older_subscription_version_lacks_later_fields(version: int, read: MemberSubscription) -> None:
     assert read_subscription(subscription_bytes(FULL, version)) == read
 
 
@@ -46,7 +46,7 @@ def test_a_later_version_is_read_as_far_as_it_is_known() -> None:
     assert read_subscription(later).owned == FULL.owned
 
 
-def test_what_is_owned_is_sorted_by_topic_and_number() -> None:
+def test_owned_partitions_are_sorted_by_topic_and_number() -> None:
     shuffled = MemberSubscription(("u", "t"), b"data", partitions("u-1", "t-2", "t-0"), 7, "east")
     assert subscription_bytes(shuffled) == FULL_BYTES
 
@@ -64,7 +64,7 @@ def test_a_later_assignment_is_read_as_far_as_it_is_known() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\1\0\0", b"\0\3\0\0\0\7abc"])
-def test_bytes_that_say_nothing_are_corrupt(data: bytes) -> None:
+def test_malformed_subscription_bytes_raise_corrupt_data(data: bytes) -> None:
     with pytest.raises(CorruptData):
         read_subscription(data)
     with pytest.raises(CorruptData):

@@ -65,7 +65,7 @@ REFUSED: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_written_down_is_refused_by_the_call(cluster: LogCluster, what: str) -> None:
+def test_unencodable_argument_is_rejected_by_the_call(cluster: LogCluster, what: str) -> None:
     call, error, words = REFUSED[what]
     with cluster.consumer("orders") as consumer:
         assert offsets(consumer) == [0, 1, 2]

@@ -35,7 +35,7 @@ def test_the_lag_shrinks_as_records_are_handed_over_and_grows_with_the_log() -> 
             consumer.lag(TopicPartition("bills", 0))
 
 
-def test_what_iteration_has_not_handed_out_counts() -> None:
+def test_lag_counts_records_not_yet_returned_by_iteration() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     cluster.append("orders", 0, *[b"x"] * 10)
     with cluster.consumer("orders") as consumer:

@@ -42,7 +42,7 @@ READS: dict[str, Call] = {
 
 
 @pytest.mark.parametrize("read", READS)
-def test_who_reads_nothing_is_told_and_waits_for_nothing(cluster: LogCluster, read: str) -> None:
+def test_read_without_subscription_or_assignment_raises_at_once(cluster: LogCluster, read: str) -> None:
     with cluster.consumer() as consumer:
         with pytest.raises(
             IllegalState, match=r"no topic is subscribed and no partition is assigned.* subscribe\(\) or assi"
@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[Call, str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_an_argument_of_another_kind_says_what_to_write(cluster: LogCluster, what: str) -> None:
+def test_argument_of_a_wrong_type_names_the_right_call(cluster: LogCluster, what: str) -> None:
     call, words = WRONG[what]
     with cluster.consumer("orders", group_id="g", enable_auto_offset_store=False) as consumer:
         consumer.unsubscribe()
@@ -119,7 +119,7 @@ PLACES: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("what", PLACES)
-def test_a_place_that_is_no_offset_says_how_to_go_there(cluster: LogCluster, what: str) -> None:
+def test_invalid_seek_target_names_the_right_seek_call(cluster: LogCluster, what: str) -> None:
     place: Any
     place, words = PLACES[what]
     with cluster.consumer() as consumer:
@@ -144,7 +144,7 @@ TOPICS: dict[str, tuple[tuple[Any, ...], str]] = {
 
 
 @pytest.mark.parametrize("what", TOPICS)
-def test_what_is_no_topic_says_what_to_write(cluster: LogCluster, what: str) -> None:
+def test_invalid_topics_argument_names_the_right_form(cluster: LogCluster, what: str) -> None:
     topics, words = TOPICS[what]
     with pytest.raises(IllegalArgument, match=words):
         cluster.consumer(*topics)
@@ -176,7 +176,7 @@ def test_a_compiled_pattern_instead_of_names(cluster: LogCluster) -> None:
         consumer.subscribe(pattern)
 
 
-def test_a_pattern_among_the_names_says_how_patterns_are_given(cluster: LogCluster) -> None:
+def test_pattern_among_topic_names_recommends_the_pattern_argument(cluster: LogCluster) -> None:
     with cluster.consumer() as consumer:
         with pytest.raises(IllegalArgument, match=r"write subscribe\(pattern='\^orders\.\*'\)"):
             consumer.subscribe(["^orders.*"])
@@ -200,14 +200,14 @@ def test_a_range_keeps_the_consumer_that_reads_it(cluster: LogCluster) -> None:
         ("pol", "'KafkaConsumer' object has no attribute 'pol'$"),
     ],
 )
-def test_a_call_of_another_client_is_told_ours(cluster: LogCluster, name: str, words: str) -> None:
+def test_method_of_another_client_names_the_equivalent(cluster: LogCluster, name: str, words: str) -> None:
     with cluster.consumer("orders") as consumer:
         assert not hasattr(consumer, name)
         with pytest.raises(AttributeError, match=words):
             getattr(consumer, name)
 
 
-def test_a_consumer_that_could_not_be_made_says_why_and_no_more() -> None:
+def test_repr_of_an_unfinished_consumer_raises_attribute_error() -> None:
     half_made = KafkaConsumer.__new__(KafkaConsumer)
     with pytest.raises(AttributeError, match="_options"):
         repr(half_made)
@@ -222,7 +222,7 @@ SEEKS: dict[str, Call] = {
 
 
 @pytest.mark.parametrize("call", SEEKS)
-def test_who_seeks_before_anything_is_assigned_is_told_when(cluster: LogCluster, call: str) -> None:
+def test_seek_before_an_assignment_recommends_poll(cluster: LogCluster, call: str) -> None:
     """seek_to_beginning() did nothing, and reading began where it would have begun anyway."""
     with cluster.consumer("orders", auto_offset_reset="latest") as consumer:
         with pytest.raises(IllegalState, match=r"after subscribe\(\) partitions come with poll\(\)"):
@@ -234,14 +234,14 @@ def test_who_seeks_before_anything_is_assigned_is_told_when(cluster: LogCluster,
         SEEKS[call](consumer)
 
 
-def test_who_seeks_elsewhere_is_told_where_to_look(cluster: LogCluster) -> None:
+def test_seek_of_an_unassigned_partition_recommends_assignment(cluster: LogCluster) -> None:
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         with pytest.raises(IllegalState, match=r"orders-7 is not assigned .* see assignment\(\)"):
             consumer.seek(TopicPartition("orders", 7), 1)
 
 
-def test_who_commits_by_himself_is_warned_before_a_transaction(
+def test_group_metadata_with_own_commits_warns_before_a_transaction(
     cluster: LogCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What an aborted transaction has read would be committed all the same, and never read again."""
@@ -268,7 +268,7 @@ def test_a_time_in_another_unit_is_warned_of(
     assert year is None or told[0].endswith(f"{time_ms} ms is in the year {year}")
 
 
-def test_what_a_monitor_reads_may_be_read_by_another_thread(cluster: LogCluster) -> None:
+def test_monitoring_calls_are_allowed_from_another_thread(cluster: LogCluster) -> None:
     """The guide said that nothing but wakeup() may."""
     seen: list[object] = []
 

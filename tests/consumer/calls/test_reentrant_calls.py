@@ -171,7 +171,7 @@ def test_callbacks_that_commit_do_not_pile_up(
         assert committed(cluster)[FIRST] > 1000
 
 
-def test_close_tells_all_callbacks_though_the_first_ones_raise(
+def test_close_calls_every_commit_callback_though_earlier_ones_raise(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     told: list[int] = []

@@ -33,7 +33,7 @@ def cluster() -> LogCluster:
 # ---------------------------------------------------------------------------------------- offsets
 
 
-def test_ends_are_asked_for_with_the_isolation_and_the_leaders_epoch(cluster: LogCluster) -> None:
+def test_list_offsets_request_has_isolation_level_and_leader_epoch(cluster: LogCluster) -> None:
     cluster.move_leader("orders", 0, 0)
     with cluster.consumer(isolation_level="read_committed") as consumer:
         assert consumer.end_offsets([ORDERS_0]) == {ORDERS_0: 0}
@@ -42,7 +42,7 @@ def test_ends_are_asked_for_with_the_isolation_and_the_leaders_epoch(cluster: Lo
     assert request.topics[0].partitions[0].current_leader_epoch == 1
 
 
-def test_two_places_of_one_partition_are_asked_for_one_after_the_other(cluster: LogCluster) -> None:
+def test_beginning_and_end_of_a_partition_are_requested_one_after_the_other(cluster: LogCluster) -> None:
     for number in range(5):
         cluster.append("orders", 0, b"%d" % number)
     with cluster.consumer() as consumer:
@@ -53,7 +53,7 @@ def test_two_places_of_one_partition_are_asked_for_one_after_the_other(cluster: 
         assert consumer.position(ORDERS_0) == 0
 
 
-def test_an_answer_that_does_not_speak_of_a_partition_is_asked_for_after_a_pause(cluster: LogCluster) -> None:
+def test_partition_missing_in_the_list_offsets_response_is_retried_after_a_pause(cluster: LogCluster) -> None:
     cluster.on(ListOffsetsRequest, lambda request, broker: ListOffsetsResponse(topics=[]))
     with cluster.consumer() as consumer:
         with pytest.raises(KafkaTimeoutError):
@@ -61,7 +61,7 @@ def test_an_answer_that_does_not_speak_of_a_partition_is_asked_for_after_a_pause
         assert 3 <= len(cluster.requests(ListOffsetsRequest)) <= 30
 
 
-def test_partitions_that_were_added_are_heard_of_by_asking(cluster: LogCluster) -> None:
+def test_partitions_for_topic_finds_added_partitions(cluster: LogCluster) -> None:
     with cluster.consumer() as consumer:
         assert consumer.partitions_for_topic("orders") == {0, 1}
         cluster.topics["orders"].leaders.append(0)
@@ -74,7 +74,7 @@ def test_partitions_that_were_added_are_heard_of_by_asking(cluster: LogCluster) 
 # ---------------------------------------------------------------------------------------- handing over
 
 
-def test_columns_of_all_partitions_together_are_as_many_as_asked_for(cluster: LogCluster) -> None:
+def test_poll_columns_limits_records_across_all_partitions(cluster: LogCluster) -> None:
     for number in range(10):
         cluster.append("orders", number // 7, b"%d" % number)
     with cluster.consumer() as consumer:
@@ -108,7 +108,7 @@ def test_the_epoch_before_damage_is_that_of_the_last_record_or_unknown(call: str
         assert consumer._subscription.leader_epochs[ORDERS_0] == epoch
 
 
-def test_what_is_taken_back_comes_again_with_the_place_as_it_was() -> None:
+def test_records_taken_back_are_returned_again_with_the_former_position() -> None:
     cluster = EpochCluster()
     cluster.write(b"0", b"1")
     with cluster.consumer() as consumer:
@@ -125,7 +125,7 @@ def test_what_is_taken_back_comes_again_with_the_place_as_it_was() -> None:
         assert consumer._subscription.leader_epochs[ORDERS_0] == 1
 
 
-def test_damage_behind_what_was_handed_over_is_nothing_to_who_seeks_away(cluster: LogCluster) -> None:
+def test_seek_away_skips_damage_behind_returned_records(cluster: LogCluster) -> None:
     for number in range(3):
         cluster.append("orders", 0, b"%d" % number)
     log = cluster.log("orders")
@@ -137,7 +137,7 @@ def test_damage_behind_what_was_handed_over_is_nothing_to_who_seeks_away(cluster
             consumer.seek(ORDERS_0, 0)
 
 
-def test_what_is_taken_back_comes_again_before_the_damage_behind_it(cluster: LogCluster) -> None:
+def test_records_taken_back_are_returned_again_before_the_damage(cluster: LogCluster) -> None:
     for number in range(2):
         cluster.append("orders", 0, b"%d" % number)
     log = cluster.log("orders")
@@ -159,7 +159,7 @@ def test_a_look_at_damage_alone_raises_it(cluster: LogCluster) -> None:
             consumer.poll(1000, update_offsets=False)
 
 
-def test_what_was_fetched_ahead_of_a_place_that_is_begun_anew_leaves_no_gap(cluster: LogCluster) -> None:
+def test_prefetched_records_of_a_reset_position_leave_no_gap(cluster: LogCluster) -> None:
     """It may come between the moment in which the driver's thread begins anew and the answer under way."""
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
@@ -173,7 +173,7 @@ def test_what_was_fetched_ahead_of_a_place_that_is_begun_anew_leaves_no_gap(clus
         assert read(consumer, 2) == [b"%d" % number for number in range(6)]
 
 
-def test_damage_is_read_a_second_time_in_each_place_anew() -> None:
+def test_damaged_record_is_retried_once_for_each_position() -> None:
     bad = BadRecord("orders", 0, 5, 6, CorruptData("damaged"))
     policy = BadRecords("skip")
     assert [policy.is_repeated(bad, generation) for generation in (1, 2, 2, 2)] == [
@@ -184,7 +184,7 @@ def test_damage_is_read_a_second_time_in_each_place_anew() -> None:
     ]
 
 
-def test_what_iteration_had_is_there_again_when_it_is_taken_back() -> None:
+def test_iteration_queue_restores_records_taken_back() -> None:
     records: list[Any] = [ConsumerRecord("orders", 0, number, 0, 0, None, None, []) for number in range(3)]
     iteration_queue = IterationQueue()
     iteration_queue.put({ORDERS_0: records})
@@ -196,7 +196,7 @@ def test_what_iteration_had_is_there_again_when_it_is_taken_back() -> None:
 # ---------------------------------------------------------------------------------------- what is shown
 
 
-def test_how_old_metadata_is_counts_from_the_answer_and_a_throttle_is_said(cluster: LogCluster) -> None:
+def test_health_reports_metadata_age_and_throttling(cluster: LogCluster) -> None:
     with cluster.consumer(group_id="g", request_timeout_ms=1000) as consumer:
         group = consumer.health()["group"]
         assert (group["last_commit_age"], group["last_heartbeat_age"]) == (None, None)
@@ -234,7 +234,7 @@ def test_a_call_that_is_refused_gives_back_nothing_of_the_poll_before(
 
 
 @pytest.mark.parametrize("call", ["subscribe", "assign"])
-def test_an_iteration_hands_out_nothing_more_of_what_was_left(call: str) -> None:
+def test_iteration_returns_no_remaining_records_after_unsubscribe_or_subscribe(call: str) -> None:
     cluster = LogCluster({"orders": [0], "bills": [0]}, brokers=1)
     cluster.append("orders", 0, b"0", b"1", b"2")
     cluster.append("bills", 0, b"bill")
@@ -248,7 +248,7 @@ def test_an_iteration_hands_out_nothing_more_of_what_was_left(call: str) -> None
         assert [record.value for record in consumer] == [b"bill"]
 
 
-def test_a_pattern_that_is_given_up_wants_no_topics_any_more(cluster: LogCluster) -> None:
+def test_dropped_pattern_subscription_stops_requesting_all_topics(cluster: LogCluster) -> None:
     with cluster.consumer() as consumer:
         consumer.subscribe(pattern="ord")
         consumer.poll(100)

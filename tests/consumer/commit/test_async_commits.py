@@ -90,7 +90,9 @@ def test_a_waiting_poll_calls_back_when_the_answer_is_there(
     assert heard_at[0] == pytest.approx(began_at + 2, abs=0.1)
 
 
-def test_it_is_sent_once_and_says_what_passes(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_commit_async_is_sent_once_and_reports_retriable_errors(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     consumer, told = reader(simulation, cluster), Callbacks()
     for error in (CoordinatorLoadInProgress, NotCoordinator, None):
         if error is None:
@@ -163,7 +165,7 @@ def test_without_a_callback_errors_are_logged(
     assert "ACL" in line
 
 
-def test_a_default_callback_may_be_given(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_default_offset_commit_callback_is_called(simulation: Simulation, cluster: KafkaCluster) -> None:
     told, mine = Callbacks(), Callbacks()
     consumer = reader(simulation, cluster, default_offset_commit_callback=told)
     consumer.commit_async({FIRST: 4})
@@ -172,7 +174,7 @@ def test_a_default_callback_may_be_given(simulation: Simulation, cluster: KafkaC
     assert (told.offsets, mine.offsets) == ([4], [5])
 
 
-def test_what_a_callback_raises_is_raised_and_those_after_it_are_called_next_time(
+def test_exception_of_a_callback_is_raised_and_later_callbacks_follow_next_time(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer, told = reader(simulation, cluster), Callbacks()
@@ -204,7 +206,7 @@ def test_a_callback_may_commit(simulation: Simulation, cluster: KafkaCluster) ->
     assert committed(cluster) == {FIRST: 3}
 
 
-def test_one_that_nobody_answers_is_given_up_after_the_request_timeout(
+def test_unanswered_commit_async_fails_after_the_request_timeout(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer, told = reader(simulation, cluster, request_timeout_ms=5000), Callbacks()
@@ -218,7 +220,7 @@ def test_one_that_nobody_answers_is_given_up_after_the_request_timeout(
     assert all(error is not None for error in told.errors)
 
 
-def test_close_waits_for_what_is_under_way(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_close_waits_for_commits_in_flight(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer, told = reader(simulation, cluster), Callbacks()
     cluster.controls.delay(OffsetCommitRequest, 1.0)
     consumer.commit_async({FIRST: 5}, told)
@@ -229,7 +231,7 @@ def test_close_waits_for_what_is_under_way(simulation: Simulation, cluster: Kafk
 
 
 @pytest.mark.parametrize("limit", [{"timeout": 2.0}, {"timeout_ms": 2000}], ids=["seconds", "milliseconds"])
-def test_close_keeps_its_timeout_and_tells_what_is_not_over(
+def test_close_keeps_its_timeout_and_reports_unfinished_commits(
     simulation: Simulation, cluster: KafkaCluster, limit: dict[str, float]
 ) -> None:
     consumer: KafkaConsumer
@@ -245,7 +247,7 @@ def test_close_keeps_its_timeout_and_tells_what_is_not_over(
 
 
 @pytest.mark.gate
-def test_a_turn_looks_at_none_that_are_on_the_wire(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_driver_turn_does_not_visit_commits_in_flight(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer, told = reader(simulation, cluster), Callbacks()
     consumer.commit({FIRST: 0})
     cluster.controls.hold(OffsetCommitRequest)
@@ -301,7 +303,7 @@ def test_thousands_of_callbacks_may_raise_at_close(simulation: Simulation, clust
     assert told == 2000
 
 
-def test_a_ctrl_c_at_close_is_heard_though_a_callback_has_raised(
+def test_ctrl_c_at_close_is_raised_though_a_callback_raised(
     simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = reader(simulation, cluster)

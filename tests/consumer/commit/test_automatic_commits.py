@@ -68,7 +68,7 @@ def test_nothing_is_committed_without_a_call(simulation: Simulation, cluster: Ka
 
 
 @pytest.mark.slow
-def test_only_what_an_earlier_poll_returned_is_committed(
+def test_automatic_commit_covers_only_records_of_earlier_polls(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = automatic(simulation, cluster, FIRST)
@@ -200,7 +200,7 @@ def test_switched_off_nothing_is_committed(simulation: Simulation, cluster: Kafk
     cluster.history.never("OffsetCommit")
 
 
-def test_a_failure_is_said_and_the_next_one_comes_after_the_interval(
+def test_failed_automatic_commit_is_logged_and_repeated_after_the_interval(
     simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = automatic(simulation, cluster, FIRST)
@@ -218,7 +218,7 @@ def test_a_failure_is_said_and_the_next_one_comes_after_the_interval(
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_slow_coordinator_is_not_asked_again_before_it_has_answered(
+def test_slow_coordinator_gets_one_automatic_commit_at_a_time(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = automatic(simulation, cluster, FIRST)
@@ -265,7 +265,7 @@ class TestMarking:
         consumer.commit()
         assert cluster.history.count("OffsetCommit") == 2, "nothing is marked any more"
 
-    def test_a_mark_outlives_what_the_consumer_reads_again_by_itself(
+    def test_stored_offset_outlives_records_read_again(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         """Records that an iteration had taken out are read again after pause(), and before a rebalance."""
@@ -289,7 +289,9 @@ class TestMarking:
         consumer.commit()
         assert committed(cluster)[FIRST] == 3
 
-    def test_what_cannot_be_marked(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_invalid_store_offsets_calls_are_rejected(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
         consumer = self.marking(simulation, cluster)
         with pytest.raises(IllegalState, match="not assigned"):
             consumer.store_offsets(offsets={TopicPartition("orders", 9): 1})

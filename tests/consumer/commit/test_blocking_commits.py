@@ -27,9 +27,7 @@ from pykafka2.testing import KafkaCluster, Simulation
 from tests.consumer.commit.stories import FIRST, ORDERS, SECOND, Callbacks, at, committed, read, reader
 
 
-def test_what_was_handed_over_is_written_when_it_returns(
-    simulation: Simulation, cluster: KafkaCluster
-) -> None:
+def test_commit_writes_the_offsets_of_returned_records(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = reader(simulation, cluster, [FIRST])
     read(consumer, 3)
     consumer.commit()
@@ -38,7 +36,7 @@ def test_what_was_handed_over_is_written_when_it_returns(
     assert consumer.committed(SECOND) is None
 
 
-def test_given_offsets_are_written_with_metadata_and_leader_epoch(
+def test_explicit_offsets_are_committed_with_metadata_and_leader_epoch(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = reader(simulation, cluster)
@@ -80,7 +78,7 @@ def test_a_lower_offset_may_be_committed_and_the_last_one_counts(
 @pytest.mark.parametrize(
     "error", [CoordinatorLoadInProgress, NotCoordinator, RequestTimedOut, UnknownTopicOrPartition]
 )
-def test_what_passes_is_tried_again(
+def test_retriable_commit_error_is_retried(
     simulation: Simulation, cluster: KafkaCluster, error: type[KafkaError]
 ) -> None:
     consumer = reader(simulation, cluster)
@@ -145,7 +143,7 @@ def test_nor_does_the_next_commit_wait_for_longer_than_a_request_may_take(
     assert committed(cluster) == {FIRST: 6}
 
 
-def test_a_coordinator_that_does_not_answer_is_looked_up_again(
+def test_unanswered_commit_looks_up_the_coordinator_again(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """It may be another by then, although the connection stands."""
@@ -188,7 +186,7 @@ def test_the_last_failure_is_shown_until_a_commit_is_written(
 
 
 @pytest.mark.parametrize("error", [OffsetMetadataTooLarge, GroupAuthorizationFailed])
-def test_what_does_not_pass_is_raised_at_once(
+def test_fatal_commit_error_is_raised_at_once(
     simulation: Simulation, cluster: KafkaCluster, error: type[KafkaError]
 ) -> None:
     consumer = reader(simulation, cluster)
@@ -278,7 +276,7 @@ def test_a_wakeup_ends_the_next_poll_and_no_commit(simulation: Simulation, clust
         ({FIRST: OffsetAndMetadata(1, "", -2)}, "epoch"),
     ],
 )
-def test_what_is_no_offset_is_refused_by_name(
+def test_invalid_offset_is_rejected_by_name(
     simulation: Simulation, cluster: KafkaCluster, offsets: object, words: str
 ) -> None:
     consumer = reader(simulation, cluster)

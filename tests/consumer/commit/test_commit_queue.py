@@ -84,14 +84,14 @@ def commit_in_all_ways(simulation: Simulation, cluster: KafkaCluster, seed: int)
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_the_last_one_counts_whatever_happens(seed: int) -> None:
+def test_last_commit_wins_in_every_order_of_responses(seed: int) -> None:
     with Simulation(seed=seed) as simulation:
         cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config=dict(QUICK))
         commit_in_all_ways(simulation, cluster, seed)
 
 
 @pytest.mark.parametrize("is_blocking", [False, True])
-def test_none_overtakes_another_at_whatever_turn_of_the_loop_it_is_asked_for(is_blocking: bool) -> None:
+def test_later_commit_never_overtakes_an_earlier_one(is_blocking: bool) -> None:
     """The connection may become ready in the very turn in which the second one comes."""
     places = set()
     for turns in range(25):
@@ -136,7 +136,7 @@ def test_nothing_leaves_while_a_last_commit_may_be_repeated(
 
 
 @pytest.mark.parametrize("first", ["is repeated", "is not answered"])
-def test_what_is_kept_waiting_ends_at_its_own_deadline(
+def test_queued_commit_ends_at_its_own_deadline(
     simulation: Simulation, cluster: KafkaCluster, first: str
 ) -> None:
     """The last commit of partitions that are given away may be repeated for long; what is asked for behind it
@@ -158,7 +158,7 @@ def test_what_is_kept_waiting_ends_at_its_own_deadline(
 
 
 @pytest.mark.parametrize("behind", ["nothing to commit", "given up before it was sent"])
-def test_what_ends_unsent_takes_nothing_along(
+def test_commit_that_ends_unsent_does_not_fail_others(
     simulation: Simulation, cluster: KafkaCluster, behind: str
 ) -> None:
     """Both are queued before the driver's thread looks, and the second needs no request."""

@@ -109,7 +109,7 @@ def test_a_commit_just_as_the_membership_is_lost_is_the_members(
     assert all(one.member_id for one in cluster.history.requests(OffsetCommitRequest))
 
 
-def test_who_has_nothing_to_commit_is_not_refused_for_a_rebalance(
+def test_commit_of_no_offsets_succeeds_during_a_rebalance(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """As in Java: a loop of poll() and commit() gets through its first join, and through later rebalances."""
@@ -141,9 +141,7 @@ def test_a_new_member_goes_on_where_the_others_were(simulation: Simulation, clus
 
 
 @pytest.mark.slow
-def test_what_is_left_off_is_committed_when_a_member_closes(
-    simulation: Simulation, cluster: KafkaCluster
-) -> None:
+def test_close_of_a_member_commits_its_positions(simulation: Simulation, cluster: KafkaCluster) -> None:
     found: Found = []
     for _ in range(4):
         with member(simulation, cluster, enable_auto_commit=True) as consumer:
@@ -157,7 +155,7 @@ def test_what_is_left_off_is_committed_when_a_member_closes(
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_who_did_not_poll_in_time_is_told_the_measured_gap(
+def test_commit_after_max_poll_interval_names_the_measured_gap(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = member(simulation, cluster, max_poll_interval_ms=20_000)
@@ -209,7 +207,9 @@ def test_the_new_owners_commit_stands(simulation: Simulation, cluster: KafkaClus
     assert mine == [[], []], "the slow one goes on behind what the other has done"
 
 
-def test_who_was_silent_is_told_so(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_commit_after_the_session_timeout_names_missing_heartbeats(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     consumer = member(simulation, cluster, session_timeout_ms=6000, heartbeat_interval_ms=1000)
     read_some(consumer, 5)
     name = simulation.last_client
@@ -222,7 +222,9 @@ def test_who_was_silent_is_told_so(simulation: Simulation, cluster: KafkaCluster
     consumer.commit()
 
 
-def test_whose_place_was_taken_is_told_so(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_commit_of_a_fenced_static_member_raises_fenced_instance_id(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     first = member(simulation, cluster, group_instance_id="one")
     read_some(first, 3)
     second = member(simulation, cluster, group_instance_id="one")
@@ -233,7 +235,7 @@ def test_whose_place_was_taken_is_told_so(simulation: Simulation, cluster: Kafka
 
 
 @pytest.mark.gate
-def test_a_commit_while_the_group_rebalances_is_taken_or_says_so(
+def test_commit_during_a_rebalance_succeeds_or_raises_rebalance_in_progress(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     first = member(simulation, cluster)
@@ -256,7 +258,7 @@ def test_a_commit_while_the_group_rebalances_is_taken_or_says_so(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("session_timeout", [10, pytest.param(45, id="45 s, the default")])
-def test_commits_alone_keep_two_members_whose_heartbeats_are_blocked(
+def test_commits_keep_members_with_blocked_heartbeats_in_the_group(
     simulation: Simulation, cluster: KafkaCluster, session_timeout: int
 ) -> None:
     options = {"session_timeout_ms": session_timeout * 1000, "max_poll_interval_ms": 3_600_000}
@@ -335,7 +337,7 @@ def test_evicted_member_that_unsubscribes_can_commit_partitions_assigned_by_hand
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_nothing_is_handed_over_of_a_partition_whose_last_commit_is_under_way(
+def test_partition_with_its_last_commit_in_flight_returns_no_records(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """KAFKA-14196: records came twice, as they were returned while the commit before the revocation was on
@@ -458,7 +460,7 @@ def an_eviction_is_taken_for_something_that_passes(patch: pytest.MonkeyPatch) ->
 
 
 PLANTED: dict[Callable[[Simulation, KafkaCluster], None], Callable[[pytest.MonkeyPatch], None]] = {
-    test_nothing_is_handed_over_of_a_partition_whose_last_commit_is_under_way: (
+    test_partition_with_its_last_commit_in_flight_returns_no_records: (
         records_are_returned_while_a_partition_is_let_go
     ),
     test_the_commit_before_a_rebalance_is_sent_once_and_the_member_joins_in_time: each_poll_commits_again,

@@ -159,7 +159,7 @@ def nowhere(*_: object) -> FindCoordinatorResponse:
 
 @pytest.mark.parametrize("path", ["error", "refusal", "invalid", "disconnect", "lost", "impossible", "held"])
 @pytest.mark.parametrize("asker", rest_in_gate(["async", "sync", "committed", "poll"]))
-def test_a_lookup_is_cleared_on_every_path_whoever_asked(
+def test_failed_coordinator_lookup_is_cleared_on_every_path(
     simulation: Simulation, cluster: KafkaCluster, path: str, asker: str
 ) -> None:
     controls = cluster.controls

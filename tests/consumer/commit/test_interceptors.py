@@ -22,7 +22,9 @@ class Witness:
         raise ValueError("which is logged")
 
 
-def test_blocking_and_asynchronous_commits_are_told(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_interceptors_see_blocking_and_asynchronous_commits(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     witness = Witness()
     consumer = reader(simulation, cluster, [FIRST], interceptors=[witness])
     read(consumer, 3)
@@ -36,7 +38,7 @@ def test_blocking_and_asynchronous_commits_are_told(simulation: Simulation, clus
     assert witness.offsets == [3, 4]
 
 
-def test_automatic_commits_are_told_and_the_last_one_too(
+def test_interceptors_see_automatic_commits_including_the_last(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     witness = Witness()
@@ -57,7 +59,7 @@ def test_automatic_commits_are_told_and_the_last_one_too(
     assert witness.offsets == sorted(witness.offsets)
 
 
-def test_a_commit_that_failed_is_not_told(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_interceptors_do_not_see_failed_commits(simulation: Simulation, cluster: KafkaCluster) -> None:
     witness = Witness()
     consumer = reader(simulation, cluster, [FIRST], interceptors=[witness])
     read(consumer, 3)

@@ -44,7 +44,7 @@ class TestUndelivered:
         assert not iteration_queue
         assert iteration_queue.places() == {}
 
-    def test_whoever_holds_a_slice_is_at_its_end_when_its_records_are_void(self) -> None:
+    def test_iteration_slice_ends_when_its_records_are_forgotten(self) -> None:
         iteration_queue = IterationQueue()
         iteration_queue.put(polled(5, 5))
         iteration_queue.cut(10)

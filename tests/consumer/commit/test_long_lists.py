@@ -37,7 +37,7 @@ def test_a_few_are_named_all() -> None:
     )
 
 
-def test_what_was_handed_over_is_found_without_searching() -> None:
+def test_returned_positions_are_found_without_a_search() -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     for number in range(2):
         cluster.append("orders", number, b"x")
@@ -51,7 +51,7 @@ def test_what_was_handed_over_is_found_without_searching() -> None:
         assert owned_partitions.begin_to_let_go(MANY[:2], of_other_topics=Unsearched(MANY[:2]))
 
 
-def test_what_waits_of_partitions_that_go_is_forgotten_without_searching() -> None:
+def test_waiting_records_of_removed_partitions_are_forgotten_without_a_search() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     cluster.append("orders", 0, b"x", b"y")
     with cluster.consumer("orders") as consumer:

@@ -60,7 +60,9 @@ def test_a_replaced_leader_is_not_believed(
     assert read(consumer, 1) == {FIRST: [20]}
 
 
-def test_another_is_asked_who_leads(simulation: Simulation, cluster: KafkaCluster, replaced: int) -> None:
+def test_replaced_leader_causes_a_metadata_request_to_another_broker(
+    simulation: Simulation, cluster: KafkaCluster, replaced: int
+) -> None:
     """The replaced broker never hears of its successor, and would be asked first: it is connected."""
     consumer = asks_only(simulation, cluster, replaced)
     assert consumer.poll(2000) == {}

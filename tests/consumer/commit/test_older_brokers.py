@@ -70,7 +70,7 @@ def test_brokers_are_upgraded_while_the_consumer_runs() -> None:
 
 
 @pytest.mark.parametrize("refused", [0, 1])
-def test_of_two_partitions_errors_the_one_that_does_not_pass_is_raised(refused: int) -> None:
+def test_fatal_error_of_one_partition_is_raised_before_retriable_ones(refused: int) -> None:
     cluster = OldCluster({FIND_COORDINATOR: (0, 3), OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 7)})
 
     def tell(request: OffsetFetchRequest, broker: ScriptedBroker) -> OffsetFetchResponse:
@@ -85,7 +85,7 @@ def test_of_two_partitions_errors_the_one_that_does_not_pass_is_raised(refused: 
         consumer.poll(5000)
 
 
-def test_commit_leaves_while_one_that_timed_out_is_not_answered() -> None:
+def test_commit_is_sent_while_a_timed_out_one_is_unanswered() -> None:
     cluster = OldCluster({FIND_COORDINATOR: (0, 3), OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 7)})
     cluster.on(
         OffsetCommitRequest, lambda request, broker: Later(3.0, lambda: cluster.commit(request, broker))

@@ -112,7 +112,7 @@ def test_a_commit_is_written_while_a_fetch_is_held_by_the_same_broker(kafka_clus
 
 @pytest.mark.kafka(brokers=1, topics={"orders": 1})
 @pytest.mark.parametrize("is_member", [False, True])
-def test_a_consumer_whose_io_thread_died_can_be_closed(kafka_cluster: KafkaCluster, is_member: bool) -> None:
+def test_consumer_with_a_dead_io_thread_can_be_closed(kafka_cluster: KafkaCluster, is_member: bool) -> None:
     produce(kafka_cluster, 3)
     consumer = reader(kafka_cluster, auto=True)
     if is_member:

@@ -27,14 +27,14 @@ def seven_are_done(simulation: Simulation, cluster: KafkaCluster) -> None:
     cluster.history.clear()
 
 
-def test_reading_resumes_at_the_commit_and_else_as_the_policy_says(
+def test_reading_resumes_at_the_committed_offset_or_the_reset_policy(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = reader(simulation, cluster)
     assert read(consumer, 13) == {FIRST: [7, 8, 9], SECOND: list(range(10))}
 
 
-def test_both_are_asked_for_together_and_stable_offsets_only(
+def test_committed_offsets_of_all_partitions_are_fetched_in_one_stable_request(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = reader(simulation, cluster)
@@ -44,7 +44,7 @@ def test_both_are_asked_for_together_and_stable_offsets_only(
     assert [topic.partition_indexes for topic in request.groups[0].topics or []] == [[0, 1]]
 
 
-def test_a_policy_of_none_minds_only_what_was_never_committed(
+def test_reset_policy_none_raises_only_for_partitions_without_a_commit(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = reader(simulation, cluster, auto_offset_reset="none")
@@ -79,7 +79,9 @@ def test_an_error_that_passes_never_leads_to_a_reset(
 
 
 @pytest.mark.slow
-def test_it_is_asked_again_however_long_that_takes(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_unstable_offsets_are_fetched_again_until_they_are_stable(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     cluster.controls.fail_next(OffsetFetchRequest, UnstableOffsetCommit, times=10_000)
     consumer = reader(simulation, cluster, [FIRST], default_api_timeout_ms=5000)
     assert consumer.poll(12_000) == {}
@@ -92,7 +94,9 @@ def test_it_is_asked_again_however_long_that_takes(simulation: Simulation, clust
     assert read(consumer, 3) == {FIRST: [7, 8, 9]}
 
 
-def test_a_refusal_is_raised_once_and_asked_again(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_refused_offset_fetch_is_raised_once_and_retried(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     cluster.controls.fail_next(OffsetFetchRequest, GroupAuthorizationFailed)
     consumer = reader(simulation, cluster, [FIRST])
     with pytest.raises(GroupAuthorizationFailed, match=GROUP):
@@ -100,7 +104,7 @@ def test_a_refusal_is_raised_once_and_asked_again(simulation: Simulation, cluste
     assert read(consumer, 3) == {FIRST: [7, 8, 9]}
 
 
-def test_a_seek_while_it_is_asked_for_wins(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_seek_during_an_offset_fetch_wins(simulation: Simulation, cluster: KafkaCluster) -> None:
     cluster.controls.hold(OffsetFetchRequest)
     consumer = reader(simulation, cluster, [FIRST])
     consumer.poll(500)
@@ -110,7 +114,7 @@ def test_a_seek_while_it_is_asked_for_wins(simulation: Simulation, cluster: Kafk
     assert consumer.position(FIRST) == 4
 
 
-def test_going_to_the_end_while_it_is_asked_for_wins(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_seek_to_end_during_an_offset_fetch_wins(simulation: Simulation, cluster: KafkaCluster) -> None:
     cluster.controls.hold(OffsetFetchRequest)
     consumer = reader(simulation, cluster, [FIRST])
     consumer.poll(500)
@@ -119,7 +123,9 @@ def test_going_to_the_end_while_it_is_asked_for_wins(simulation: Simulation, clu
     assert consumer.position(FIRST) == 10
 
 
-def test_a_partition_assigned_again_is_asked_for_again(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_partition_assigned_again_fetches_its_committed_offset_again(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     consumer = reader(simulation, cluster, [SECOND])
     assert consumer.position(SECOND) == 0
     with reader(simulation, cluster) as another:
@@ -131,7 +137,7 @@ def test_a_partition_assigned_again_is_asked_for_again(simulation: Simulation, c
     assert consumer.position(FIRST) == 7
 
 
-def test_partitions_that_come_while_others_are_asked_for(
+def test_partitions_assigned_during_an_offset_fetch_get_their_positions(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     cluster.controls.hold(OffsetFetchRequest, times=1)
@@ -144,7 +150,9 @@ def test_partitions_that_come_while_others_are_asked_for(
     assert consumer.position(SECOND) == 0
 
 
-def test_what_was_committed_goes_on_after_close(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_next_consumer_continues_at_the_offset_committed_by_close(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     found: list[int] = []
     for _ in range(3):
         with reader(simulation, cluster, [FIRST], enable_auto_commit=True, max_poll_records=1) as consumer:
@@ -183,7 +191,7 @@ def test_offsets_of_an_open_transaction_are_waited_for(simulation: Simulation, c
     assert simulation.now > began_at + 1
 
 
-def test_an_open_transaction_keeps_only_those_waiting_who_want_its_partition(
+def test_open_transaction_blocks_only_consumers_of_its_partitions(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """The question for a partition that is not wanted any more is not waited for."""
@@ -200,12 +208,14 @@ def test_an_open_transaction_keeps_only_those_waiting_who_want_its_partition(
         producer.abort_transaction()
 
 
-def test_a_group_of_its_own_begins_anew(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_group_without_commits_starts_at_the_reset_policy(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     produce(simulation, cluster, 1, [FIRST])
     assert read(reader(simulation, cluster, [FIRST], group_id="others"), 1) == {FIRST: [0]}
 
 
-def test_a_refusal_is_asked_about_at_most_ten_times_a_second(
+def test_refused_offset_fetch_is_retried_at_most_ten_times_a_second(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     rule = cluster.controls.fail_next(OffsetFetchRequest, GroupAuthorizationFailed, times=1000)

@@ -52,7 +52,9 @@ def test_topics_that_the_metadata_does_not_have_are_named(
     assert set(topics_of(cluster, "OffsetFetch")) == {(9, "orders", False)}
 
 
-def test_offsets_are_not_written_for_a_topic_made_anew(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_offsets_are_not_committed_to_a_recreated_topic(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     told: list[BaseException | None] = []
     consumer = reader(simulation, cluster)
     read(consumer, 6)
@@ -122,7 +124,9 @@ def test_nor_once_the_new_topic_is_known_while_the_old_one_is_worked_on(
         committed(cluster)
 
 
-def test_nor_is_what_was_marked(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_stored_offsets_are_not_committed_to_a_recreated_topic(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     consumer = reader(simulation, cluster, [FIRST], enable_auto_offset_store=False)
     for record in consumer.poll(5000)[FIRST]:
         consumer.store_offsets(record)
@@ -133,7 +137,7 @@ def test_nor_is_what_was_marked(simulation: Simulation, cluster: KafkaCluster) -
         committed(cluster)
 
 
-def test_whoever_names_offsets_of_a_topic_that_is_gone_is_told_so(
+def test_explicit_offsets_of_a_recreated_topic_raise_unknown_topic_id(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = reader(simulation, cluster, [FIRST])
@@ -149,7 +153,7 @@ def test_whoever_names_offsets_of_a_topic_that_is_gone_is_told_so(
 
 @pytest.mark.parametrize("how", ["unsubscribe", "close"])
 @pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
-def test_nobody_waits_at_the_end_for_a_topic_that_is_known_to_be_gone(
+def test_close_does_not_wait_for_commits_of_a_deleted_topic(
     simulation: Simulation, cluster: KafkaCluster, how: str, options: dict[str, Any]
 ) -> None:
     """Its commit would be refused until all of the time is over."""
@@ -199,7 +203,9 @@ def all_of(consumer: KafkaConsumer, count: int) -> dict[int, list[int]]:
     return found
 
 
-def test_a_question_is_asked_again_by_the_new_id(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_committed_of_a_recreated_topic_uses_the_new_topic_id(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     consumer = reader(simulation, cluster)
     read(consumer, 6)
     make_anew(simulation, cluster)

@@ -73,7 +73,7 @@ def sent(cluster: OldCluster) -> list[int]:
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-def test_of_several_errors_the_one_that_does_not_pass_is_told(is_last: bool) -> None:
+def test_fatal_error_is_reported_before_retriable_ones(is_last: bool) -> None:
     codes = [NotCoordinator.code, TopicAuthorizationFailed.code]
     error = refusal_in(refused(*(codes if is_last else reversed(codes))), ORDERS)
     assert isinstance(error, TopicAuthorizationFailed)
@@ -109,7 +109,7 @@ def test_committed_offsets_are_those_of_the_own_group_and_no_partition_may_be_mi
             assert str(error).endswith(f"lacks orders-{1 - told}")
 
 
-def test_a_commit_whose_caller_has_gone_holds_up_nobody(cluster: OldCluster) -> None:
+def test_abandoned_commit_does_not_block_later_ones(cluster: OldCluster) -> None:
     with reader(cluster) as consumer:
         consumer.commit({FIRST: 0})
         cluster.on(OffsetCommitRequest, lambda request, broker: Hold())
@@ -124,7 +124,7 @@ def test_a_commit_whose_caller_has_gone_holds_up_nobody(cluster: OldCluster) -> 
         assert sent(cluster) == [0, 1, 2]
 
 
-def test_a_member_whose_new_epoch_is_known_commits_again_at_once(cluster: OldCluster) -> None:
+def test_member_with_a_new_epoch_repeats_its_commit_at_once(cluster: OldCluster) -> None:
     times = []
 
     def stale_once(request: OffsetCommitRequest, broker: ScriptedBroker) -> OffsetCommitResponse:
@@ -145,7 +145,7 @@ def test_a_member_whose_new_epoch_is_known_commits_again_at_once(cluster: OldClu
         assert epochs == [5, 6]
 
 
-def test_metadata_is_asked_for_where_an_answer_says_that_it_is_old(cluster: OldCluster) -> None:
+def test_unknown_topic_in_a_commit_response_refreshes_metadata(cluster: OldCluster) -> None:
     with reader(cluster) as consumer:
         consumer.commit({FIRST: 0})
         cluster.runtime.run_for(5)
@@ -203,7 +203,7 @@ def test_automatic_commits_wait_where_there_is_no_member(
 # ---------------------------------------------------------------------------------------- ends
 
 
-def test_who_is_told_at_the_end_is_told_what_came_of_it_whatever_others_raise(cluster: OldCluster) -> None:
+def test_close_reports_each_commit_outcome_though_callbacks_raise(cluster: OldCluster) -> None:
     told: list[tuple[int, BaseException | None]] = []
 
     def raising(offsets: Any, error: BaseException | None) -> None:
@@ -219,7 +219,7 @@ def test_who_is_told_at_the_end_is_told_what_came_of_it_whatever_others_raise(cl
     assert told == [(1, None), (2, None), (3, None)]
 
 
-def test_marks_of_what_stays_are_not_committed_with_what_goes(cluster: OldCluster) -> None:
+def test_stored_offsets_of_kept_partitions_are_not_committed_with_revoked_ones(cluster: OldCluster) -> None:
     with reader(cluster, enable_auto_commit=True, enable_auto_offset_store=False) as consumer:
         consumer.store_offsets(offsets={FIRST: 3, SECOND: 4})
         consumer.assign([FIRST])
@@ -252,7 +252,7 @@ def test_a_commit_that_a_ctrl_c_ended_is_not_sent_later(cluster: OldCluster) -> 
 # ---------------------------------------------------------------------------------------- places
 
 
-def test_what_was_asked_for_an_earlier_assignment_is_asked_for_again(cluster: OldCluster) -> None:
+def test_offset_fetch_of_an_earlier_assignment_is_repeated(cluster: OldCluster) -> None:
     held: list[tuple[Hold, OffsetFetchRequest]] = []
 
     def tell(request: OffsetFetchRequest, broker: ScriptedBroker) -> Any:
@@ -300,7 +300,7 @@ def subscription() -> Subscription:
     return subscription
 
 
-def test_behind_what_was_passed_over_no_epoch_is_known(subscription: Subscription) -> None:
+def test_leader_epoch_is_unknown_after_skipped_offsets(subscription: Subscription) -> None:
     subscription.seek(FIRST, 5, leader_epoch=3)
     subscription.pass_over(FIRST, 9)
     assert subscription.positions == {FIRST: 9}
@@ -317,7 +317,7 @@ def test_a_place_found_for_an_earlier_reset_does_not_count(subscription: Subscri
     assert subscription.positions == {FIRST: 8}
 
 
-def test_what_is_asked_back_before_it_was_told_of_stays_so(subscription: Subscription) -> None:
+def test_partition_revoked_before_its_callback_stays_revoking(subscription: Subscription) -> None:
     subscription.take_on([SECOND])
     subscription.hold_back([SECOND])
     subscription.confirm([SECOND])

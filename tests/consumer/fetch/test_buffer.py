@@ -176,7 +176,7 @@ def interrupted(at: int) -> int:
     return count
 
 
-def test_a_signal_handler_may_use_the_buffer_whose_thread_it_has_interrupted() -> None:
+def test_signal_handler_can_use_the_buffer_it_interrupted() -> None:
     """After any call inside these methods, as Python runs handlers: it waits for no lock."""
     faulthandler.dump_traceback_later(10, exit=True)
     moments = interrupted(0)

@@ -125,7 +125,7 @@ def test_a_fetch_that_brings_nothing_usable_is_repeated_ten_times_a_second_at_mo
         assert found[-1] == 3, "and it goes on when the answers are good again"
 
 
-def test_an_offset_that_is_refused_is_asked_for_ten_times_a_second_at_most() -> None:
+def test_refused_offset_lookup_is_retried_at_most_ten_times_a_second() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     cluster.append("orders", 0, b"0")
     list_partition = cluster._list_partition

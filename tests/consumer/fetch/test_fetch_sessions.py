@@ -41,7 +41,7 @@ def last_fetch(cluster: LogCluster) -> FetchRequest:
     return request
 
 
-def test_a_fetch_names_only_what_has_changed(cluster: SessionCluster) -> None:
+def test_incremental_fetch_names_only_changed_partitions(cluster: SessionCluster) -> None:
     for number in range(4):
         cluster.append("orders", number, b"a%d" % number)
     with cluster.consumer("orders") as consumer:
@@ -84,7 +84,7 @@ def test_fetches_look_only_at_partitions_that_have_moved_as_there_may_be_ten_tho
     assert not cluster.errors
 
 
-def test_a_new_leader_is_fetched_from_though_no_answer_told_of_it() -> None:
+def test_new_leader_is_fetched_from_without_a_hint() -> None:
     cluster = SessionCluster({"orders": [0, 0]}, brokers=2)
     with cluster.consumer("orders", metadata_max_age_ms=1000) as consumer:
         read(consumer)
@@ -94,7 +94,7 @@ def test_a_new_leader_is_fetched_from_though_no_answer_told_of_it() -> None:
         assert read(consumer) == [b"there"]
 
 
-def test_what_is_paused_or_let_go_is_forgotten(cluster: SessionCluster) -> None:
+def test_paused_and_removed_partitions_are_forgotten_in_the_session(cluster: SessionCluster) -> None:
     with cluster.consumer() as consumer:
         consumer.assign(ORDERS)
         read(consumer, 2)
@@ -112,7 +112,7 @@ def test_what_is_paused_or_let_go_is_forgotten(cluster: SessionCluster) -> None:
     assert cluster.made == 1
 
 
-def test_a_session_that_the_broker_has_dropped_is_made_anew_at_once(cluster: SessionCluster) -> None:
+def test_dropped_fetch_session_is_recreated_at_once(cluster: SessionCluster) -> None:
     with cluster.consumer("orders") as consumer:
         read(consumer, 2)
         cluster.sessions.clear()
@@ -127,7 +127,7 @@ def test_a_session_that_the_broker_has_dropped_is_made_anew_at_once(cluster: Ses
         assert [(one.session_id, named(one)) for one in full] == [(0, [0, 1, 2, 3])] * 2
 
 
-def test_a_session_whose_epoch_does_not_fit_is_ended_by_the_next_one(cluster: SessionCluster) -> None:
+def test_invalid_session_epoch_ends_the_session(cluster: SessionCluster) -> None:
     with cluster.consumer("orders") as consumer:
         read(consumer, 2)
         cluster.sessions[1].epoch = 77
@@ -149,7 +149,7 @@ def test_a_lost_connection_begins_a_new_session(cluster: SessionCluster) -> None
         assert 71 not in cluster.errors
 
 
-def test_a_broker_without_sessions_is_told_everything_each_time() -> None:
+def test_broker_without_sessions_gets_all_partitions_each_time() -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     with cluster.consumer("orders") as consumer:
         read(consumer, 3)
@@ -193,7 +193,7 @@ def test_epochs_wrap_to_one() -> None:
     assert request.session_epoch == 1
 
 
-def test_for_a_topic_made_anew_there_is_a_new_session() -> None:
+def test_recreated_topic_starts_a_new_fetch_session() -> None:
     """Its broker may take names alone, as before Kafka 3.1, and to that the old topic is this one."""
     session = begun()
     request = filled(session, b"n" * 16)
@@ -215,7 +215,7 @@ def test_names_of_other_topics_do_not_mix_with_ids_in_a_session() -> None:
     assert (request.session_id, request.session_epoch, named(request), forgotten(request)) == (9, 0, [0], [])
 
 
-def test_a_topic_whose_id_is_heard_of_stays_in_a_session_by_names() -> None:
+def test_topic_whose_id_becomes_known_stays_in_a_session_by_names() -> None:
     """As while brokers are upgraded to those that name ids, and another topic's is not known yet.
 
     A broker takes in what is named, then lets go what is forgotten: what is both would be read no more.

@@ -34,7 +34,7 @@ def beginning(fetcher: Fetcher, partition: TopicPartition) -> Callable[[float], 
 
 
 @pytest.mark.parametrize("filled", [1, 3], ids=["one partition is full", "all are, and so is the buffer"])
-def test_space_made_between_checking_and_asking_is_seen(filled: int) -> None:
+def test_buffer_space_freed_between_check_and_fetch_is_used(filled: int) -> None:
     cluster = LogCluster({"t": [0, 1, 2]}, brokers=3)
     for number in range(filled):
         for _ in range(100):

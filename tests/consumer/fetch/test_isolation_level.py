@@ -91,7 +91,7 @@ def test_a_marker_that_matters_and_cannot_be_read_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-def test_a_list_that_nobody_asked_for_hides_nothing(isolation: str) -> None:
+def test_unrequested_aborted_transactions_hide_no_records(isolation: str) -> None:
     """Some brokers list aborted transactions whatever the isolation level."""
     cluster = LogCluster({"orders": [0]}, brokers=1)
     log, place = cluster.log("orders"), TopicPartition("orders", 0)

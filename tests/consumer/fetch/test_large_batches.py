@@ -104,7 +104,7 @@ def test_a_poll_into_the_middle_of_a_large_batch_returns_after_one_step(many: by
         assert [record.offset for record in found[ORDERS_0]] == [wanted, wanted + 1, wanted + 2]
 
 
-def test_what_is_done_between_steps_into_a_large_batch_counts(many: bytes) -> None:
+def test_calls_between_steps_into_a_large_batch_take_effect(many: bytes) -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     log = cluster.log("orders", 0)
     log.batches, log.end = [many], MANY

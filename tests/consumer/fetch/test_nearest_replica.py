@@ -70,7 +70,7 @@ def values(consumer: KafkaConsumer, polls: int = 4) -> list[bytes]:
     return [record.value for _ in range(polls) for some in consumer.poll(600).values() for record in some]
 
 
-def test_the_follower_is_read_until_the_leader_is_to_be_asked_again() -> None:
+def test_follower_is_read_until_the_leader_must_be_asked_again() -> None:
     cluster = RackCluster()
     for number in range(5):
         cluster.append("orders", 0, b"%d" % number)
@@ -142,7 +142,7 @@ def test_records_that_come_with_a_hint_are_taken() -> None:
         assert not cluster.brokers[1].requests(FetchRequest)
 
 
-def test_a_follower_that_went_while_nothing_was_asked_of_it_is_left() -> None:
+def test_follower_lost_while_paused_is_replaced_by_the_leader() -> None:
     cluster = RackCluster()
     cluster.append("orders", 0, b"0")
     with cluster.consumer("orders", client_rack="r1") as consumer:
@@ -158,7 +158,7 @@ def test_a_follower_that_went_while_nothing_was_asked_of_it_is_left() -> None:
         assert values(consumer, 4) == [b"1"]
 
 
-def test_a_follower_is_begun_with_anew_as_its_leader_is() -> None:
+def test_stalled_follower_read_restarts_at_the_leader() -> None:
     """What the watchdog does for a partition that does not advance."""
     cluster = RackCluster()
     cluster.append("orders", 0, b"0")

@@ -120,9 +120,7 @@ def test_the_driver_looks_again_when_the_first_of_two_back_offs_is_over(order: t
 @pytest.mark.parametrize(
     ("error", "refreshes"), [(NotLeaderOrFollower, 2), (UnknownLeaderEpoch, 2), (UnknownServerError, 0)]
 )
-def test_two_questions_are_asked_again_after_an_error_that_may_pass(
-    error: type[BrokerError], refreshes: int
-) -> None:
+def test_offset_lookups_are_retried_after_retriable_errors(error: type[BrokerError], refreshes: int) -> None:
     bench = Bench()
     for partition in ORDERS[:2]:
         bench.ask(partition, deadline=60.0)
@@ -139,9 +137,7 @@ def test_two_questions_are_asked_again_after_an_error_that_may_pass(
     ("is_usable", "expected"),
     [(True, "topic 'orders' has 2 partitions and no partition [23]"), (False, "orders is being created")],
 )
-def test_a_time_out_names_the_missing_partition_or_what_is_wrong_with_the_topic(
-    is_usable: bool, expected: str
-) -> None:
+def test_lookup_timeout_names_the_missing_partition_or_topic_error(is_usable: bool, expected: str) -> None:
     bench = Bench()
     metadata = bench.metadata
     metadata.leader_of = lambda topic, number: None

@@ -53,7 +53,7 @@ def test_a_range_is_read_to_the_offset(cluster: LogCluster, start: int, end: int
     assert all(piece.size_bytes >= 61 for piece in pieces)
 
 
-def test_pieces_are_as_large_as_asked_for_and_say_so(cluster: LogCluster) -> None:
+def test_read_range_pieces_respect_max_bytes_and_report_their_size(cluster: LogCluster) -> None:
     log = cluster.log("orders")
     assert len(read(cluster, 0, 100, max_bytes=1)) == 20
     pieces = read(cluster, 0, 100, max_bytes=400)
@@ -99,7 +99,7 @@ def test_a_leader_that_moves_is_followed(cluster: LogCluster) -> None:
         assert offsets(list(pieces)) == list(range(5, 100))
 
 
-def test_a_broker_that_fails_without_a_reason_is_asked_again(cluster: LogCluster) -> None:
+def test_unknown_server_error_in_read_range_is_retried(cluster: LogCluster) -> None:
     log = cluster.log("orders")
     log.error_code = UnknownServerError.code
     with cluster.consumer(default_api_timeout_ms=5000) as consumer:
@@ -110,7 +110,7 @@ def test_a_broker_that_fails_without_a_reason_is_asked_again(cluster: LogCluster
             list(consumer.read_range(ORDERS_0, 0, 10))
 
 
-def test_damage_is_raised_behind_what_can_be_read(cluster: LogCluster) -> None:
+def test_read_range_raises_damage_after_the_readable_records(cluster: LogCluster) -> None:
     log = cluster.log("orders")
     log.batches[3] = damage(log.batches[3], "value")
     with cluster.consumer() as consumer:
@@ -121,7 +121,7 @@ def test_damage_is_raised_behind_what_can_be_read(cluster: LogCluster) -> None:
             next(pieces)
 
 
-def test_what_is_gone_or_does_not_exist_is_raised(cluster: LogCluster) -> None:
+def test_read_range_raises_for_deleted_records_and_missing_partitions(cluster: LogCluster) -> None:
     cluster.log("orders").truncate_before(20)
     with cluster.consumer(default_api_timeout_ms=2000) as consumer:
         with pytest.raises(OffsetOutOfRange, match=r"orders-0 at offset 10: .* beginning_offsets\(\)"):
@@ -132,7 +132,7 @@ def test_what_is_gone_or_does_not_exist_is_raised(cluster: LogCluster) -> None:
             list(consumer.read_range(TopicPartition("bills", 0), 10, 30))
 
 
-def test_what_is_not_there_yet_is_waited_for(cluster: LogCluster) -> None:
+def test_read_range_waits_for_records_not_yet_appended(cluster: LogCluster) -> None:
     with cluster.consumer(default_api_timeout_ms=5000) as consumer:
         pieces = consumer.read_range(ORDERS_0, 95, 101)
         assert next(pieces).offsets == list(range(95, 100))
@@ -152,7 +152,7 @@ def test_a_closed_consumer_ends_the_range(cluster: LogCluster) -> None:
         consumer.read_range(ORDERS_0, 0, 100)
 
 
-def test_a_range_that_looks_just_as_the_consumer_is_closed_elsewhere_says_so(cluster: LogCluster) -> None:
+def test_read_range_raises_client_closed_if_closed_by_another_thread(cluster: LogCluster) -> None:
     """Another thread has begun to close it, and the IO thread has not ended the request yet."""
     consumer = cluster.consumer()
     pieces, client = consumer.read_range(ORDERS_0, 95, 101), consumer._cluster
@@ -179,9 +179,7 @@ def test_wrong_arguments_are_refused_at_the_call(cluster: LogCluster, given: Any
 
 
 @pytest.mark.parametrize("how", ["nothing", "records before it", "another partition", "another topic"])
-def test_answers_that_bring_nothing_are_asked_for_ten_times_a_second_at_most(
-    cluster: LogCluster, how: str
-) -> None:
+def test_empty_fetch_responses_are_retried_at_most_ten_times_a_second(cluster: LogCluster, how: str) -> None:
     """A broker that does not hold the fetch until there is something."""
     fetch_now, fetches = cluster.fetch_now, 0
 
@@ -215,7 +213,7 @@ def test_each_piece_is_waited_for_as_long_as_a_call_may_take(cluster: LogCluster
         assert next(pieces).offsets == [100]
 
 
-def test_how_far_committed_records_can_be_read_is_said(cluster: LogCluster) -> None:
+def test_read_range_timeout_names_the_last_stable_offset(cluster: LogCluster) -> None:
     """Behind that a transaction is open."""
 
     def nothing_yet(request: FetchRequest, broker: ScriptedBroker) -> Answer:

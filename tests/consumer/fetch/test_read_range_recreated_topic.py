@@ -29,7 +29,7 @@ def consumer_of(cluster: KafkaCluster) -> KafkaConsumer:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
-def test_what_the_new_one_has_is_read(kafka_cluster: KafkaCluster) -> None:
+def test_read_range_reads_the_recreated_topic(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, b"old", b"old")
     with consumer_of(kafka_cluster) as consumer:
         assert [one.values for one in consumer.read_range(T0, 0, 2)] == [[b"old", b"old"]]
@@ -52,7 +52,7 @@ def test_a_partition_that_was_added_is_read(kafka_cluster: KafkaCluster) -> None
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1})
 @pytest.mark.parametrize("was_known", [True, False], ids=["known", "never heard of"])
-def test_a_topic_that_is_gone_is_given_up_long_before_the_timeout(
+def test_read_range_of_a_deleted_topic_fails_long_before_the_timeout(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, was_known: bool
 ) -> None:
     monkeypatch.setattr(range_reader, "PATIENCE_WITH_MISSING", 0.1)

@@ -39,7 +39,7 @@ def test_a_log_cut_between_two_pieces_is_raised_with_its_place(scripted: EpochCl
         assert (caught.value.offset, caught.value.leader_epoch) == (4, 2)
 
 
-def test_a_broker_that_knows_nothing_of_the_epoch_is_asked_by_offset(scripted: EpochCluster) -> None:
+def test_broker_without_epoch_history_is_read_by_offset(scripted: EpochCluster) -> None:
     with scripted.consumer() as consumer:
         pieces = consumer.read_range(ORDERS_0, 0, 6, max_bytes=1)
         next(pieces)
@@ -77,7 +77,7 @@ def write(simulation: Simulation, cluster: KafkaCluster) -> None:
             producer.send("orders", b"%d" % value, partition=0)
 
 
-def test_a_replaced_leader_is_not_believed_about_what_it_does_not_have(
+def test_replaced_leader_does_not_end_a_range_beyond_its_log(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     def hear_of_it() -> None:

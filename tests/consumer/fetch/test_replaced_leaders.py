@@ -76,7 +76,7 @@ def test_a_doubt_after_a_good_answer_is_a_first_one(reading: Reading) -> None:
     assert reading.told(OUT_OF_RANGE, now=101.0 + 2 * DOUBT)
 
 
-def test_newer_metadata_are_asked_for_as_long_as_the_doubt_lasts(reading: Reading) -> None:
+def test_metadata_is_requested_while_the_leader_is_in_doubt(reading: Reading) -> None:
     reading.led_in(4)
     reading.told(OUT_OF_RANGE, now=100.0)
     request = reading.client.metadata.poll(100.0).sends
@@ -85,7 +85,7 @@ def test_newer_metadata_are_asked_for_as_long_as_the_doubt_lasts(reading: Readin
 
 
 @pytest.mark.parametrize("epoch", [-1, 5, 6])
-def test_who_is_known_to_lead_in_no_older_epoch_is_believed_at_once(reading: Reading, epoch: int) -> None:
+def test_leader_of_the_same_or_a_later_epoch_is_believed_at_once(reading: Reading, epoch: int) -> None:
     """Brokers of old tell no epoch."""
     reading.led_in(epoch)
     assert reading.told(OUT_OF_RANGE, now=100.0)

@@ -65,7 +65,7 @@ def test_nothing_is_kept_of_a_partition_that_is_not_read_any_more(fetcher: Fetch
     assert kept == {}
 
 
-def test_an_offset_is_asked_for_by_one_question_and_only_while_it_is_wanted(fetcher: Fetcher) -> None:
+def test_offset_is_looked_up_once_and_only_while_wanted(fetcher: Fetcher) -> None:
     open_questions = fetcher._resets._lookups._questions
     fetcher.reset(ORDERS_0, 1, EARLIEST_TIMESTAMP)
     fetcher.reset(ORDERS_0, 2, LATEST_TIMESTAMP)
@@ -82,7 +82,7 @@ def test_an_offset_is_asked_for_by_one_question_and_only_while_it_is_wanted(fetc
     )
 
 
-def test_who_tries_again_keeps_the_longer_pause(fetcher: Fetcher, cluster: LogCluster) -> None:
+def test_retry_of_the_same_position_keeps_the_longer_pause(fetcher: Fetcher, cluster: LogCluster) -> None:
     fetcher.begin(ORDERS_0, 1, 5)
     fetcher.table.states[ORDERS_0].not_before = cluster.now + 5
     fetcher.begin(ORDERS_0, 1, 5)
@@ -91,7 +91,7 @@ def test_who_tries_again_keeps_the_longer_pause(fetcher: Fetcher, cluster: LogCl
     assert fetcher.table.states[ORDERS_0].not_before < cluster.now, "a seek does not wait"
 
 
-def test_what_was_fetched_for_an_older_place_is_not_put_back_as_this_ones(fetcher: Fetcher) -> None:
+def test_data_fetched_for_an_older_position_is_not_put_back(fetcher: Fetcher) -> None:
     """An answer may come between a seek, on the application's thread, and the fetcher's hearing of it."""
     fetcher.begin(ORDERS_0, 2, 100)
     fetcher._buffer.put(data(ORDERS_0, 1, 3))
@@ -102,7 +102,7 @@ def test_what_was_fetched_for_an_older_place_is_not_put_back_as_this_ones(fetche
     assert fetcher.table.states[ORDERS_0].offset == 100
 
 
-def test_what_is_put_back_is_asked_for_without_the_epoch_of_its_end(fetcher: Fetcher) -> None:
+def test_data_put_back_is_refetched_without_the_epoch_of_its_end(fetcher: Fetcher) -> None:
     """A broker compares that with the record before the offset, and would find its log cut."""
     fetcher.begin(ORDERS_0, 1, 0)
     fetcher._buffer.put(data(ORDERS_0, 1, 0))
@@ -142,7 +142,7 @@ def test_damage_that_gave_way_is_read_again_after_resume() -> None:
             read(consumer)
 
 
-def test_nothing_is_fetched_behind_what_cannot_be_read(cluster: LogCluster) -> None:
+def test_unreadable_batch_stops_fetching_behind_it(cluster: LogCluster) -> None:
     for value in (b"0", b"1", b"2"):
         cluster.append("orders", 0, value)
     log = cluster.log("orders")
@@ -189,7 +189,7 @@ def test_a_partition_that_was_let_go_while_paused_is_read_when_it_is_back(cluste
         assert read(consumer, 2) == [b"0"]
 
 
-def test_a_topic_made_anew_before_its_first_fetch_is_not_read_at_an_offset_of_the_old(
+def test_topic_recreated_before_its_first_fetch_is_read_from_the_reset_policy(
     cluster: LogCluster,
 ) -> None:
     for number in range(5):
@@ -259,7 +259,7 @@ def test_a_broker_that_is_well_again_begins_with_a_short_pause() -> None:
     assert nodes.not_before(0) < 100.2
 
 
-def test_the_answer_to_a_fetch_that_was_given_up_does_not_end_the_next_one() -> None:
+def test_response_to_an_abandoned_fetch_does_not_end_the_next_one() -> None:
     nodes, first, second = new_nodes(), Flight(0, 0.5, 0.1), Flight(0, 0.5, 0.1)
     nodes.in_flight[0] = first
     nodes.forget(0)
@@ -286,7 +286,7 @@ def test_fetches_of_all_brokers_share_the_budget() -> None:
 # ---------------------------------------------------------------------------------------- data
 
 
-def test_a_range_that_ends_behind_hidden_batches_does_not_mind_what_follows() -> None:
+def test_range_ending_behind_hidden_batches_ignores_later_damage() -> None:
     batches = [
         build_batch([(None, b"0")], 0),
         build_batch([(None, b"1")], 1, producer_id=7, is_transactional=True),

@@ -48,7 +48,7 @@ def test_reading_begins_so_far_back_or_at_the_end(duration: str, values: list[by
         assert [record.value for record in consumer.poll(2000)[ORDERS_0]] == [b"new"]
 
 
-def test_a_record_that_comes_while_the_end_is_asked_for_is_not_skipped() -> None:
+def test_record_appended_during_the_end_lookup_is_not_skipped() -> None:
     cluster = aged_log()
     asked = []
     answer = cluster._list_partition
@@ -91,13 +91,13 @@ def test_nothing_is_older_than_the_epoch() -> None:
 @pytest.mark.parametrize(
     "text", ["", "P", "PT", "P1DT", "1H", "PT1H ", "-PT1H", "PT-1H", "P1W", "PT.5S", "P99999999999999D"]
 )
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(ConfigurationError, match="by_duration:P1DT12H"):
         CONSUMER_OPTIONS.parse(None, {"auto_offset_reset": f"by_duration:{text}"})
 
 
 @pytest.mark.parametrize("how", ["assigned no more", "placed by seek"])
-def test_what_nobody_waits_for_any_more_is_not_asked_for_any_longer(how: str) -> None:
+def test_lookup_of_an_unwanted_partition_is_stopped(how: str) -> None:
     """Asking for a topic that is gone may even make it anew, where brokers create what clients name."""
     cluster = LogCluster({"orders": [0]}, brokers=1)
     gone = TopicPartition("gone", 0)
@@ -113,7 +113,7 @@ def test_what_nobody_waits_for_any_more_is_not_asked_for_any_longer(how: str) ->
         assert len(cluster.requests(MetadataRequest)) == before
 
 
-def test_an_answer_that_nobody_waits_for_any_more_changes_nothing() -> None:
+def test_late_lookup_response_of_an_unwanted_partition_is_ignored() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     for number in range(5):
         cluster.append("orders", 0, b"%d" % number)
@@ -144,9 +144,7 @@ def refuse(cluster: LogCluster, error: type[KafkaError], times: int) -> None:
 
 @pytest.mark.parametrize("error", [TopicAuthorizationFailed, InvalidRequest])
 @pytest.mark.parametrize("policy", ["latest", "none"])
-def test_who_seeks_an_end_and_is_refused_goes_there_when_it_is_told(
-    error: type[KafkaError], policy: str
-) -> None:
+def test_refused_seek_to_beginning_or_end_is_completed_later(error: type[KafkaError], policy: str) -> None:
     """Not to where the reset policy says, or to what the group has committed: records would be skipped."""
     cluster = aged_log()
     refuse(cluster, error, 2)
@@ -159,7 +157,7 @@ def test_who_seeks_an_end_and_is_refused_goes_there_when_it_is_told(
         assert [record.offset for record in consumer.poll(1000)[ORDERS_0]] == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_broker_that_fails_without_a_reason_is_asked_for_offsets_again() -> None:
+def test_unknown_server_error_in_an_offset_lookup_is_retried() -> None:
     cluster = aged_log()
     with cluster.consumer(auto_offset_reset="earliest") as consumer:
         refuse(cluster, UnknownServerError, 2)

@@ -149,9 +149,7 @@ def test_reading_never_goes_forward_for_a_cut(cluster: EpochCluster) -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, 2])
-def test_a_broker_that_knows_nothing_of_the_epoch_is_asked_by_offset(
-    cluster: EpochCluster, epoch: int
-) -> None:
+def test_broker_without_epoch_history_is_read_by_offset(cluster: EpochCluster, epoch: int) -> None:
     cluster.epoch = epoch
     cluster.write(b"5")
     with cluster.consumer("orders", auto_offset_reset="none") as consumer:
@@ -165,7 +163,7 @@ def test_a_broker_that_knows_nothing_of_the_epoch_is_asked_by_offset(
 
 
 @pytest.mark.parametrize("call", ["poll", "poll_columns"])
-def test_what_was_passed_over_is_not_taken_for_cut(cluster: EpochCluster, call: str) -> None:
+def test_skipped_records_are_not_taken_for_truncation(cluster: EpochCluster, call: str) -> None:
     """The record before the position may be of an older epoch than the offset before it."""
     cluster.epoch = 5
     cluster.write(b"5", b"6")

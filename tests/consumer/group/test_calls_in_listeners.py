@@ -34,7 +34,7 @@ def lead_to(moment: str, group: Group, member: Member) -> Member:
 
 @MOMENTS
 @PROTOCOLS
-def test_one_that_closes_is_told_once_and_the_others_go_on(
+def test_close_in_a_listener_calls_it_once_and_the_group_continues(
     simulation: Simulation, new_group: NewGroup, moment: str
 ) -> None:
     group = new_group(simulation, max_poll_interval_ms=5_000)
@@ -82,7 +82,7 @@ def test_close_is_no_worse_off_for_a_listener_that_closes_too(
 
 @MOMENTS
 @PROTOCOLS
-def test_one_that_polls_or_reads_hears_so_and_is_no_worse_off(
+def test_poll_in_a_listener_raises_illegal_state_without_further_effect(
     simulation: Simulation, new_group: NewGroup, moment: str
 ) -> None:
     group = new_group(simulation, max_poll_interval_ms=5_000)
@@ -107,7 +107,7 @@ def test_one_that_polls_or_reads_hears_so_and_is_no_worse_off(
 
 @MOMENTS
 @PROTOCOLS
-def test_one_that_assigns_partitions_by_hand_from_then_on_reads_all_of_them(
+def test_assign_in_a_listener_reads_all_assigned_partitions(
     simulation: Simulation, new_group: NewGroup, moment: str
 ) -> None:
     group = new_group(simulation, max_poll_interval_ms=5_000)
@@ -136,7 +136,7 @@ def test_one_that_assigns_partitions_by_hand_from_then_on_reads_all_of_them(
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt], ids=["error", "ctrl-c"])
 @PROTOCOLS
-def test_the_group_hears_that_a_member_leaves_whose_listener_raises_at_close(
+def test_close_leaves_the_group_though_the_listener_raises(
     simulation: Simulation, new_group: NewGroup, error: type[BaseException]
 ) -> None:
     """Else the others would wait for its session to end."""
@@ -156,7 +156,7 @@ def test_the_group_hears_that_a_member_leaves_whose_listener_raises_at_close(
 
 @pytest.mark.parametrize("call", ["close", "unsubscribe"])
 @PROTOCOLS
-def test_a_ctrl_c_is_heard_though_a_listener_has_raised(
+def test_ctrl_c_is_raised_though_a_listener_raised(
     simulation: Simulation, new_group: NewGroup, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     group = new_group(simulation)
@@ -176,7 +176,7 @@ def test_a_ctrl_c_is_heard_though_a_listener_has_raised(
 
 
 @PROTOCOLS
-def test_a_ctrl_c_in_the_last_commit_is_heard_though_the_listener_raises(
+def test_ctrl_c_in_the_last_commit_is_raised_though_the_listener_raised(
     simulation: Simulation, new_group: NewGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = new_group(simulation)
@@ -203,7 +203,7 @@ def test_a_ctrl_c_in_the_last_commit_is_heard_though_the_listener_raises(
 
 
 @PROTOCOLS
-def test_a_member_that_is_given_nothing_may_seek_in_its_listener(
+def test_seek_in_a_listener_with_an_empty_assignment_is_allowed(
     simulation: Simulation, new_group: NewGroup
 ) -> None:
     """Where it is given nothing `seek_to_beginning(*assigned)` names nothing, and is no mistake there."""

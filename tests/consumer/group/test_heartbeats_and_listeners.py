@@ -133,7 +133,7 @@ def test_the_base_class_hands_losses_to_revocations() -> None:
         ((type("Odd", (), {"on_partitions_lost": 1})(), None, None, None), "on_partitions_lost"),
     ],
 )
-def test_what_is_no_listener_is_refused(given: Any, words: str) -> None:
+def test_invalid_listener_is_rejected(given: Any, words: str) -> None:
     with pytest.raises(IllegalArgument, match=words):
         listeners_of(*given)
 
@@ -162,7 +162,7 @@ def test_a_pattern_names_topics_by_their_beginning() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", 3, b"orders", ["orders"]])
-def test_what_is_no_pattern_is_refused(pattern: Any) -> None:
+def test_invalid_pattern_is_rejected(pattern: Any) -> None:
     with pytest.raises(IllegalArgument, match="pattern="):
         topic_pattern(pattern, hides_internal=True)
 
@@ -170,7 +170,7 @@ def test_what_is_no_pattern_is_refused(pattern: Any) -> None:
 # ---------------------------------------------------------------------------------------- words
 
 
-def test_ten_thousand_partitions_that_are_given_back_are_no_line_of_that_length() -> None:
+def test_log_line_for_ten_thousand_revoked_partitions_is_short() -> None:
     subscription = Subscription(by_group=True)
     subscription.subscribe(["orders"])
     going = [TopicPartition("orders", number) for number in range(10_000)]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @PROTOCOLS
-def test_a_deserializer_that_blocks_costs_the_membership_and_poll_says_so(
+def test_blocking_deserializer_exceeds_max_poll_interval_and_commit_names_it(
     simulation: Simulation, caplog: pytest.LogCaptureFixture, new_group: Callable[..., Group]
 ) -> None:
     group = new_group(simulation, max_poll_interval_ms=5_000)

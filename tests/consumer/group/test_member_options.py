@@ -19,7 +19,7 @@ from tests.consumer.group.life import Group
 pytestmark = pytest.mark.slow
 
 
-def test_what_a_member_says_of_itself(simulation: Simulation) -> None:
+def test_join_request_has_the_member_options(simulation: Simulation) -> None:
     group = Group(
         simulation,
         session_timeout_ms=7_000,
@@ -43,7 +43,7 @@ def test_what_a_member_says_of_itself(simulation: Simulation) -> None:
 
 
 @pytest.mark.parametrize("interval_ms", [200, 1000])
-def test_heartbeats_come_as_often_as_they_are_asked_for(simulation: Simulation, interval_ms: int) -> None:
+def test_heartbeats_follow_heartbeat_interval_ms(simulation: Simulation, interval_ms: int) -> None:
     group = Group(simulation, heartbeat_interval_ms=interval_ms)
     group.member("a")
     group.settle()
@@ -84,7 +84,7 @@ def consumer(*topics: str, **options: Any) -> KafkaConsumer:
         ({"heartbeat_interval_ms": 500}, "heartbeat_interval_ms=500 needs a group_id"),
     ],
 )
-def test_what_cannot_be_is_refused_when_the_consumer_is_made(options: dict[str, Any], words: str) -> None:
+def test_invalid_group_options_are_rejected_at_construction(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         consumer("orders", **options)
 

@@ -91,7 +91,7 @@ def test_the_commit_of_a_topic_that_exists_is_waited_for_although_another_topic_
     assert (owner.revoked, owner.owned) == ([sorted(ORDERS + BILLS)], [])
 
 
-def test_nothing_is_committed_of_partitions_whose_topics_were_made_anew() -> None:
+def test_partitions_of_recreated_topics_are_not_committed_on_revocation() -> None:
     owner = Owner()
     assert owner.parts.begin_to_let_go(ORDERS + BILLS, of_other_topics=BILLS)
     assert [partitions for partitions, _ in owner.commits] == [ORDERS]

@@ -42,7 +42,7 @@ def test_heartbeats_go_on_while_the_group_waits_for_the_application_to_poll(simu
     assert other.errors == []
 
 
-def test_a_static_member_that_does_not_poll_says_no_goodbye(simulation: Simulation) -> None:
+def test_static_member_past_max_poll_interval_sends_no_leave_group(simulation: Simulation) -> None:
     """It stops its heartbeats, and may be back before its session ends (KIP-345)."""
     group = Group(simulation, max_poll_interval_ms=5000, session_timeout_ms=20_000)
     slow = group.member("a", group_instance_id="one")
@@ -80,7 +80,7 @@ def test_a_poll_that_goes_on_after_a_listener_counts_as_polling(simulation: Simu
     group.cluster.history.never("LeaveGroup")
 
 
-def test_what_one_more_rebalance_cures_is_tried_at_once_the_first_time(simulation: Simulation) -> None:
+def test_first_rebalance_in_progress_is_retried_at_once(simulation: Simulation) -> None:
     group = Group(simulation, retry_backoff_ms=2000, retry_backoff_max_ms=4000)
     group.cluster.controls.fail_next(SyncGroupRequest, RebalanceInProgress, times=2)
     member = group.member("a")

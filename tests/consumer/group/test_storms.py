@@ -204,7 +204,7 @@ def test_a_group_rides_out_a_storm(seed: int) -> None:
 
 
 @pytest.mark.gate
-def test_a_storm_shows_commits_ahead_of_what_was_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storm_detects_commits_ahead_of_returned_records(monkeypatch: pytest.MonkeyPatch) -> None:
     handed_over = Committer.handed_over
 
     def ahead(self: Committer, partitions: Collection[TopicPartition] | None = None) -> Offsets:

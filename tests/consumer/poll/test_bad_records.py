@@ -45,7 +45,7 @@ def offsets(consumer: KafkaConsumer, call: str = "poll", polls: int = 6) -> list
 # ---------------------------------------------------------------------------------------- deserializers
 
 
-def test_skip_passes_over_what_a_deserializer_refuses_and_says_so(
+def test_skip_passes_over_undeserializable_records_and_logs_them(
     cluster: LogCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.append("orders", 0, *[b"%d" % number for number in range(40)])
@@ -103,7 +103,7 @@ def test_records_that_an_earlier_poll_skipped_do_not_count_for_a_later_one() -> 
         assert len(consumer.poll()) == 2, "both partitions in one poll"
 
 
-def test_a_callable_is_given_the_raw_record(cluster: LogCluster) -> None:
+def test_bad_record_callable_receives_the_raw_record(cluster: LogCluster) -> None:
     log = cluster.log("orders")
     log.batches.append(build_batch([(b"k0", b"0"), (b"k3", b"3"), (b"k4", b"4")], timestamp=7))
     log.end = 3
@@ -137,7 +137,7 @@ def test_the_deserializer_that_failed_is_named(cluster: LogCluster) -> None:
     ]
 
 
-def test_what_the_callable_raises_leaves_the_position_at_the_record(cluster: LogCluster) -> None:
+def test_exception_of_the_bad_record_callable_keeps_the_position_at_the_record(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"1", b"2", b"3", b"4")
     is_open = False
 
@@ -277,7 +277,7 @@ def test_a_batch_that_is_too_large_to_fetch_is_raised_all_the_same(cluster: LogC
 
 
 @pytest.mark.parametrize("value", ["ignore", 7, object()], ids=["word", "number", "object"])
-def test_what_is_no_policy_is_refused(cluster: LogCluster, value: Any) -> None:
+def test_invalid_bad_record_policy_is_rejected(cluster: LogCluster, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"on_bad_record.*'raise', 'skip' or a callable"):
         cluster.consumer(on_bad_record=value)
 
@@ -286,7 +286,7 @@ def test_what_is_no_policy_is_refused(cluster: LogCluster, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("values", "told"), [((b"3", b"13"), [0, 1, 2]), ((b"0", b"3"), [1, 2])], ids=str)
-def test_what_is_passed_over_before_a_damaged_batch_is_told_once(
+def test_skipped_record_before_a_damaged_batch_is_reported_once(
     cluster: LogCluster, values: tuple[bytes, bytes], told: list[int]
 ) -> None:
     cluster.append("orders", 0, *values)
@@ -302,7 +302,7 @@ def test_what_is_passed_over_before_a_damaged_batch_is_told_once(
         assert bad == told
 
 
-def test_what_was_passed_over_is_not_told_again_when_a_later_one_is_raised(cluster: LogCluster) -> None:
+def test_skipped_record_is_not_reported_again_when_a_later_one_raises(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"3", b"13", b"23", b"0")
     bad: list[int] = []
 

@@ -89,9 +89,7 @@ def test_a_fetch_that_comes_while_it_is_read_again_does_not_jump_over_it(
 
 @pytest.mark.parametrize("call", ["poll", "poll_columns"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])
-def test_what_follows_as_many_records_as_a_poll_takes_is_not_forgotten(
-    cluster: LogCluster, limit: int, call: str
-) -> None:
+def test_damage_behind_a_full_poll_is_raised_by_the_next(cluster: LogCluster, limit: int, call: str) -> None:
     log = cluster.log("orders")
     log.batches[3] = damage(log.batches[3], "magic")
     with cluster.consumer(max_poll_records=limit) as consumer:
@@ -153,7 +151,7 @@ def fetched_data() -> list[FetchedData]:
 @pytest.mark.parametrize("call", ["poll", "poll_columns", "position"])
 @pytest.mark.parametrize("what", ["bomb", "value", "magic", "refused", "deserializer"])
 @pytest.mark.parametrize("has_records_before", rest_in_gate([True, False]))
-def test_what_could_not_be_read_is_freed_without_the_garbage_collector(
+def test_unreadable_data_is_freed_without_the_garbage_collector(
     cluster: LogCluster, what: str, call: str, has_records_before: bool
 ) -> None:
     others = fetched_data()  # of tests before, in garbage that was not collected
@@ -186,7 +184,7 @@ def test_what_could_not_be_read_is_freed_without_the_garbage_collector(
     assert len(fetched_data()) - len(others) <= 1, "what the consumer holds itself"
 
 
-def test_the_cause_is_still_told(cluster: LogCluster) -> None:
+def test_corrupt_data_error_keeps_its_cause(cluster: LogCluster) -> None:
     log = cluster.log("orders")
     log.batches[0] = damage(log.batches[0], "value")
     with cluster.consumer() as consumer:

@@ -37,7 +37,7 @@ def cluster() -> LogCluster:
     return cluster
 
 
-def test_they_see_every_record_and_say_which_go_on(cluster: LogCluster) -> None:
+def test_interceptors_see_every_record_and_decide_which_are_returned(cluster: LogCluster) -> None:
     odd, after = Odd(), Odd()
     with cluster.consumer("orders", interceptors=[odd, after], max_poll_records=4) as consumer:
         found = [one.offset for _ in range(3) for one in consumer.poll(1000)[ORDERS_0]]
@@ -75,7 +75,7 @@ def test_polls_of_which_nothing_is_left_are_not_waited_after(cluster: LogCluster
         assert cluster.now - began < 0.9
 
 
-def test_what_they_keep_does_not_come_again_after_an_iteration_without_a_record(cluster: LogCluster) -> None:
+def test_records_held_by_interceptors_are_not_returned_after_an_empty_iteration(cluster: LogCluster) -> None:
     class Later(Odd):
         def on_consume(self, records: Records) -> Records:
             super().on_consume(records)
@@ -92,7 +92,7 @@ def test_what_they_keep_does_not_come_again_after_an_iteration_without_a_record(
     assert later.seen == list(range(12)), "each once"
 
 
-def test_what_they_raise_is_logged_and_breaks_nothing(
+def test_exception_of_an_interceptor_is_logged_and_changes_nothing(
     cluster: LogCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
@@ -117,7 +117,7 @@ def test_what_they_raise_is_logged_and_breaks_nothing(
 @pytest.mark.parametrize(
     "given", ["tracing.Tracer", [Odd], ["tracing.Tracer"]], ids=["text", "class", "name"]
 )
-def test_what_is_no_interceptor_is_refused(given: Any) -> None:
+def test_invalid_interceptor_is_rejected(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="interceptors"):
         LogCluster({}).consumer(interceptors=given)
 

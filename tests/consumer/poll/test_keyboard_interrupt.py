@@ -222,9 +222,7 @@ def give_up(at: int, protocol: str, within: str) -> Interruption:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "protocol"), rest_in_gate(GIVING_UP))
-def test_what_is_given_up_is_committed_and_told_of_once_though_a_ctrl_c_strikes(
-    step: str, protocol: str
-) -> None:
+def test_revoked_partitions_are_committed_and_reported_once_despite_ctrl_c(step: str, protocol: str) -> None:
     moments = give_up(0, protocol, step).moments
     assert moments
     for at in range(1, min(moments, 6) + 1):

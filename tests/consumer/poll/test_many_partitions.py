@@ -35,7 +35,7 @@ class Calls:
         sys.setprofile(None)
 
 
-def test_connections_are_looked_at_once_a_look_and_not_once_a_partition() -> None:
+def test_stall_check_visits_each_connection_once() -> None:
     """A look for stalled partitions, every ten seconds: with 100,000 of them it took 8 s of a poll."""
     count = 500
     cluster = LogCluster({"orders": [0, 1] * (count // 2)}, brokers=2)

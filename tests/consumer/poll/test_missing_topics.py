@@ -54,7 +54,7 @@ def test_brokers_that_cannot_be_reached_are_warned_of_once_a_minute(
         assert "No broker is connected" in consumer.explain()
 
 
-def test_a_poll_without_end_says_in_time_what_is_missing() -> None:
+def test_endless_poll_raises_for_a_missing_topic_in_time() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     with cluster.consumer("missing", default_api_timeout_ms=3000) as consumer:
         began = cluster.now
@@ -67,7 +67,7 @@ def test_a_poll_without_end_says_in_time_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize("what", [["missing"], [TopicPartition("orders", 7)]], ids=["topic", "partition"])
-def test_what_is_missing_is_said_in_time_however_often_metadata_comes(what: list[Any]) -> None:
+def test_missing_topic_is_raised_in_time_however_often_metadata_arrives(what: list[Any]) -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     with cluster.consumer(default_api_timeout_ms=3000) as consumer:
         if what == ["missing"]:

@@ -37,7 +37,7 @@ def read(consumer: KafkaConsumer, polls: int, timeout_ms: float = 1000) -> dict[
 # ---------------------------------------------------------------------------------------- the budget
 
 
-def test_what_was_fetched_of_paused_partitions_does_not_starve_the_others() -> None:
+def test_buffered_data_of_paused_partitions_does_not_starve_the_others() -> None:
     cluster = backlogged()
     with cluster.consumer("orders", **SMALL) as consumer:
         while not consumer.metrics()["buffered-bytes"]:
@@ -107,7 +107,7 @@ def test_each_partition_has_its_turn_at_the_head_of_an_answer() -> None:
         assert max(map(len, found.values())) - min(map(len, found.values())) <= 2
 
 
-def test_what_made_room_for_others_is_fetched_again_after_resume() -> None:
+def test_discarded_data_of_paused_partitions_is_refetched_after_resume() -> None:
     cluster = backlogged(100)
     with cluster.consumer("orders", **SMALL) as consumer:
         first = read(consumer, 3)
@@ -155,7 +155,7 @@ def test_a_partition_with_nothing_waiting_is_fetched_though_others_fill_the_buff
         assert slow in found
 
 
-def test_what_waits_of_a_partition_keeps_nothing_of_the_others_that_came_with_it() -> None:
+def test_waiting_data_of_a_partition_does_not_keep_its_whole_response() -> None:
     """A few bytes of a paused partition kept the whole answer that they were in, which nobody counted."""
     cluster = LogCluster({"orders": [0] * 4}, brokers=1)
     with cluster.consumer() as consumer:
@@ -193,7 +193,7 @@ def make_anew(cluster: LogCluster, records: int) -> None:
 
 
 @pytest.mark.parametrize("is_subscribed", [True, False])
-def test_a_topic_made_anew_while_paused_is_read_as_the_reset_policy_says(
+def test_topic_recreated_while_paused_is_read_from_the_reset_policy(
     is_subscribed: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = backlogged(5)
@@ -213,7 +213,7 @@ def test_a_topic_made_anew_while_paused_is_read_as_the_reset_policy_says(
         assert "deleted and created again" in consumer.explain()
 
 
-def test_what_an_iteration_has_left_of_a_topic_made_anew_is_no_place_in_the_new_one() -> None:
+def test_iteration_remainder_of_a_recreated_topic_does_not_set_a_position() -> None:
     """A pause, or a rebalance, has it read again what it has not handed out."""
     cluster = backlogged(5)
     with cluster.consumer(consumer_timeout_ms=2000) as consumer:
@@ -226,7 +226,7 @@ def test_what_an_iteration_has_left_of_a_topic_made_anew_is_no_place_in_the_new_
         assert [record.value for record in consumer] == [b"new %d" % number for number in range(10)]
 
 
-def test_a_topic_made_anew_is_not_read_by_guess_where_the_policy_is_none() -> None:
+def test_recreated_topic_with_policy_none_raises_no_offset_for_partition() -> None:
     cluster = backlogged(5)
     with cluster.consumer(auto_offset_reset="none") as consumer:
         consumer.assign(ORDERS[:1])
@@ -240,7 +240,7 @@ def test_a_topic_made_anew_is_not_read_by_guess_where_the_policy_is_none() -> No
         assert read(consumer, 5)[ORDERS[0]] == list(range(2, 10))
 
 
-def test_a_topic_made_anew_is_read_once_though_a_broker_has_not_heard_of_it() -> None:
+def test_recreated_topic_is_read_once_though_a_broker_has_old_metadata() -> None:
     """In the moment after, metadata tell the old topic, the new one, and the old one again."""
     cluster = backlogged(5)
     topic = cluster.topics["orders"]
@@ -255,7 +255,7 @@ def test_a_topic_made_anew_is_read_once_though_a_broker_has_not_heard_of_it() ->
         assert found == [0, 1, 2, 3, 4]
 
 
-def test_a_partition_that_was_paused_when_it_was_given_up_is_read_when_it_comes_back() -> None:
+def test_partition_paused_when_unassigned_is_read_when_reassigned() -> None:
     """A Ctrl-C keeps unsubscribe() from telling the IO thread of what it has changed."""
     cluster = backlogged(3)
     with cluster.consumer() as consumer:

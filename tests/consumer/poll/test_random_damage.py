@@ -72,7 +72,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_each_record_is_heard_of_once(seed: int) -> None:
+def test_each_record_is_returned_or_reported_once(seed: int) -> None:
     story = Story(seed)
     options = {
         "max_poll_records": story.random.choice([1, 2, 3, 500]),

@@ -81,7 +81,7 @@ def test_a_moved_leader_is_followed_without_loss_or_repetition(cluster: LogClust
         assert consumer.position(ORDERS_0) == 20
 
 
-def test_a_hint_at_the_new_leader_saves_asking_for_metadata(cluster: LogCluster) -> None:
+def test_leader_hint_replaces_a_metadata_request(cluster: LogCluster) -> None:
     fill(cluster, 1)
     with cluster.consumer("orders") as consumer:
         offsets(consumer)
@@ -132,7 +132,7 @@ def test_a_broker_that_fails_for_no_reason_it_can_name_is_waited_for(cluster: Lo
         assert "node 0" not in consumer.explain()
 
 
-def test_an_epoch_that_the_leader_does_not_know_has_metadata_asked_again(cluster: LogCluster) -> None:
+def test_unknown_leader_epoch_causes_a_metadata_request(cluster: LogCluster) -> None:
     """It may be a wrong hint's: only metadata can say so.  For places in the log as for records."""
     fill(cluster, 1)
     refused = ListOffsetsPartitionResponse(partition_index=0, error_code=UnknownLeaderEpoch.code or 0)
@@ -227,7 +227,7 @@ def test_the_nth_fetch_loses_its_connection(cluster: LogCluster, nth: int) -> No
     assert count > nth
 
 
-def test_a_broker_that_does_not_answer_is_given_up_after_its_time(cluster: LogCluster) -> None:
+def test_unanswered_fetch_is_retried_after_the_request_timeout(cluster: LogCluster) -> None:
     fill(cluster, 1)
     cluster.brokers[0].on(FetchRequest, lambda request, broker: Hold())
     with cluster.consumer("orders", request_timeout_ms=2000) as consumer:
@@ -248,7 +248,7 @@ def test_every_version_of_fetch_reads_the_same(cluster: LogCluster, version: int
     }
 
 
-def test_a_cluster_without_topic_ids_is_spoken_to_in_names(cluster: LogCluster) -> None:
+def test_cluster_without_topic_ids_is_fetched_by_name(cluster: LogCluster) -> None:
     fill(cluster, 3)
     for broker in cluster.brokers:
         broker.versions[3] = (0, 9)
@@ -362,7 +362,7 @@ def test_a_batch_that_ends_the_readable_part_is_named_after_the_good_ones(cluste
         assert len(cluster.requests(FetchRequest)) == fetches, "what cannot be read is not fetched by itself"
 
 
-def test_a_batch_cut_short_is_fetched_again_and_one_that_never_fits_is_named(cluster: LogCluster) -> None:
+def test_truncated_batch_is_refetched_and_one_that_never_fits_is_named(cluster: LogCluster) -> None:
     fill(cluster, 2)
 
     def cutting(request: FetchRequest, broker: ScriptedBroker) -> Answer:
@@ -558,7 +558,7 @@ def test_a_call_that_was_interrupted_can_be_made_again() -> None:
 # ---------------------------------------------------------------------------------------- transactions
 
 
-def test_read_committed_hides_what_was_aborted(cluster: LogCluster) -> None:
+def test_read_committed_hides_aborted_records(cluster: LogCluster) -> None:
     log = cluster.log("orders")
     log.append(b"plain-0")
     first = log.append(b"aborted-1", b"aborted-2", producer_id=7, is_transactional=True)

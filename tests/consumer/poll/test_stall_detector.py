@@ -67,7 +67,7 @@ gate = pytest.mark.gate
 
 
 @pytest.mark.parametrize("error_code", [pytest.param(0, marks=gate), STORAGE_ERROR], ids=["nothing", "error"])
-def test_what_stands_still_is_looked_for_anew_and_then_said(
+def test_stalled_partition_is_refetched_and_then_raised(
     error_code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = StuckCluster()
@@ -94,7 +94,7 @@ def test_what_stands_still_is_looked_for_anew_and_then_said(
 
 
 @gate
-def test_a_poll_that_waits_for_ever_hears_of_it() -> None:
+def test_endless_poll_raises_consumer_stalled() -> None:
     cluster = StuckCluster()
     with cluster.consumer("orders") as consumer:
         began = cluster.now
@@ -103,7 +103,7 @@ def test_a_poll_that_waits_for_ever_hears_of_it() -> None:
         assert 120 <= cluster.now - began < 150
 
 
-def test_what_a_bug_of_ours_has_lost_is_found_again() -> None:
+def test_lost_fetch_response_is_recovered_by_the_stall_detector() -> None:
     cluster = StuckCluster()
     cluster.is_stuck = False
     with cluster.consumer("orders") as consumer:
@@ -119,7 +119,7 @@ def test_what_a_bug_of_ours_has_lost_is_found_again() -> None:
 @pytest.mark.parametrize(
     "outage", ["no broker", "no leader", "throttled", "paused", pytest.param("not polled", marks=gate)]
 )
-def test_what_is_not_the_consumers_fault_is_ridden_out(outage: str) -> None:
+def test_conditions_outside_the_client_are_no_stall(outage: str) -> None:
     cluster = StuckCluster()
     with cluster.consumer("orders", default_api_timeout_ms=10_000_000) as consumer:
         consumer.poll(1000)
@@ -165,7 +165,7 @@ def test_among_many_partitions_a_turn_may_take_minutes(caplog: pytest.LogCapture
 
 
 @pytest.mark.gate
-def test_the_time_in_which_nobody_polls_does_not_count() -> None:
+def test_time_without_poll_does_not_count_as_a_stall() -> None:
     """A suspended laptop, or an application that computes: nobody could have advanced meanwhile."""
     cluster = StuckCluster()
     with cluster.consumer("orders") as consumer:
@@ -176,7 +176,7 @@ def test_the_time_in_which_nobody_polls_does_not_count() -> None:
         assert max(one["stands_still_for"] for one in consumer.health()["partitions"].values()) < 60
 
 
-def test_a_reset_that_is_never_answered_is_said() -> None:
+def test_unanswered_reset_raises_consumer_stalled() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     refusal = ListOffsetsPartitionResponse(partition_index=0, error_code=STORAGE_ERROR)
     cluster._list_partition = lambda *arguments: refusal  # type: ignore[method-assign]
@@ -187,7 +187,7 @@ def test_a_reset_that_is_never_answered_is_said() -> None:
         consumer.poll(float("inf"))
 
 
-def test_who_looks_at_the_same_records_again_and_again_is_not_stalled() -> None:
+def test_repeated_poll_without_position_updates_is_no_stall() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     cluster.append("orders", 0, b"a", b"b")
     with cluster.consumer("orders") as consumer:
@@ -199,7 +199,7 @@ def test_who_looks_at_the_same_records_again_and_again_is_not_stalled() -> None:
         assert "advance" not in consumer.explain()
 
 
-def test_who_looks_and_finds_nothing_hears_that_it_stands_still() -> None:
+def test_poll_without_position_updates_raises_if_stalled() -> None:
     """Also after it has found something else once."""
     cluster = StuckCluster()
     cluster.append("orders", 1, b"y")
@@ -238,7 +238,7 @@ def silent() -> LogCluster:
     return cluster
 
 
-def test_a_wait_that_the_application_asked_for_does_not_count(silent: LogCluster) -> None:
+def test_fetch_max_wait_does_not_count_as_a_stall(silent: LogCluster) -> None:
     options = {"fetch_max_wait_ms": 60_000, "request_timeout_ms": 10_000_000}
     with silent.consumer(**options) as consumer:
         consumer.assign([ORDERS_0])
@@ -246,7 +246,7 @@ def test_a_wait_that_the_application_asked_for_does_not_count(silent: LogCluster
         assert poll_for(silent, consumer, 60) is not None
 
 
-def test_others_records_are_read_on_beside_one_that_stands_still(
+def test_other_partitions_are_read_beside_a_stalled_one(
     silent: LogCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {"fetch_max_wait_ms": 10_000, "request_timeout_ms": 10_000_000}

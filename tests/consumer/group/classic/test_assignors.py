@@ -50,7 +50,7 @@ class Fails(ByWeight):
         raise LookupError("no idea")
 
 
-def test_one_of_your_own_is_told_what_members_say(simulation: Simulation) -> None:
+def test_custom_assignor_receives_the_user_data_of_members(simulation: Simulation) -> None:
     group = Group(simulation)
     light, heavy = ByWeight(1), ByWeight(7)
     first = group.member("a", partition_assignment_strategy=[light])
@@ -66,7 +66,7 @@ def test_one_of_your_own_is_told_what_members_say(simulation: Simulation) -> Non
     assert LastAssignment(given.partitions, first_generation) in light.last
 
 
-def test_what_goes_wrong_in_it_is_raised_by_poll(simulation: Simulation) -> None:
+def test_exception_of_a_custom_assignor_is_raised_by_poll(simulation: Simulation) -> None:
     group = Group(simulation)
     member = group.member("a", partition_assignment_strategy=Fails)
     group.turn_until(lambda: bool(member.errors), 10)
@@ -74,7 +74,7 @@ def test_what_goes_wrong_in_it_is_raised_by_poll(simulation: Simulation) -> None
     assert "assignor 'by-weight': assign() raised LookupError('no idea')" in str(member.errors[0])
 
 
-def test_a_sticky_group_gives_members_back_what_they_gave_up(simulation: Simulation) -> None:
+def test_sticky_group_returns_partitions_to_their_former_owners(simulation: Simulation) -> None:
     group = Group(simulation, partition_assignment_strategy="sticky")
     first = group.member("a")
     group.settle()
@@ -112,7 +112,7 @@ def owned(simulation: Simulation, cluster: KafkaCluster, strategy: str) -> dict[
 
 
 @pytest.mark.parametrize("strategy", rest_in_gate(["range", "sticky", "cooperative-sticky"]))
-def test_members_are_given_what_is_in_their_racks(simulation: Simulation, strategy: str) -> None:
+def test_members_are_assigned_partitions_in_their_racks(simulation: Simulation, strategy: str) -> None:
     topic = Topic(assignment=[[1], [0], [0], [1]])
     cluster = simulation.cluster(brokers=2, racks=["a", "b"], topics={"orders": topic}, config=QUICK)
     assert owned(simulation, cluster, strategy) == {"a": [1, 2], "b": [0, 3]}

@@ -304,7 +304,7 @@ BUGS: dict[str, tuple[Story, Mutant]] = {
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_what_others_have_got_wrong_ends_well_here(name: str, simulation: Simulation) -> None:
+def test_known_bugs_of_other_clients_do_not_occur(name: str, simulation: Simulation) -> None:
     story, _ = BUGS[name]
     story(simulation)
 

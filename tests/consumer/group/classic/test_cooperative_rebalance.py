@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
 
 
-def test_a_newcomer_takes_only_what_it_gets(simulation: Simulation) -> None:
+def test_new_member_revokes_only_the_partitions_it_gets(simulation: Simulation) -> None:
     group = Group(simulation, **COOPERATIVE)
     first = group.member("a")
     group.settle()
@@ -35,7 +35,7 @@ def test_a_newcomer_takes_only_what_it_gets(simulation: Simulation) -> None:
     assert all(told == [] for told in first.what("assigned")[1:])
 
 
-def test_what_is_kept_is_read_during_the_rebalance(simulation: Simulation) -> None:
+def test_kept_partitions_are_read_during_a_cooperative_rebalance(simulation: Simulation) -> None:
     group = Group(simulation, **COOPERATIVE)
     first = group.member("a")
     group.settle()
@@ -92,7 +92,7 @@ def test_members_move_to_another_assignor_in_two_rolling_restarts(simulation: Si
     assert group.cluster.group("g").protocol == "cooperative-sticky"
 
 
-def test_topics_left_out_are_given_back_before_joining(simulation: Simulation) -> None:
+def test_partitions_of_unsubscribed_topics_are_revoked_before_the_join(simulation: Simulation) -> None:
     group = Group(simulation, {"orders": 4, "refunds": 2}, **COOPERATIVE)
     member = group.member("a", ["orders", "refunds"])
     group.settle()
@@ -103,7 +103,7 @@ def test_topics_left_out_are_given_back_before_joining(simulation: Simulation) -
 
 
 @pytest.mark.parametrize("how", ["moves", "crashes"])
-def test_a_coordinator_that_is_replaced_amid_a_rebalance_costs_nobody_what_it_keeps(
+def test_coordinator_change_during_a_cooperative_rebalance_loses_no_partition(
     simulation: Simulation, how: str
 ) -> None:
     """The new one knows the generation before: after a loss, what was not committed yet would come again."""
@@ -131,7 +131,7 @@ def test_a_coordinator_that_is_replaced_amid_a_rebalance_costs_nobody_what_it_ke
     assert sorted(first.read + second.read) == sorted(values), "each once"
 
 
-def test_commits_of_what_is_revoked_are_taken_in_the_listener(simulation: Simulation) -> None:
+def test_commit_of_revoked_partitions_succeeds_in_the_listener(simulation: Simulation) -> None:
     group = Group(simulation, enable_auto_commit=False, **COOPERATIVE)
     values = group.produce(600)
     first = group.member("a", max_poll_records=20)
@@ -153,7 +153,7 @@ def test_commits_of_what_is_revoked_are_taken_in_the_listener(simulation: Simula
     assert sorted(first.read + second.read) == sorted(values), "each once"
 
 
-def test_a_member_that_was_thrown_out_loses_all_and_starts_anew(simulation: Simulation) -> None:
+def test_evicted_member_loses_all_partitions_and_rejoins(simulation: Simulation) -> None:
     group = Group(simulation, max_poll_interval_ms=5_000, **COOPERATIVE)
     first, second = group.member("a"), group.member("b")
     group.settle()
@@ -220,7 +220,7 @@ def test_a_static_member_that_stays_away_is_missed_when_its_session_ends(simulat
     assert group.turn_until(lambda: len(second.owned) == 6, 9) > 5
 
 
-def test_a_static_member_leaves_when_it_is_told_to(simulation: Simulation) -> None:
+def test_static_member_leaves_with_leave_group(simulation: Simulation) -> None:
     group = Group(simulation)
     first = group.member("a", group_instance_id="till-1")
     second = group.member("b")
@@ -231,7 +231,7 @@ def test_a_static_member_leaves_when_it_is_told_to(simulation: Simulation) -> No
 
 
 @pytest.mark.gate
-def test_a_static_member_that_does_not_poll_stops_beating_and_says_nothing(simulation: Simulation) -> None:
+def test_static_member_that_does_not_poll_stops_heartbeats_without_leaving(simulation: Simulation) -> None:
     group = Group(simulation, max_poll_interval_ms=5_000)
     first = group.member("a", group_instance_id="till-1")
     second = group.member("b", group_instance_id="till-2")
@@ -259,7 +259,7 @@ def test_a_static_leader_that_comes_back_leaves_the_assignment_as_it_is(simulati
     assert again.owned == before[leader.name]
 
 
-def test_what_a_static_member_was_to_give_up_is_read_though_it_restarts(simulation: Simulation) -> None:
+def test_partition_a_static_member_must_revoke_is_read_after_its_restart(simulation: Simulation) -> None:
     """It comes back without a rebalance to what it was to keep, and knows of nothing to give up."""
     group = Group(simulation, {"orders": 6, "refunds": 1}, **COOPERATIVE)
     group.member("till-1", ["refunds"], group_instance_id="till-1")  # leads
@@ -317,7 +317,7 @@ def test_a_topic_that_a_static_leader_comes_back_with_is_read(simulation: Simula
     assert {partition.topic for partition in again.owned} == {"orders", "refunds"}
 
 
-def test_nobody_joins_who_assigns_partitions_itself(simulation: Simulation) -> None:
+def test_manual_assignment_sends_no_join_group(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(60)
     member = group.member("a", subscribes=False)

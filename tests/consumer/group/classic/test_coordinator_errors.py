@@ -69,7 +69,7 @@ def names(value: object) -> str | None:
 
 
 @pytest.mark.parametrize(("request_type", "error"), rest_in_gate(CURED), ids=names)
-def test_what_passes_is_cured_without_a_word_to_the_application(
+def test_retriable_coordinator_error_is_not_raised(
     simulation: Simulation, request_type: Any, error: type[BrokerError]
 ) -> None:
     group = Group(simulation)
@@ -105,7 +105,7 @@ RAISED: list[tuple[Any, type[BrokerError], str]] = [
 
 
 @pytest.mark.parametrize(("request_type", "error", "words"), rest_in_gate(RAISED), ids=names)
-def test_what_does_not_pass_is_raised_once_and_tried_again_by_the_next_poll(
+def test_fatal_coordinator_error_is_raised_once_and_retried_by_the_next_poll(
     simulation: Simulation, request_type: Any, error: type[BrokerError], words: str
 ) -> None:
     group = Group(simulation)
@@ -138,7 +138,7 @@ def test_one_assignor_alone_is_named_where_the_others_do_not_have_it(
 
 
 @pytest.mark.gate
-def test_a_lasting_refusal_is_asked_about_at_most_ten_times_a_second(simulation: Simulation) -> None:
+def test_lasting_join_error_is_retried_at_most_ten_times_a_second(simulation: Simulation) -> None:
     group = Group(simulation)
     group.cluster.controls.rule(api=JoinGroupRequest, then=GroupAuthorizationFailed)
     member = group.member("a")
@@ -149,7 +149,7 @@ def test_a_lasting_refusal_is_asked_about_at_most_ten_times_a_second(simulation:
     assert 5 < group.cluster.history.count(JoinGroupRequest) < 100
 
 
-def test_a_member_id_that_is_forgotten_at_once_is_asked_for_at_most_ten_times_a_second(
+def test_repeated_member_id_required_is_retried_at_most_ten_times_a_second(
     simulation: Simulation,
 ) -> None:
     group = Group(simulation)
@@ -162,7 +162,7 @@ def test_a_member_id_that_is_forgotten_at_once_is_asked_for_at_most_ten_times_a_
     assert member.errors == []
 
 
-def test_an_assignor_that_raises_when_it_is_told_costs_no_partition(simulation: Simulation) -> None:
+def test_assignor_that_raises_in_on_assignment_loses_no_partition(simulation: Simulation) -> None:
     class Proud(RangeAssignor):
         is_told = False
 
@@ -179,7 +179,7 @@ def test_an_assignor_that_raises_when_it_is_told_costs_no_partition(simulation: 
     assert len(member.owned) == 6
 
 
-def test_an_assignor_that_raises_when_it_is_asked_keeps_nobody_out_for_good(simulation: Simulation) -> None:
+def test_assignor_that_raises_in_user_data_delays_the_join_only_once(simulation: Simulation) -> None:
     class Shy(RangeAssignor):
         is_asked = False
 
@@ -245,7 +245,7 @@ def test_an_assignment_that_cannot_be_meant_is_rejected(
     assert group.now > 1, "not at once"
 
 
-def test_the_good_bye_is_said_again_when_it_was_not_heard(simulation: Simulation) -> None:
+def test_failed_leave_group_is_repeated(simulation: Simulation) -> None:
     group = Group(simulation)
     member = group.member("a")
     group.settle()
@@ -270,9 +270,7 @@ def test_a_partition_that_a_leader_names_twice_is_assigned_once(simulation: Simu
 
 
 @pytest.mark.parametrize("how", ["moved", "crashed"])
-def test_the_good_bye_of_one_who_joins_finds_the_coordinator_that_took_over(
-    simulation: Simulation, how: str
-) -> None:
+def test_leave_group_of_a_joining_member_finds_the_new_coordinator(simulation: Simulation, how: str) -> None:
     """Else the group waited for the member until its session was over."""
     group = Group(simulation, brokers=3, session_timeout_ms=30_000)
     slow, member = group.member("a"), group.member("b")
@@ -308,7 +306,7 @@ def test_unfinished_rebalances_are_counted_and_warned_of(
     assert member.errors == []
 
 
-def test_rebalances_that_cannot_end_are_not_asked_for_in_a_hot_loop(simulation: Simulation) -> None:
+def test_endless_rebalances_are_retried_with_backoff(simulation: Simulation) -> None:
     group = Group(simulation)
     group.cluster.controls.rule(api=SyncGroupRequest, then=RebalanceInProgress)
     member = group.member("a")
@@ -317,7 +315,7 @@ def test_rebalances_that_cannot_end_are_not_asked_for_in_a_hot_loop(simulation: 
     del member
 
 
-def test_a_fenced_member_is_told_of_its_loss_and_refuses_for_good(simulation: Simulation) -> None:
+def test_fenced_member_reports_lost_partitions_and_raises_for_good(simulation: Simulation) -> None:
     group = Group(simulation)
     first = group.member("a", group_instance_id="till-1")
     group.settle()
@@ -341,7 +339,7 @@ def test_a_fenced_member_is_told_of_its_loss_and_refuses_for_good(simulation: Si
     assert len(second.owned) == 6, "closing it takes nothing from its successor"
 
 
-def test_what_a_membership_met_is_not_raised_in_the_next_one(simulation: Simulation) -> None:
+def test_failure_of_a_former_membership_is_not_raised_in_the_next(simulation: Simulation) -> None:
     group = Group(simulation)
     member = group.member("a")
     group.settle()

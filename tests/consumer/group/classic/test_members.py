@@ -85,7 +85,7 @@ def test_members_share_the_partitions_as_they_come_and_go(simulation: Simulation
 
 
 @pytest.mark.gate
-def test_who_gets_no_partition_stays_a_member_and_takes_over(simulation: Simulation) -> None:
+def test_member_without_partitions_stays_and_takes_over(simulation: Simulation) -> None:
     group = Group(simulation, {"orders": 1})
     owner = group.member("a")
     group.settle()
@@ -103,7 +103,7 @@ def test_who_gets_no_partition_stays_a_member_and_takes_over(simulation: Simulat
     assert owner.read + spare.read == [b"%d" % number for number in range(5)]
 
 
-def test_what_one_member_has_committed_the_next_one_does_not_read(simulation: Simulation) -> None:
+def test_committed_records_of_one_member_are_not_read_by_the_next(simulation: Simulation) -> None:
     group = Group(simulation)
     values = group.produce(600)
     first = group.member("a", max_poll_records=7)
@@ -139,7 +139,7 @@ def test_heartbeats_go_out_however_long_the_application_computes(simulation: Sim
     assert len(busy.told) == told, "nothing has happened to it"
 
 
-def test_who_does_not_poll_for_too_long_leaves_and_hears_how_long_it_was(
+def test_member_past_max_poll_interval_leaves_and_its_commit_names_the_gap(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = Group(simulation, max_poll_interval_ms=10_000)
@@ -230,7 +230,7 @@ def test_iteration_gives_partitions_back_between_two_records(simulation: Simulat
     assert sorted(found + other.read) == sorted(values), "each once: only what was yielded was committed"
 
 
-def test_what_a_listener_raises_reaches_the_caller_of_poll(simulation: Simulation) -> None:
+def test_exception_of_a_listener_is_raised_by_poll(simulation: Simulation) -> None:
     group = Group(simulation)
     group.produce(60)
     member = group.member("a")
@@ -280,7 +280,7 @@ def test_a_listener_may_use_the_consumer(simulation: Simulation) -> None:
     assert TopicPartition("orders", 2) not in offsets or offsets[TopicPartition("orders", 2)] == 0
 
 
-def test_plain_functions_are_told_too(simulation: Simulation) -> None:
+def test_on_assigned_and_on_revoked_functions_are_called(simulation: Simulation) -> None:
     group = Group(simulation)
     member = group.member("a", subscribes=False)
     told: list[tuple[str, int]] = []
@@ -392,7 +392,7 @@ def test_a_pattern_is_joined_for_when_all_topics_are_known_and_not_for_those_tha
     assert member.what("assigned") == [[0, 1]]
 
 
-def test_enforce_rebalance_has_the_leader_assign_anew(simulation: Simulation) -> None:
+def test_enforce_rebalance_makes_the_leader_reassign(simulation: Simulation) -> None:
     group = Group(simulation)
     first, second = group.member("a"), group.member("b")
     group.settle()
@@ -449,7 +449,7 @@ def test_leaving_is_optional(simulation: Simulation) -> None:
     assert len(group.cluster.group("g").members) == 1
 
 
-def test_health_and_explain_tell_of_the_group(simulation: Simulation) -> None:
+def test_health_and_explain_describe_the_group(simulation: Simulation) -> None:
     group = Group(simulation)
     member = group.member("a")
     assert "not a member of group 'g'" in member.consumer.explain()
@@ -526,7 +526,7 @@ def test_explain_names_the_silent_coordinator_of_a_kip_848_group(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_explain_says_why_no_coordinator_is_found(simulation: Simulation, protocol: str) -> None:
+def test_explain_names_the_reason_for_a_missing_coordinator(simulation: Simulation, protocol: str) -> None:
     """Where __consumer_offsets cannot be made, say, which is heard from nobody but a look-up."""
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     cluster.controls.rule(api=FindCoordinatorRequest, then=CoordinatorNotAvailable)
@@ -576,7 +576,7 @@ def test_a_listener_may_change_its_mind(simulation: Simulation, call: str, told:
 
 
 @pytest.mark.gate
-def test_what_was_to_be_given_up_is_forgotten_with_the_membership(simulation: Simulation) -> None:
+def test_pending_revocation_is_forgotten_with_the_membership(simulation: Simulation) -> None:
     cooperative = {"partition_assignment_strategy": "cooperative-sticky"}
     group = Group(simulation, max_poll_interval_ms=5_000, **cooperative)
     first = group.member("a")

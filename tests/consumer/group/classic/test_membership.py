@@ -60,9 +60,7 @@ def member(cluster: LogCluster) -> Iterator[Membership]:
 # ---------------------------------------------------------------------------------------- late words
 
 
-def test_a_join_that_was_asked_for_before_a_loss_is_not_begun(
-    member: Membership, cluster: LogCluster
-) -> None:
+def test_join_requested_before_a_loss_is_not_started(member: Membership, cluster: LogCluster) -> None:
     member._lose(MemberEvent.EXPELLED, "put out")
     member._begin_join(1, 0, WISH, cluster.now)
     assert member.state is MemberState.OUT
@@ -72,7 +70,7 @@ def test_a_join_that_was_asked_for_before_a_loss_is_not_begun(
 
 
 @pytest.mark.parametrize("by", ["heartbeat", "commit"])
-def test_what_an_earlier_generation_is_told_does_not_end_this_one(
+def test_error_for_an_earlier_generation_does_not_end_this_one(
     member: Membership, cluster: LogCluster, by: str
 ) -> None:
     def tell(identity: GroupIdentity) -> None:
@@ -88,9 +86,7 @@ def test_what_an_earlier_generation_is_told_does_not_end_this_one(
     assert member.state is MemberState.OUT
 
 
-def test_an_assignment_that_nobody_has_taken_is_void_when_the_group_rebalances(
-    member: Membership, cluster: LogCluster
-) -> None:
+def test_untaken_assignment_is_void_after_a_rebalance(member: Membership, cluster: LogCluster) -> None:
     member._assigned = Assigned("range", 5, Assignment())
     member._request_rejoin("the coordinator said so", cluster.now)
     assert member.state is MemberState.MUST_JOIN
@@ -116,7 +112,7 @@ def test_the_next_heartbeat_and_an_overrun_are_woken_for(member: Membership, clu
     assert due.wake_at == member.polls.wake_at(cluster.now) < FOREVER, "though its answer may not come"
 
 
-def test_who_leaves_by_itself_says_so_with_the_next_turn(
+def test_leave_without_a_request_wakes_the_driver(
     member: Membership, cluster: LogCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It finds that out behind the look at good-byes, and nothing else might turn the driver soon."""
@@ -138,7 +134,7 @@ def test_a_good_bye_that_waits_for_another_attempt_is_woken_for(
     assert result.wake_at == cluster.now + 0.7
 
 
-def test_a_join_that_a_ctrl_c_kept_is_asked_for_by_the_next_look(
+def test_join_interrupted_by_ctrl_c_is_repeated_by_the_next_poll(
     cluster: LogCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.on(FindCoordinatorRequest, lambda request, broker: NoAnswer())
@@ -158,7 +154,7 @@ def test_a_join_that_a_ctrl_c_kept_is_asked_for_by_the_next_look(
         assert membership.state is MemberState.JOINING
 
 
-def test_who_is_out_gives_way_to_nobody_any_more(cluster: LogCluster) -> None:
+def test_member_out_of_the_group_requests_no_further_rebalance(cluster: LogCluster) -> None:
     """Else its next assignment, which takes nothing away, would have the group rebalance once more."""
     with cluster.consumer(group_id="g") as consumer:
         assert consumer._group is not None
@@ -172,14 +168,14 @@ def test_who_is_out_gives_way_to_nobody_any_more(cluster: LogCluster) -> None:
 # ---------------------------------------------------------------------------------------- what is let go
 
 
-def test_whose_place_another_has_is_told_so_again_and_again(member: Membership, cluster: LogCluster) -> None:
+def test_fenced_member_stays_fenced_after_unsubscribe(member: Membership, cluster: LogCluster) -> None:
     member._fence(FencedInstanceId())
     member._leave("unsubscribed", lambda error: None, True, cluster.now)
     assert member.state is MemberState.FENCED
     assert isinstance(member.failure, FencedInstanceId)
 
 
-def test_who_is_refused_when_it_has_joined_keeps_what_it_has(member: Membership) -> None:
+def test_refused_sync_keeps_the_owned_partitions(member: Membership) -> None:
     """Its heartbeats go on until it joins again."""
     member.state = MemberState.SYNCING
     member._on_join_failed(GroupAuthorizationFailed())
@@ -197,14 +193,14 @@ def test_an_answer_to_a_join_that_cannot_be_read_is_raised(member: Membership) -
 @pytest.mark.parametrize(
     ("error", "identity"), [(UnknownMemberId(), NOBODY), (IllegalGeneration(), GroupIdentity("me", -1))]
 )
-def test_who_is_put_out_keeps_an_id_that_is_still_known(
+def test_expelled_member_keeps_a_member_id_still_known(
     member: Membership, error: KafkaError, identity: GroupIdentity
 ) -> None:
     member._expel(error)
     assert member._standing.identity == identity
 
 
-def test_who_is_refused_while_joining_has_lost_what_it_kept(member: Membership, cluster: LogCluster) -> None:
+def test_refused_join_loses_the_kept_partitions(member: Membership, cluster: LogCluster) -> None:
     member._begin_join(1, 0, WISH, cluster.now)
     member._joining.cancel(ClientClosed("the answer has come"), cluster.now)
     member._refuse(GroupAuthorizationFailed())
@@ -212,7 +208,7 @@ def test_who_is_refused_while_joining_has_lost_what_it_kept(member: Membership, 
 
 
 @pytest.mark.parametrize("end", ["another rebalance", "leaving"])
-def test_what_stood_in_the_way_of_commits_goes_with_it(
+def test_obstacle_to_commits_ends_with_the_join_or_membership(
     member: Membership, cluster: LogCluster, end: str
 ) -> None:
     member.state = MemberState.SYNCING
@@ -224,13 +220,13 @@ def test_what_stood_in_the_way_of_commits_goes_with_it(
     assert member._standing.obstacle is None
 
 
-def test_who_is_out_leads_nobody(member: Membership) -> None:
+def test_expelled_member_does_not_lead(member: Membership) -> None:
     member._leader.topics = frozenset({"orders"})
     member._lose(MemberEvent.EXPELLED, "put out")
     assert not member.is_leading
 
 
-def test_a_leader_names_twenty_of_the_partitions_that_nobody_has(member: Membership) -> None:
+def test_leader_log_names_at_most_twenty_unassigned_partitions(member: Membership) -> None:
     leader = member._leader
     leader._moving = frozenset(TopicPartition("orders", number) for number in range(10_000))
     words = leader.news(leader._moving_since + 100.0)
@@ -238,18 +234,14 @@ def test_a_leader_names_twenty_of_the_partitions_that_nobody_has(member: Members
     assert "orders-19 and 9980 more, and the previous owner" in words
 
 
-def test_an_assignment_that_cannot_be_meant_is_not_asked_for_again_at_once(
-    member: Membership, cluster: LogCluster
-) -> None:
+def test_rejected_assignment_is_retried_after_a_pause(member: Membership, cluster: LogCluster) -> None:
     member.reject("it makes no sense")
     cluster.runtime.run_for(0.01)
     assert member.state is MemberState.MUST_JOIN
     assert member._joining._not_before > cluster.now + 0.5
 
 
-def test_who_looks_just_as_it_is_put_out_takes_on_nothing_of_what_it_was_given(
-    member: Membership, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expelled_member_takes_no_assignment(member: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller's thread comes between two steps of the driver's, which has counted the loss by then."""
     member._assigned = Assigned("range", 1, Assignment((TopicPartition("orders", 0),)))
     seen: list[Assigned | None] = []
@@ -267,9 +259,7 @@ def test_who_looks_just_as_it_is_put_out_takes_on_nothing_of_what_it_was_given(
 # ---------------------------------------------------------------------------------------- pauses
 
 
-def test_pauses_between_joins_begin_anew_after_one_that_came_to_an_end(
-    member: Membership, cluster: LogCluster
-) -> None:
+def test_join_backoff_restarts_after_a_successful_join(member: Membership, cluster: LogCluster) -> None:
     joining = member._joining
     for _ in range(6):
         joining._note(GroupAuthorizationFailed(), cluster.now)
@@ -305,14 +295,14 @@ def test_silence_is_warned_of_once(
 # ---------------------------------------------------------------------------------------- good-byes
 
 
-def test_a_good_bye_of_one_whom_nobody_knows_is_heard(member: Membership) -> None:
+def test_leave_group_with_unknown_member_id_succeeds(member: Membership) -> None:
     script = leave_group(member._options, "me", "closed", 5, member._joining._new_backoff())
     next(script)
     with pytest.raises(StopIteration):
         script.send(LeaveGroupResponse(error_code=UnknownMemberId.code, members=[]))
 
 
-def test_a_good_bye_is_tried_as_often_as_asked_for(member: Membership) -> None:
+def test_leave_group_is_retried_up_to_its_limit(member: Membership) -> None:
     script = leave_group(member._options, "me", "closed", 2, member._joining._new_backoff())
     next(script)
     script.throw(Disconnected("gone"))

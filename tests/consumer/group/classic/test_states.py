@@ -26,9 +26,7 @@ def membership() -> Membership:
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(MemberState, MemberEvent)))
-def test_every_state_moves_as_the_table_says_or_refuses_and_stays(
-    state: MemberState, event: MemberEvent
-) -> None:
+def test_state_changes_follow_the_table_or_raise(state: MemberState, event: MemberEvent) -> None:
     member = membership()
     events: list[Event] = []
     member._driver.event_sink.subscribe(events.append)

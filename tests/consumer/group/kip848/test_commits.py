@@ -107,7 +107,7 @@ def test_an_epoch_that_stays_stale_ends_with_the_timeout(simulation: Simulation)
     assert len(epochs(group)) < 20, "with back-off"
 
 
-def test_a_commit_that_is_sent_once_says_that_it_may_be_repeated(simulation: Simulation) -> None:
+def test_stale_epoch_in_commit_async_is_reported_as_retriable(simulation: Simulation) -> None:
     group, member = settled(simulation)
     group.cluster.controls.fail_next(OffsetCommitRequest, StaleMemberEpoch)
     told: list[BaseException | None] = []
@@ -118,7 +118,9 @@ def test_a_commit_that_is_sent_once_says_that_it_may_be_repeated(simulation: Sim
 
 
 @pytest.mark.parametrize("error", [UnknownMemberId, GroupIdNotFound], ids=["member", "group"])
-def test_a_commit_of_who_was_put_out_fails_clearly(simulation: Simulation, error: type[KafkaError]) -> None:
+def test_commit_of_an_expelled_member_raises_commit_failed(
+    simulation: Simulation, error: type[KafkaError]
+) -> None:
     group, member = settled(simulation)
     group.cluster.controls.fail_next(OffsetCommitRequest, error)  # type: ignore[arg-type]
     before = len(beats(group))
@@ -174,16 +176,14 @@ def test_a_member_resumes_where_the_group_has_committed(simulation: Simulation) 
 
 
 @pytest.mark.parametrize("error", [StaleMemberEpoch, UnknownMemberId], ids=["epoch", "member"])
-def test_committed_offsets_are_asked_for_again_when_the_epoch_was_stale(
-    simulation: Simulation, error: type[KafkaError]
-) -> None:
+def test_offset_fetch_with_a_stale_epoch_is_retried(simulation: Simulation, error: type[KafkaError]) -> None:
     group, member = settled(simulation)
     member.consumer.commit({FIRST: 3})
     group.cluster.controls.fail_next(OffsetFetchRequest, error, times=2)  # type: ignore[arg-type]
     assert member.consumer.committed(FIRST) == 3
 
 
-def test_who_was_put_out_while_it_asked_for_offsets_reads_all_the_same(simulation: Simulation) -> None:
+def test_member_expelled_during_an_offset_fetch_reads_after_rejoining(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     group.produce(60)
     group.cluster.controls.delay(OffsetFetchRequest, 1.0, times=1)
@@ -243,7 +243,7 @@ def test_a_broker_that_knows_nothing_of_the_topic_does_not_keep_the_last_commit_
     assert other.read == [], "these were committed"
 
 
-def test_nobody_waits_for_the_last_commit_of_a_topic_that_is_gone(simulation: Simulation) -> None:
+def test_revocation_does_not_wait_for_commits_of_a_deleted_topic(simulation: Simulation) -> None:
     group = consumer_group(simulation, auto_commit_interval_ms=3_600_000, allow_auto_create_topics=False)
     member = group.member("a")
     group.settle()
@@ -257,7 +257,7 @@ def test_nobody_waits_for_the_last_commit_of_a_topic_that_is_gone(simulation: Si
     assert group.turn_until(lambda: not parts.commits.count, 30) < 2
 
 
-def test_what_was_read_of_topics_that_are_not_subscribed_to_any_more_is_committed(
+def test_positions_of_unsubscribed_topics_are_committed(
     simulation: Simulation,
 ) -> None:
     """The metadata is kept until then: what nobody knows would be taken for deleted."""

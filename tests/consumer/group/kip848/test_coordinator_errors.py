@@ -57,7 +57,7 @@ def names(value: object) -> str | None:
 
 
 @pytest.mark.parametrize(("request_type", "error"), PASSING, ids=names)
-def test_what_passes_at_the_beginning_is_cured_without_a_word(
+def test_retriable_error_of_the_first_heartbeats_is_not_raised(
     simulation: Simulation, request_type: Any, error: type[BrokerError]
 ) -> None:
     group = consumer_group(simulation)
@@ -74,7 +74,9 @@ def test_what_passes_at_the_beginning_is_cured_without_a_word(
 @pytest.mark.parametrize(
     "error", [CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator], ids=names
 )
-def test_what_passes_later_costs_nothing(simulation: Simulation, error: type[BrokerError]) -> None:
+def test_retriable_error_of_later_heartbeats_loses_no_partition(
+    simulation: Simulation, error: type[BrokerError]
+) -> None:
     group = consumer_group(simulation)
     member = group.member("a")
     group.settle()
@@ -89,7 +91,7 @@ def test_what_passes_later_costs_nothing(simulation: Simulation, error: type[Bro
 
 
 @pytest.mark.parametrize("error", [UnknownMemberId, FencedMemberEpoch, GroupIdNotFound], ids=names)
-def test_who_is_put_out_loses_its_partitions_and_joins_again(
+def test_expelled_member_loses_its_partitions_and_rejoins(
     simulation: Simulation, error: type[BrokerError]
 ) -> None:
     group = consumer_group(simulation)
@@ -122,7 +124,7 @@ FATAL: list[tuple[type[BrokerError], str]] = [
 
 
 @pytest.mark.parametrize(("error", "words"), FATAL, ids=names)
-def test_what_does_not_pass_is_raised_until_something_else_is_subscribed_to(
+def test_fatal_heartbeat_error_is_raised_until_the_subscription_changes(
     simulation: Simulation, error: type[BrokerError], words: str
 ) -> None:
     group = consumer_group(simulation)
@@ -163,9 +165,7 @@ def test_a_member_that_is_refused_for_good_loses_its_partitions_first(simulation
 
 
 @pytest.mark.parametrize("error", [TopicAuthorizationFailed, UnknownServerError], ids=names)
-def test_what_may_be_mended_outside_is_raised_and_tried_again(
-    simulation: Simulation, error: type[BrokerError]
-) -> None:
+def test_authorization_error_is_raised_and_retried(simulation: Simulation, error: type[BrokerError]) -> None:
     group = consumer_group(simulation)
     member = group.member("a")
     rule = group.cluster.controls.fail_next(BEATS, error, times=2)
@@ -175,7 +175,7 @@ def test_what_may_be_mended_outside_is_raised_and_tried_again(
     assert member.errors
 
 
-def test_an_old_coordinator_is_named_with_what_to_do(simulation: Simulation) -> None:
+def test_coordinator_without_kip_848_raises_unsupported_version(simulation: Simulation) -> None:
     group = consumer_group(simulation, config={"group.coordinator.rebalance.protocols": "classic"})
     member = group.member("a")
     group.turn_until(lambda: bool(member.errors), 10)
@@ -184,7 +184,9 @@ def test_an_old_coordinator_is_named_with_what_to_do(simulation: Simulation) -> 
 
 
 @pytest.mark.parametrize("heartbeats", [None, (0, 0)], ids=["none", "without patterns"])
-def test_brokers_without_the_request_are_named_with_what_to_do(heartbeats: tuple[int, int] | None) -> None:
+def test_brokers_without_the_heartbeat_api_raise_unsupported_version(
+    heartbeats: tuple[int, int] | None,
+) -> None:
     cluster = OldCluster({FIND_COORDINATOR: (0, 3)})
     versions = cluster.brokers[0].versions
     versions.pop(HEARTBEAT)
@@ -221,7 +223,7 @@ def test_a_full_group_is_named(simulation: Simulation) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_replies_that_are_lost_are_asked_for_again(simulation: Simulation, times: int) -> None:
+def test_lost_heartbeat_responses_are_retried(simulation: Simulation, times: int) -> None:
     group = consumer_group(simulation, request_timeout_ms=1000)
     group.produce(30)
     group.cluster.controls.lose_reply(BEATS, times=times)
@@ -235,7 +237,7 @@ def test_replies_that_are_lost_are_asked_for_again(simulation: Simulation, times
     assert len(group.cluster.group("g").members) == 2
 
 
-def test_a_coordinator_that_is_slower_than_its_heartbeats_is_heard(simulation: Simulation) -> None:
+def test_coordinator_slower_than_the_heartbeat_interval_is_waited_for(simulation: Simulation) -> None:
     group = consumer_group(simulation, config={"group.consumer.heartbeat.interval.ms": 300, **LONG_SESSION})
     values = group.produce(30)
     group.cluster.controls.delay(BEATS, 3.0)

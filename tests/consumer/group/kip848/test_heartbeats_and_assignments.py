@@ -50,7 +50,7 @@ def said(heartbeats: Heartbeats, epoch: int, wish: Wish, owned: Owned) -> set[st
 EVERYTHING = {"subscribed_topic_names", "topic_partitions", "rebalance_timeout_ms"}
 
 
-def test_a_heartbeat_says_what_has_changed_and_everything_when_in_doubt() -> None:
+def test_heartbeat_has_only_changed_fields_and_all_when_in_doubt() -> None:
     beats, wish = heartbeats(), Wish(frozenset({"orders"}))
     has = Owned(1, {ORDERS: frozenset({0, 1})}, is_whole=True)
     assert said(beats, JOIN_EPOCH, wish, NOTHING) == EVERYTHING
@@ -66,7 +66,7 @@ def test_a_heartbeat_says_what_has_changed_and_everything_when_in_doubt() -> Non
     assert beats.next(JOIN_EPOCH, wish, has).topic_partitions == [], "who joins owns nothing yet"
 
 
-def test_a_pattern_is_taken_back_also_when_that_may_not_have_been_heard() -> None:
+def test_regex_is_cleared_again_if_the_last_request_was_lost() -> None:
     beats = heartbeats(client_rack="cellar", group_remote_assignor="range")
     pattern, names = Wish(pattern="ord.*"), Wish(frozenset({"bills"}))
     assert said(beats, JOIN_EPOCH, pattern, NOTHING) == {
@@ -82,7 +82,7 @@ def test_a_pattern_is_taken_back_also_when_that_may_not_have_been_heard() -> Non
     assert heartbeats().next(JOIN_EPOCH, names, NOTHING).subscribed_topic_regex is None, "for brokers without"
 
 
-def test_an_assignment_is_read_without_what_cannot_be() -> None:
+def test_assignment_is_read_without_invalid_partitions() -> None:
     answer = ConsumerGroupHeartbeatResponseAssignment(
         topic_partitions=[
             ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=ORDERS, partitions=[3, -1, 3]),
@@ -111,7 +111,7 @@ def heartbeat() -> Heartbeat:
     return beat
 
 
-def test_what_is_urgent_waits_for_the_answer_under_way_and_for_back_off_only() -> None:
+def test_urgent_heartbeat_waits_for_the_pending_response_and_backoff_only() -> None:
     beat = heartbeat()
     assert not beat.is_due(100.0)
     beat.hurry()

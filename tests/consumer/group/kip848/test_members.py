@@ -61,7 +61,7 @@ def test_members_share_the_partitions_as_they_come_and_go(simulation: Simulation
     assert "lost" not in {told.what for told in first.told}
 
 
-def test_only_what_moves_is_revoked_and_read_on_meanwhile(simulation: Simulation) -> None:
+def test_only_moving_partitions_are_revoked_and_reading_continues(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     values = group.produce(120)
     first = group.member("a", max_poll_records=5)
@@ -99,7 +99,7 @@ def test_heartbeats_go_out_however_long_the_application_computes(simulation: Sim
     assert len(busy.told) == told, "nothing has happened to it"
 
 
-def test_heartbeats_come_as_often_as_the_coordinator_says(simulation: Simulation) -> None:
+def test_heartbeats_follow_the_interval_of_the_coordinator(simulation: Simulation) -> None:
     group = consumer_group(simulation, config={"group.consumer.heartbeat.interval.ms": 700})
     member = group.member("a")
     group.settle()
@@ -111,7 +111,7 @@ def test_heartbeats_come_as_often_as_the_coordinator_says(simulation: Simulation
 
 
 @pytest.mark.gate
-def test_who_does_not_poll_for_too_long_leaves_and_hears_how_long_it_was(
+def test_member_past_max_poll_interval_leaves_and_its_commit_names_the_gap(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = consumer_group(simulation, max_poll_interval_ms=10_000)
@@ -252,7 +252,7 @@ def test_the_assignor_is_the_brokers_and_chosen_by_name(simulation: Simulation) 
     assert sorted(owned(first, second)) == [[0, 0, 1, 1], [2, 2]], "the same numbers of both topics"
 
 
-def test_what_a_member_says_of_itself_at_first_and_later(simulation: Simulation) -> None:
+def test_first_heartbeat_has_all_fields_and_later_ones_only_changes(simulation: Simulation) -> None:
     group = consumer_group(
         simulation,
         group_remote_assignor="uniform",
@@ -277,7 +277,7 @@ def test_what_a_member_says_of_itself_at_first_and_later(simulation: Simulation)
         assert (one.rebalance_timeout_ms, one.topic_partitions) == (-1, None)
 
 
-def test_ending_the_program_says_good_bye(simulation: Simulation) -> None:
+def test_interpreter_exit_leaves_the_group(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     member = group.member("a")
     group.settle()
@@ -287,7 +287,7 @@ def test_ending_the_program_says_good_bye(simulation: Simulation) -> None:
     assert member.what("revoked", "lost") == [], "no listener is called as the program ends"
 
 
-def test_who_looks_just_as_its_membership_is_lost_takes_on_nothing_of_it(
+def test_member_losing_its_membership_takes_no_assignment(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The caller's thread comes between two steps of the driver's, which has counted the loss by then."""
@@ -331,7 +331,7 @@ def test_a_ctrl_c_just_as_it_reports_does_not_keep_the_others_waiting(
     group.settle(20)
 
 
-def test_who_has_left_in_haste_takes_on_nothing_of_the_membership_that_ends(
+def test_member_that_left_after_ctrl_c_takes_no_assignment_of_the_old_membership(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C twice, and subscribed again before the driver's thread has heard that the member leaves."""

@@ -105,7 +105,7 @@ def test_a_broker_may_ask_for_heartbeats_within_bounds(
     assert member.heartbeat.interval == interval
 
 
-def test_only_the_answer_to_what_is_owned_now_acknowledges_it(member: ConsumerMembership) -> None:
+def test_only_the_response_to_the_current_partitions_acknowledges_them(member: ConsumerMembership) -> None:
     answer(member, 1, 0)
     member._on_reconciled(0, HAS, now_of(member))
     assert member.state is MemberState.ACKNOWLEDGING
@@ -115,7 +115,7 @@ def test_only_the_answer_to_what_is_owned_now_acknowledges_it(member: ConsumerMe
     assert member.state is MemberState.STABLE
 
 
-def test_what_is_not_whole_is_not_all_that_was_assigned(member: ConsumerMembership) -> None:
+def test_partial_assignment_keeps_the_member_reconciling(member: ConsumerMembership) -> None:
     answer(member, 1, 0, 1)
     part = Owned(1, {ORDERS: frozenset({0})}, is_whole=False)
     member._on_reconciled(0, part, now_of(member))
@@ -123,7 +123,7 @@ def test_what_is_not_whole_is_not_all_that_was_assigned(member: ConsumerMembersh
     assert member.state is MemberState.RECONCILING
 
 
-def test_the_same_assignment_told_again_is_no_other(member: ConsumerMembership) -> None:
+def test_repeated_assignment_changes_nothing(member: ConsumerMembership) -> None:
     answer(member, 1, 0)
     member._on_reconciled(0, HAS, now_of(member))
     answer(member, 2, 0, owned=HAS)
@@ -149,7 +149,7 @@ def test_answers_that_do_not_come_are_waited_for_longer_each_time(member: Consum
     assert member._timeout() == 2.0, "so has this one, in time"
 
 
-def test_another_subscription_is_told_at_once(member: ConsumerMembership) -> None:
+def test_changed_subscription_is_sent_at_once(member: ConsumerMembership) -> None:
     answer(member)
     member.heartbeat.delay(now_of(member) + 5)
     member.subscribe(Wish(frozenset({"bills"})))
@@ -160,7 +160,7 @@ def test_another_subscription_is_told_at_once(member: ConsumerMembership) -> Non
 # ---------------------------------------------------------------------------------------- ends and beginnings
 
 
-def test_who_is_put_out_again_and_again_joins_after_a_pause(member: ConsumerMembership) -> None:
+def test_repeatedly_fenced_member_rejoins_after_a_pause(member: ConsumerMembership) -> None:
     answer(member)
     fail(member, UnknownMemberId())
     assert member.state is MemberState.FENCED
@@ -183,7 +183,7 @@ def test_a_group_that_is_gone_has_put_its_member_out(member: ConsumerMembership)
     assert (member.state, member.losses) == (MemberState.FENCED, 1)
 
 
-def test_what_belongs_to_an_earlier_membership_does_not_touch_this_one(member: ConsumerMembership) -> None:
+def test_responses_of_an_earlier_membership_are_ignored(member: ConsumerMembership) -> None:
     answer(member, 1, 0)
     earlier = GroupIdentity(member.member_id, 1, None, 1)
     fail(member, UnknownMemberId())
@@ -202,7 +202,7 @@ def test_what_belongs_to_an_earlier_membership_does_not_touch_this_one(member: C
     assert member.heartbeat.is_due(now_of(member))
 
 
-def test_who_joins_again_says_no_more_good_byes_and_has_no_failure(member: ConsumerMembership) -> None:
+def test_rejoining_member_drops_pending_leaves_and_its_failure(member: ConsumerMembership) -> None:
     answer(member)
     member.failure = GroupIdNotFound()
     told: list[KafkaError | None] = []
@@ -287,7 +287,7 @@ def known() -> Iterator[tuple[LogCluster, KafkaConsumer, Reconciliation]]:
 Known = tuple[LogCluster, KafkaConsumer, Reconciliation]
 
 
-def test_what_is_assigned_of_topics_that_were_left_is_not_taken_on(known: Known) -> None:
+def test_assigned_partitions_of_unsubscribed_topics_are_not_taken(known: Known) -> None:
     cluster, consumer, reconciliation = known
     ids = {name: topic.topic_id for name, topic in cluster.topics.items()}
     target = Target(1, {ids["orders"]: frozenset({0}), ids["bills"]: frozenset({0})})
@@ -295,7 +295,7 @@ def test_what_is_assigned_of_topics_that_were_left_is_not_taken_on(known: Known)
     assert consumer.assignment() == {TopicPartition("orders", 0)}
 
 
-def test_the_same_partition_of_a_topic_made_anew_is_another_one(known: Known) -> None:
+def test_partition_of_a_recreated_topic_is_a_new_partition(known: Known) -> None:
     cluster, consumer, reconciliation = known
     assert reconciliation._reconcile(Target(1, {cluster.topics["orders"].topic_id: frozenset({0})}), 0)
     reconciliation._ids[TopicPartition("orders", 0)] = b"x" * 16  # it was of the topic of before
@@ -303,7 +303,7 @@ def test_the_same_partition_of_a_topic_made_anew_is_another_one(known: Known) ->
     assert consumer._subscription.held(Hold.REVOKING) == [TopicPartition("orders", 0)]
 
 
-def test_partitions_of_a_topic_that_was_left_are_given_back_before_the_coordinator_assigns_anew(
+def test_partitions_of_unsubscribed_topics_are_revoked_before_a_new_assignment(
     known: Known,
 ) -> None:
     cluster, consumer, reconciliation = known
@@ -316,9 +316,7 @@ def test_partitions_of_a_topic_that_was_left_are_given_back_before_the_coordinat
     assert consumer._subscription.held(Hold.OWNED) == [TopicPartition("orders", 0)]
 
 
-def test_a_partition_whose_topic_the_metadata_has_forgotten_stays_while_it_is_assigned(
-    known: Known, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_assigned_partition_without_metadata_is_kept(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, consumer, reconciliation = known
     orders, bills = (cluster.topics[name].topic_id for name in ("orders", "bills"))
     consumer.subscribe(["orders", "bills"])
@@ -333,7 +331,7 @@ def test_a_partition_whose_topic_the_metadata_has_forgotten_stays_while_it_is_as
     assert reconciliation.unnamed_topics == frozenset()
 
 
-def test_who_is_out_waits_for_no_names_and_who_was_refused_subscribes_once(known: Known) -> None:
+def test_expelled_member_awaits_no_topic_names_and_a_refused_one_subscribes_once(known: Known) -> None:
     _, consumer, reconciliation = known
     assert consumer._group is not None
     reconciliation._await_names(frozenset({b"?" * 16}))
@@ -350,9 +348,7 @@ def strike(*said: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_join_that_was_not_asked_for_is_not_waited_for(
-    known: Known, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_join_interrupted_by_ctrl_c_is_not_awaited(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Ctrl-C came first: the next look asks for it."""
     cluster, consumer, reconciliation = known
     assert consumer._group is not None
@@ -366,7 +362,7 @@ def test_a_join_that_was_not_asked_for_is_not_waited_for(
     assert membership.state is MemberState.JOINING
 
 
-def test_who_could_not_say_that_it_leaves_is_a_member_still(
+def test_member_whose_leave_was_interrupted_by_ctrl_c_stays_a_member(
     known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Ctrl-C came first: what is assigned is read on, or nobody would read it."""

@@ -146,7 +146,7 @@ def _epoch_one(member_id: str, epoch: int, instance_id: str | None, membership: 
 
 PLANTED: dict[str, tuple[Story, Mutant]] = {
     "no last commit": (
-        test_members.test_only_what_moves_is_revoked_and_read_on_meanwhile,
+        test_members.test_only_moving_partitions_are_revoked_and_reading_continues,
         acknowledge_before_the_application_has_let_go,
     ),
     "no acknowledgement": (
@@ -154,8 +154,10 @@ PLANTED: dict[str, tuple[Story, Mutant]] = {
         forget_to_acknowledge,
     ),
     "nothing said again": (
-        lambda simulation: test_coordinator_errors.test_what_passes_later_costs_nothing(
-            simulation, test_coordinator_errors.NotCoordinator
+        lambda simulation: (
+            test_coordinator_errors.test_retriable_error_of_later_heartbeats_loses_no_partition(
+                simulation, test_coordinator_errors.NotCoordinator
+            )
         ),
         trust_what_was_said_before_an_error,
     ),
@@ -164,7 +166,7 @@ PLANTED: dict[str, tuple[Story, Mutant]] = {
         stay_settled_when_topics_go_and_come_back,
     ),
     "offsets of a topic that is gone": (
-        lambda simulation: test_subscriptions.test_a_topic_made_anew_is_another_topic(simulation, 0.0),
+        lambda simulation: test_subscriptions.test_recreated_topic_is_another_topic(simulation, 0.0),
         take_a_topic_made_anew_for_the_old_one,
     ),
     "pattern not taken back": (
@@ -176,14 +178,14 @@ PLANTED: dict[str, tuple[Story, Mutant]] = {
         report_everything_as_whole,
     ),
     "losses not told": (
-        lambda simulation: test_coordinator_errors.test_who_is_put_out_loses_its_partitions_and_joins_again(
+        lambda simulation: test_coordinator_errors.test_expelled_member_loses_its_partitions_and_rejoins(
             simulation, UnknownMemberId
         ),
         keep_what_was_lost,
     ),
     "refused in silence": (
         lambda simulation: (
-            test_coordinator_errors.test_what_does_not_pass_is_raised_until_something_else_is_subscribed_to(
+            test_coordinator_errors.test_fatal_heartbeat_error_is_raised_until_the_subscription_changes(
                 simulation, UnreleasedInstanceId, "session is over"
             )
         ),
@@ -194,7 +196,7 @@ PLANTED: dict[str, tuple[Story, Mutant]] = {
         never_look_at_the_time_between_polls,
     ),
     "static members gone for good": (
-        test_static_members.test_a_static_member_comes_back_to_what_it_had,
+        test_static_members.test_returning_static_member_gets_its_former_partitions,
         leave_static_members_for_good,
     ),
     "locked out by itself": (
@@ -202,7 +204,7 @@ PLANTED: dict[str, tuple[Story, Mutant]] = {
         believe_that_the_place_is_anothers,
     ),
     "stale questions raised": (
-        lambda simulation: test_commits.test_committed_offsets_are_asked_for_again_when_the_epoch_was_stale(
+        lambda simulation: test_commits.test_offset_fetch_with_a_stale_epoch_is_retried(
             simulation, UnknownMemberId
         ),
         ask_for_offsets_as_nobody_in_particular,

@@ -77,7 +77,9 @@ def test_members_of_both_protocols_join_and_leave_in_any_order(simulation: Simul
 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_where_the_brokers_do_not_let_it_the_newcomer_hears_why(simulation: Simulation, policy: str) -> None:
+def test_forbidden_protocol_migration_raises_with_the_migration_policy(
+    simulation: Simulation, policy: str
+) -> None:
     group = mixed_group(simulation, **{"group.consumer.migration.policy": policy})
     old = group.member("a", **CLASSIC)
     settle(group, old)

@@ -22,9 +22,7 @@ def membership() -> ConsumerMembership:
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(MemberState, MemberEvent)))
-def test_every_state_moves_as_the_table_says_or_refuses_and_stays(
-    state: MemberState, event: MemberEvent
-) -> None:
+def test_state_changes_follow_the_table_or_raise(state: MemberState, event: MemberEvent) -> None:
     member = membership()
     events: list[Event] = []
     member._driver.event_sink.subscribe(events.append)
@@ -60,7 +58,7 @@ def test_a_member_can_leave_from_everywhere() -> None:
     assert {state for state in MemberState if (state, MemberEvent.LEAVE) in MOVES} == set(MemberState)
 
 
-def test_who_is_out_comes_back_by_joining_only() -> None:
+def test_expelled_states_return_only_by_a_join() -> None:
     into = {before for (before, _), after in MOVES.items() if after in MEMBERS and before not in MEMBERS}
     events = {event for (before, event), after in MOVES.items() if after in MEMBERS and before not in MEMBERS}
     assert into == set(MemberState) - MEMBERS
@@ -72,7 +70,7 @@ def test_only_members_are_put_out_refused_or_late() -> None:
         assert {before for (before, one) in MOVES if one is event} == MEMBERS
 
 
-def test_nothing_is_stable_before_the_coordinator_knows_what_is_owned() -> None:
+def test_stable_state_follows_only_an_acknowledgement() -> None:
     into = {before for (before, _), after in MOVES.items() if after is MemberState.STABLE}
     assert into == {MemberState.ACKNOWLEDGING}
     into = {before for (before, _), after in MOVES.items() if after is MemberState.ACKNOWLEDGING}

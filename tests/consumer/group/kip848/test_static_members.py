@@ -11,7 +11,7 @@ from tests.consumer.group.kip848.groups import BEATS, beats, consumer_group, mem
 pytestmark = pytest.mark.slow
 
 
-def test_a_static_member_comes_back_to_what_it_had(simulation: Simulation) -> None:
+def test_returning_static_member_gets_its_former_partitions(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     one, two = group.member("a", group_instance_id="till-1"), group.member("b", group_instance_id="till-2")
     group.settle()
@@ -27,7 +27,7 @@ def test_a_static_member_comes_back_to_what_it_had(simulation: Simulation) -> No
 
 
 @pytest.mark.gate
-def test_one_that_does_not_come_back_is_replaced_after_its_session(simulation: Simulation) -> None:
+def test_absent_static_member_is_replaced_after_its_session_timeout(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     one, two = group.member("a", group_instance_id="till-1"), group.member("b", group_instance_id="till-2")
     group.settle()
@@ -48,7 +48,7 @@ def test_one_that_does_not_come_back_is_replaced_after_its_session(simulation: S
         (None, False, []),
     ],
 )
-def test_how_a_member_leaves_is_said_at_close(
+def test_leave_group_argument_of_close_decides_the_leave_epoch(
     simulation: Simulation, instance: str | None, leave_group: bool | None, epochs: list[int]
 ) -> None:
     group = consumer_group(simulation)
@@ -98,7 +98,7 @@ def test_an_overrun_keeps_the_place_until_the_session_ends(simulation: Simulatio
 
 
 @pytest.mark.parametrize("error", [FencedMemberEpoch, UnknownMemberId], ids=["epoch", "member"])
-def test_one_that_was_put_out_gets_its_own_place_back(
+def test_expelled_static_member_rejoins_under_its_instance_id(
     simulation: Simulation, error: type[FencedMemberEpoch] | type[UnknownMemberId]
 ) -> None:
     """The coordinator still has it under its instance id: it gives that up before it joins again."""

@@ -113,7 +113,7 @@ def test_a_pattern_gives_way_to_names_and_names_to_a_pattern(simulation: Simulat
     assert topics_of([member]) == {"orders"}
 
 
-def test_what_is_no_pattern_to_the_brokers_is_raised_and_another_one_helps(simulation: Simulation) -> None:
+def test_invalid_regex_is_raised_and_another_subscription_recovers(simulation: Simulation) -> None:
     group = consumer_group(simulation, TOPICS)
     member = patterned(group, SubscriptionPattern("orders("))
     group.turn_until(lambda: len(member.errors) >= 2, 5)
@@ -165,7 +165,7 @@ def test_a_topic_that_is_made_later_is_read_when_it_is_there(simulation: Simulat
 
 
 @pytest.mark.parametrize("gone_for", [0.0, 1.0], ids=["at once", "after a second"])
-def test_a_topic_made_anew_is_another_topic(simulation: Simulation, gone_for: float) -> None:
+def test_recreated_topic_is_another_topic(simulation: Simulation, gone_for: float) -> None:
     group = consumer_group(simulation)
     member = group.member("a", metadata_max_age_ms=1000, allow_auto_create_topics=False)
     old = group.produce(60)
@@ -198,7 +198,7 @@ def test_an_assignment_waits_for_topics_that_the_metadata_does_not_name_yet(simu
     assert member.what("assigned") == [[0, 1], [0, 1]], "one call for each topic, none for the waiting"
 
 
-def test_who_iterates_slowly_takes_a_topic_on_as_soon_as_its_name_is_known(simulation: Simulation) -> None:
+def test_slow_iteration_takes_a_topic_as_soon_as_its_name_is_known(simulation: Simulation) -> None:
     group = consumer_group(simulation, TOPICS)
     group.produce(200)
     member = group.member("a", ["orders"])

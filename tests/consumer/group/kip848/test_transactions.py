@@ -54,7 +54,7 @@ def test_offsets_go_with_the_transaction_and_name_the_members_epoch(simulation: 
     producer.close()
 
 
-def test_who_was_put_out_commits_no_offsets_in_its_transaction(simulation: Simulation) -> None:
+def test_expelled_member_cannot_commit_offsets_in_its_transaction(simulation: Simulation) -> None:
     group, member, producer = copier(simulation)
     metadata = member.consumer.group_metadata()
     member.consumer.close()
