@@ -139,7 +139,7 @@ def test_source_offsets_are_those_of_the_newest_batch_in_the_checkpoint(tmp_path
         '{"t": {"0": 20}, "u": {"2": 5, "10": 7}}\n{"v": {"0": 1}}',
     ],
 )
-def test_source_offsets_are_equal_in_whatever_order_and_spacing(tmp_path: Path, again: str) -> None:
+def test_source_offsets_are_equal_in_any_order_and_spacing(tmp_path: Path, again: str) -> None:
     """Spark's own connector and this one share checkpoints, and write their JSON in other ways."""
     (tmp_path / "offsets").mkdir()
     found = []

@@ -66,7 +66,7 @@ def planned(cluster: KafkaCluster, **given: str) -> Ranges:
     ],
     ids=str,
 )
-def test_a_batch_is_what_its_options_say(
+def test_batch_ranges_follow_the_options(
     kafka_cluster: KafkaCluster, given: dict[str, str], expected: Ranges
 ) -> None:
     send(kafka_cluster, "t", [5, 3], first_ms=1000)
@@ -97,7 +97,7 @@ def test_a_batch_is_what_its_options_say(
     ],
     ids=lambda one: str(one) if isinstance(one, dict) else "",
 )
-def test_what_cannot_be_a_batch_is_said(
+def test_invalid_batch_range_raises_with_the_reason(
     kafka_cluster: KafkaCluster, given: dict[str, str], error: type[KafkaError], words: str
 ) -> None:
     send(kafka_cluster, "t", [5, 3], first_ms=1000)
@@ -117,7 +117,7 @@ def test_offsets_that_are_gone_fail_a_batch(kafka_cluster: KafkaCluster) -> None
         planned(kafka_cluster, **FROM_2, endingOffsets='{"t": {"0": 4, "1": 3}}')
 
 
-def test_offsets_that_are_gone_are_told_and_passed_over(
+def test_lost_offsets_are_logged_and_skipped_without_fail_on_data_loss(
     kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     send(kafka_cluster, "t", [5, 3])
@@ -129,14 +129,14 @@ def test_offsets_that_are_gone_are_told_and_passed_over(
     assert "t-0: offsets 2 to 4 were deleted" in caplog.text
 
 
-def test_an_empty_range_of_what_is_gone_is_no_loss(kafka_cluster: KafkaCluster) -> None:
+def test_empty_range_of_deleted_offsets_is_no_loss(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5, 3])
     age_out(kafka_cluster, "t")
     assert planned(kafka_cluster, **FROM_2, endingOffsets='{"t": {"0": 2, "1": 3}}') == [(1, 0, 3)]
 
 
 @pytest.mark.parametrize(("isolation", "end"), [("read_uncommitted", 6), ("read_committed", 5)])
-def test_latest_is_what_the_isolation_shows(kafka_cluster: KafkaCluster, isolation: str, end: int) -> None:
+def test_latest_follows_the_isolation_level(kafka_cluster: KafkaCluster, isolation: str, end: int) -> None:
     send(kafka_cluster, "t", [5])
     with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="x") as producer:
         producer.init_transactions()

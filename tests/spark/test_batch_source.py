@@ -31,7 +31,7 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.smoke
-def test_rows_are_what_was_sent(
+def test_rows_equal_the_sent_records(
     spark: SparkSession, spark_kafka: ClusterApi, options: dict[str, str]
 ) -> None:
     topic = options["subscribe"]
@@ -154,7 +154,7 @@ def test_load_fails_for_illegal_options_and_unreachable_brokers(
     ],
     ids=["contradiction", "topic", "latest", "stream only"],
 )
-def test_what_is_wrong_is_said_before_any_task(
+def test_invalid_options_raise_before_any_task(
     spark: SparkSession, options: dict[str, str], given: dict[str, str], words: str
 ) -> None:
     with pytest.raises(Exception, match=words):  # whatever pyspark makes of it

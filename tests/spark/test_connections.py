@@ -46,7 +46,7 @@ def test_the_one_used_the_longest_ago_makes_room() -> None:
     assert not first.is_closed
 
 
-def test_what_other_threads_use_makes_no_room_until_they_have_ended() -> None:
+def test_clients_of_live_threads_are_not_closed_to_make_room() -> None:
     """Queries in foreachBatch share the user's process, each in a thread of its own."""
 
     def make(of: str) -> list[Client]:
@@ -63,7 +63,7 @@ def test_what_other_threads_use_makes_no_room_until_they_have_ended() -> None:
     assert all(one.is_closed for one in theirs)
 
 
-def test_one_that_takes_long_to_make_holds_up_those_alone_who_want_it() -> None:
+def test_slow_creation_of_a_client_blocks_only_its_own_waiters() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def slowly() -> Client:
@@ -82,7 +82,7 @@ def test_one_that_takes_long_to_make_holds_up_those_alone_who_want_it() -> None:
         assert waiting.result(10) is making.result(10)
 
 
-def test_who_waits_for_one_that_cannot_be_made_makes_it() -> None:
+def test_waiter_for_a_failed_client_creates_it() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def fail() -> Client:
@@ -100,7 +100,7 @@ def test_who_waits_for_one_that_cannot_be_made_makes_it() -> None:
             failing.result(10)
 
 
-def test_one_that_takes_long_to_close_holds_up_nobody() -> None:
+def test_slow_close_of_a_client_blocks_no_other() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     class Slow(Client):
@@ -118,7 +118,7 @@ def test_one_that_takes_long_to_close_holds_up_nobody() -> None:
         go_on.set()
 
 
-def test_one_that_is_dropped_is_made_anew() -> None:
+def test_dropped_client_is_created_again() -> None:
     first = connections.kept("a", {}, Client)
     connections.drop(first)
     assert first.is_closed

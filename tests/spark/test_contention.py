@@ -133,7 +133,7 @@ def test_write_that_was_committed_but_reported_as_fenced_counts(
     assert world.ongoing() == []
 
 
-def test_run_whose_decision_a_later_run_finished_is_told_that_the_ledger_has_the_batch(world: World) -> None:
+def test_run_whose_decision_a_later_run_finished_raises_superseded_run(world: World) -> None:
     first, second = world.run(), world.run()
     messages = first.write(0)
 
@@ -177,7 +177,7 @@ def write_next(script: scripts.Script[None], state: LedgerState) -> commands.Wri
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
-def test_driver_that_is_fenced_each_time_says_whether_its_batch_is_decided(is_decided: bool) -> None:
+def test_driver_fenced_each_time_reports_whether_its_batch_is_decided(is_decided: bool) -> None:
     script, before, decided = committing()
     state = decided if is_decided else before
     fenced = commands.Contended("belongs to another process now")

@@ -200,7 +200,7 @@ def test_tasks_of_an_earlier_run_that_come_late_do_not_disturb(world: World) -> 
     assert world.committed() == all_of(0, 1)
 
 
-def test_a_new_process_of_an_earlier_run_is_told_that_it_is_over(world: World) -> None:
+def test_new_process_of_an_earlier_run_raises_superseded_run(world: World) -> None:
     first, second = world.run(), world.run()
     first.play(0)
     second.play(1)
@@ -256,7 +256,7 @@ def test_abort_after_the_decision_leaves_it_to_the_next_run(world: World) -> Non
     assert world.committed() == all_of(0)
 
 
-def test_abort_before_the_decision_ends_what_is_known_and_what_is_not(world: World) -> None:
+def test_abort_before_the_decision_ends_known_and_unknown_transactions(world: World) -> None:
     run = world.run()
     messages = run.write(0)
     abort_epoch(run.options, run.epoch(0), messages[:1])
@@ -277,7 +277,7 @@ def test_nothing_is_committed_if_one_transaction_is_lost_before_the_decision(wor
     assert world.committed() == all_of(0)
 
 
-def test_another_attempts_transaction_is_not_taken_for_the_one_that_is_committed(world: World) -> None:
+def test_transaction_of_another_attempt_is_not_taken_for_the_committed_one(world: World) -> None:
     """It has the same id and is open, too."""
     run = world.run()
     messages = run.write(0)
@@ -308,7 +308,7 @@ def test_a_minute_is_time_enough_to_decide(world: World, monkeypatch: pytest.Mon
     assert world.committed() == all_of(0)
 
 
-def test_what_is_lost_after_the_decision_alone_is_written_again(world: World) -> None:
+def test_only_tasks_lost_after_the_decision_are_written_again(world: World) -> None:
     run = world.run()
     messages = run.write(0)
     at_step["after-decided"] = lambda: world.take_over(messages[2])
@@ -323,7 +323,7 @@ def test_what_is_lost_after_the_decision_alone_is_written_again(world: World) ->
     assert world.committed() == all_of(0, 1)
 
 
-def test_what_was_committed_before_its_id_was_taken_over_is_not_written_again(world: World) -> None:
+def test_task_committed_before_its_id_was_taken_over_is_not_written_again(world: World) -> None:
     """The answer to the second commit is the same as of one that was aborted; the marker tells them apart."""
     run = world.run()
     messages = run.write(0)
@@ -368,7 +368,7 @@ def test_an_older_checkpoint_is_refused(world: World) -> None:
         world.run().write(4)
 
 
-def test_another_attempt_of_a_task_aborts_what_the_first_one_left(world: World) -> None:
+def test_next_attempt_of_a_task_aborts_the_transaction_of_the_first(world: World) -> None:
     run = world.run()
     run.write(0, only=1)
     run.commit(0, run.write(0, attempt=1))
@@ -429,7 +429,7 @@ def test_a_task_that_commits_itself_and_outlives_its_run_writes_nothing(world: W
     assert world.committed() == all_of(0, 1)
 
 
-def test_what_a_killed_task_left_open_holds_up_none_that_commits_itself(world: World) -> None:
+def test_open_transaction_of_a_killed_task_does_not_block_per_task_commits(world: World) -> None:
     """They look for markers, behind the open one's, and its own task may have no slot while they wait."""
     given = {"delivery": "exactly_once_per_task"}
     first, second = world.run(**given), world.run(**given)
@@ -507,7 +507,7 @@ def test_a_task_that_outlives_its_failed_write_leaves_nothing_open(
     assert world.committed() == Counter()
 
 
-def test_ids_of_a_sink_are_told_from_those_of_one_whose_name_begins_alike() -> None:
+def test_ids_of_sinks_with_a_common_prefix_are_distinguished() -> None:
     of_ten = names.of_task("p", "q-10", 3, 1, 0, None)
     assert names.run_of(of_ten, "p", "q-10") == 3
     assert names.run_of(of_ten, "p", "q-1") is None
@@ -542,7 +542,7 @@ def test_the_last_runs_are_remembered() -> None:
     assert state.past_runs == tuple(names[2:-1])
 
 
-def test_who_comes_second_to_the_ledger_logs_no_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_second_claim_of_the_ledger_logs_no_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """All tasks of a run's first batch claim it; those that are too late look again."""
     run = world.run()
     cluster = Cluster(run.options, world.query)
@@ -560,7 +560,7 @@ def test_who_comes_second_to_the_ledger_logs_no_error(world: World, caplog: pyte
     assert [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")] == []
 
 
-def test_who_had_to_make_room_writes_over_no_decision(world: World) -> None:
+def test_owner_closed_to_make_room_overwrites_no_decision(world: World) -> None:
     """Where many queries share a process, an owner may be closed between its look and its decision."""
     first, second = world.run(), world.run()
     late = first.write(0)
@@ -613,7 +613,7 @@ def test_a_claim_in_vain_ends_nothing_that_its_siblings_have_begun(world: World)
 
 
 @pytest.mark.parametrize(("partition", "looks"), [(0, 0), (1, 2), (7, 10)])
-def test_whoever_finishes_what_was_decided_is_given_time(partition: int, looks: int) -> None:
+def test_finishing_a_decided_batch_extends_the_wait_of_others(partition: int, looks: int) -> None:
     """With each take-over it begins anew: a run with fifty tasks at once did not get on for a minute."""
     script = scripts.enter(World("nowhere", "t").run().epoch(0), partition)
     state = LedgerState("q").claimed("a", 0)
@@ -641,7 +641,7 @@ def epochs(world: World, names: Iterable[str]) -> dict[str, int]:
         return {name: one.producer_epoch for name, one in admin.describe_transactions(names).items()}
 
 
-def test_what_an_earlier_run_left_is_fenced_once_and_not_by_every_later_run(world: World) -> None:
+def test_transactions_of_an_earlier_run_are_fenced_once(world: World) -> None:
     """Each takes a producer of its own: a query that is often killed would begin later each time."""
     world.run().play(0)
     world.run().write(1)  # killed here
@@ -685,7 +685,7 @@ def test_copies_that_lost_are_fenced_once_and_not_with_every_batch(world: World)
     assert world.committed() == all_of(0, 1, 2)
 
 
-def test_who_aborts_does_not_believe_what_it_knew_before(world: World) -> None:
+def test_abort_reads_the_ledger_again_before_it_acts(world: World) -> None:
     """Processes that commit are shared by queries: another one of them has decided the batch."""
     run = world.run()
 

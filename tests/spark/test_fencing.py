@@ -252,7 +252,7 @@ def test_an_attempt_of_an_older_batch_registers_no_id(world: World, delivery: st
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", PER_TASK])
-def test_late_attempt_that_has_registered_its_id_is_told_that_it_is_late(world: World, delivery: str) -> None:
+def test_late_attempt_that_registered_its_id_raises_superseded_run(world: World, delivery: str) -> None:
     """With exactly_once the batch is not over for it until it commits, so only its transaction is aborted."""
     run = world.run(delivery=delivery)
     run.play(0)

@@ -115,7 +115,7 @@ def test_a_batch_that_is_there_is_computed_and_not_written(world: World, play: P
         play(later, 0)
 
 
-def test_what_the_same_process_left_decided_is_finished(world: World, play: Play) -> None:
+def test_batch_decided_by_a_failed_call_is_finished_by_the_next(world: World, play: Play) -> None:
     def fail(known: dict[str, Any]) -> None:
         raise RuntimeError("out of memory")
 
@@ -144,7 +144,7 @@ def test_of_a_batch_that_is_there_in_part_the_rest_is_written(world: World, play
     assert world.committed() == all_of(0)
 
 
-def test_rows_that_cannot_be_written_are_refused_before_anything_is_asked(
+def test_rows_of_a_wrong_type_are_rejected_before_any_request(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame = Frame(0, monkeypatch, StructType([StructField("value", LongType())]))

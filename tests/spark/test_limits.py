@@ -14,11 +14,11 @@ def offsets(*of: int) -> Offsets:
     return {TopicPartition("t", number): offset for number, offset in enumerate(of)}
 
 
-def test_what_fits_is_taken() -> None:
+def test_offsets_below_the_limit_are_all_taken() -> None:
     assert shared_out(10, offsets(0, 0), offsets(4, 6)) == offsets(4, 6)
 
 
-def test_shares_follow_what_waits() -> None:
+def test_limit_is_shared_in_proportion_to_waiting_records() -> None:
     assert shared_out(10, offsets(0, 0, 100), offsets(10, 90, 100)) == offsets(1, 9, 100)
 
 
@@ -30,7 +30,7 @@ def test_a_partition_that_went_back_stays_where_it_is() -> None:
     assert shared_out(10, offsets(50, 0), offsets(20, 100)) == offsets(20, 10)
 
 
-def test_what_waits_is_counted_where_there_is_something() -> None:
+def test_waiting_records_are_counted_for_nonempty_ranges_only() -> None:
     assert waiting(offsets(0, 5, 9), offsets(3, 5, 2)) == offsets(3)
 
 

@@ -72,7 +72,7 @@ def test_a_new_query_begins_at_the_end(kafka_cluster: KafkaCluster) -> None:
         assert query.begin() == {T0: 5, T1: 3}
 
 
-def test_the_beginning_stays_what_it_was_when_it_is_asked_for_again(kafka_cluster: KafkaCluster) -> None:
+def test_first_offsets_stay_the_same_when_requested_again(kafka_cluster: KafkaCluster) -> None:
     with stream(kafka_cluster) as query:
         assert query.batches.first_offsets() == {T0: 0, T1: 0}
         send(kafka_cluster, "t", [5])
@@ -94,7 +94,7 @@ def test_the_first_batch_played_again_is_not_followed_by_an_empty_one(kafka_clus
         assert query.next(first) == {T0: 5, T1: 0}
 
 
-def test_a_query_that_goes_on_elsewhere_has_no_empty_batch_though_its_beginning_was_asked_for(
+def test_resumed_query_has_no_empty_first_batch(
     kafka_cluster: KafkaCluster,
 ) -> None:
     """Only the batch that begins where the query begins is left empty."""
@@ -173,7 +173,7 @@ def test_once_reads_at_once_where_the_beginning_is_found_again(
     ],
     ids=str,
 )
-def test_a_query_begins_where_it_was_told(
+def test_query_starts_at_its_starting_offsets(
     kafka_cluster: KafkaCluster, given: dict[str, str], begins: Offsets
 ) -> None:
     send(kafka_cluster, "t", [5, 3], first_ms=1000)
@@ -201,7 +201,7 @@ def test_a_query_begins_where_it_was_told(
     ],
     ids=str,
 )
-def test_a_beginning_that_is_not_there_is_said(
+def test_missing_starting_offset_raises_with_the_reason(
     kafka_cluster: KafkaCluster, given: dict[str, str], words: str
 ) -> None:
     send(kafka_cluster, "t", [5, 3], first_ms=1000)
@@ -392,7 +392,7 @@ def test_available_now_ends_where_it_began_to_look(kafka_cluster: KafkaCluster) 
 
 
 @pytest.mark.parametrize("is_lenient", [False, True], ids=["fails", "goes on"])
-def test_what_was_available_and_is_lost_in_between_is_a_loss(
+def test_available_offsets_lost_during_the_run_are_a_loss(
     kafka_cluster: KafkaCluster, is_lenient: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The topic is made anew, with more than was read and less than was there."""
@@ -449,7 +449,7 @@ def test_a_partition_that_was_overlooked_when_the_run_began_stays_where_it_is(
         assert query.next(at) == at
 
 
-def test_a_run_of_what_is_available_never_goes_back(kafka_cluster: KafkaCluster) -> None:
+def test_available_now_run_never_moves_back(kafka_cluster: KafkaCluster) -> None:
     """Spark asks where a new query begins after the run has begun."""
     with stream(kafka_cluster) as query:
         query.batches.prepare_for_available_now()
@@ -482,7 +482,7 @@ def test_a_loss_fails_the_query(kafka_cluster: KafkaCluster, start: Offsets, wor
 
 
 @pytest.mark.parametrize("start", [{T0: 5, T1: 0}, {T0: 0, T1: 0, T2: 3}], ids=["back", "gone"])
-def test_a_loss_is_told_and_passed_over(
+def test_loss_is_logged_and_skipped_without_fail_on_data_loss(
     kafka_cluster: KafkaCluster, start: Offsets, caplog: pytest.LogCaptureFixture
 ) -> None:
     lose(kafka_cluster)
@@ -503,7 +503,7 @@ def test_one_brokers_ignorance_of_a_partition_is_no_loss(kafka_cluster: KafkaClu
         assert query.slept == [1.0]
 
 
-def test_what_a_leader_says_that_was_replaced_is_no_loss(kafka_cluster: KafkaCluster) -> None:
+def test_stale_end_offset_of_a_replaced_leader_is_no_loss(kafka_cluster: KafkaCluster) -> None:
     """It has not heard of its successor, and ends earlier (KAFKA-7703)."""
 
     def of_old(request: Any, response: Any) -> Any:
@@ -595,7 +595,7 @@ def test_a_new_partition_counts_from_where_its_log_begins(kafka_cluster: KafkaCl
         assert query.next({T0: 5}) == {T0: 5, T1: 6}
 
 
-def test_every_partition_that_went_back_or_is_gone_is_told(
+def test_every_truncated_or_deleted_partition_is_logged(
     kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     send(kafka_cluster, "t", [1, 2])
@@ -611,7 +611,7 @@ def test_every_partition_that_went_back_or_is_gone_is_told(
         assert words in caplog.text
 
 
-def test_every_new_partition_that_does_not_begin_at_0_is_told(
+def test_every_new_partition_not_starting_at_0_is_logged(
     kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     send(kafka_cluster, "t", [5, 4])
@@ -626,7 +626,7 @@ def test_every_new_partition_that_does_not_begin_at_0_is_told(
     assert "new partition t-1 begins at offset 4, not at 0" in caplog.text
 
 
-def test_of_what_was_available_each_lost_end_is_told(
+def test_every_lost_end_of_available_offsets_is_logged(
     kafka_cluster: KafkaCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     send(kafka_cluster, "t", [8, 9])
@@ -665,7 +665,7 @@ def test_of_two_named_topics_that_are_deleted_each_is_a_loss(kafka_cluster: Kafk
 # ---------------------------------------------------------------------------------------- brokers in trouble
 
 
-def test_a_question_is_asked_again(kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offset_lookup_is_retried(kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with stream(
         kafka_cluster, **{"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "70"}
     ) as query:

@@ -122,7 +122,7 @@ def test_assign_names_partitions() -> None:
     ],
     ids=lambda one: "+".join(one) if isinstance(one, dict) else "",
 )
-def test_what_is_wrong_is_said(given: dict[str, str], words: str) -> None:
+def test_invalid_option_raises_with_the_reason(given: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(**given)
     assert words in str(caught.value)
@@ -137,12 +137,12 @@ def test_what_is_wrong_is_said(given: dict[str, str], words: str) -> None:
         ({"endingOffsets": '{"t": {"0": -2}}'}, "-2 is earliest, where a query cannot end"),
     ],
 )
-def test_what_is_wrong_for_a_batch_is_said(given: dict[str, str], words: str) -> None:
+def test_invalid_batch_option_raises_with_the_reason(given: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         read(False, **given)
 
 
-def test_no_selection_is_said() -> None:
+def test_missing_topic_selection_raises() -> None:
     with pytest.raises(
         ConfigurationError, match=r"Set exactly one of subscribe, subscribePattern and assign; none is"
     ):
@@ -189,7 +189,7 @@ def test_poll_timeout_wins_over_the_clients_timeout_in_tasks(
     assert read(**given).task_timeout_ms == task_timeout_ms
 
 
-def test_what_spark_itself_adds_is_no_error() -> None:
+def test_options_added_by_spark_are_accepted() -> None:
     read(checkpointLocation="/tmp/x", queryName="q")
 
 
@@ -249,7 +249,7 @@ def test_options_of_java_alone_are_refused_with_the_reason() -> None:
         connections.new_consumer(read(**{"kafka.ssl.truststore.location": "/ca.jks"}).kafka)
 
 
-def test_every_option_says_what_it_is() -> None:
+def test_every_option_has_a_documentation() -> None:
     for field, declared in table_of(SourceOptions).values():
         assert declared.doc.endswith("."), field
         assert declared.legal, field

@@ -68,7 +68,7 @@ def test_a_killed_sibling_holds_up_none_that_has_no_marker(run: Run) -> None:
     assert run.world.committed() == all_of(0, 1)
 
 
-def test_a_killed_sibling_is_aborted_by_whom_it_holds_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_sibling_is_aborted_by_the_task_it_blocks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was killed before this task's marker was written, and its next attempt has no slot to run in."""
     monkeypatch.setattr(scripts, "MOST_ATTEMPTS", 3)
     killed = kill_behind_marker(run, 1, 0)
@@ -112,7 +112,7 @@ def test_another_sinks_transaction_is_waited_for(run: Run, spark_kafka: ClusterA
     assert ledger.holder(offset) is None
 
 
-def test_a_write_that_nobody_can_be_told_of_is_given_up_a_second_time() -> None:
+def test_write_without_a_known_outcome_is_aborted_a_second_time() -> None:
     """Brokers that did not answer may do so by then; if not, what that means is said."""
     slow = KafkaTimeoutError("no answer within 60 s")
     script = scripts.abort_job([])
@@ -125,7 +125,7 @@ def test_a_write_that_nobody_can_be_told_of_is_given_up_a_second_time() -> None:
     assert "block readers until kafka.transaction.timeout.ms" in told.value.__notes__[0]
 
 
-def test_brokers_that_do_not_answer_who_gives_up_are_told_of() -> None:
+def test_abort_at_unreachable_brokers_raises_no_brokers_available() -> None:
     options = World("127.0.0.1:1", "t").options(**{"kafka.max.block.ms": "300"})
     with pytest.raises(NoBrokersAvailable, match=r"within 0\.3 s"):
         Cluster(options, "job")._give_up(commands.GiveUp())
@@ -143,7 +143,7 @@ def committing(*, id_per_attempt: bool) -> scripts.Script[None]:
     return script
 
 
-def test_a_batch_write_whose_commit_nobody_answers_says_that_some_rows_may_be_there() -> None:
+def test_unanswered_commit_of_a_batch_write_raises_partly_committed() -> None:
     with pytest.raises(
         PartlyCommitted, match="rows of some tasks may be written and those of others missing: no answer"
     ):
@@ -158,7 +158,7 @@ def test_a_batch_write_that_is_committed_does_not_fail_for_copies_that_lost() ->
         script.throw(KafkaTimeoutError("no answer within 60 s"))
 
 
-def test_tasks_that_commit_themselves_write_what_another_delivery_lost(world: World) -> None:
+def test_per_task_delivery_writes_rows_lost_by_another_delivery(world: World) -> None:
     """Whoever sees transactions time out may choose shorter ones."""
     first = world.run()
     messages = first.write(0)

@@ -50,7 +50,7 @@ def test_spark_finds_the_source_by_its_module() -> None:
     assert KafkaDataSource.name() == "pykafka2"
 
 
-def test_arrows_schema_is_what_spark_makes_of_its_own() -> None:
+def test_arrow_schema_equals_the_conversion_by_spark() -> None:
     assert to_arrow_schema(spark_schema(COLUMNS), timezone="UTC").equals(arrow_schema(COLUMNS))
 
 
@@ -92,7 +92,7 @@ def test_another_schema_is_refused(field: StructField | None, words: str) -> Non
 
 
 @pytest.mark.parametrize("method", ["reader", "streamReader"])
-def test_wrong_options_are_told_before_any_task(method: str) -> None:
+def test_invalid_options_raise_before_any_task(method: str) -> None:
     source = KafkaDataSource({**OPTIONS, "assign": '{"t": [0]}'})
     with pytest.raises(ConfigurationError, match="subscribe and assign are set"):
         getattr(source, method)(spark_schema(COLUMNS[:-1]))
@@ -150,7 +150,7 @@ def test_a_reader_travels(reader: DataSourceStreamReader, kafka_cluster: KafkaCl
     assert [batch.to_pylist() for batch in copy.read(task)] == [[{"offset": 2}]]
 
 
-def test_sparks_question_what_the_source_can_is_answered_yes() -> None:
+def test_stream_reader_supports_trigger_available_now() -> None:
     reader = KafkaDataSource(OPTIONS).streamReader(spark_schema(COLUMNS[:-1]))
     assert isinstance(reader, SupportsTriggerAvailableNow)
 
@@ -228,7 +228,7 @@ def test_conditions_on_time_make_a_beginning_and_stay_sparks() -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 3})
-def test_conditions_limit_what_is_read(kafka_cluster: KafkaCluster) -> None:
+def test_filters_limit_the_read_ranges(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [10, 10, 10], first_ms=1_767_225_600_000)
     options = {
         "kafka.bootstrap.servers": kafka_cluster.bootstrap_servers,
@@ -243,7 +243,7 @@ def test_conditions_limit_what_is_read(kafka_cluster: KafkaCluster) -> None:
     pickle.loads(pickle.dumps(reader))
 
 
-def test_a_reader_that_was_not_told_to_hears_no_conditions() -> None:
+def test_reader_without_pushdownfilters_has_no_push_filters() -> None:
     reader = KafkaDataSource(OPTIONS).reader(spark_schema(COLUMNS[:-1]))
     assert type(reader).pushFilters is DataSourceReader.pushFilters
 
@@ -264,7 +264,7 @@ def test_a_first_batch_that_is_played_again_is_followed_by_records(kafka_cluster
 
 
 @pytest.mark.parametrize("lenient", [False, True], ids=["fails", "goes on"])
-def test_a_spark_that_says_no_beginnings_is_told_of_losses_with_the_tasks(lenient: bool) -> None:
+def test_reader_without_batch_starts_reports_losses_when_planning_tasks(lenient: bool) -> None:
     """Spark 4.1: only there is it known where a batch begins."""
     options = source_options({**OPTIONS, "failOnDataLoss": str(not lenient)}, streaming=True)
     reader = UnlimitedStreamReader(options, ("value",))

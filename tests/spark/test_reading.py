@@ -62,7 +62,7 @@ def test_all_columns_are_those_of_sparks_own_connector(kafka_cluster: KafkaClust
     assert (second["key"], second["value"], second["headers"]) == (None, None, None)
 
 
-def test_the_type_of_timestamps_is_told(kafka_cluster: KafkaCluster) -> None:
+def test_timestamp_type_is_read(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.create_topic("u", configs={"message.timestamp.type": "LogAppendTime"})
     send(kafka_cluster, "u", [3])
     options = source_options({"kafka.bootstrap.servers": kafka_cluster.bootstrap_servers, "subscribe": "u"})
@@ -70,7 +70,7 @@ def test_the_type_of_timestamps_is_told(kafka_cluster: KafkaCluster) -> None:
     assert pa.Table.from_batches(batches).to_pydict() == {"timestampType": [1, 1, 1]}
 
 
-def test_a_type_of_timestamps_that_changes_is_told_of_each_record(kafka_cluster: KafkaCluster) -> None:
+def test_changing_timestamp_type_is_read_for_each_record(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [4])
     confluent = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
     change = ConfigEntry(
@@ -90,7 +90,7 @@ def test_a_range_is_read_and_nothing_else(kafka_cluster: KafkaCluster) -> None:
     assert [row["offset"] for row in rows(read(kafka_cluster, 7, 31))] == list(range(7, 31))
 
 
-def test_columns_are_given_in_the_order_asked_for(kafka_cluster: KafkaCluster) -> None:
+def test_columns_have_the_requested_order(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [3])
     table = read(kafka_cluster, 0, 3, columns="offset,value,timestampType")
     assert table.column_names == ["offset", "value", "timestampType"]
@@ -133,7 +133,7 @@ def test_offsets_that_are_gone_fail_the_task(kafka_cluster: KafkaCluster) -> Non
 
 
 @pytest.mark.parametrize(("end", "left"), [(51, [50]), (30, [])])
-def test_what_is_left_is_read(
+def test_remaining_records_after_a_loss_are_read(
     kafka_cluster: KafkaCluster, end: int, left: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     send(kafka_cluster, "t", [50])
@@ -153,7 +153,7 @@ def test_what_is_left_is_read(
     assert "were deleted" in caplog.text
 
 
-def test_what_was_read_before_a_loss_is_not_read_again(kafka_cluster: KafkaCluster) -> None:
+def test_records_read_before_a_loss_are_not_read_again(kafka_cluster: KafkaCluster) -> None:
     for _ in range(6):
         send(kafka_cluster, "t", [5])  # a batch each, of which one is asked for at a time
     given = {"subscribe": "t", "failOnDataLoss": "false", "kafka.max.partition.fetch.bytes": "1"}
@@ -218,7 +218,7 @@ def test_a_topic_that_is_gone_is_a_loss(kafka_cluster: KafkaCluster) -> None:
         read(kafka_cluster, 0, 5, **{"kafkaConsumer.pollTimeoutMs": "3000"})
 
 
-def test_records_that_do_not_come_are_waited_for_as_long_as_told(kafka_cluster: KafkaCluster) -> None:
+def test_missing_records_are_waited_for_until_the_poll_timeout(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5])
     with pytest.raises(
         KafkaTimeoutError, match=r"no records from offset 5 on .* \(kafkaConsumer.pollTimeoutMs"
@@ -241,7 +241,7 @@ def test_no_group_is_made(kafka_cluster: KafkaCluster) -> None:
     assert not asked & {"JoinGroup", "OffsetCommit", "FindCoordinator", "ConsumerGroupHeartbeat"}
 
 
-def test_a_time_that_spark_cannot_hold_is_told_with_its_place(kafka_cluster: KafkaCluster) -> None:
+def test_timestamp_out_of_range_for_spark_raises_with_its_offset(kafka_cluster: KafkaCluster) -> None:
     """Microseconds of 64 bits end in the year 294247; producers' milliseconds do not."""
     configs = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     kafka_cluster.create_topic("far", configs=configs)

@@ -152,7 +152,7 @@ def test_rows_go_to_the_topics_that_they_name(
         ("string(id) value", {"startingOffsets": "latest"}, "append", "option of the source"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_any_task(
+def test_invalid_write_raises_before_any_task(
     spark: SparkSession, sink: dict[str, str], columns: str, options: dict[str, str], mode: str, words: str
 ) -> None:
     with pytest.raises(Exception, match=words):
@@ -160,7 +160,7 @@ def test_what_cannot_be_written_is_said_before_any_task(
 
 
 @pytest.mark.long
-def test_a_topic_that_nobody_makes_is_missed_before_any_task(spark: SparkSession) -> None:
+def test_missing_topic_raises_before_any_task(spark: SparkSession) -> None:
     with KafkaCluster(brokers=1, process=True, config={"auto.create.topics.enable": "false"}) as cluster:
         sink = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "misspelt"}
         with pytest.raises(Exception, match="topic=misspelt does not exist"):

@@ -140,7 +140,7 @@ def test_options_that_are_refused(options: dict[str, str], words: str) -> None:
         sink_options({**SERVERS, **options}, streaming=True)
 
 
-def test_an_unknown_option_is_told_the_nearest() -> None:
+def test_unknown_option_names_the_nearest() -> None:
     with pytest.raises(UnknownOption, match="delivery"):
         sink_options({**SERVERS, "delivry": "exactly_once"}, streaming=True)
 
@@ -166,7 +166,7 @@ def test_no_secret_is_shown() -> None:
     assert "hunter2" not in repr(options)
 
 
-def test_what_all_clients_share_every_client_takes() -> None:
+def test_shared_client_options_are_accepted_by_every_client() -> None:
     given = {
         **dict.fromkeys(OF_PRODUCERS, "1"),
         "bootstrap.servers": "localhost:1",
@@ -181,7 +181,7 @@ def test_what_all_clients_share_every_client_takes() -> None:
         client(shared).close()  # type: ignore[attr-defined]
 
 
-def test_the_helper_refuses_what_it_does_not_do() -> None:
+def test_batches_helper_rejects_unsupported_options() -> None:
     with pytest.raises(ConfigurationError, match="at_least_once"):
         exactly_once_batches("totals", topic="t", delivery="at_least_once", **SERVERS)
     with pytest.raises(ConfigurationError, match=r"epoch\.sink"):

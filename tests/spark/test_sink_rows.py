@@ -54,7 +54,7 @@ def test_each_topics_rows_have_their_own_times_and_headers() -> None:
     assert (found["y"]["timestamps_ms"], found["y"]["headers"]) == ([2_000], [None])
 
 
-def test_names_may_be_written_in_capitals_and_what_a_source_has_besides_is_left_out() -> None:
+def test_column_names_are_case_insensitive_and_source_columns_are_ignored() -> None:
     rows = batch(Value=pa.array(["a"]), offset=pa.array([7]), timestampType=pa.array([0], pa.int32()))
     assert split(rows, "t") == {"t": {"values": ["a"]}}
 
@@ -104,7 +104,7 @@ def test_headers_need_keys() -> None:
         split(batch(value=pa.array(["a"] * 4), headers=bad), "t")
 
 
-def test_a_header_without_a_key_is_told_whichever_way_its_fields_are_spelt() -> None:
+def test_header_without_a_key_raises_for_each_spelling_of_its_fields() -> None:
     kind = pa.list_(pa.struct([("Key", pa.string()), ("VALUE", pa.binary())]))
     headers = pa.array([[{"Key": "h", "VALUE": b"1"}], [{"Key": None, "VALUE": b"1"}]], kind)
     with pytest.raises(WrongRow, match="Row 1 of a batch is illegal: headers has a header without a key"):

@@ -54,12 +54,12 @@ def test_more_than_the_producers_buffer_is_written(kafka_cluster: KafkaCluster) 
     assert committed(kafka_cluster.bootstrap_servers, "t") == Counter(values)
 
 
-def test_what_a_task_has_written_is_there_when_it_says_so(kafka_cluster: KafkaCluster) -> None:
+def test_rows_of_a_finished_task_are_written(kafka_cluster: KafkaCluster) -> None:
     write_at_least_once(options(kafka_cluster, **{"kafka.linger.ms": "60000"}), [rows("a", "b")], 0)
     assert committed(kafka_cluster.bootstrap_servers, "t") == Counter("ab")
 
 
-def test_no_later_task_sends_what_a_failed_one_left(kafka_cluster: KafkaCluster) -> None:
+def test_rows_of_a_failed_task_are_not_sent_by_a_later_one(kafka_cluster: KafkaCluster) -> None:
     patient = options(kafka_cluster, **{"kafka.linger.ms": "60000"})
     wrong = rows("c", partition=pa.array([9], pa.int32()))
     with pytest.raises(WrongRow, match="partition \\(9\\) is not among the 2 partitions"):
@@ -86,7 +86,7 @@ def test_tasks_of_one_process_share_a_producer(kafka_cluster: KafkaCluster) -> N
 # ---------------------------------------------------------------------------------------- before any task
 
 
-def test_a_topic_that_nobody_makes_is_missed(
+def test_missing_topic_raises_in_the_check(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "PATIENCE", 0.3)
@@ -95,7 +95,7 @@ def test_a_topic_that_nobody_makes_is_missed(
     checks.check_before_tasks(options(kafka_cluster), VALUE)
 
 
-def test_one_topic_that_was_found_good_says_nothing_of_another(
+def test_checked_topic_does_not_excuse_another(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checks, "PATIENCE", 0.3)
@@ -104,7 +104,7 @@ def test_one_topic_that_was_found_good_says_nothing_of_another(
         checks.check_before_tasks(options(kafka_cluster, topic="misspelt"), VALUE)
 
 
-def test_what_was_found_good_is_not_asked_for_with_every_micro_batch(kafka_cluster: KafkaCluster) -> None:
+def test_successful_check_is_not_repeated_with_every_micro_batch(kafka_cluster: KafkaCluster) -> None:
     checks.check_before_tasks(options(kafka_cluster), VALUE)
     asked = len(kafka_cluster.history)
     checks.check_before_tasks(options(kafka_cluster), VALUE)

@@ -98,7 +98,7 @@ def test_a_first_batch_that_is_played_again_begins_where_it_began(
 
 
 @pytest.mark.long
-def test_a_checkpoint_in_the_shape_of_sparks_own_connector_is_gone_on_with(
+def test_checkpoint_of_sparks_own_connector_is_resumed(
     query: Query, spark_kafka: ClusterApi, options: dict[str, str]
 ) -> None:
     topic = options["subscribe"]

@@ -29,7 +29,7 @@ def _has_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_has_pyspark")
-def test_java_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_is_reported_and_a_found_one_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "which has no bin/java. Set it to a JRE 17" in str(testing.why_no_spark())
@@ -43,7 +43,7 @@ def test_java_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert testing.why_no_spark() is None
 
 
-def test_who_has_no_pyspark_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyspark_raises_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testing, "find_spec", lambda name: None)
     with pytest.raises(testing.SparkUnavailable, match="pip install 'pykafka2"):
         testing.local_session()

@@ -39,7 +39,7 @@ def test_each_of_two_earlier_runs_is_superseded(world: World) -> None:
     assert world.committed() == all_of(0, 1, 2, 3)
 
 
-def test_what_two_earlier_runs_left_open_is_aborted_by_the_next(world: World) -> None:
+def test_open_transactions_of_two_earlier_runs_are_aborted_by_the_next(world: World) -> None:
     first, second = world.run(), world.run()
     first.play(0)
     at_step["before-init"] = lambda: second.write(1)  # the first run's task has read the ledger
@@ -132,7 +132,7 @@ def test_a_batch_write_names_every_transaction_that_was_lost_meanwhile() -> None
         script.send({2: ProducerFenced(), 0: ProducerFenced()})
 
 
-def test_who_is_contended_twice_reads_the_ledger_anew_each_time(world: World) -> None:
+def test_repeatedly_contended_commit_reads_the_ledger_again_each_time(world: World) -> None:
     run = world.run()
     script = scripts.commit(run.epoch(0), run.write(0), id_per_attempt=False)
     state = run.state()
