@@ -68,7 +68,7 @@ def test_a_call_whole_and_byte_by_byte(caller: socket.socket) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_request_costs_grows_with_its_size(caller: socket.socket) -> None:
+def test_large_request_takes_time_linear_in_its_size(caller: socket.socket) -> None:
     """Each read once looked at, and copied, all that had come before it: 8 MiB took four seconds."""
     caller.settimeout(60)
     begin = time.process_time()
@@ -83,7 +83,7 @@ def test_a_head_that_does_not_end_ends_the_connection(caller: socket.socket) -> 
     assert caller.recv(1) == b""
 
 
-def test_it_says_what_there_is_and_what_that_takes(caller: socket.socket) -> None:
+def test_help_lists_calls_and_their_arguments(caller: socket.socket) -> None:
     caller.sendall(request("/help", method="GET"))
     ((status, answer),) = receive(caller)
     assert status == 200
@@ -102,7 +102,7 @@ def test_several_at_once_are_answered_in_order(caller: socket.socket) -> None:
     assert "controls/cut_link" in names[1]["result"]
 
 
-def test_the_connection_ends_when_asked_to(caller: socket.socket) -> None:
+def test_connection_close_header_closes_the_connection(caller: socket.socket) -> None:
     caller.sendall(request("/topics", fields=AUTHORIZED + "Connection: close\r\n"))
     assert receive(caller)[0][0] == 200
     assert caller.recv(1) == b""
@@ -150,7 +150,9 @@ def test_the_connection_ends_when_asked_to(caller: socket.socket) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(caller: socket.socket, what: bytes, status: int, kind: str) -> None:
+def test_invalid_request_gets_an_error_response(
+    caller: socket.socket, what: bytes, status: int, kind: str
+) -> None:
     caller.sendall(what)
     ((found, answer),) = receive(caller)
     assert (found, answer["error"]["type"]) == (status, kind)
@@ -182,7 +184,7 @@ def test_no_http_costs_its_connection(port: AdminPort, caller: socket.socket, wh
 
 
 @pytest.mark.parametrize("fields", ["", "Authorization: Bearer guess\r\n"])
-def test_of_who_shows_no_token_no_large_body_is_read(caller: socket.socket, fields: str) -> None:
+def test_large_body_without_a_token_is_not_read(caller: socket.socket, fields: str) -> None:
     """The answer comes before the body, and the connection ends with it."""
     caller.sendall(f"POST /topics HTTP/1.1\r\n{fields}Content-Length: 67108864\r\n\r\n".encode())
     ((status, answer),) = receive(caller)
@@ -289,7 +291,7 @@ def test_records_have_offsets_keys_and_headers(clerk: socket.socket) -> None:
     }
 
 
-def test_a_wrong_name_of_an_argument_is_told_the_right_ones(clerk: socket.socket) -> None:
+def test_wrong_argument_name_recommends_the_right_ones(clerk: socket.socket) -> None:
     kind, message = ask(clerk, "/controls/crash_broker", broker=0)
     assert kind == "ConfigurationError"
     assert (
@@ -320,7 +322,9 @@ def test_a_call_waits_until_the_view_is_as_wanted(shop: KafkaCluster, clerk: soc
     assert topics == (200, {"result": ["bytes", "late", "text"]})
 
 
-def test_what_is_not_there_yet_is_waited_for_and_the_end_says_what_was_last(clerk: socket.socket) -> None:
+def test_wait_returns_when_the_condition_holds_and_times_out_with_the_last_value(
+    clerk: socket.socket,
+) -> None:
     kind, message = ask(
         clerk, "/wait", call="group", arguments={"group_id": "g"}, until={"state": "Stable"}, timeout=0.05
     )

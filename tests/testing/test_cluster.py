@@ -62,7 +62,7 @@ def test_a_cluster_that_cannot_start_leaves_nothing_behind() -> None:
     assert leaks.found() == []
 
 
-def test_brokers_are_numbered_from_0_and_listen_where_they_say() -> None:
+def test_brokers_are_numbered_from_0_and_listen_at_the_bootstrap_addresses() -> None:
     with KafkaCluster(brokers=3) as cluster:
         assert [broker.id for broker in cluster.brokers] == [0, 1, 2]
         assert cluster.bootstrap_servers == ",".join(f"127.0.0.1:{b.port}" for b in cluster.brokers)
@@ -121,7 +121,7 @@ def test_nothing_holds_the_parts_of_a_broker_that_was_restarted(simulation: Simu
         ({"config": {"auto.create.topics.enable": "maybe"}}, "true or false"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(arguments: dict[str, object], words: str) -> None:
+def test_invalid_cluster_argument_is_rejected_by_name(arguments: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         KafkaCluster(**arguments)  # type: ignore[arg-type]
 
@@ -131,7 +131,7 @@ def test_an_unknown_configuration_is_an_unknown_option() -> None:
         BrokerConfig({"mesage.max.byte": 1})
 
 
-def test_topics_take_what_is_not_said_from_the_broker() -> None:
+def test_topic_configs_default_to_the_broker_configs() -> None:
     broker = BrokerConfig({"log.retention.ms": 5, "min.insync.replicas": 2})
     topic = TopicConfig({"cleanup.policy": "compact,delete"}, broker)
     assert (topic.get("retention.ms"), topic.text("retention.ms")) == (5, "5")
@@ -141,7 +141,7 @@ def test_topics_take_what_is_not_said_from_the_broker() -> None:
     assert topic.get("max.message.bytes") == 1048588
 
 
-def test_the_replication_factor_is_three_or_what_the_brokers_allow() -> None:
+def test_default_replication_factor_is_three_or_the_number_of_brokers() -> None:
     for brokers, factor in ((1, 1), (2, 2), (3, 3), (5, 3)):
         with KafkaCluster(brokers=brokers, topics={"t": 1}) as cluster:
             assert len(cluster.partition("t", 0).replicas) == factor
@@ -175,7 +175,7 @@ def test_a_thousand_partitions_are_created_quickly_and_lead() -> None:
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_logs_and_partitions_can_be_looked_at(
+def test_log_and_partition_views_show_records_and_offsets(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire]
 ) -> None:
     produce(leader("t", 0), "t", 0, batch([b"a", None], keys=[b"k", None]))

@@ -17,7 +17,7 @@ def committed(world: World) -> list[bytes | None]:
     return world.cluster.log("t", 0).values(isolation="read_committed")
 
 
-def test_it_is_what_a_consumer_is_given_at_every_moment(simulation: Simulation) -> None:
+def test_committed_view_equals_a_read_committed_consumer_at_every_moment(simulation: Simulation) -> None:
     """Two transactions at once: one is committed, one aborted, and plain records stand between them."""
     world = World(simulation, brokers=1)
     first, second = Producer(world, "one").begin(), Producer(world, "two").begin()
@@ -61,7 +61,7 @@ def test_it_ends_where_the_first_open_transaction_begins(simulation: Simulation)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_what_is_not_replicated_is_not_committed(kafka_cluster: KafkaCluster) -> None:
+def test_unreplicated_records_are_not_committed(kafka_cluster: KafkaCluster) -> None:
     with Wire(kafka_cluster.brokers[kafka_cluster.partition("t", 0).leader].address) as wire:
         produce(wire, "t", 0, batch([b"safe"]))
         kafka_cluster.controls.pause_followers()

@@ -154,7 +154,7 @@ def test_clear_takes_everything_back(
 
 
 @one_broker
-def test_what_cannot_be_planted_is_refused(kafka_cluster: KafkaCluster) -> None:
+def test_invalid_faults_are_rejected(kafka_cluster: KafkaCluster) -> None:
     controls = kafka_cluster.controls
     with pytest.raises(ConfigurationError, match="ShareFetchRequest is not served"):
         controls.fail_next(ShareFetchRequest, RequestTimedOut)
@@ -210,7 +210,7 @@ def three_brokers() -> Iterator[KafkaCluster]:
         (lambda c: c.controls.release_metadata(7), "Unknown broker 7"),
     ],
 )
-def test_what_controls_cannot_do_is_said(
+def test_invalid_control_calls_are_rejected_with_the_reason(
     three_brokers: KafkaCluster, call: Callable[[KafkaCluster], object], words: str
 ) -> None:
     with pytest.raises((ConfigurationError, UnknownTopicOrPartition), match=words):
@@ -324,7 +324,7 @@ class Noting:
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_hands_on_all_it_is_given_to_its_part(name: str) -> None:
+def test_controls_pass_all_arguments_to_their_part(name: str) -> None:
     controls = Controls(cast(Any, None))
     calls: list[tuple[str, dict[str, object]]] = []
     for attribute, part in list(vars(controls).items()):

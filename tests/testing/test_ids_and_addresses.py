@@ -16,7 +16,7 @@ from tests.gate import rest_in_gate
 
 @pytest.mark.slow
 @pytest.mark.parametrize("process", rest_in_gate([False, True]))
-def test_ids_begin_where_they_are_asked_to(process: bool) -> None:
+def test_broker_ids_start_at_first_broker_id(process: bool) -> None:
     with KafkaCluster(
         brokers=3,
         topics={"orders": 3},
@@ -59,7 +59,7 @@ def test_a_simulated_cluster_has_them_too(simulation: Simulation) -> None:
     assert producer.send("orders", b"v").result(10).offset == 0
 
 
-def test_clients_are_told_the_advertised_addresses() -> None:
+def test_clients_get_the_advertised_addresses() -> None:
     with (
         KafkaCluster(
             brokers=2, advertised_host="kafka-{id}.test", advertised_ports=[19092, 19093]
@@ -96,7 +96,7 @@ def test_clients_work_by_an_advertised_name() -> None:
         ({"advertised_ports": 19092}, r"advertised_ports=19092 is illegal. Set a list, such as \[19092"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
+def test_invalid_ids_and_addresses_are_rejected(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         KafkaCluster(**options)
 

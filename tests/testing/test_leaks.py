@@ -24,7 +24,7 @@ def test_an_open_transaction_is_left_behind(simulation: Simulation) -> None:
 
 
 @pytest.mark.slow
-def test_a_connection_that_a_swallowed_request_left_unread_is_nobody_s_leak() -> None:
+def test_connection_with_an_unread_swallowed_request_is_no_leak() -> None:
     """Its client has given it up; the broker, which never answers, does not see that."""
     with KafkaCluster(brokers=1, topics=["orders"]) as cluster:
         leaks = LeakCheck((), cluster.connections)

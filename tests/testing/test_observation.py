@@ -96,7 +96,7 @@ def test_in_flight_of_one_client(kafka_cluster: KafkaCluster, wait_for: WaitFor)
     assert history.in_flight_max("Produce") == 1  # of one connection
 
 
-def test_in_flight_is_known_of_those_who_asked_last() -> None:
+def test_in_flight_maximum_is_kept_for_the_latest_clients() -> None:
     """Each name of a client was kept for ever."""
     history = History()
     origin: Any = SimpleNamespace(peer="p", is_broker=False, parts=("a", "b"))
@@ -114,7 +114,7 @@ def test_in_flight_is_known_of_those_who_asked_last() -> None:
 
 
 @one_broker
-def test_what_was_under_way_when_the_history_was_cleared_ends_all_the_same(
+def test_request_in_flight_at_a_history_clear_ends(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
     history = kafka_cluster.history
@@ -131,7 +131,7 @@ def test_what_was_under_way_when_the_history_was_cleared_ends_all_the_same(
 
 
 @pytest.mark.parametrize("crash", [True, False])
-def test_what_a_broker_was_asked_when_it_stopped_has_ended(simulation: Simulation, crash: bool) -> None:
+def test_requests_in_flight_at_a_stopped_broker_are_ended(simulation: Simulation, crash: bool) -> None:
     """Else the history would keep it, records and all, whatever its bounds."""
     cluster = simulation.cluster(brokers=1, topics={"t": 1})
     cluster.controls.hold("Produce")
@@ -150,7 +150,9 @@ def test_what_a_broker_was_asked_when_it_stopped_has_ended(simulation: Simulatio
 
 
 @one_broker
-def test_never_and_order_say_what_was_seen_instead(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_never_and_order_report_the_requests_seen_instead(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
     history = kafka_cluster.history
     wire = leader("t", 0)
     wire.call(METADATA, 12)
@@ -193,7 +195,7 @@ def test_the_history_may_be_short_or_off(simulation: Simulation) -> None:
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_the_timeline_tells_requests_and_events_in_order(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_timeline_has_requests_and_events_in_order(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     controls = kafka_cluster.controls
     controls.rule(api="Produce", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
     wire = leader("t", 0)
@@ -233,7 +235,7 @@ def test_the_event_log_is_bounded() -> None:
     assert log.events() == []
 
 
-def test_the_same_seed_tells_the_same_story() -> None:
+def test_equal_seeds_give_equal_timelines() -> None:
     def story(seed: int) -> list[str]:
         with Simulation(seed=seed) as simulation:
             cluster = simulation.cluster(brokers=3, topics={"t": 2})
@@ -261,7 +263,7 @@ def test_groups_and_transactions_are_in_the_timeline(simulation: Simulation) -> 
     assert "transaction: tid is Ongoing, producer" in str(world.cluster.timeline())
 
 
-def test_a_groups_records_are_told_but_not_its_commits() -> None:
+def test_group_records_are_events_but_commits_are_not() -> None:
     log = EventLog()
     records = [
         record_of(
@@ -313,7 +315,7 @@ def test_metrics_of_all_brokers_together(
         metrics.api("Prodduce")
 
 
-def test_a_partitions_view_says_when_followers_were_caught_up(simulation: Simulation) -> None:
+def test_partition_view_has_the_last_caught_up_time_of_followers(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     leader = cluster.partition("t", 0).leader
     with simulation.producer(cluster) as producer:
@@ -353,7 +355,7 @@ def test_controllers_and_pauses_are_seen(kafka_cluster: KafkaCluster) -> None:
 
 
 @one_broker
-def test_what_the_controller_refused_is_not_told_as_done(kafka_cluster: KafkaCluster) -> None:
+def test_rejected_controller_change_is_not_an_event_of_success(kafka_cluster: KafkaCluster) -> None:
     with pytest.raises(TopicAlreadyExists):
         kafka_cluster.create_topic("t")
     kafka_cluster.create_topic("u")
@@ -365,7 +367,7 @@ def test_what_the_controller_refused_is_not_told_as_done(kafka_cluster: KafkaClu
 
 
 @one_broker
-def test_who_is_connected(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
+def test_connections_view_lists_connected_clients(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> None:
     address = kafka_cluster.brokers[0].address
     kafka_cluster.controls.hold("Produce")
     with Wire(address, "orders-app") as asking, Wire(address) as silent:
@@ -383,7 +385,7 @@ def test_who_is_connected(kafka_cluster: KafkaCluster, wait_for: WaitFor) -> Non
     kafka_cluster.wait_until(lambda: not kafka_cluster.connections(), what="the end of all connections")
 
 
-def test_waiting_for_what_a_test_looks_at(simulation: Simulation) -> None:
+def test_wait_until_returns_the_value_or_raises_with_the_last_one(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=2, topics={"t": 1})
     cluster.controls.pause_broker(1)
     started = simulation.now
@@ -395,7 +397,7 @@ def test_waiting_for_what_a_test_looks_at(simulation: Simulation) -> None:
     assert cluster.wait_until(lambda: 7, timeout=0) == 7
 
 
-def test_waiting_for_what_is_not_there_yet(simulation: Simulation) -> None:
+def test_wait_until_retries_on_not_yet_existing_objects(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1, config={"num.partitions": 1})
     started = simulation.now
     with pytest.raises(KafkaTimeoutError, match=r"last: CoordinatorNotAvailable\(") as raised:
@@ -439,7 +441,7 @@ def test_waiting_in_an_event_loop(process: bool) -> None:
         asyncio.run(story(cluster))
 
 
-def test_who_waits_in_an_event_loop_is_told_that_the_cluster_has_ended() -> None:
+def test_wait_until_async_raises_when_the_cluster_is_closed() -> None:
     async def story(cluster: KafkaCluster) -> None:
         asyncio.get_running_loop().call_later(0.02, cluster.close)
         await cluster.wait_until_async(lambda: False, timeout=5.0)
@@ -449,7 +451,7 @@ def test_who_waits_in_an_event_loop_is_told_that_the_cluster_has_ended() -> None
 
 
 @one_broker
-def test_what_came_before_can_be_forgotten(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_forget_clears_history_metrics_and_timeline(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     wire = leader("t", 0)
     produce(wire, "t", 0, batch())
     kafka_cluster.forget()
@@ -462,7 +464,7 @@ def test_what_came_before_can_be_forgotten(kafka_cluster: KafkaCluster, leader: 
 
 
 @one_broker
-def test_rules_are_numbered_anew_once_all_is_forgotten(kafka_cluster: KafkaCluster) -> None:
+def test_rule_numbers_restart_after_clear_and_forget(kafka_cluster: KafkaCluster) -> None:
     controls = kafka_cluster.controls
     assert [controls.rule(api="Produce", then="hold").id for _ in range(2)] == [1, 2]
     kafka_cluster.forget()
@@ -495,7 +497,7 @@ def test_a_timeline_begins_with_two_lines_of_the_start(kafka_cluster: KafkaClust
 
 
 @one_broker
-def test_who_was_refused_is_an_event(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_rejected_connection_is_an_event(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     """An old client sees only its connection close; the test's author is told why, once."""
     for _ in range(3):
         wire = connect(0)

@@ -189,7 +189,7 @@ def test_brokers_crash_and_come_back_and_isrs_move(cluster: ProcessCluster) -> N
     assert all(broker.is_running for broker in cluster.brokers)
 
 
-def test_what_cannot_be_given_is_refused_at_once() -> None:
+def test_invalid_process_cluster_arguments_are_rejected_at_once() -> None:
     with pytest.raises(UnknownOption, match=r"did you mean 'num\.partitions'"):
         KafkaCluster(process=True, config={"num.partition": 1})
     with pytest.raises(TypeError, match="unexpected keyword argument 'broker'; did you mean 'brokers'"):
@@ -200,14 +200,14 @@ def test_what_cannot_be_given_is_refused_at_once() -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_the_story_of_a_failed_block_can_be_told_after_it() -> None:
+def test_timeline_of_a_failed_block_is_available_afterwards() -> None:
     with pytest.raises(ZeroDivisionError), KafkaCluster(brokers=1, topics={"t": 1}, process=True) as cluster:
         raise ZeroDivisionError
     assert "t created" in str(cluster.timeline())
 
 
 @pytest.mark.slow
-def test_what_the_child_refuses_is_raised_here() -> None:
+def test_error_of_the_child_process_is_raised_here() -> None:
     with pytest.raises(ConfigurationError, match="2 brokers need 2 ports"):
         KafkaCluster(brokers=2, ports=[0], process=True).start()
 

@@ -98,7 +98,7 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_what_goes_wrong_is_said(pytester: pytest.Pytester) -> None:
+def test_failures_are_reported_with_leaks_and_timelines(pytester: pytest.Pytester) -> None:
     """Leaks by name, misspelt arguments by the nearest, a missing package; timelines beside failures."""
     pytester.makepyfile(trustme="raise ImportError('not here')")
     result = run(
@@ -287,7 +287,7 @@ def test_pykafka2_is_loaded_as_python_compiled_it() -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_shows_what_the_clusters_of_a_test_that_hangs_were_doing(
+def test_ctrl_c_shows_the_timelines_of_the_clusters_of_a_hanging_test(
     simulation: Simulation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = simulation.cluster(brokers=1)
@@ -313,7 +313,7 @@ def test_ctrl_c_shows_what_the_clusters_of_a_test_that_hangs_were_doing(
     assert clusters_of(inner, {}) == {"of_its_own": cluster}
 
 
-def test_a_cluster_whose_users_a_test_has_changed_is_not_kept(pytester: pytest.Pytester) -> None:
+def test_cluster_with_changed_users_is_not_reused(pytester: pytest.Pytester) -> None:
     outcome = run(
         pytester,
         """

@@ -49,7 +49,9 @@ def test_the_nth_request_and_every_nth(kafka_cluster: KafkaCluster, leader: Lead
 
 
 @one_broker
-def test_from_the_nth_on_as_often_as_said(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_rule_fires_from_the_nth_match_the_given_number_of_times(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
     kafka_cluster.controls.rule(api=0, nth=2, times=2, then=NotLeaderOrFollower)
     wire = leader("t", 0)
     assert [produce(wire, "t", 0, batch()).error_code for _ in range(4)] == [
@@ -82,7 +84,7 @@ def test_a_partition_a_client_and_a_function_of_the_request(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_requests_between_brokers_are_matched_when_asked_for(
+def test_requests_between_brokers_are_matched_only_if_selected(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
     controls = kafka_cluster.controls
@@ -100,7 +102,7 @@ def test_requests_between_brokers_are_matched_when_asked_for(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": 1})
-def test_what_brokers_say_to_the_controller_may_be_held(
+def test_requests_of_brokers_to_the_controller_can_be_held(
     kafka_cluster: KafkaCluster, wait_for: WaitFor
 ) -> None:
     controls = kafka_cluster.controls
@@ -176,7 +178,7 @@ def test_close_before_and_close_after(kafka_cluster: KafkaCluster, leader: Leade
 
 
 @one_broker
-def test_a_reset_may_be_asked_for(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_rule_with_reset_resets_the_connection(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     kafka_cluster.controls.rule(api="Produce", then="close_before", reset=True)
     wire = leader("t", 0)
     wire.send(produce_request("t", 0, batch()), 12)
@@ -346,7 +348,7 @@ def test_the_producer_survives_stale_metadata(kafka_cluster: KafkaCluster) -> No
 
 
 @one_broker
-def test_what_is_swallowed_is_sent_again_after_the_request_timeout(kafka_cluster: KafkaCluster) -> None:
+def test_swallowed_request_is_sent_again_after_the_request_timeout(kafka_cluster: KafkaCluster) -> None:
     rule = kafka_cluster.controls.rule(api="Produce", times=1, then="swallow")
     with KafkaProducer(
         bootstrap_servers=kafka_cluster.bootstrap_servers,
@@ -406,7 +408,7 @@ def test_rules_come_from_json_and_go_back(kafka_cluster: KafkaCluster, leader: L
 
 
 @one_broker
-def test_a_rule_taken_back_lets_go_of_what_it_holds(
+def test_removed_rule_releases_the_requests_it_holds(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
 ) -> None:
     controls = kafka_cluster.controls
@@ -466,7 +468,7 @@ def test_a_rule_taken_back_lets_go_of_what_it_holds(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_invalid_rule_is_rejected_by_name(
     shared_cluster: KafkaCluster, rule: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
@@ -582,7 +584,7 @@ def test_a_partition_that_a_fetch_session_does_not_name_again_is_refused_too(
 
 
 @one_broker
-def test_the_consumer_asks_again_for_what_was_refused(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_consumer_retries_a_rejected_fetch(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     produce(leader("t", 0), "t", 0, batch([b"a"]))
     rule = kafka_cluster.controls.rule(api="Fetch", topic="t", nth=1, then="error:NOT_LEADER_OR_FOLLOWER")
     with KafkaConsumer(

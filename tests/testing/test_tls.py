@@ -96,7 +96,7 @@ def test_a_cluster_that_does_not_start_leaves_no_files(
 
 
 @pytest.mark.parametrize("tls", [None, False])
-def test_a_cluster_without_an_authority_says_so(tls: bool | None) -> None:
+def test_ca_file_without_an_authority_raises_illegal_state(tls: bool | None) -> None:
     with KafkaCluster(brokers=1, tls=tls) as cluster:
         assert cluster.client_options == {"bootstrap_servers": cluster.bootstrap_servers}
         with pytest.raises(IllegalState, match="Start it with tls=True"):

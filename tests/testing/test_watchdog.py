@@ -48,7 +48,9 @@ def told() -> Iterator[Told]:
 
 
 @pytest.mark.kafka(brokers=1, topics=["orders"])
-def test_it_tells_the_calls_and_the_timelines(kafka_cluster: KafkaCluster, told: Told) -> None:
+def test_watchdog_reports_calls_and_timelines_of_a_hanging_test(
+    kafka_cluster: KafkaCluster, told: Told
+) -> None:
     told.watchdog.begin("test_shop.py::test_hangs", lambda: {"in_a_fixture": kafka_cluster})
     text = told.read_until(f"{'topic'}: orders created")  # as the timeline has it, and no line of code
     assert told.names() == ["test_shop.py::test_hangs"]
@@ -58,7 +60,7 @@ def test_it_tells_the_calls_and_the_timelines(kafka_cluster: KafkaCluster, told:
     assert "_pytest" not in text
 
 
-def test_a_test_that_ends_in_time_is_not_told_about(told: Told) -> None:
+def test_watchdog_does_not_report_a_test_that_ends_in_time(told: Told) -> None:
     told.watchdog.begin("quick", dict)
     told.watchdog.end()
     told.watchdog.begin("slow", dict)
