@@ -35,7 +35,7 @@ def commit(offset: int) -> OffsetCommitRequest:
 
 
 @pytest.mark.slow
-def test_a_former_coordinator_that_has_heard_nothing_tells_old_offsets(simulation: Simulation) -> None:
+def test_stale_coordinator_may_return_old_offsets(simulation: Simulation) -> None:
     """As in Apache Kafka; so what it tells breaks no promise, and the same of the coordinator does."""
     config = {"offsets.topic.num.partitions": 1, "replica.lag.time.max.ms": 500}
     cluster = simulation.cluster(brokers=2, topics={"orders": 1}, config=config)
@@ -67,7 +67,7 @@ def test_a_former_coordinator_that_has_heard_nothing_tells_old_offsets(simulatio
 
 
 @pytest.mark.parametrize("answered_at", [9.0, 10.0])
-def test_who_goes_on_where_a_commit_that_lay_with_a_broker_had_put_the_group_breaks_no_promise(
+def test_reading_from_a_late_commit_of_the_same_member_breaks_no_promise(
     simulation: Simulation, answered_at: float
 ) -> None:
     """Its client had given it up with its connection, and committed more over another; both may be answered
@@ -103,7 +103,7 @@ class Slow(Random):
         return of[-1]
 
 
-def test_a_partition_is_held_from_when_the_listener_was_told(simulation: Simulation) -> None:
+def test_partition_is_held_from_the_start_of_the_assignment_listener(simulation: Simulation) -> None:
     """However long it takes: by its end the group may have put the member out, and given it to another."""
     cluster = simulation.cluster(brokers=1, topics={"orders": 1})
     world = World(simulation, cluster, {"orders": 1})

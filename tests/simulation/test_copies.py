@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quiet")]
 
 
 @pytest.mark.parametrize("seed", rest_in_gate([9, 3, 5, 8]))
-def test_what_is_copied_under_faults_is_there_once(seed: int) -> None:
+def test_records_copied_under_faults_are_written_once(seed: int) -> None:
     report = run_seed(seed)
     assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
     assert report.counts, report
@@ -28,7 +28,7 @@ SLOW = CopyShape(
 
 
 @pytest.mark.gate
-def test_what_those_copy_who_are_put_out_does_not_count() -> None:
+def test_copies_of_expelled_members_do_not_count() -> None:
     report = run_seed(0, SLOW)
     assert report.error is None, f"{report.error!r}\n{report.timeline[-6000:]}"
     assert report.outcomes["failures"], "nobody was put out amid a transaction"

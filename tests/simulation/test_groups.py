@@ -112,5 +112,5 @@ def test_a_planted_bug_of_the_coordinator_is_caught(
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_groups_leave_the_same_trace_whatever_the_hash_seed() -> None:
+def test_groups_leave_the_same_trace_for_each_hash_seed() -> None:
     assert hash_in_a_fresh_interpreter("tests.simulation.groups_story", 5, "77") == groups_story.tell(5)

@@ -37,7 +37,7 @@ def hosts(cluster: KafkaCluster, topic: str, number: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("seed", rest_in_gate(range(4)))
-def test_moves_lose_nothing_whoever_crashes_meanwhile(seed: int) -> None:
+def test_reassignments_lose_no_record_despite_crashes(seed: int) -> None:
     rng = random.Random(seed)
     with Simulation(seed) as simulation:
         cluster = simulation.cluster(brokers=BROKERS, topics={"t": Topic(2, 2)})

@@ -53,7 +53,7 @@ def test_a_reader_that_does_not_read_stops_its_writer() -> None:
         listener.close()
 
 
-def test_nobody_listening_is_a_refusal_that_names_the_address() -> None:
+def test_connection_refused_names_the_address() -> None:
     with Simulation(1) as simulation:
         caller = Caller(simulation, Endpoint("127.0.0.1", 9))
         with pytest.raises(Disconnected, match=r"127.0.0.1:9: .*refused"):
@@ -105,7 +105,7 @@ def test_a_broken_connection_raises_at_both_ends() -> None:
         assert len(server.ended) == 1
 
 
-def test_a_cut_is_one_way_and_what_was_sent_arrives_after_it() -> None:
+def test_cut_is_one_way_and_blocked_bytes_arrive_after_it() -> None:
     with Simulation(1) as simulation:
         server = EchoServer(simulation)
         caller = Caller(simulation, server.endpoint)
@@ -119,7 +119,7 @@ def test_a_cut_is_one_way_and_what_was_sent_arrives_after_it() -> None:
         assert caller.transport.read_into(memoryview(bytearray(10)))
 
 
-def test_a_cut_that_lasts_ends_the_connection_of_who_sends() -> None:
+def test_lasting_cut_closes_the_connection_of_the_sender() -> None:
     with Simulation(1) as simulation:
         server = EchoServer(simulation)
         caller = Caller(simulation, server.endpoint)

@@ -120,7 +120,7 @@ def test_a_planted_bug_of_producers_is_caught(
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-def test_what_was_committed_is_looked_for_where_only_a_leader_was_asked(
+def test_lost_unreplicated_commits_are_detected(
     mutant: mutants.Mutant, caught_by: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"enable_idempotence": False, "acks": 1, "batch_size": 200, "linger_ms": 0}

@@ -77,7 +77,7 @@ def test_a_seed_that_left_two_traces_is_a_problem(tmp_path: Path) -> None:
     assert "seed 1 left trace trace of 1" in add_parts([one, two])[2][0]
 
 
-def test_a_summary_says_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_lists_failed_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "seeds.jsonl"
     ResultFile(path, PLAYED).add(report(5, failure="InvariantViolated: a record is gone\n"))
     assert main(["--summary", str(path)]) == 1

@@ -87,7 +87,7 @@ def test_blocking_code_of_actors_interleaves_in_virtual_time() -> None:
         assert simulation.now == pytest.approx(4.8, abs=0.01)
 
 
-def test_the_seed_decides_who_goes_first() -> None:
+def test_seed_decides_the_order_of_actors() -> None:
     def first(seed: int) -> str:
         order: list[str] = []
         with Simulation(seed) as simulation:
@@ -117,7 +117,7 @@ def test_actors_talk_by_queues_and_events() -> None:
             queue.get(timeout=2)
 
 
-def test_wait_until_tells_the_predicate_from_the_timeout() -> None:
+def test_wait_until_distinguishes_predicate_and_timeout() -> None:
     with Simulation(2) as simulation:
         flag: list[bool] = []
 
@@ -150,7 +150,7 @@ def test_offloaded_work_takes_virtual_time_and_reports_its_error() -> None:
         assert isinstance(outcomes[0].error, ZeroDivisionError)  # type: ignore[attr-defined]
 
 
-def test_a_deadlock_lists_who_waits_for_what() -> None:
+def test_deadlock_lists_the_waiting_actors_and_their_waits() -> None:
     with Simulation(2) as simulation:
         simulation.spawn(lambda: simulation.queue().get(), "hungry")
         with pytest.raises(
@@ -168,7 +168,7 @@ def test_timers_that_go_on_for_ever_do_not_hide_a_deadlock() -> None:
             simulation.event().wait()
 
 
-def test_a_failed_actor_fails_the_simulation_unless_asked_for() -> None:
+def test_failed_actor_fails_the_simulation_unless_its_result_is_read() -> None:
     def fail() -> None:
         raise ValueError("broken")
 

@@ -28,7 +28,7 @@ def test_a_retried_batch_keeps_its_place(simulation: Simulation) -> None:
     assert cluster.log("orders", 0).values() == [str(n).encode() for n in range(100)]
 
 
-def test_what_is_produced_is_consumed_by_blocking_code(simulation: Simulation) -> None:
+def test_produced_records_are_consumed_by_blocking_code(simulation: Simulation) -> None:
     cluster = simulation.cluster(topics={"orders": 2})
     producer, consumer = simulation.producer(cluster), simulation.consumer(cluster)
     consumer.assign([TopicPartition("orders", number) for number in range(2)])
@@ -107,7 +107,7 @@ def test_the_whole_system_leaves_the_same_trace_in_two_fresh_interpreters(quiet:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_the_runner_prints_its_table_and_says_which_seeds_count(
+def test_runner_prints_its_table_and_the_seeds_that_do_not_count(
     capsys: pytest.CaptureFixture[str], quiet: None
 ) -> None:
     assert main(["--seeds", "7", "--virtual-seconds", "5"]) == 1

@@ -36,7 +36,7 @@ def test_the_same_seed_gives_the_same_trace_and_another_seed_another() -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_two_fresh_interpreters_agree_whatever_their_hash_seed() -> None:
+def test_two_fresh_interpreters_agree_for_each_hash_seed() -> None:
     hashes = {
         hash_in_a_fresh_interpreter("tests.simulation.story", 5, hash_seed) for hash_seed in ("1", "77")
     }

@@ -44,7 +44,7 @@ def test_transactions_of_the_client_library_are_all_or_nothing_under_faults(seed
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_the_same_seed_plays_the_same_transactions_whatever_the_hash_seed() -> None:
+def test_transactions_leave_the_same_trace_for_each_hash_seed() -> None:
     assert hash_in_a_fresh_interpreter("tests.simulation.transactions_story", 4, "77") == tell(4)
 
 
@@ -74,7 +74,7 @@ def test_a_planted_bug_is_seen(
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_what_is_shown_before_its_commit_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_visible_before_their_commit_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     mutants.last_stable_offset_is_the_high_watermark(monkeypatch)
     with pytest.raises(InvariantViolated, match="is read, and its transaction is open"):
         play(0, seconds=2.0, by_clients=True)
