@@ -22,7 +22,7 @@ from .bridge import Bridge
 RANDOM_GROUPS = 40
 
 
-def test_the_golden_data_is_what_kafka_answers(java: Bridge) -> None:
+def test_golden_assignments_equal_those_of_kafka(java: Bridge) -> None:
     assert golden(java) == json.loads(GOLDEN_FILE.read_text(encoding="utf-8"))
 
 

@@ -66,7 +66,7 @@ def test_behind_a_groups_option_stands_the_same_of_the_brokers(java: Bridge) -> 
 
 
 @pytest.mark.parametrize("kind", OURS)
-def test_what_kafka_allows_is_allowed(java: Bridge, kind: str) -> None:
+def test_values_allowed_by_kafka_are_allowed(java: Bridge, kind: str) -> None:
     """Not only what the tables say: the readers agree with Kafka's on the bounds and the words."""
     differences = []
     for option in kafka_options(java, kind):

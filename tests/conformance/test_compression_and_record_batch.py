@@ -23,9 +23,7 @@ from .test_other_clients import CODECS, rows_for
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_java_consumer_reads_what_we_write(
-    apache: Cluster, peer_of: Callable[[str], Peer], codec: str
-) -> None:
+def test_java_consumer_reads_our_batches(apache: Cluster, peer_of: Callable[[str], Peer], codec: str) -> None:
     topic, rows = apache.new_topic(), rows_for("ours", "java")
     assert any(headers for *_, headers in rows)
     peer_of("ours").produce(apache.bootstrap_servers, topic, rows, codec)
@@ -33,7 +31,7 @@ def test_the_java_consumer_reads_what_we_write(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_we_read_what_the_java_producer_writes(
+def test_our_consumer_reads_batches_of_java(
     apache: Cluster, peer_of: Callable[[str], Peer], codec: str
 ) -> None:
     topic, rows = apache.new_topic(), rows_for("java", "ours")

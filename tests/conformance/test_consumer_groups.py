@@ -122,7 +122,7 @@ def test_members_join_rebalance_commit_and_resume(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_static_member_comes_back_to_what_it_had_and_a_double_is_refused(cluster: Cluster) -> None:
+def test_returning_static_member_keeps_its_partitions_and_a_duplicate_is_rejected(cluster: Cluster) -> None:
     topic = cluster.new_topic(partitions=4)
     one = Member(cluster, topic, group_instance_id="till-1")
     two = Member(cluster, topic, group_instance_id="till-2")
@@ -168,7 +168,7 @@ def test_the_assignor_is_one_of_the_brokers(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_who_does_not_poll_leaves_and_hears_why(cluster: Cluster) -> None:
+def test_member_past_max_poll_interval_leaves_and_its_commit_names_it(cluster: Cluster) -> None:
     topic = cluster.new_topic(partitions=4)
     slow = Member(cluster, topic, max_poll_interval_ms=3000)
     other = Member(cluster, topic)

@@ -84,7 +84,7 @@ def test_defaults_are_javas(java: Bridge, client: str) -> None:
 
 
 @pytest.mark.parametrize("client", TABLES)
-def test_what_java_allows_is_allowed(java: Bridge, client: str) -> None:
+def test_values_allowed_by_java_are_allowed(java: Bridge, client: str) -> None:
     table = TABLES[client]
     differences = []
     for option in java_options(java, client):

@@ -87,7 +87,7 @@ def test_api_versions(place: Place) -> None:
         assert offered[ApiKey.API_VERSIONS] == (0, 4)
 
 
-def test_what_the_bundled_broker_offers_apache_offers(place: Place) -> None:
+def test_apis_of_the_bundled_broker_are_offered_by_apache(place: Place) -> None:
     response = place.wire.ask(ApiVersionsRequest(), 0)
     offered = {one.api_key: range(one.min_version, one.max_version + 1) for one in response.api_keys}
     registry.load()

@@ -96,7 +96,7 @@ def test_members_join_rebalance_commit_and_resume(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_cooperative_members_keep_what_does_not_move(cluster: Cluster) -> None:
+def test_cooperative_members_keep_unmoved_partitions(cluster: Cluster) -> None:
     topic = cluster.new_topic(partitions=4)
     options = {"partition_assignment_strategy": "cooperative-sticky"}
     one = Member(cluster, topic, **options)
@@ -111,7 +111,7 @@ def test_cooperative_members_keep_what_does_not_move(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_static_member_comes_back_to_what_it_had_and_a_double_is_fenced(cluster: Cluster) -> None:
+def test_returning_static_member_keeps_its_partitions_and_a_duplicate_is_fenced(cluster: Cluster) -> None:
     topic = cluster.new_topic(partitions=4)
     one = Member(cluster, topic, group_instance_id="till-1")
     two = Member(cluster, topic, group_instance_id="till-2")
@@ -132,7 +132,7 @@ def test_a_static_member_comes_back_to_what_it_had_and_a_double_is_fenced(cluste
 
 
 @pytest.mark.slow
-def test_who_does_not_poll_leaves_and_hears_why(cluster: Cluster) -> None:
+def test_member_past_max_poll_interval_leaves_and_its_commit_names_it(cluster: Cluster) -> None:
     topic = cluster.new_topic(partitions=4)
     slow = Member(cluster, topic, max_poll_interval_ms=3000)
     other = Member(cluster, topic)

@@ -80,7 +80,7 @@ def test_every_method_of_admin_is_answered_as_by_apache_kafka(java: Bridge) -> N
     assert [str(one) for one in differences("admin", recorded, answers) if not meant(one)] == []
 
 
-def test_a_java_client_that_is_told_to_bootstrap_again_goes_on(java: Bridge) -> None:
+def test_java_client_continues_after_rebootstrap_required(java: Bridge) -> None:
     """KIP-1102: metadata says REBOOTSTRAP_REQUIRED, and the client begins with its own list anew."""
     with KafkaCluster(brokers=3) as cluster:
         rule = cluster.controls.rule(

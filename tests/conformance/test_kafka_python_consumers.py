@@ -133,7 +133,7 @@ def test_polls_return_records_by_partition(library: Any, cluster: Cluster, consu
     assert consumer.assignment() == places
 
 
-def test_records_may_be_looked_at_without_moving(
+def test_poll_without_position_updates_keeps_the_position(
     library: Any, cluster: Cluster, consumer_of: ConsumerOf
 ) -> None:
     topic = topic_with(library, cluster, 4)
@@ -181,7 +181,7 @@ def test_closing_commits_or_does_not(
     assert reader.committed(library.TopicPartition(topic, 0)) == (5 if is_committed else None)
 
 
-def test_asynchronous_commits_tell_a_callback(
+def test_commit_async_calls_its_callback(
     library: Any, cluster: Cluster, consumer_of: ConsumerOf, group: str
 ) -> None:
     topic = topic_with(library, cluster, 3)
@@ -235,7 +235,9 @@ def test_partitions_are_paused(library: Any, cluster: Cluster, consumer_of: Cons
     assert consumer.paused() == set()
 
 
-def test_what_may_be_asked(library: Any, cluster: Cluster, consumer_of: ConsumerOf) -> None:
+def test_inspection_calls_return_offsets_and_positions(
+    library: Any, cluster: Cluster, consumer_of: ConsumerOf
+) -> None:
     before = int(time.time() * 1000)
     topic = topic_with(library, cluster, 5, partitions=2)
     places = [library.TopicPartition(topic, number) for number in range(2)]
@@ -254,7 +256,7 @@ def test_what_may_be_asked(library: Any, cluster: Cluster, consumer_of: Consumer
     assert len(consumer.metrics())
 
 
-def test_wrong_calls_raise_what_is_documented(
+def test_wrong_calls_raise_the_documented_errors(
     library: Any, cluster: Cluster, consumer_of: ConsumerOf, errors: Any
 ) -> None:
     topic = cluster.new_topic()

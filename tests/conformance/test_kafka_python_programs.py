@@ -238,7 +238,7 @@ def test_metrics_are_a_mapping(cluster: Cluster, producer_of: Callable[..., Any]
     assert producer.metrics(raw=False).keys() == producer.metrics().keys()
 
 
-def test_wrong_calls_raise_what_is_documented(
+def test_wrong_calls_raise_the_documented_errors(
     library: Any, cluster: Cluster, producer_of: Callable[..., Any], errors: Any
 ) -> None:
     topic = cluster.new_topic()

@@ -107,7 +107,7 @@ def test_kafka_python_moves_partitions_and_elects_leaders(cluster: Cluster, pyth
     eventually(lambda: replicas_of(python_admin, name)[0][2] == 2)
 
 
-def test_kafka_python_looks_at_the_cluster(cluster: Cluster, python_admin: Any) -> None:
+def test_kafka_python_admin_describes_the_cluster(cluster: Cluster, python_admin: Any) -> None:
     described = python_admin.describe_cluster()
     assert sorted(one["broker_id"] for one in described["brokers"]) == [0, 1, 2]
     quorum = python_admin.describe_metadata_quorum()

@@ -34,7 +34,7 @@ def values_of(consumer: KafkaConsumer, count: int) -> dict[TopicPartition, list[
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("reader", ["ours", *OTHERS])
-def test_what_we_produce_is_read(
+def test_other_clients_read_our_records(
     cluster: Cluster, peer_of: Callable[[str], Peer], reader: str, codec: str
 ) -> None:
     topic, rows = cluster.new_topic(), rows_for("ours")
@@ -44,7 +44,7 @@ def test_what_we_produce_is_read(
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("writer", OTHERS)
-def test_what_others_produce_is_read_by_us(
+def test_our_consumer_reads_records_of_other_clients(
     cluster: Cluster, peer_of: Callable[[str], Peer], writer: str, codec: str
 ) -> None:
     topic, rows = cluster.new_topic(), rows_for(writer)

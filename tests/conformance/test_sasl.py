@@ -82,7 +82,7 @@ def _has_both(wire: Wire, asked: DescribeUserScramCredentialsRequest) -> bool:
 
 
 @pytest.mark.parametrize("way", list(WAYS))
-def test_what_is_sent_by_an_authenticated_producer_is_read_by_a_consumer(
+def test_records_of_an_authenticated_producer_are_read_by_a_consumer(
     secured: dict[str, Any], way: str
 ) -> None:
     config = {**secured, **WAYS[way]}
@@ -106,7 +106,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", list(WRONG))
-def test_wrong_credentials_are_said_at_once_by_mechanism_and_never_quoted(
+def test_wrong_credentials_raise_at_once_with_the_mechanism_and_without_secrets(
     secured: dict[str, Any], case: str
 ) -> None:
     given, words = WRONG[case]
@@ -119,7 +119,7 @@ def test_wrong_credentials_are_said_at_once_by_mechanism_and_never_quoted(
         assert "wrong-one" not in f"{refused.value} {producer.explain()}"
 
 
-def test_a_mechanism_that_is_not_enabled_is_told_with_those_that_are(real_kafka: RealKafka) -> None:
+def test_disabled_mechanism_raises_with_the_enabled_ones(real_kafka: RealKafka) -> None:
     """The plaintext listener has none: the handshake is out of place there."""
     config = {"bootstrap_servers": real_kafka.addresses, "security_protocol": "SASL_PLAINTEXT"}
     with (

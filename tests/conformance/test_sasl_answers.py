@@ -63,7 +63,9 @@ def theirs(real_kafka: RealKafka) -> RealKafka:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_who_authenticates_is_answered_as_by_apache(theirs: RealKafka, ours: KafkaCluster, name: str) -> None:
+def test_authentication_responses_equal_those_of_apache(
+    theirs: RealKafka, ours: KafkaCluster, name: str
+) -> None:
     notes = []
     for sasl, plaintext in (
         (theirs.sasl_addresses[0], theirs.addresses[0]),

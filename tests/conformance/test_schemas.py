@@ -62,7 +62,7 @@ def test_every_version_has_kafkas_fields(jars: KafkaJars, cls: type[Message]) ->
         assert not differences, f"{cls.NAME} version {version}:\n" + "\n".join(differences)
 
 
-def test_every_api_of_kafka_is_spoken_or_left_out_on_purpose(jars: KafkaJars) -> None:
+def test_every_api_of_kafka_is_implemented_or_left_out_on_purpose(jars: KafkaJars) -> None:
     messages = messages_of(jars)
     kafka = {
         message.schema["apiKey"]: message.name.removesuffix("Request")

@@ -143,7 +143,7 @@ def options_of(mistake: Mistake, secured: Secured, strangers: dict[str, str], na
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_at_once_by_type_with_what_to_check(
+def test_misconfiguration_raises_its_error_at_once_with_advice(
     secured: Secured, strangers: dict[str, str], name: str
 ) -> None:
     mistake = MISTAKES[name]
@@ -160,7 +160,7 @@ def test_a_mistake_is_told_at_once_by_type_with_what_to_check(
     assert SECRET not in str(refused.value)
 
 
-def test_a_delegation_token_that_was_ended_is_refused_with_what_to_check(secured: Secured) -> None:
+def test_expired_delegation_token_is_rejected_with_advice(secured: Secured) -> None:
     with KafkaAdminClient(**secured.options("SASL_PLAINTEXT", "ann")) as admin:
         token = created_token(admin)
         admin.expire_delegation_token(token.hmac)

@@ -19,13 +19,15 @@ from .maven import REQUIRE, KafkaJars, KafkaUnavailable, kafka_jars, skip_or_fai
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_machine_without_java_or_maven_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_java_or_maven_gets_a_list_of_missing_programs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(KafkaUnavailable, match="no java, javac, mvn on PATH"):
         kafka_jars.__wrapped__()
 
 
-def test_what_is_missing_is_skipped_loudly_or_fails_where_required(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_kafka_skips_loudly_or_fails_if_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(REQUIRE, raising=False)
     with pytest.raises(pytest.skip.Exception, match="!!! NOT CHECKED AGAINST APACHE KAFKA: no Java"):
         skip_or_fail("no Java")

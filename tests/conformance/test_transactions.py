@@ -113,7 +113,7 @@ def test_commits_are_seen_and_aborts_are_not(cluster: Cluster, begun: Callable[[
     assert committed(cluster, topic) == expected
 
 
-def test_other_clients_read_what_was_committed(
+def test_other_clients_read_committed_records(
     cluster: Cluster, begun: Callable[[], KafkaProducer], peer_of: Callable[[str], Peer]
 ) -> None:
     topic, producer = cluster.new_topic(), begun()
@@ -173,7 +173,9 @@ def test_offsets_move_with_the_records(cluster: Cluster, begun: Callable[[], Kaf
     assert committed(cluster, target) == [b"%d" % number for number in range(9)]
 
 
-def test_who_is_no_member_commits_no_offsets(cluster: Cluster, begun: Callable[[], KafkaProducer]) -> None:
+def test_unknown_member_cannot_commit_offsets_in_a_transaction(
+    cluster: Cluster, begun: Callable[[], KafkaProducer]
+) -> None:
     topic, producer = cluster.new_topic(), begun()
     producer.begin_transaction()
     producer.send(topic, b"v")
