@@ -70,7 +70,7 @@ def test_an_order_is_stored(service: OrderService, kafka_cluster: KafkaCluster) 
 
 
 @pytest.mark.kafka(brokers=3, topics={"orders": 1})
-def test_an_order_whose_acknowledgement_is_lost_is_stored_once(
+def test_order_with_a_lost_acknowledgement_is_stored_once(
     service: OrderService, kafka_cluster: KafkaCluster
 ) -> None:
     lost = kafka_cluster.controls.rule(api="Produce", nth=1, then="apply_then_lose_reply")

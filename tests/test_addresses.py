@@ -77,7 +77,7 @@ def test_bad_addresses_are_refused_by_name(text: object, why: str) -> None:
         unique=True,
     )
 )
-def test_what_is_written_is_read_back(addresses: list[tuple[str, int]]) -> None:
+def test_formatted_addresses_parse_to_the_same_addresses(addresses: list[tuple[str, int]]) -> None:
     text = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses)
     assert parse_addresses(text) == parse_addresses(addresses) == tuple(addresses)
 

@@ -28,7 +28,7 @@ def test_an_error_survives_pickling(kind: type[KafkaError]) -> None:
     assert (str(copy), vars(copy)) == (str(error), vars(error))
 
 
-def test_an_error_of_send_many_leaves_behind_what_only_its_process_can_wait_for() -> None:
+def test_pickled_incomplete_send_has_no_delivery() -> None:
     error = IncompleteSend("gave up", 3, [4, 5], delivery=object())
     copy = pickle.loads(pickle.dumps(error))
     assert (copy.taken, copy.left, copy.delivery) == (3, [4, 5], None)

@@ -60,7 +60,7 @@ def test_a_line_stands_for_options(line: str, options: dict[str, Any]) -> None:
         (f'{PLAIN} required username="hush;', "after 0 options of PlainLoginModule"),
     ],
 )
-def test_what_cannot_be_read_is_said_without_its_values(line: str, words: str) -> None:
+def test_unreadable_jaas_config_raises_without_its_values(line: str, words: str) -> None:
     with pytest.raises(BadJaasConfig, match=words) as refused:
         parse_jaas_config(line)
     assert "hush" not in str(refused.value)

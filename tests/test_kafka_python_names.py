@@ -70,7 +70,7 @@ def test_every_error_class_is_found_by_its_name_with_error_behind_it() -> None:
     assert {name: getattr(errors, f"{name}Error") for name in classes} == classes
 
 
-def test_a_name_that_nobody_has_is_no_error_class() -> None:
+def test_unknown_name_is_no_error_class() -> None:
     with pytest.raises(AttributeError, match="NoSuchThingError"):
         _ = errors.NoSuchThingError  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="'for_codeError'"):
@@ -96,7 +96,7 @@ def test_the_default_serializer_leaves_bytes_as_they_are(data: object) -> None:
     assert DefaultSerializer().serialize("orders", [], data) == data  # type: ignore[arg-type]
 
 
-def test_the_default_serializer_refuses_what_is_neither() -> None:
+def test_default_serializer_rejects_other_types() -> None:
     with pytest.raises(SerializationError, match="DefaultSerializer for topic orders: cannot serialize int"):
         DefaultSerializer().serialize("orders", [], 42)  # type: ignore[arg-type]
 

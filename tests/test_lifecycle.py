@@ -92,7 +92,7 @@ def test_a_child_process_gets_an_error_and_the_parent_goes_on() -> None:
     tracked.end()
 
 
-def test_at_exit_clients_are_flushed_and_what_remains_is_counted(
+def test_clients_are_flushed_at_exit_and_undelivered_records_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Clients of other tests may still be alive in a cycle that nobody has collected yet.
@@ -142,7 +142,7 @@ class TestAProducer:
             assert pending.result(10).offset == 0
             assert producer.send("orders", b"after").result(10).offset == 1
 
-    def test_it_cannot_be_pickled_and_says_what_to_do(self) -> None:
+    def test_pickling_a_client_raises_with_the_alternative(self) -> None:
         producer = KafkaProducer()
         with pytest.raises(TypeError, match=r"create a KafkaProducer\(\*\*options\) there"):
             pickle.dumps(producer)
@@ -162,7 +162,7 @@ class TestAProducer:
             time.sleep(0.001)
         assert not is_alive()
 
-    def test_dropping_it_sends_what_it_holds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_dropped_producer_sends_its_queued_records(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pykafka2.producer.shutdown.DROP_TIMEOUT", 10)  # for machines with other work
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
             producers = [KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=60_000)]
@@ -200,7 +200,7 @@ class TestAProducer:
                 assert last.result(0).offset == 0, "the rest is sent"
                 assert unraisable == []
 
-    def test_dropping_it_fails_what_somebody_still_waits_for(
+    def test_dropped_producer_fails_pending_deliveries(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("pykafka2.producer.shutdown.DROP_TIMEOUT", 0.05)
@@ -264,7 +264,7 @@ class TestAProducer:
             assert has_ended(driver)
 
     @pytest.mark.slow
-    def test_at_exit_it_sends_what_is_left(self) -> None:
+    def test_producer_sends_queued_records_at_exit(self) -> None:
         with KafkaCluster(brokers=1, topics={"orders": 1}) as cluster:
             program = (
                 "from pykafka2 import KafkaProducer\n"
@@ -278,7 +278,7 @@ class TestAProducer:
 
     @pytest.mark.gate
     @pytest.mark.slow
-    def test_at_exit_it_counts_what_it_could_not_send(self) -> None:
+    def test_producer_counts_undelivered_records_at_exit(self) -> None:
         program = (
             "import pykafka2.lifecycle as lifecycle\n"
             "lifecycle.EXIT_FLUSH_TIMEOUT = 0.5\n"

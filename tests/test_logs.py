@@ -34,7 +34,7 @@ def stderr_of(setup: str) -> str:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_line_on_stderr_says_which_client_and_logger_it_is_of() -> None:
+def test_log_line_on_stderr_names_client_and_logger() -> None:
     (line,) = stderr_of("").splitlines()
     assert line.startswith("WARNING pykafka2.cluster.link: [till-7] bootstrap broker 127.0.0.1:1: ")
 
@@ -73,7 +73,7 @@ def test_line_names_the_client_once_and_other_threads_as_well(capsys: pytest.Cap
         ]
     ),
 )
-def test_a_program_that_has_set_up_logging_sees_only_what_it_asked_for(setup: str, lines: int) -> None:
+def test_configured_logging_gets_only_the_selected_lines(setup: str, lines: int) -> None:
     written = stderr_of(setup).splitlines()
     assert len(written) == lines
     assert all(line.startswith("mine: [till-7] bootstrap") for line in written)

@@ -69,7 +69,7 @@ def test_more_is_measured_than_is_kept_as_it_came() -> None:
     assert numbers == {"ratio-avg": -320, "ratio-max": 0, "size-avg": 320, "size-max": 640}
 
 
-def test_what_is_in_several_series_is_counted_together() -> None:
+def test_values_of_several_series_are_combined() -> None:
     metrics = Metrics()
     one, other = metrics.series("size", "age"), metrics.series("size")
     metrics.series("size")
@@ -81,7 +81,7 @@ def test_what_is_in_several_series_is_counted_together() -> None:
 
 
 @pytest.mark.parametrize("rows_before", [0, 1, SUM_AFTER - 1])
-def test_a_row_that_comes_while_somebody_looks_is_in_the_numbers_or_not_yet(rows_before: int) -> None:
+def test_row_added_during_a_snapshot_is_counted_now_or_later(rows_before: int) -> None:
     """A program asks on a thread of its own, between any two steps of the IO thread's."""
 
     def attempt(line: int) -> bool:

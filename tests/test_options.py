@@ -147,12 +147,12 @@ def test_dotted_and_underscored_names_mean_the_same() -> None:
     assert options.bootstrap_servers == (("a", 1), ("b", 2))
 
 
-def test_an_option_given_twice_is_refused() -> None:
+def test_option_set_twice_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match=r"'linger_ms' is set twice \(also as 'linger.ms'\)"):
         PRODUCER_OPTIONS.parse({"linger.ms": 7}, {"linger_ms": 8})
 
 
-def test_none_means_not_given() -> None:
+def test_none_counts_as_unset() -> None:
     assert parse(send_buffer_bytes=None, compression_type=None, client_id=None) == parse()
 
 
@@ -249,7 +249,7 @@ def test_an_unknown_option_names_the_nearest() -> None:
         ({"interceptors": "x.Y"}, "interceptors='x.Y' is not valid; use a list of objects"),
     ],
 )
-def test_an_illegal_value_is_refused_with_name_value_and_what_is_legal(
+def test_illegal_value_is_rejected_with_name_value_and_legal_values(
     given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=words):
@@ -280,7 +280,7 @@ def test_the_warning_points_at_the_line_that_makes_the_client(
     assert [warning.filename for warning in told] == [__file__]
 
 
-def test_tls_options_without_tls_are_said_to_do_nothing() -> None:
+def test_tls_options_without_tls_warn() -> None:
     # Otherwise somebody who forgot security_protocol believes that the connection is encrypted.
     with pytest.warns(IgnoredOption, match="ssl_cafile ignored: .* does not encrypt") as told:
         parse(ssl_cafile="ca.pem")
@@ -321,19 +321,21 @@ class TestConflicts:
             ),
         ],
     )
-    def test_idempotence_asked_for_raises_and_names_both(self, given: dict[str, Any], words: str) -> None:
+    def test_explicit_idempotence_with_a_conflicting_option_raises(
+        self, given: dict[str, Any], words: str
+    ) -> None:
         with pytest.raises(ConfigurationError, match=words):
             parse(enable_idempotence=True, **given)
 
     @pytest.mark.parametrize("given", [{"acks": 1}, {"acks": "0"}, {"retries": 0}])
-    def test_idempotence_not_asked_for_gives_way_with_one_log_line(
+    def test_default_idempotence_is_disabled_by_a_conflicting_option_with_a_log_line(
         self, given: dict[str, Any], caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.INFO, "pykafka2"):
             assert not parse(**given).enable_idempotence
         assert [record.levelname for record in caplog.records] == ["INFO"]
 
-    def test_too_many_in_flight_raise_even_if_idempotence_was_not_asked_for(self) -> None:
+    def test_too_many_in_flight_requests_raise_with_default_idempotence(self) -> None:
         with pytest.raises(ConfigurationError, match="enable_idempotence=False"):
             parse(max_in_flight_requests_per_connection=6)
         assert parse(max_in_flight_requests_per_connection=6, enable_idempotence=False).max_in_flight == 6
@@ -346,7 +348,7 @@ class TestConflicts:
             parse(delivery_timeout_ms=30_004)
         assert parse(delivery_timeout_ms=30_005).delivery_timeout == 30.005
 
-    def test_a_delivery_timeout_not_given_is_raised_with_a_log_line(
+    def test_default_delivery_timeout_is_raised_with_a_log_line(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.WARNING, "pykafka2"):

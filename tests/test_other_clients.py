@@ -34,7 +34,7 @@ def test_options_of_one_client_are_listed_for_the_other() -> None:
     assert {*PRODUCER_OPTIONS.fields} - {*CONSUMER_OPTIONS.fields} == OF_A_PRODUCER
 
 
-def test_what_to_write_instead_exists_and_what_was_written_does_not() -> None:
+def test_recommended_options_and_calls_exist_and_the_foreign_ones_do_not() -> None:
     assert not INSTEAD_OF_OPTIONS.keys() & GUESSED.keys()
     for name, instead in {**INSTEAD_OF_OPTIONS, **GUESSED}.items():
         assert name not in KNOWN
@@ -61,7 +61,7 @@ def test_what_to_write_instead_exists_and_what_was_written_does_not() -> None:
         ({"linger": 5}, "no option 'linger'; the nearest is 'linger_ms'"),
     ],
 )
-def test_an_option_of_another_client_is_told_ours(given: dict[str, object], words: str) -> None:
+def test_option_of_another_client_recommends_ours(given: dict[str, object], words: str) -> None:
     with pytest.raises(UnknownOption, match=words):
         KafkaProducer(given)
 
@@ -78,7 +78,7 @@ def test_an_option_of_another_client_is_told_ours(given: dict[str, object], word
         ("encoding", "no option 'encoding'; see the option reference$"),
     ],
 )
-def test_a_guessed_option_is_told_what_is_meant_or_nothing_that_misleads(name: str, words: str) -> None:
+def test_guessed_option_recommends_the_meant_one_or_nothing(name: str, words: str) -> None:
     with pytest.raises(UnknownOption, match=words):
         KafkaConsumer({name: "value"})
 
@@ -106,7 +106,7 @@ def test_an_address_alone_is_no_mapping_of_options() -> None:
         KafkaProducer("localhost:9092")  # type: ignore[arg-type, call-overload]
 
 
-def test_a_password_that_nothing_asks_for_is_said_and_not_shown() -> None:
+def test_unused_password_warns_without_its_value() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         KafkaProducer(sasl_plain_username="ada", sasl_plain_password="s3cret").close()
@@ -125,7 +125,7 @@ def test_calls_of_a_producer() -> None:
             producer.send(b"value", "orders")  # type: ignore[arg-type]
 
 
-def test_calls_of_subclasses_are_told_those_of_the_clients_below_them() -> None:
+def test_foreign_calls_on_subclasses_recommend_those_of_the_client() -> None:
     class Producer(KafkaProducer):
         pass
 
@@ -139,7 +139,7 @@ def test_calls_of_subclasses_are_told_those_of_the_clients_below_them() -> None:
             consumer.consume()  # type: ignore[attr-defined]
 
 
-def test_a_call_without_a_counterpart_says_that_it_can_be_removed() -> None:
+def test_foreign_call_without_a_counterpart_recommends_removal() -> None:
     with KafkaProducer() as producer, pytest.raises(AttributeError, match=r"'poll'\. Remove the call: the"):
         producer.poll(0)
 
@@ -182,7 +182,7 @@ def test_class_of_another_client_is_no_attribute(name: str) -> None:
         getattr(pykafka2, name)
 
 
-def test_what_to_import_instead_exists() -> None:
+def test_recommended_classes_exist() -> None:
     for name, instead in INSTEAD_OF_CLASSES.items():
         assert name not in pykafka2.__all__
         assert instead.partition(",")[0].partition(";")[0] in pykafka2.__all__

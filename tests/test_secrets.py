@@ -104,9 +104,7 @@ def failing(client: Any) -> BaseException:
     return KafkaError("none")
 
 
-def test_a_wrong_password_is_not_told_to_anybody(
-    simulation: Simulation, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_wrong_password_is_not_shown(simulation: Simulation, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     cluster = simulation.cluster(1, {"orders": 1}, listeners=["SASL_PLAINTEXT"], users={"ann": "right"})
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):

@@ -191,7 +191,7 @@ class Tagged:
         return topic, headers, data
 
 
-def test_an_object_is_given_topic_and_headers() -> None:
+def test_serializer_object_receives_topic_and_headers() -> None:
     headers: Headers = []
     serialize = s.serialize_function(Tagged())
     assert serialize is not None
@@ -202,7 +202,7 @@ def test_an_object_is_given_topic_and_headers() -> None:
     assert deserialize("orders", headers, b"y") == ("orders", headers, b"y")
 
 
-def test_a_function_is_given_the_data_alone() -> None:
+def test_serializer_function_receives_only_the_data() -> None:
     serialize, deserialize = s.serialize_function(str.encode), s.deserialize_function(bytes.decode)
     assert serialize is not None
     assert deserialize is not None
@@ -210,7 +210,7 @@ def test_a_function_is_given_the_data_alone() -> None:
     assert deserialize("orders", [], b"\xc3\xa9") == "é"
 
 
-def test_a_list_of_what_a_function_makes_is_of_variable_size() -> None:
+def test_list_of_function_serialized_items_has_variable_size() -> None:
     data = s.ListSerializer(str.encode).serialize("t", [], ["a", None])
     assert data == b"\1\0\0\0\2\0\0\0\1a\xff\xff\xff\xff"
     assert s.ListDeserializer(bytes.decode).deserialize("t", [], data) == ["a", None]
@@ -250,11 +250,11 @@ class Loads:
         ("json", r"must be a function of the data or have deserialize\(.*\), not 'json'"),
     ],
 )
-def test_what_is_no_deserializer_says_what_to_write(option: object, words: str) -> None:
+def test_invalid_deserializer_recommends_valid_ones(option: object, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         s.deserialize_function(option, "value_deserializer")
 
 
-def test_str_makes_no_bytes_and_is_told_what_does() -> None:
+def test_str_as_a_serializer_recommends_str_encode() -> None:
     with pytest.raises(ConfigurationError, match=r"key_serializer is str; write str\.encode"):
         s.serialize_function(str, "key_serializer")

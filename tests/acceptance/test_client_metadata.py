@@ -104,7 +104,7 @@ def test_a_consumer_keeps_its_topics_and_refreshes_them(simulation: Simulation) 
     assert set(map(tuple, asked(cluster, "c"))) == {("orders",)}
 
 
-def test_offline_replicas_and_the_controller_are_told(simulation: Simulation) -> None:
+def test_metadata_has_offline_replicas_and_a_reachable_controller(simulation: Simulation) -> None:
     """One of three brokers is down; the controller that clients are named is one that they can reach."""
     cluster = simulation.cluster(brokers=3, topics={"orders": 3}, controller=0)
     simulation.run_for(1)

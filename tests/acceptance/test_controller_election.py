@@ -153,7 +153,7 @@ def test_the_controller_is_moved_by_hand(simulation: Simulation) -> None:
     cluster.create_topic("t")
 
 
-def test_a_controller_that_reaches_nobody_gives_up(simulation: Simulation) -> None:
+def test_controller_without_a_majority_resigns(simulation: Simulation) -> None:
     """Three islands: nobody has a majority, so nobody is the controller until the links are joined."""
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
     simulation.run_for(1)

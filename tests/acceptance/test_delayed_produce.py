@@ -82,7 +82,7 @@ def test_its_timeout_answers_request_timed_out_and_keeps_the_data(scene: Scene) 
     assert scene.simulation.wait_until(lambda: scene.cluster.log("t", 0).high_watermark == 1, 10)
 
 
-def test_its_timeout_leaves_alone_what_had_finished(scene: Scene) -> None:
+def test_produce_timeout_keeps_the_results_of_finished_partitions(scene: Scene) -> None:
     """One request: a partition without followers is done, one is refused, one waits in vain."""
     leader = scene.leader
     scene.cluster.create_topic("alone", assignment=[[leader]])
@@ -107,7 +107,7 @@ def test_an_isr_below_the_minimum_refuses_before_the_append(scene: Scene) -> Non
     assert scene.values == []
 
 
-def test_an_isr_that_shrinks_after_the_append_says_so_and_keeps_the_data(scene: Scene) -> None:
+def test_isr_that_shrinks_after_the_append_returns_an_error_and_keeps_the_data(scene: Scene) -> None:
     """The minimum is one while the batch waits with two in sync; the follower has it, then the minimum rises.
 
     With a minimum that the ISR no longer reaches the high watermark stands still in 4.x, so what is answered

@@ -62,7 +62,7 @@ def test_it_ends_when_there_are_enough_bytes(scene: Scene) -> None:
     assert scene.simulation.now - started == pytest.approx(6, abs=0.1)
 
 
-def test_it_ends_when_its_time_is_up_with_what_there_is(scene: Scene) -> None:
+def test_fetch_ends_after_max_wait_with_the_available_records(scene: Scene) -> None:
     scene.append()
     scene.simulation.run_for(1)
     started = scene.simulation.now
@@ -74,7 +74,7 @@ def test_it_ends_when_its_time_is_up_with_what_there_is(scene: Scene) -> None:
     assert scene.simulation.now - started == pytest.approx(5, abs=0.1)
 
 
-def test_what_enough_is_counts_at_most_what_the_partition_may_give(scene: Scene) -> None:
+def test_min_bytes_counts_at_most_partition_max_bytes(scene: Scene) -> None:
     scene.append(3)
     scene.simulation.run_for(1)
     scene.ask(0, max_wait_ms=2000, min_bytes=2 * SIZE, partition_max_bytes=SIZE)

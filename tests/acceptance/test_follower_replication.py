@@ -106,7 +106,7 @@ def test_the_high_watermark_goes_from_4_to_5_step_by_step(example: Example) -> N
     assert marks(x.cluster, KEY) == ends(x.cluster, KEY) == [5, 5, 5]
 
 
-def test_a_consumer_never_sees_above_the_mark_of_whom_it_asks(example: Example) -> None:
+def test_consumer_never_sees_above_the_high_watermark_of_its_broker(example: Example) -> None:
     x = example
     for follower in (x.one, x.two, x.one, x.two, x.one):
         for broker in range(3):

@@ -45,7 +45,7 @@ def test_a_group_resumes_when_its_coordinators_broker_is(simulation: Simulation,
     assert bench.committed() == 8
 
 
-def test_who_waits_at_a_broker_that_stops_is_sent_on(simulation: Simulation) -> None:
+def test_pending_join_gets_not_coordinator_when_its_broker_stops(simulation: Simulation) -> None:
     """A controlled shutdown moves the coordinator first: a pending JoinGroup is told NOT_COORDINATOR."""
     bench = GroupBench(simulation, brokers=3)
     leader, other = bench.stable(2, session=60.0)

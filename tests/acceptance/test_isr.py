@@ -58,7 +58,7 @@ def test_a_follower_joins_only_at_the_high_watermark(simulation: Simulation) -> 
     assert ends(cluster, KEY)[follower] == 50
 
 
-def test_one_that_fetches_and_never_catches_up_leaves(simulation: Simulation) -> None:
+def test_follower_that_fetches_and_never_catches_up_leaves_the_isr(simulation: Simulation) -> None:
     """Each of its fetches brings one batch over a slow link, and the leader takes more than that."""
     cluster, leader, follower = cluster_of(simulation)
     cluster.controls.delay_link(leader, follower, 0.4, one_way=True)
@@ -77,7 +77,7 @@ def test_one_that_fetches_and_never_catches_up_leaves(simulation: Simulation) ->
     assert ends(cluster, KEY)[follower] > 10, "nor copying"
 
 
-def test_one_that_is_always_slightly_behind_stays(simulation: Simulation) -> None:
+def test_follower_slightly_behind_stays_in_the_isr(simulation: Simulation) -> None:
     """Its fetches come half a second late; the leader has written on by then, every time."""
     cluster, leader, follower = cluster_of(simulation)
     cluster.controls.delay_link(leader, follower, 0.25)
@@ -94,7 +94,7 @@ def test_one_that_is_always_slightly_behind_stays(simulation: Simulation) -> Non
     assert simulation.now > 2 * LAG
 
 
-def test_one_that_has_registered_anew_is_not_waited_for_until_it_fetches(simulation: Simulation) -> None:
+def test_restarted_replica_does_not_hold_the_high_watermark_until_it_fetches(simulation: Simulation) -> None:
     """It was level just before it went; as one outside of the ISR that is alive it would hold the high
     watermark back for the lag time if its former fetches counted.
     """

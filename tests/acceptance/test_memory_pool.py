@@ -52,7 +52,7 @@ def test_it_is_never_exceeded_and_the_error_comes_at_max_block_ms(simulation: Si
     assert available(producer) == MEMORY_BYTES
 
 
-def test_who_waits_is_served_in_order_and_everything_is_given_back(simulation: Simulation) -> None:
+def test_waiting_sends_get_memory_in_order_and_all_of_it_is_released(simulation: Simulation) -> None:
     cluster, producer = stopped(simulation, max_block_ms=60_000)
     with contextlib.suppress(BufferExhausted):
         while available(producer) > 20_000:
@@ -132,7 +132,7 @@ def test_small_append_goes_on_while_another_thread_waits_for_memory_of_the_same_
     assert [batch.size for batch in queue.batches] == [3, 1]
 
 
-def test_what_was_given_up_is_given_back_as_well(simulation: Simulation) -> None:
+def test_memory_of_dropped_records_is_released(simulation: Simulation) -> None:
     _, producer = stopped(simulation, max_block_ms=1000)
     for _ in range(5):
         producer.send("orders", b"x" * 10_000)

@@ -123,7 +123,7 @@ def partition(simulation: Simulation) -> Iterator[Partition]:
     made.close()
 
 
-def test_what_moves_which_offset(partition: Partition) -> None:
+def test_each_operation_moves_its_partition_offsets(partition: Partition) -> None:
     controls, run_for = partition.cluster.controls, partition.simulation.run_for
     assert partition.offsets == (0, -1, 0, 0, 0)
 

@@ -54,7 +54,7 @@ def test_every_request_gets_kafkas_answer_and_a_refused_one_leaves_the_log(
     assert len(after) - len(before) == (code == 0)
 
 
-def test_an_unauthorized_request_is_refused_before_it_is_looked_at(cluster: KafkaCluster, wire: Wire) -> None:
+def test_unauthorized_produce_is_rejected_before_its_validation(cluster: KafkaCluster, wire: Wire) -> None:
     """There is no authorizer yet: the code comes from a planted fault."""
     from pykafka2.errors import TopicAuthorizationFailed
     from pykafka2.protocol.messages.produce import ProduceRequest

@@ -116,7 +116,7 @@ def test_records_that_it_has_copied_above_its_high_watermark_are_not_served(scen
     assert offsets(scene.fetch(scene.near, 3, rack=scene.rack(scene.near))) == [3, 4]
 
 
-def test_one_that_is_not_in_sync_or_has_not_got_the_offset_is_not_preferred(scene: Scene) -> None:
+def test_replica_out_of_sync_or_without_the_offset_is_not_preferred(scene: Scene) -> None:
     cluster = scene.cluster
     cluster.controls.pause_followers(KEY, brokers=[scene.near])
     scene.simulation.run_for(1)

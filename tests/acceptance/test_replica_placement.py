@@ -76,7 +76,7 @@ def test_live_brokers_come_first() -> None:
     assert all(replicas[0] != 2 and 2 in replicas for replicas in place(racked, 10, 2, start=0))
 
 
-def test_the_seed_says_where_it_begins_and_explicit_assignments_are_taken_as_given() -> None:
+def test_seed_decides_the_first_replica_and_explicit_assignments_are_kept() -> None:
     def first_leader(seed: int) -> int:
         with KafkaCluster(brokers=3, seed=seed, topics={"t": 1}) as cluster:
             return cluster.partition("t", 0).leader

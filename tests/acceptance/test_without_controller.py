@@ -86,7 +86,9 @@ def test_changes_time_out_and_work_after_the_election(simulation: Simulation, cl
     wire.close()
 
 
-def test_the_admin_client_names_what_timed_out(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_create_topics_timeout_names_the_request_and_its_timeout(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     servers = cluster.bootstrap_servers
     with KafkaAdminClient(bootstrap_servers=servers, runtime=simulation.runtime.at("admin")) as admin:
         began = simulation.now

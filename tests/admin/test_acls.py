@@ -48,7 +48,7 @@ def test_rules_are_made_once_and_taken_away_one_by_one(
     assert dict(admin.create_acls([])) == dict(admin.delete_acls([])) == {}
 
 
-def test_what_is_described_can_be_narrowed_down(admin: KafkaAdminClient) -> None:
+def test_describe_acls_filters_by_each_field(admin: KafkaAdminClient) -> None:
     admin.create_acls(RULES)
     assert admin.describe_acls(resource_type="GROUP") == [GROUP]
     assert admin.describe_acls(resource_name="orders", principal="User:ann") == [READ]
@@ -107,7 +107,7 @@ def test_a_rule_with_a_part_missing_takes_no_others_away(
     assert len(cluster.acls.rules()) == len(RULES)
 
 
-def test_what_is_no_list_of_rules_is_refused(admin: KafkaAdminClient) -> None:
+def test_invalid_list_of_acls_is_rejected(admin: KafkaAdminClient) -> None:
     for call in (admin.create_acls, admin.delete_acls):
         for given, words in (
             (READ, "bindings must be a list"),
@@ -122,7 +122,7 @@ def test_an_item_has_one_outcome_and_a_failure_counts() -> None:
     assert (list(outcomes), len(outcomes)) == (["a", "b"], 2)
 
 
-def test_what_a_broker_calls_an_item_writes_no_lines_of_its_own() -> None:
+def test_control_characters_in_item_names_are_escaped_in_errors() -> None:
     """Users that are described without having been named, say."""
     named = Outcomes({}, {"ann\nERROR \x1b[31m" + "x" * 30_000: errors.ResourceNotFound("no")})
     with pytest.raises(ItemsFailed) as failed:
@@ -131,7 +131,7 @@ def test_what_a_broker_calls_an_item_writes_no_lines_of_its_own() -> None:
     assert len(str(failed.value)) < 2_000
 
 
-def test_without_an_authorizer_it_is_said(simulation: Simulation) -> None:
+def test_acl_calls_without_an_authorizer_raise_security_disabled(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1)
     servers = cluster.bootstrap_servers
     with KafkaAdminClient(bootstrap_servers=servers, runtime=simulation.runtime.at("admin")) as admin:

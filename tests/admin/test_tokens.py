@@ -103,7 +103,7 @@ def test_for_another_it_takes_a_right(admin_of: Admin) -> None:
     assert bob.describe_delegation_tokens([]) == []
 
 
-def test_who_made_a_token_for_another_sees_it_and_may_not_renew_it(admin_of: Admin) -> None:
+def test_requester_of_a_token_sees_it_but_may_not_renew_it(admin_of: Admin) -> None:
     """KIP-373; Kafka's TokenInformation counts the requester to those who see a token, and to no others."""
     ann, bob = admin_of("ann"), admin_of("bob")
     bob.create_acls([AclBinding("USER", "User:bob", "LITERAL", "User:ann", "*", "CREATE_TOKENS", "ALLOW")])
@@ -114,7 +114,7 @@ def test_who_made_a_token_for_another_sees_it_and_may_not_renew_it(admin_of: Adm
         ann.renew_delegation_token(token.hmac)
 
 
-def test_who_has_not_authenticated_has_no_tokens(simulation: Simulation, admin_of: Admin) -> None:
+def test_unauthenticated_user_cannot_use_delegation_tokens(simulation: Simulation, admin_of: Admin) -> None:
     nobody = admin_of("")
     calls: list[Callable[[], object]] = [
         nobody.create_delegation_token,

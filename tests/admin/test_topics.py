@@ -82,7 +82,7 @@ def configured(admin: KafkaAdminClient, topic: str) -> dict[str, str | None]:
     return {one.name: one.value for one in answer.configs if one.config_source == OF_THE_TOPIC}
 
 
-def test_each_topic_is_created_as_it_says(admin: KafkaAdminClient) -> None:
+def test_each_topic_is_created_with_its_own_settings(admin: KafkaAdminClient) -> None:
     created = admin.create_topics(
         [
             "plain",

@@ -78,7 +78,9 @@ def test_transactions_of_all_coordinators_are_listed(
     assert chosen == TransactionListing("task-2", chosen.producer_id, "Ongoing")
 
 
-def test_states_that_nobody_knows_are_named(admin: KafkaAdminClient, producers: list[KafkaProducer]) -> None:
+def test_unknown_transaction_states_are_named(
+    admin: KafkaAdminClient, producers: list[KafkaProducer]
+) -> None:
     with pytest.raises(IllegalArgument, match="Undecided"):
         admin.list_transactions(states=["Undecided"])
     with pytest.raises(IllegalArgument, match="'Ongoing'"):
@@ -98,7 +100,7 @@ def test_a_transaction_is_described_with_its_partitions(
     assert described["task-3"].partitions == ()
 
 
-def test_an_id_that_nobody_knows_has_an_error_of_its_own(
+def test_unknown_transactional_id_has_its_own_error(
     admin: KafkaAdminClient, producers: list[KafkaProducer]
 ) -> None:
     outcomes = admin.describe_transactions(["task-0", "nobody"], raise_errors=False)

@@ -68,7 +68,7 @@ def test_users_are_set_described_and_taken_away(admin: KafkaAdminClient, cluster
     assert cluster.history.count("AlterUserScramCredentials") == before
 
 
-def test_who_was_set_logs_in_with_the_newest_password_alone(
+def test_user_logs_in_with_the_newest_password_only(
     simulation: Simulation, admin: KafkaAdminClient, cluster: KafkaCluster
 ) -> None:
     admin.alter_user_scram_credentials([ANN, BOB])
@@ -97,7 +97,7 @@ def test_a_salt_of_ones_own_is_kept_and_others_are_random(
     assert salts["ann"] != salts["bob"]
 
 
-def test_what_is_refused_is_told_by_user_and_the_others_are_done(admin: KafkaAdminClient) -> None:
+def test_rejected_users_are_named_and_the_others_altered(admin: KafkaAdminClient) -> None:
     many = UserScramCredentialUpsertion("many", CANARY, "SCRAM-SHA-256", 16_385)
     nobody = UserScramCredentialDeletion("nobody")
     with pytest.raises(ItemsFailed, match="Too many iterations") as failed:
@@ -135,7 +135,7 @@ def test_what_is_refused_is_told_by_user_and_the_others_are_done(admin: KafkaAdm
         (["ann"], "alterations must contain .*not str"),
     ],
 )
-def test_what_no_broker_takes_is_refused_before_anything_is_sent(
+def test_invalid_scram_change_is_rejected_before_any_request(
     admin: KafkaAdminClient, cluster: KafkaCluster, alterations: list[Any], words: str
 ) -> None:
     with pytest.raises(errors.IllegalArgument, match=words) as refused:
@@ -147,7 +147,7 @@ def test_what_no_broker_takes_is_refused_before_anything_is_sent(
     cluster.history.never("DescribeUserScramCredentials")
 
 
-def test_who_may_not_is_told_so(simulation: Simulation) -> None:
+def test_unauthorized_scram_requests_raise_cluster_authorization_failed(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=1, config={"authorizer.class.name": STANDARD_AUTHORIZER})
     servers = cluster.bootstrap_servers
     with KafkaAdminClient(bootstrap_servers=servers, runtime=simulation.runtime.at("admin")) as admin:

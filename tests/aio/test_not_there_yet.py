@@ -12,7 +12,7 @@ from pykafka2.testing import KafkaCluster
 
 
 @pytest.mark.parametrize("name", ["KafkaProducer", "KafkaConsumer", "KafkaAdminClient"])
-def test_importing_a_client_names_what_to_use_meanwhile(name: str) -> None:
+def test_importing_a_missing_client_names_the_alternative(name: str) -> None:
     with pytest.raises(ImportError, match=rf"no {name} yet: .* until then use pykafka2\.{name}"):
         exec(f"from pykafka2.aio import {name}")
     with pytest.raises(ImportError, match="later version"):
@@ -27,7 +27,7 @@ def test_any_other_name_is_simply_not_there() -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"orders": 1})
-def test_what_the_errors_name_works_in_a_coroutine(kafka_cluster: KafkaCluster) -> None:
+def test_recommended_alternative_works_in_a_coroutine(kafka_cluster: KafkaCluster) -> None:
     servers = kafka_cluster.bootstrap_servers
 
     async def there_and_back() -> list[bytes | None]:

@@ -31,7 +31,7 @@ def pytest_configure(config):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ci", ["true", ""])
-def test_a_run_that_is_ended_has_told_its_failures(tmp_path: Path, ci: str) -> None:
+def test_killed_run_has_reported_its_failures(tmp_path: Path, ci: str) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     (tmp_path / "test_story.py").write_text(STORY, encoding="utf-8")
     without = ("-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))

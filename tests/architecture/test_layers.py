@@ -19,7 +19,7 @@ LINT = "import sys; from importlinter import cli; sys.exit(cli.lint_imports(no_c
 
 
 @pytest.mark.slow
-def test_nobody_takes_a_shortcut_between_layers() -> None:
+def test_no_module_imports_past_its_layer() -> None:
     done = subprocess.run([sys.executable, "-c", LINT], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -49,7 +49,7 @@ def touched() -> dict[str, set[str]]:
     return found
 
 
-def test_the_documented_table_says_what_each_folder_of_the_broker_touches() -> None:
+def test_documented_table_names_the_folders_each_broker_folder_imports() -> None:
     really, said = touched(), documented()
     assert said.keys() == really.keys()
     del really["broker"]  # everything

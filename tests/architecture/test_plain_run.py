@@ -117,7 +117,7 @@ def test_a_plain_run_does_not_have_hypothesis_read_all_modules(tmp_path: Path) -
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [("-n", "0"), ("-n", "1")])
-def test_who_names_a_test_of_the_gate_is_told_how_to_run_it(workers: tuple[str, ...]) -> None:
+def test_naming_a_gate_test_prints_how_to_run_it(workers: tuple[str, ...]) -> None:
     done = run("tests/typing/test_typing.py::test_applications_type_check", *workers)
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
     assert "1 tests marked `gate` were left out; `-m gate` runs these" in done.stdout

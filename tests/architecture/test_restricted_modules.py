@@ -78,7 +78,7 @@ def violations(name: str, source: str) -> list[str]:
     return found
 
 
-def test_only_the_allowed_modules_use_what_is_restricted() -> None:
+def test_only_allowed_modules_use_restricted_ones() -> None:
     found = [
         one
         for name, path in source_files().items()
@@ -109,7 +109,7 @@ def test_the_lint_sees_a_planted_violation(planted: str) -> None:
     assert violations("pykafka2.producer.sending.sender", planted)
 
 
-def test_who_may_use_what_is_restricted_does() -> None:
+def test_every_allowed_module_uses_its_restricted_one() -> None:
     """A module that has gone, or does without by now, is taken off the list."""
     files = source_files()
     idle = {

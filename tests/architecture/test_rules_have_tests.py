@@ -96,7 +96,7 @@ def test_rules_that_are_mentioned_are_on_the_page() -> None:
     assert mentioned - names == set()
 
 
-def test_no_text_refers_to_a_number_that_nobody_can_look_up() -> None:
+def test_texts_do_not_refer_to_numbers_that_cannot_be_looked_up() -> None:
     folders = ("pykafka2", "benchmarks", "examples")
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/guides/*.md")]

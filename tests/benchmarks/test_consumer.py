@@ -15,7 +15,7 @@ from benchmarks.consumer.waiting import WAITING
 from tests.benchmarks.commands import quick_to_start, table_of
 
 
-def test_every_ratio_that_is_asked_for_is_played() -> None:
+def test_every_target_ratio_is_played() -> None:
     plan = plan_of(parse([]))
     played = {(run.cell, run.client) for cell in plan.cells for run in plan.runs_of(cell)}
     for target in targets("apache"):
@@ -35,7 +35,7 @@ def test_one_axis_is_varied_at_a_time() -> None:
     assert [str(cell) for cell in chosen] == ["bundled, 6 partitions, 100 B, with headers, codec none"]
 
 
-def test_it_says_what_it_would_play(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_the_planned_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", "--quick"]) == 0
     shown = capsys.readouterr().out
     assert "pykafka2 poll" in shown

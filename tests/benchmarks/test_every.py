@@ -9,7 +9,7 @@ import pytest
 from benchmarks.every import run
 
 
-def test_one_that_misses_its_target_does_not_keep_the_others_from_running(
+def test_benchmark_that_misses_its_target_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "misses.py").write_text("import sys; print('12 ms  MISSED'); sys.exit(1)")

@@ -20,7 +20,7 @@ from tests.benchmarks.commands import quick_to_start, table_of
 from tests.campaign.results import UnlikeParts
 
 
-def test_every_ratio_that_is_asked_for_is_played() -> None:
+def test_every_target_ratio_is_played() -> None:
     plan = plan_of(parse([]))
     played = {(run.cell, run.client) for cell in plan.cells for run in plan.runs_of(cell)}
     for target in targets("apache"):
@@ -50,7 +50,7 @@ def test_every_batch_size_from_16_kib_to_4_mib_is_played_by_send_and_send_many()
             assert sizes == {16 << 10, 256 << 10, 1 << 20, 4 << 20}
 
 
-def test_inputs_are_as_long_as_the_cell_says() -> None:
+def test_inputs_have_the_lengths_of_the_cell() -> None:
     values, keys = inputs_of(Cell(keys="unique")).chunk()
     assert len(values) == CHUNK
     assert {len(value) for value in values} == {100}
@@ -116,7 +116,7 @@ def test_runs_that_are_kept_are_not_played_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_whose_runs_are_all_kept_starts_no_broker(tmp_path: Path) -> None:
+def test_plan_with_all_runs_kept_starts_no_broker(tmp_path: Path) -> None:
     plan = plan_of(parse(["--broker", "apache", "--mode", "equal", "--size", "100", "--client", "aiokafka"]))
     kept = Kept(tmp_path / "runs.jsonl")
     for cell in plan.cells:

@@ -14,7 +14,7 @@ from benchmarks.security.runs import CLIENTS, LOG_IN, SEND, Cell, Run
 from tests.benchmarks.commands import table_of
 
 
-def test_every_ratio_that_is_asked_for_is_played() -> None:
+def test_every_target_ratio_is_played() -> None:
     plan = plan_of(parse([]))
     played = {(run.cell, run.client) for cell in plan.cells for run in plan.runs_of(cell)}
     for broker in ("apache", "bundled"):
@@ -25,7 +25,7 @@ def test_every_ratio_that_is_asked_for_is_played() -> None:
     assert set(CLIENTS[SEND]) <= set(PRODUCERS)
 
 
-def test_each_client_is_told_how_to_connect_in_its_own_words() -> None:
+def test_each_client_gets_its_own_connection_options() -> None:
     options = {"security_protocol": "SASL_SSL", "ssl_cafile": "ca.pem", "sasl_mechanism": "SCRAM-SHA-256"}
     run = Run("any", Cell(), 1, "localhost:1", options=options)
     assert run.for_pykafka2() == {"bootstrap_servers": "localhost:1", **options}
@@ -37,7 +37,7 @@ def test_each_client_is_told_how_to_connect_in_its_own_words() -> None:
     }
 
 
-def test_it_says_what_it_would_play(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_the_planned_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", "--smoke"]) == 0
     shown = capsys.readouterr().out
     assert "pykafka2 send, TLS" in shown

@@ -14,7 +14,7 @@ from spark_connector.testing import why_no_spark
 from tests.benchmarks.commands import table_of
 
 
-def test_every_ratio_that_is_asked_for_is_played() -> None:
+def test_every_target_ratio_is_played() -> None:
     plan = plan_of(parse([]))
     played = {(run.cell, run.client) for cell in plan.cells for run in plan.runs_of(cell)}
     for broker in ("apache", "bundled"):
@@ -31,7 +31,7 @@ def test_a_smoke_run_needs_neither_maven_nor_another_pyspark() -> None:
     assert JVM not in {run.client for cell in plan.cells for run in plan.runs_of(cell)}
 
 
-def test_tables_have_a_row_for_each_client_and_say_what_is_missed() -> None:
+def test_tables_have_a_row_for_each_client_and_mark_missed_targets() -> None:
     results: Results[Cell] = Results()
     plan = plan_of(parse(["--broker", "bundled"]))
     for cell in cells_of("bundled"):

@@ -99,7 +99,7 @@ def test_consecutive_ports_options_and_no_auto_creation() -> None:
 
 
 @pytest.mark.slow
-def test_racks_are_given_to_the_brokers_in_turn() -> None:
+def test_racks_are_assigned_to_the_brokers_in_turn() -> None:
     with broker("--port", "0", "--racks", "east, west") as (_, addresses), Wire(addresses[0]) as wire:
         brokers = wire.call(MetadataRequest(topics=None), 12).brokers
         assert {broker.node_id: broker.rack for broker in brokers} == {0: "east", 1: "west", 2: "east"}
@@ -120,7 +120,7 @@ def test_package_runs_as_the_command() -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_ids_and_what_clients_are_told_may_be_others() -> None:
+def test_first_broker_id_and_advertised_addresses_are_used() -> None:
     options = ["--port", "0", "--brokers", "2", "--first-broker-id", "5"]
     with broker(*options, "--advertised-host", "kafka-{id}.test", "--advertised-port", "19092") as (
         _,
@@ -148,7 +148,7 @@ def test_ids_and_what_clients_are_told_may_be_others() -> None:
         (["--port", "0", "--topic", "a:1:9"], "Replication factor|Unable to replicate"),
     ],
 )
-def test_what_cannot_be_ends_with_a_message(
+def test_invalid_option_ends_with_a_message(
     options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["broker", *options]) == 1

@@ -63,7 +63,7 @@ def test_a_listener_that_cannot_be_read_is_refused(text: str) -> None:
         parsed_listeners([text], [], 2)
 
 
-def test_what_contradicts_itself_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_listeners_are_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigurationError, match="A was named before"):
         parsed_listeners(["A=SSL://:1", "A=SSL://:2"], [], 1)
     with pytest.raises(ConfigurationError, match="use the name of a listener: A"):
@@ -79,7 +79,7 @@ def test_a_password_is_in_no_error() -> None:
     assert "canary" not in str(refused.value)
 
 
-def test_listeners_whose_ports_meet_are_refused_by_name() -> None:
+def test_listeners_with_overlapping_ports_are_rejected_by_name() -> None:
     """Each broker takes the next port, so that those of two listeners may meet."""
     texts = ["PLAINTEXT://:9092", "SASL_PLAINTEXT://:9093"]
     with pytest.raises(

@@ -80,7 +80,7 @@ def test_a_cluster_of_yours_is_used_and_not_crashed(
 
 
 @pytest.mark.slow
-def test_one_broker_has_nobody_to_take_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_crash_of_a_single_broker_has_no_takeover_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--records", "2000", "--brokers", "1", "--no-progress"]) == 0
     assert row(capsys.readouterr().out, "crash").startswith("none")
 
@@ -95,7 +95,7 @@ def test_one_broker_has_nobody_to_take_over(capsys: pytest.CaptureFixture[str]) 
         ),
     ],
 )
-def test_bad_input_is_said_in_one_line(
+def test_bad_input_prints_a_one_line_error(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["demo", *words]) == 1

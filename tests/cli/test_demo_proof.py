@@ -32,7 +32,7 @@ def verdict_on(records: list[ConsumerRecord], end: int | None = None) -> Verdict
     return proof.verdict({0: (0, len(records) if end is None else end)})
 
 
-def test_what_came_back_whole_is_clean() -> None:
+def test_complete_read_back_is_clean() -> None:
     verdict = verdict_on(read_back())
     assert verdict.is_clean
     assert (verdict.sent, verdict.received) == (100, 100)
@@ -79,7 +79,7 @@ def test_a_record_elsewhere_than_acknowledged_is_named() -> None:
     assert "record 3 " in str(verdict.misplaced)
 
 
-def test_an_end_beyond_what_was_read_is_a_gap() -> None:
+def test_log_end_beyond_the_read_records_is_a_gap() -> None:
     verdict = verdict_on(read_back(), end=101)
     assert verdict.offsets.records
 

@@ -50,7 +50,7 @@ def test_an_unknown_codec_is_named(unknown: int | str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @given(PAYLOADS)
-def test_what_is_compressed_is_decompressed(name: str, data: bytes) -> None:
+def test_compressed_data_decompresses_to_itself(name: str, data: bytes) -> None:
     compressed = codec(name).compress(data)
     assert codec(name).decompress(compressed, len(data)) == data
     assert codec(name).decompress(memoryview(bytearray(compressed))) == data
@@ -355,7 +355,7 @@ assert heavy & set(sys.modules) == {"lz4"}
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_zlib_is_what_reads_gzip() -> None:
+def test_gzip_is_decompressed_by_zlib() -> None:
     """Also what other writers put into the header: a file name here."""
     header = b"\x1f\x8b\x08\x08" + bytes(4) + b"\0\x03name\0"
     raw = zlib.compressobj(wbits=-15)

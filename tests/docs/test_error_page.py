@@ -20,7 +20,7 @@ def test_the_page_has_the_errors_of_today() -> None:
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
-def test_each_error_says_what_to_do_in_one_or_two_sentences(error: type[KafkaError]) -> None:
+def test_each_error_has_advice_of_one_or_two_sentences(error: type[KafkaError]) -> None:
     assert error.what_to_do.endswith(".")
     assert 1 <= len(re.split(r"[.] ", error.what_to_do)) <= 2
 

@@ -34,7 +34,7 @@ def test_every_program_is_run() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_an_example_says_what_it_shows_and_how_to_run_it(path: Path) -> None:
+def test_example_docstring_has_its_subject_and_command(path: Path) -> None:
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     assert "Shows: " in docstring
     assert f"examples/{path.name}" in docstring

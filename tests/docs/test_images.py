@@ -43,7 +43,7 @@ def test_speed_chart_includes_a_latency_and_a_ratio_below_one() -> None:
 
 
 @pytest.mark.slow
-def test_demo_picture_shows_what_the_demo_prints() -> None:
+def test_demo_picture_shows_the_output_of_the_demo() -> None:
     cast = script("demo_cast")
     drawn = cast.drawn_lines(cast.TARGET.read_text(encoding="utf-8"))
     assert cast.wording(drawn) == cast.wording(cast.output_of("--records", "4000"))

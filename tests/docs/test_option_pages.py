@@ -9,7 +9,7 @@ from tests.docs.option_pages import PAGES, REFERENCE
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_page_is_as_the_option_table_says(name: str) -> None:
+def test_option_page_equals_the_option_table(name: str) -> None:
     on_disk = (REFERENCE / name).read_text(encoding="utf-8")
     assert on_disk == PAGES[name](), "write it anew: python -m tests.docs.option_pages"
 

@@ -47,7 +47,7 @@ def endings() -> frozenset[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[path.relative_to(ROOT).as_posix() for path in PAGES])
-def test_what_a_page_names_is_there(page: Path) -> None:
+def test_paths_named_by_a_page_exist(page: Path) -> None:
     text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     named = set(IN_CODE.findall(text))
     for code in SEVERAL.findall(text):
@@ -56,7 +56,7 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     assert [one for one in sorted(named) if "*" not in one and one not in everything()] == []
 
 
-def test_what_comments_and_docstrings_name_is_there() -> None:
+def test_modules_named_by_comments_and_docstrings_exist() -> None:
     sources = [
         path
         for top in ("pykafka2", "spark_connector", "tests/campaign")

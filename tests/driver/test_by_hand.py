@@ -35,7 +35,7 @@ def driver(runtime: HandRuntime) -> Driver:
 # ---------------------------------------------------------------------------------------- waiters
 
 
-def test_who_looks_just_now_looks_once_more() -> None:
+def test_check_during_a_predicate_causes_one_more_evaluation() -> None:
     """What he waits for may have come since he looked."""
     unparked: list[bool] = []
     watched = Watched(lambda: False, lambda: unparked.append(True))
@@ -46,7 +46,7 @@ def test_who_looks_just_now_looks_once_more() -> None:
     assert unparked == [True], "nobody is looking, and it does not hold"
 
 
-def test_what_a_predicate_raises_wakes_its_waiter() -> None:
+def test_predicate_that_raises_wakes_its_waiter() -> None:
     def broken() -> bool:
         raise ValueError("a bug")
 
@@ -55,7 +55,7 @@ def test_what_a_predicate_raises_wakes_its_waiter() -> None:
     assert unparked == [True]
 
 
-def test_who_has_no_time_left_looks_a_last_time() -> None:
+def test_wait_without_time_left_evaluates_once_more() -> None:
     runtime = ThreadRuntime()
     answers = iter([False, False, True])
     assert runtime.wait_until(lambda: next(answers), 0.0)
@@ -129,7 +129,7 @@ def test_work_is_left_to_the_helpers_that_there_are(monkeypatch: pytest.MonkeyPa
 # ---------------------------------------------------------------------------------------- channels
 
 
-def test_what_was_written_before_a_channel_is_open_leaves_with_the_turn_that_opens_it(
+def test_bytes_written_before_a_channel_opens_leave_with_the_opening_turn(
     driver: Driver, runtime: HandRuntime
 ) -> None:
     channel = driver.open(ENDPOINT, Notes(), options=SocketOptions())
@@ -153,7 +153,7 @@ def test_nothing_is_kept_of_a_channel_that_is_closed(driver: Driver, runtime: Ha
     assert not driver._unsettled
 
 
-def test_what_a_stuck_loop_still_owns_is_not_closed_beside_it(
+def test_channel_of_a_stuck_loop_is_not_closed_by_another_thread(
     driver: Driver, runtime: HandRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_channel(driver, runtime, Notes())
@@ -165,7 +165,7 @@ def test_what_a_stuck_loop_still_owns_is_not_closed_beside_it(
 # ---------------------------------------------------------------------------------------- failures
 
 
-def test_a_failure_is_told_once_and_ends_what_was_to_be_done(driver: Driver, runtime: HandRuntime) -> None:
+def test_failure_is_reported_once_and_ends_queued_commands(driver: Driver, runtime: HandRuntime) -> None:
     told: list[ClientFailed] = []
     driver.on_failed(lambda error, now: told.append(error))
     fail_in_command(driver)
@@ -179,7 +179,7 @@ def test_a_failure_is_told_once_and_ends_what_was_to_be_done(driver: Driver, run
     assert driver.run_once(1.0, ()) == FOREVER
 
 
-def test_what_no_callback_may_swallow_is_raised_once(driver: Driver, runtime: HandRuntime) -> None:
+def test_interrupt_of_a_callback_is_raised_once(driver: Driver, runtime: HandRuntime) -> None:
     driver.call_soon(lambda now: driver.interrupt(SystemExit(3)))
     runtime.turn()
     with pytest.raises(SystemExit):
@@ -187,7 +187,7 @@ def test_what_no_callback_may_swallow_is_raised_once(driver: Driver, runtime: Ha
     driver.raise_news()
 
 
-def test_who_is_told_that_it_is_done_finds_it_done_whatever_others_do(driver: Driver) -> None:
+def test_completion_is_done_when_callbacks_run_though_others_raise(driver: Driver) -> None:
     completion: Completion[int] = Completion(driver, "a commit")
     seen: list[int] = []
 

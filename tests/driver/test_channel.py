@@ -56,14 +56,14 @@ class Rig:
         return self.selector.interests.get(id(self.transport))
 
 
-def test_opening_waits_for_what_the_transport_says_then_for_bytes() -> None:
+def test_opening_waits_for_the_transport_and_then_for_bytes() -> None:
     rig = Rig(is_open=False)
     assert (rig.channel.state, rig.interest, rig.notes.opened) == (ChannelState.OPENING, WRITABLE, 0)
     rig.channel.on_ready(WRITABLE, 1.0)
     assert (rig.channel.state, rig.interest, rig.notes.opened) == (ChannelState.OPEN, READABLE, 1)
 
 
-def test_what_is_written_while_opening_leaves_once_open() -> None:
+def test_bytes_written_while_opening_leave_once_open() -> None:
     rig = Rig(is_open=False)
     rig.channel.write([b"early"])
     assert not rig.channel.flush(1.0)
@@ -72,7 +72,7 @@ def test_what_is_written_while_opening_leaves_once_open() -> None:
     assert rig.transport.outgoing == b"early"
 
 
-def test_a_failed_opening_is_told_once() -> None:
+def test_failed_opening_is_reported_once() -> None:
     rig = Rig(is_open=False)
     rig.transport.error = Disconnected("refused")
     rig.channel.on_ready(WRITABLE, 1.0)
@@ -128,7 +128,7 @@ def test_a_write_that_fails_closes_the_channel() -> None:
     assert [str(error) for error in rig.notes.errors] == ["reset"]
 
 
-def test_close_tells_the_handler_nothing_and_may_be_repeated() -> None:
+def test_close_does_not_notify_the_handler_and_may_be_repeated() -> None:
     rig = Rig()
     rig.channel.write([b"x"])
     rig.channel.close()

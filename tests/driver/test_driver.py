@@ -96,7 +96,7 @@ def test_requests_go_to_the_router_in_order(driver: Driver, runtime: HandRuntime
     assert [send.request for send in router.sends] == requests
 
 
-def test_a_request_that_fails_at_once_has_its_manager_asked_again(
+def test_manager_of_a_request_that_fails_at_once_is_polled_again(
     driver: Driver, runtime: HandRuntime
 ) -> None:
     driver.router = Router(Disconnected("no"))
@@ -148,7 +148,7 @@ def test_offloaded_work_comes_back_as_a_command(driver: Driver, runtime: HandRun
 # ---------------------------------------------------------------------- channels
 
 
-def test_what_is_written_in_a_turn_leaves_at_its_end_and_may_bring_news(
+def test_bytes_written_in_a_turn_leave_at_its_end_and_managers_are_polled_again(
     driver: Driver, runtime: HandRuntime
 ) -> None:
     notes = Notes()
@@ -173,7 +173,7 @@ def test_a_refusal_at_once_comes_later_and_as_on_close(driver: Driver, runtime: 
     assert channel.is_closed
 
 
-def test_a_channel_that_was_closed_at_once_hears_of_no_refusal(driver: Driver, runtime: HandRuntime) -> None:
+def test_channel_closed_at_once_gets_no_refusal(driver: Driver, runtime: HandRuntime) -> None:
     runtime.memory.refusal = Disconnected("network unreachable")
     notes = Notes()
     driver.open(ENDPOINT, notes, options=SocketOptions()).close()
@@ -252,7 +252,7 @@ def test_a_blocking_call_on_the_drivers_own_thread_is_refused(driver: Driver, ru
     assert "call it from your own thread" in str(errors[0])
 
 
-def test_close_runs_what_was_queued_writes_it_and_closes_the_channels(
+def test_close_runs_queued_commands_writes_and_closes_the_channels(
     driver: Driver, runtime: HandRuntime
 ) -> None:
     notes = Notes()
@@ -303,7 +303,7 @@ def test_offloaded_work_that_comes_back_after_the_close_is_dropped(
     assert runtime.turn() == FOREVER
 
 
-def test_in_the_child_of_a_fork_every_call_says_so_and_nothing_is_closed(
+def test_forked_child_gets_an_error_from_every_call_and_closes_nothing(
     driver: Driver, runtime: HandRuntime
 ) -> None:
     open_channel(driver, runtime, Notes())
@@ -394,7 +394,7 @@ def test_a_predicate_that_raises_on_the_io_thread_raises_on_the_waiters() -> Non
     runtime.close()
 
 
-def test_who_waits_may_be_woken_in_the_middle_of_a_turn() -> None:
+def test_waiter_can_be_woken_in_the_middle_of_a_turn() -> None:
     runtime = ThreadRuntime()
     driver = Driver(runtime, "pykafka2-test")
     is_there, has_gone_on = threading.Event(), threading.Event()

@@ -188,7 +188,7 @@ def test_an_address_that_the_system_refuses_at_once_comes_as_the_end_too(driver:
     assert isinstance(one.error, Disconnected)
 
 
-def test_a_reset_fails_what_is_in_flight(driver: Driver, broker: OnePageBroker) -> None:
+def test_reset_fails_requests_in_flight(driver: Driver, broker: OnePageBroker) -> None:
     one = OneConnection(driver)
     one.open(broker.endpoint)
     broker.reset_on_heartbeat = True

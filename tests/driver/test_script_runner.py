@@ -90,7 +90,7 @@ def moved() -> Script[int]:
     return response.error_code
 
 
-def test_a_script_says_which_answer_came_from_no_coordinator() -> None:
+def test_script_forgets_the_node_that_is_no_coordinator() -> None:
     forgotten: list[Send[Any]] = []
     runner = ScriptRunner(moved(), ToNode(1), lambda outcome, now: None, forget=forgotten.append)
     (first,) = runner.poll(0.0).sends
@@ -193,7 +193,7 @@ def polite(notes: list[str]) -> Script[str]:
     return "left"
 
 
-def test_a_cancelled_script_may_send_a_last_request_and_hears_no_late_answer() -> None:
+def test_cancelled_script_may_send_a_last_request_and_gets_no_late_response() -> None:
     notes: list[str] = []
     rig = Rig(polite(notes))
     (send,) = rig.sends(0.0)
@@ -224,7 +224,7 @@ def persistent() -> Script[None]:
         yield from call(heartbeat(3))
 
 
-def test_what_a_cancelled_script_had_still_to_send_is_not_sent() -> None:
+def test_unsent_requests_of_a_cancelled_script_are_not_sent() -> None:
     rig = Rig(persistent())
     (send,) = rig.sends(0.0)
     send.on_response(HeartbeatResponse(), 1.0)
@@ -238,7 +238,7 @@ def after_a_wait() -> Script[int]:
     return response.error_code
 
 
-def test_a_wait_that_is_over_does_not_end_what_follows_it() -> None:
+def test_finished_wait_does_not_end_the_next_step() -> None:
     rig = Rig(after_a_wait())
     assert rig.poll(0.0) == PollResult([], 1.0)
     (send,) = rig.sends(1.0)
@@ -252,7 +252,7 @@ def all_moved() -> Script[None]:
     yield from forget_coordinator()
 
 
-def test_all_who_answered_together_are_forgotten() -> None:
+def test_all_nodes_of_a_joint_failure_are_forgotten() -> None:
     forgotten: list[Send[Any]] = []
     runner = ScriptRunner(all_moved(), ToNode(1), lambda outcome, now: None, forget=forgotten.append)
     sends = runner.poll(0.0).sends
@@ -304,7 +304,7 @@ def test_work_is_done_elsewhere_and_its_value_comes_back() -> None:
     assert [outcome.get() for outcome in rig.outcomes] == [42]
 
 
-def test_what_work_raises_is_raised_in_the_script_and_ends_no_loop() -> None:
+def test_exception_of_offloaded_work_is_raised_in_the_script_only() -> None:
     def script() -> Script[str]:
         try:
             yield from offloaded(lambda: 1)

@@ -108,7 +108,7 @@ def test_a_loop_may_stop_itself(runtime: ThreadRuntime, selector: Selector | Non
     assert task.stop(5.0)
 
 
-def test_stop_says_when_the_loop_did_not_end(runtime: ThreadRuntime) -> None:
+def test_stop_returns_false_if_the_loop_did_not_end(runtime: ThreadRuntime) -> None:
     go_on = threading.Event()
 
     def hang() -> None:
@@ -404,7 +404,7 @@ def test_a_runtime_does_not_survive_a_fork(runtime: ThreadRuntime, monkeypatch: 
         runtime.spawn("loop", Loop())
 
 
-def test_who_waits_in_a_queue_is_woken_by_it_and_looked_at_by_nobody_else(runtime: ThreadRuntime) -> None:
+def test_waiter_of_a_queue_is_checked_only_by_that_queue(runtime: ThreadRuntime) -> None:
     queue, other = WaitQueue(), WaitQueue()
     looked_at_by: list[threading.Thread] = []
     is_waiting = threading.Event()

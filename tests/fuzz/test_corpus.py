@@ -39,7 +39,7 @@ def test_damaged_frames_end_in_a_value_or_in_an_error_that_was_promised(name: st
 
 
 @pytest.mark.parametrize(("name", "data"), FOUND)
-def test_what_was_read_wrongly_once_is_not_again(name: str, data: str) -> None:
+def test_corpus_frames_raise_no_finding(name: str, data: str) -> None:
     tally = Tally()
     try_frame(TARGETS[name], 0, Made(bytes.fromhex(data)), tally, weigh=True)
     assert tally.findings == []

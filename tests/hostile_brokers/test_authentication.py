@@ -269,7 +269,7 @@ def test_a_broker_that_does_not_authenticate_as_it_must_is_not_used(simulation: 
 
 @pytest.mark.gate
 @pytest.mark.parametrize("lie", [lie for lie in LIES if lie.raises in AT_ONCE], ids=str)
-def test_if_no_broker_authenticates_as_it_must_that_is_told_at_once(simulation: Simulation, lie: Lie) -> None:
+def test_failed_authentication_at_every_broker_is_raised_at_once(simulation: Simulation, lie: Lie) -> None:
     world = World(simulation, everywhere=True, listeners=["SASL_PLAINTEXT"], users={"ann": PASSWORD})
     producer = a_producer(world)
     with world.lied_to(lie):

@@ -199,7 +199,9 @@ def test_a_handshake_that_is_none_costs_one_connection(simulation: Simulation, l
 
 
 @pytest.mark.parametrize("greeting", [b"\0\0\0\5hello", b"\xff\xff\xff\xff", b"HTTP/1.1 200", b"\0"])
-def test_who_speaks_first_is_no_broker(simulation: Simulation, greeting: bytes) -> None:
+def test_peer_that_sends_before_the_first_request_is_not_used(
+    simulation: Simulation, greeting: bytes
+) -> None:
     world = World(simulation)
     world.liar.greets_with = greeting
     producer = world.producer(socket_connection_setup_timeout_ms=2_000)

@@ -188,7 +188,7 @@ LIES = [
 ]
 
 
-def test_who_reads_waits_for_no_epoch_that_never_comes(simulation: Simulation) -> None:
+def test_consumer_does_not_wait_for_an_impossible_epoch(simulation: Simulation) -> None:
     """A broker refuses fetches of an epoch that it does not know, and older epochs are not believed again."""
     world = World(simulation, everywhere=True)
     with world.producer() as producer:
@@ -203,7 +203,7 @@ def test_who_reads_waits_for_no_epoch_that_never_comes(simulation: Simulation) -
 
 
 @pytest.mark.parametrize("lie", rest_in_gate(LIES), ids=str)
-def test_a_lie_about_the_cluster_is_refused_or_told_and_what_is_known_stays(
+def test_false_metadata_is_rejected_or_raised_and_known_metadata_stays(
     simulation: Simulation, lie: Lie
 ) -> None:
     world = World(simulation, everywhere=True)

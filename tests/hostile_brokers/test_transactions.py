@@ -58,7 +58,7 @@ LIES = [
 
 
 @pytest.mark.parametrize("lie", rest_in_gate(LIES), ids=str)
-def test_a_lie_to_a_transaction_is_told_and_another_producer_goes_on(
+def test_false_transaction_response_is_raised_and_another_producer_continues(
     simulation: Simulation, lie: Lie
 ) -> None:
     world = World(simulation, everywhere=True, config=QUICK)

@@ -58,7 +58,7 @@ def test_large_records_are_handed_out_uncopied_and_small_pieces_joined() -> None
 @pytest.mark.parametrize("before", [0, 10, MIN_UNCOPIED_BYTES - 200, MIN_UNCOPIED_BYTES])
 @pytest.mark.parametrize("after", [0, 10, MIN_UNCOPIED_BYTES - 200, MIN_UNCOPIED_BYTES])
 @pytest.mark.parametrize("middle", [MIN_UNCOPIED_BYTES - 1, MIN_UNCOPIED_BYTES])
-def test_what_stands_around_a_long_part_keeps_its_place(before: int, middle: int, after: int) -> None:
+def test_fields_around_a_long_part_keep_their_place(before: int, middle: int, after: int) -> None:
     records = (b"b" * before, b"m" * middle, b"a" * after)
     pieces = encode_request(produce(*records), 12, 1, "c")
     decoded = decode_request(b"".join(pieces)[4:])[1]

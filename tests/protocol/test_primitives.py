@@ -78,7 +78,7 @@ def test_the_zero_uuid() -> None:
 @pytest.mark.parametrize(
     "text", ["", "A", "A" * 21, "A" * 23, "A" * 24, "!" * 22, "ä" * 22, "+" * 22, "A" * 20 + "=="]
 )
-def test_what_is_no_uuid_is_refused(text: str) -> None:
+def test_invalid_uuid_text_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not Kafka's text of a uuid"):
         uuid_from_text(text)
 

@@ -35,12 +35,12 @@ KEYS = [
 ]
 
 
-def test_every_key_asked_for_is_there_in_order() -> None:
+def test_api_keys_are_the_listed_ones_in_order() -> None:
     assert list(API_KEYS) == KEYS
 
 
 @pytest.mark.parametrize("api_key", KEYS)
-def test_the_table_says_what_the_classes_say(api_key: int) -> None:
+def test_table_of_apis_matches_the_classes(api_key: int) -> None:
     info = API_KEYS[api_key]
     request, response = request_class(api_key), response_class(api_key)
     assert (info.name + "Request", info.name + "Response") == (request.NAME, response.NAME)

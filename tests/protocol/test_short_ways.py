@@ -39,7 +39,7 @@ def an_answer(version: int, *partitions: PartitionProduceResponse) -> ProduceRes
 
 
 @pytest.mark.parametrize("version", range(FIRST_WITH_RECORD_ERRORS, 14))
-def test_what_says_nothing_and_what_says_something_is_read_alike(version: int) -> None:
+def test_empty_and_nonempty_optional_fields_are_decoded_alike(version: int) -> None:
     leaders = LEADERS if version >= FIRST_WITH_LEADERS else LEADERS[:1]
     partitions = [
         PartitionProduceResponse(
@@ -55,7 +55,7 @@ def test_what_says_nothing_and_what_says_something_is_read_alike(version: int) -
 
 
 @pytest.mark.parametrize("version", range(FIRST_WITH_RECORD_ERRORS, 14))
-def test_one_that_is_cut_off_is_refused(version: int) -> None:
+def test_truncated_response_is_rejected(version: int) -> None:
     encoded = an_answer(version, PartitionProduceResponse(index=7, base_offset=5)).encode(version)
     for length in range(len(encoded)):
         with pytest.raises(CorruptData):
@@ -112,7 +112,7 @@ def test_a_request_is_the_same_by_the_short_way(
     ],
     ids=["index", "records", "topic_data", "acks"],
 )
-def test_what_does_not_fit_is_named_in_spite_of_the_short_way(wrong: ProduceRequest, field: str) -> None:
+def test_wrong_value_is_named_by_the_fast_encoder(wrong: ProduceRequest, field: str) -> None:
     with pytest.raises(SerializationError, match=field):
         wrong.encode(13)
 

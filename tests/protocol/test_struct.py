@@ -44,7 +44,7 @@ def test_fields_left_out_have_kafkas_defaults() -> None:
     assert request.cluster_id is None
 
 
-def test_a_field_without_a_default_must_be_given() -> None:
+def test_field_without_a_default_is_required() -> None:
     with pytest.raises(TypeError, match=r"FetchPartition.*'fetch_offset'"):
         FetchPartition(partition=0, partition_max_bytes=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="bogus"):
@@ -95,7 +95,7 @@ def test_messages_can_be_copied_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(request)) == request
 
 
-def test_repr_shows_what_was_set_and_shortens_bytes() -> None:
+def test_repr_shows_set_fields_and_shortens_bytes() -> None:
     partition = PartitionProduceData(index=3, records=bytes(1000))
     assert repr(partition) == "PartitionProduceData(index=3, records=<1000 bytes>)"
     topic = TopicProduceData(topic_id=bytes(15) + b"\1", partition_data=[])
@@ -285,7 +285,7 @@ def test_corrupt_data_names_the_field_within_a_run_of_fixed_width() -> None:
         ("02 02 74 ffffffff0f", 9, "4294967295 elements are announced"),
     ],
 )
-def test_lengths_are_checked_against_what_is_left(data: str, version: int, reason: str) -> None:
+def test_lengths_are_checked_against_the_remaining_bytes(data: str, version: int, reason: str) -> None:
     with pytest.raises(CorruptData, match=rf"MetadataRequest v{version}, field .*: .*{reason}"):
         MetadataRequest.decode(bytes.fromhex(data), version)
 
@@ -299,7 +299,7 @@ def test_unknown_tagged_fields_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("cls", [RequestHeader, ApiVersionsResponse], ids=["unknown", "known"])
-def test_no_more_tagged_fields_are_skipped_than_anybody_has(cls: type[Message]) -> None:
+def test_more_than_a_thousand_tagged_fields_are_rejected(cls: type[Message]) -> None:
     """A frame of half a megabyte, before authentication, has room for a quarter of a million."""
     version = 2 if cls is RequestHeader else 3
     made: Any = RequestHeader(request_api_key=3, request_api_version=3, correlation_id=1, client_id="x")

@@ -57,12 +57,12 @@ def test_records_as_producers_write_them_are_decoded() -> None:
     ],
 )
 @pytest.mark.parametrize("other", [GOOD, NULL], ids=["beside a value", "beside a null"])
-def test_records_that_do_not_add_up_are_left_to_who_says_what_is_wrong(odd: bytes, other: bytes) -> None:
+def test_inconsistent_records_are_not_decoded_by_arrays(odd: bytes, other: bytes) -> None:
     assert decode_arrays(batch(record(0, other), odd)) is None
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_batches_that_have_not_as_many_records_as_they_say_are_left_to_others(count: int) -> None:
+def test_batch_with_a_wrong_record_count_is_not_decoded_by_arrays(count: int) -> None:
     records = record(0, varint(9) + b"v" * 9), record(1, varint(20) + b"v" * 20), record(2, NULL)
     assert decode_arrays(batch(*records)) is not None
     assert decode_arrays(batch(*records, count=count)) is None

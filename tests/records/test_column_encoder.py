@@ -138,7 +138,7 @@ def test_spans_have_offsets_of_equal_size() -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_what_is_kept_between_batches_is_bounded() -> None:
+def test_memory_kept_between_batches_is_bounded() -> None:
     """Framed offsets are kept for a few shapes of records, not for every length there was."""
     tracemalloc.start()
     try:

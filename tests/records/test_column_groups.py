@@ -155,7 +155,7 @@ def test_damaged_batches_are_refused_as_alone(
 @pytest.mark.parametrize("size", [0, 40, 100, 500, 9000])
 @pytest.mark.parametrize("is_varying", [False, True])
 @pytest.mark.parametrize("is_binary", [False, True])
-def test_what_producers_write_is_decoded_by_arrays(size: int, is_varying: bool, is_binary: bool) -> None:
+def test_produced_batches_are_decoded_by_arrays(size: int, is_varying: bool, is_binary: bool) -> None:
     blob, offset = b"", 0
     for batch in range(3):
         builder = BatchBuilder(max_bytes=1 << 30)
@@ -197,7 +197,7 @@ def test_batches_of_as_many_bytes_need_not_be_alike() -> None:
     assert [len(value or b"") for value in run.values] == [10] * 90 + [12, 8] * 15 + [9, 11] * 30
 
 
-def test_batches_of_records_that_are_alike_are_not_looked_at_record_by_record() -> None:
+def test_uniform_batches_are_decoded_as_runs() -> None:
     blob = b"".join(uniform(300, 9000, 300, 65))
     rows, _, _, columns = grouped(blob, 10)
     assert rows == alone(blob, 10)[0]
@@ -220,13 +220,13 @@ def test_a_record_unlike_the_others_leaves_the_batch_to_arrays(odd: int, value: 
 
 
 @pytest.mark.parametrize("at", [61, 70, 5000, -1])
-def test_damage_among_records_that_are_alike_is_told_as_ever(at: int) -> None:
+def test_damage_among_uniform_records_gives_the_usual_error(at: int) -> None:
     blob = bytearray(b"".join(uniform(300)))
     blob[at] ^= 0xFF
     assert grouped(bytes(blob))[:3] == alone(bytes(blob))
 
 
-def test_bytes_behind_records_that_are_alike_are_told_as_ever() -> None:
+def test_bytes_behind_uniform_records_give_the_usual_error() -> None:
     [blob] = uniform(300)
     fewer = bytearray(blob)
     fewer[23:27], fewer[57:61] = (298).to_bytes(4, "big"), (299).to_bytes(4, "big")
@@ -234,7 +234,7 @@ def test_bytes_behind_records_that_are_alike_are_told_as_ever() -> None:
     assert "bytes are left" in grouped(bytes(fewer))[1]
 
 
-def test_a_group_ends_where_it_is_told_to() -> None:
+def test_group_ends_at_its_end_offset() -> None:
     blob = b"".join(uniform(60, 60))
     rows, _, _, columns = grouped(blob, 10, end=100)
     assert [row[0] for row in rows] == list(range(10, 100))
@@ -327,7 +327,7 @@ def test_numpy_is_left_alone_where_pyarrow_is_missing(missing: str, monkeypatch:
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 60), (0, 100), (100, 200), (130, 200), (150, 151)], ids=str)
-def test_a_part_without_headers_of_what_has_some_makes_a_table(start: int, stop: int) -> None:
+def test_part_without_headers_of_a_run_with_headers_makes_a_table(start: int, stop: int) -> None:
     blob = b""
     for base in (0, 100):
         builder = BatchBuilder()

@@ -105,7 +105,7 @@ def test_damaged_batches_are_refused_as_records_are(shapes: list[Shape], data: s
 @given(SHAPES, st.integers(0, 200), st.data())
 @example([(None, 100, 1, 90)], 3, None)
 @example([(5, 9000, 0, 90), (5, 100, 0, 90)], 0, None)
-def test_records_are_the_same_whether_seen_to_be_alike_or_not(
+def test_uniform_decoder_agrees_with_the_general_one(
     shapes: list[Shape], skipped: int, data: st.DataObject | None
 ) -> None:
     blob = bytearray(build(rows_of(shapes), 500))
@@ -248,7 +248,7 @@ def test_times_beyond_64_bits_are_those_of_java_in_a_table(others: int) -> None:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_whose_times_they_are_is_known(grouped: bool) -> None:
+def test_timestamp_types_are_known_for_each_record(grouped: bool) -> None:
     """Of each record, where a topic changed from the producers' times to the brokers'."""
     columns = Columns()
     assert (columns.timestamp_type, columns.timestamp_types) == (0, [])

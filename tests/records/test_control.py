@@ -14,7 +14,7 @@ from .strategies import NOW
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_marker_says_how_the_transaction_ended(committed: bool) -> None:
+def test_end_marker_has_the_outcome_of_its_transaction(committed: bool) -> None:
     blob = build_end_marker(
         committed, NOW, 7, 2, coordinator_epoch=4, base_offset=99, partition_leader_epoch=3
     )

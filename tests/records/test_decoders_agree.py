@@ -166,7 +166,7 @@ def forged_records(draw: st.DrawFn) -> RecordBatch:
 
 
 @given(RECORD_LISTS, st.integers(1, 12))
-def test_all_decoders_agree_on_what_producers_write(records: list[Input], times: int) -> None:
+def test_all_decoders_agree_on_produced_batches(records: list[Input], times: int) -> None:
     builder = BatchBuilder(max_bytes=1 << 30)
     for record in records * times:
         builder.append(*record)

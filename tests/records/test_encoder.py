@@ -58,7 +58,7 @@ def test_append_answers_offsets_until_the_batch_is_full() -> None:
     assert builder.append(NOW, None, None) is None
 
 
-def test_the_first_record_is_taken_whatever_its_size() -> None:
+def test_first_record_is_accepted_at_any_size() -> None:
     builder = BatchBuilder(max_bytes=10)
     assert builder.append(NOW, None, b"x" * 1000) == 0
     assert builder.append(NOW, None, b"") is None
@@ -100,7 +100,7 @@ def test_the_ratio_lets_more_into_a_compressed_batch(codec: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["text", 5, object()])
-def test_what_is_not_bytes_is_refused_and_leaves_nothing(field: object) -> None:
+def test_field_other_than_bytes_is_rejected_and_changes_nothing(field: object) -> None:
     builder = BatchBuilder()
     builder.append(NOW, None, b"before")
     before = builder.build()

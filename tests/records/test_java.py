@@ -50,7 +50,7 @@ MARKER_OF_JAVA = (
 
 
 @pytest.mark.parametrize("codec", WRITTEN_BY_JAVA)
-def test_we_read_what_java_wrote(codec: str) -> None:
+def test_batches_of_java_are_read(codec: str) -> None:
     [batch] = batches(bytes.fromhex(WRITTEN_BY_JAVA[codec]))
     assert list(decode_tuples(batch, read_offsets=True)) == RECORDS
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (5, 1, 7)
@@ -59,7 +59,7 @@ def test_we_read_what_java_wrote(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "lz4"])
-def test_we_write_what_java_wrote(codec: str) -> None:
+def test_batches_equal_those_of_java(codec: str) -> None:
     """gzip and zstd have freedoms (operating system, block headers) that libraries use differently."""
     builder = BatchBuilder(codec)
     for _, *record in RECORDS:

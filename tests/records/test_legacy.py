@@ -47,7 +47,7 @@ def read(blob: bytes, check_crcs: bool = True) -> list[RecordTuple]:
 @pytest.mark.slow
 @pytest.mark.parametrize("magic", [0, 1])
 @given(PAIRS, st.sampled_from(["none", "gzip", "snappy", "lz4"]))
-def test_what_kafka_python_writes_is_read(
+def test_batches_of_kafka_python_are_read(
     magic: int, pairs: list[tuple[bytes | None, bytes | None]], codec: str
 ) -> None:
     if magic == 0 and codec == "lz4":

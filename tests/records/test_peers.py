@@ -25,7 +25,7 @@ PEER_RECORDS = st.lists(
 @pytest.mark.parametrize("codec", CODECS)
 @settings(max_examples=examples(25))
 @given(records=PEER_RECORDS)
-def test_peers_read_what_we_write(peer: str, codec: str, records: list[Input]) -> None:
+def test_peers_read_our_batches(peer: str, codec: str, records: list[Input]) -> None:
     source = READERS[peer](build(records, codec, base_offset=70))
     batch = source.next_batch()
     assert batch.validate_crc()
@@ -38,7 +38,7 @@ def test_peers_read_what_we_write(peer: str, codec: str, records: list[Input]) -
 @pytest.mark.parametrize("codec", CODECS)
 @settings(max_examples=examples(25))
 @given(records=PEER_RECORDS)
-def test_we_read_what_peers_write(peer: str, codec: str, records: list[Input]) -> None:
+def test_batches_of_peers_are_read(peer: str, codec: str, records: list[Input]) -> None:
     builder = BUILDERS[peer](
         magic=2,
         compression_type=CODECS.index(codec),

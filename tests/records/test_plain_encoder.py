@@ -122,7 +122,7 @@ ROWS_IN_A_ROW: dict[str, list[Row]] = {
 
 
 @pytest.mark.parametrize("records", ROWS_IN_A_ROW.values(), ids=ROWS_IN_A_ROW)
-def test_a_row_is_written_as_if_it_was_alone_whatever_comes_before_it(records: list[Row]) -> None:
+def test_row_is_encoded_the_same_alone_and_after_others(records: list[Row]) -> None:
     body, latest = encode_rows(records, NOW)
     assert body == one_by_one(records)
     assert latest == max(time for _, _, time, _, _ in records)

@@ -53,9 +53,7 @@ def test_records_round_trip(records: list[Input], codec: str, base_offset: int) 
 
 @pytest.mark.slow
 @given(RECORD_LISTS, st.sampled_from(CODECS), st.booleans())
-def test_tuples_and_columns_say_what_records_say(
-    records: list[Input], codec: str, read_offsets: bool
-) -> None:
+def test_tuples_and_columns_agree_with_records(records: list[Input], codec: str, read_offsets: bool) -> None:
     batch = only(build(records, codec, 500))
     expected = [
         (r.offset, r.timestamp, r.key, r.value, r.headers) for r in decode_records(batch, "orders", 0)
@@ -71,7 +69,7 @@ def test_tuples_and_columns_say_what_records_say(
 
 @pytest.mark.slow
 @given(RECORDS, st.integers(0, 10_000))
-def test_the_short_way_writes_what_the_long_way_writes(record: Input, count: int) -> None:
+def test_fast_encoder_writes_the_same_bytes_as_the_general_one(record: Input, count: int) -> None:
     builder = BatchBuilder(max_bytes=1 << 30)
     builder.append(NOW, None, b"")
     builder._records *= count + 1  # the next record's offset decides how it is written
@@ -107,7 +105,7 @@ def test_offsets_are_right_where_their_varints_grow(count: int) -> None:
     assert [row[0] for row in decode_tuples(batch, read_offsets=True)] == list(range(1000, 1000 + count))
 
 
-def test_offsets_that_contradict_the_header_are_seen_by_who_reads_them() -> None:
+def test_offsets_that_contradict_the_header_are_read_from_the_records() -> None:
     builder = BatchBuilder()
     for _ in range(3):
         builder.append(NOW, None, None)

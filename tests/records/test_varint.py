@@ -69,6 +69,6 @@ def test_a_varint_that_ends_early_is_beyond_the_buffer() -> None:
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
-def test_what_does_not_fit_into_64_bits_is_refused(value: int) -> None:
+def test_value_above_64_bits_is_rejected(value: int) -> None:
     with pytest.raises(ValueError, match="64 bits"):
         varint(value)

@@ -29,7 +29,9 @@ def _has_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_has_pyspark")
-def test_missing_java_is_reported_and_a_found_one_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_is_reported_and_a_found_one_accepted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     java = tmp_path / "bin" / "java"
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "which has no bin/java. Set it to a JRE 17" in str(testing.why_no_spark())

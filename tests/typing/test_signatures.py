@@ -82,22 +82,22 @@ def silent(cls: type) -> list[str]:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_every_public_name_of_a_client_says_what_it_promises(client: type) -> None:
+def test_every_public_name_of_a_client_has_a_docstring(client: type) -> None:
     assert silent(client) == []
     assert len(public(client)) > 10
 
 
 @pytest.mark.parametrize("cls", AROUND_A_PRODUCER, ids=lambda cls: cls.__name__)
-def test_every_public_name_around_a_producer_says_what_it_promises(cls: type) -> None:
+def test_every_public_name_around_a_producer_has_a_docstring(cls: type) -> None:
     assert silent(cls) == []
 
 
 @pytest.mark.parametrize("cls", TESTING_CLASSES, ids=lambda cls: cls.__name__)
-def test_every_public_name_of_the_broker_says_what_it_promises(cls: type) -> None:
+def test_every_public_name_of_the_broker_has_a_docstring(cls: type) -> None:
     assert silent(cls) == []
 
 
-def test_the_check_sees_what_is_missing() -> None:
+def test_missing_docstrings_are_found() -> None:
     """A class or a name that says nothing is found out."""
     assert "__len__" not in public(IterationQueue)
     assert silent(type("Mute", (), {"name": lambda self: None})) == ["", "name"]
