@@ -84,7 +84,7 @@ def test_a_client_that_was_ended_is_not_reported() -> None:
     gc.collect()
 
 
-def test_a_child_process_gets_an_error_and_the_parent_goes_on() -> None:
+def test_forked_child_gets_an_error_and_the_parent_continues() -> None:
     client = Client()
     tracked = lifecycle.track(client, "a client", lambda: None)
     assert in_child(lambda: "was created before a fork" in str(client.forked))
@@ -301,7 +301,7 @@ class TestAProducer:
 
 @pytest.mark.slow
 class TestAdminClient:
-    def test_it_is_refused_in_a_child_at_once_and_goes_on_in_the_parent(self) -> None:
+    def test_admin_call_in_a_forked_child_raises_and_the_parent_continues(self) -> None:
         with (
             KafkaCluster(brokers=1, topics={"orders": 1}) as cluster,
             KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,

@@ -21,7 +21,7 @@ def held_back(simulation: Simulation, acks: int | str) -> tuple[KafkaCluster, li
     return cluster, done, delivery.result(0).offset
 
 
-def test_acks_0_is_done_when_it_has_left_and_nothing_comes_back(simulation: Simulation) -> None:
+def test_acks_0_completes_when_sent_without_a_response(simulation: Simulation) -> None:
     cluster, done, offset = held_back(simulation, 0)
     assert (done, offset) == ([True, True], -1)
     [entry] = cluster.history.entries("Produce", client_id="p")

@@ -44,7 +44,7 @@ WAYS: list[Callable[[KafkaCluster, int, Simulation], None]] = [stop_and_start, c
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_leaders_move_and_the_broker_comes_back_as_a_follower(
+def test_leaders_move_and_the_restarted_broker_returns_as_a_follower(
     simulation: Simulation, way: Callable[[KafkaCluster, int, Simulation], None]
 ) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 3})

@@ -68,7 +68,9 @@ def test_eight_connections_leave_no_gap_and_no_overlap(
 @pytest.mark.kafka(
     brokers=2, topics={"t": 1}, config={"threads": "separate", "num.io.threads": 4, "num.network.threads": 3}
 )
-def test_nor_with_handlers_on_threads_of_their_own(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_concurrent_produces_with_handler_threads_lose_no_record(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
     wires = [leader("t", 0) for _ in range(CONNECTIONS)]
     check(kafka_cluster, write_all(wires, 50, acks=-1), 50)
     view = kafka_cluster.partition("t", 0)

@@ -12,7 +12,7 @@ from tests.gate import rest_in_gate
 
 @pytest.mark.slow
 @pytest.mark.parametrize("most", rest_in_gate([1, 5, 200]))
-def test_as_many_as_allowed_are_on_the_wire(simulation: Simulation, most: int) -> None:
+def test_producer_sends_up_to_max_in_flight_requests(simulation: Simulation, most: int) -> None:
     cluster = simulation.cluster(brokers=3, topics={"orders": 1})
     producer = simulation.producer(
         cluster,

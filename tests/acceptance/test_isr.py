@@ -23,7 +23,7 @@ def isr(cluster: KafkaCluster) -> set[int]:
     return set(cluster.partition(*KEY).isr)
 
 
-def test_a_paused_follower_leaves_after_the_lag_time_and_comes_back(simulation: Simulation) -> None:
+def test_paused_follower_leaves_the_isr_after_the_lag_time_and_returns(simulation: Simulation) -> None:
     cluster, leader, follower = cluster_of(simulation)
     cluster.controls.pause_followers(brokers=[follower])
     simulation.run_for(1)

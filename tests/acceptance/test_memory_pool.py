@@ -78,7 +78,7 @@ def test_waiting_sends_get_memory_in_order_and_all_of_it_is_released(simulation:
 
 
 @pytest.mark.parametrize("by_column", [False, True])
-def test_small_append_goes_on_while_another_thread_waits_for_memory_of_the_same_partition(
+def test_small_append_continues_while_another_thread_waits_for_memory_of_the_same_partition(
     by_column: bool,
 ) -> None:
     """The lock of a partition's queue is not held while a thread waits, so records join its open batch."""

@@ -46,7 +46,7 @@ def test_firing_times_and_order_are_those_of_a_sorted_list() -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_cancelling_costs_the_same_however_many_timers_wait() -> None:
+def test_cancel_takes_the_same_time_for_any_number_of_timers() -> None:
     def cancel_time(waiting: int) -> float:
         """Seconds a cancel, the best of several rounds."""
         wheel = TimingWheel(0.0)

@@ -103,7 +103,9 @@ def test_create_topics_timeout_names_the_request_and_its_timeout(
 
 
 @pytest.mark.slow
-def test_produce_fetch_and_metadata_go_on(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_produce_fetch_and_metadata_continue_without_a_controller(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     """On partitions that have a leader; those of the dead broker get one after the election."""
     producer = simulation.producer(cluster, acks=1, delivery_timeout_ms=120_000)
     led = {number: cluster.controller.partition("t", number).leader for number in range(3)}
@@ -135,7 +137,7 @@ def test_produce_fetch_and_metadata_go_on(simulation: Simulation, cluster: Kafka
     wire.close()
 
 
-def test_commits_go_on(simulation: Simulation) -> None:
+def test_commits_continue_without_a_controller(simulation: Simulation) -> None:
     """A group whose coordinator needs nothing of the dead broker commits and reads as before."""
     config = {"offsets.topic.replication.factor": 1}
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, config=config)

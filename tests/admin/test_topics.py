@@ -108,7 +108,7 @@ def test_each_topic_is_created_with_its_own_settings(admin: KafkaAdminClient) ->
     }
 
 
-def test_of_created_topics_each_has_its_own_outcome(admin: KafkaAdminClient) -> None:
+def test_each_created_topic_has_its_own_outcome(admin: KafkaAdminClient) -> None:
     admin.create_topics(["orders"])
     wanted = ["bad name", "orders", NewTopic("far", replication_factor=9), "new-1", "new-2"]
     outcomes = admin.create_topics(wanted, raise_errors=False)
@@ -131,7 +131,7 @@ def test_topics_that_are_only_validated_are_not_created(admin: KafkaAdminClient)
     assert admin.list_topics() == []
 
 
-def test_of_deleted_topics_each_has_its_own_outcome(admin: KafkaAdminClient) -> None:
+def test_each_deleted_topic_has_its_own_outcome(admin: KafkaAdminClient) -> None:
     admin.create_topics(["a", "b", "c"])
     outcomes = admin.delete_topics(["missing-1", "a", "missing-2", "b"], raise_errors=False)
     assert list(outcomes.errors) == ["missing-1", "missing-2"]
@@ -143,7 +143,7 @@ def test_of_deleted_topics_each_has_its_own_outcome(admin: KafkaAdminClient) -> 
     assert admin.list_topics() == []
 
 
-def test_of_described_topics_each_has_its_own_outcome(admin: KafkaAdminClient) -> None:
+def test_each_described_topic_has_its_own_outcome(admin: KafkaAdminClient) -> None:
     admin.create_topics(["a", NewTopic("b", partitions=2)])
     admin.wait_for_topics(["a", "b"])
     outcomes = admin.describe_topics(["missing-1", "a", "missing-2", "b"], raise_errors=False)

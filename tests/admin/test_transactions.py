@@ -198,7 +198,7 @@ def test_transactions_are_described_by_the_next_coordinator(
     assert simulation.now - started < 5
 
 
-def test_of_several_unknown_ids_each_has_its_error_within_one_timeout(
+def test_each_unknown_transactional_id_has_its_error_within_one_timeout(
     simulation: Simulation, admin: KafkaAdminClient, cluster: KafkaCluster, producers: list[KafkaProducer]
 ) -> None:
     outcomes = admin.describe_transactions(["nobody-1", "task-1", "nobody-2"], raise_errors=False)

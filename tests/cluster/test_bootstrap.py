@@ -68,7 +68,7 @@ def test_one_bad_answer_at_the_start_does_not_wedge_the_client(
 
 
 @pytest.mark.parametrize("kind", BAD_ANSWERS)
-def test_the_bootstrap_goes_on_in_the_background(
+def test_bootstrap_continues_in_the_background(
     cluster: ScriptedCluster, client: ClusterClient, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer, error, _ = BAD_ANSWERS[kind]

@@ -22,7 +22,7 @@ def interrupt() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [ClusterClient.close, Driver.close])
-def test_a_close_that_ctrl_c_struck_goes_on_when_it_is_called_again(function: object) -> None:
+def test_close_interrupted_by_ctrl_c_continues_when_called_again(function: object) -> None:
     def attempt(number: int) -> bool:
         client = ClusterClient(OPTIONS, name=f"closing-{number}")
         was_reached = False

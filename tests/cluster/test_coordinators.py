@@ -113,7 +113,7 @@ def test_a_response_to_a_request_of_unknown_age_forgets_the_coordinator() -> Non
     assert lookups.known(GROUP_G) == [None]
 
 
-def test_the_word_of_another_broker_is_not_the_coordinators() -> None:
+def test_error_of_another_broker_keeps_the_coordinator() -> None:
     lookups = Lookups()
     assert lookups.find(1.0) == 2
     lookups.coordinators.forget(GROUP_G, 1)
@@ -193,7 +193,7 @@ def test_a_coordinator_that_cannot_be_reached_by_any_means_is_none() -> None:
     assert lookups.find(99.0) == 2
 
 
-def test_of_several_coordinators_in_one_response_each_key_takes_its_own() -> None:
+def test_each_key_of_a_lookup_response_gets_its_own_coordinator() -> None:
     lookups = Lookups()
     told = [Coordinator(key=key, node_id=node, host="b", port=9092) for key, node in (("g", 1), ("h", 2))]
     for send in lookups.ask(1.0, GROUP_H, GROUP_G):
@@ -238,7 +238,7 @@ def test_a_refusal_ends_the_requests_of_its_key_and_a_retriable_error_none() -> 
     assert lookups.coordinators.why_unknown(ToCoordinator(GROUP, "never asked for")) is None
 
 
-def test_lookups_in_flight_together_both_go_on_with_one_key_where_brokers_are_old() -> None:
+def test_concurrent_lookups_at_old_brokers_fall_back_to_one_key_each() -> None:
     lookups = Lookups()
     for send in lookups.ask(1.0, GROUP_G, TRANSACTION_G):
         assert send.max_version is None

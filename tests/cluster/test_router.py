@@ -514,7 +514,7 @@ def test_a_coordinator_has_a_connection_of_its_own(cluster: ScriptedCluster, cli
 
 
 @pytest.mark.parametrize("ending", ["error", "disconnect", "timeout", "refused"])
-def test_a_lookup_is_cleared_however_it_ends(
+def test_lookup_is_cleared_after_each_kind_of_failure(
     cluster: ScriptedCluster, client: ClusterClient, ending: str
 ) -> None:
     answers: dict[str, Answer] = {

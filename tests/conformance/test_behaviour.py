@@ -83,7 +83,7 @@ def came_up() -> set[Known]:
 
 
 @pytest.mark.parametrize(("mode", "scenario"), CASES)
-def test_the_bundled_broker_answers_as_apache_kafka(
+def test_bundled_broker_responds_like_apache_kafka(
     addresses_for: Callable[[str, str], Addresses], came_up: set[Known], mode: str, scenario: str
 ) -> None:
     strange = []
@@ -120,7 +120,7 @@ def test_every_known_difference_has_its_row_in_the_docs() -> None:
         if name != WITHOUT_AUTHORIZER
     ],
 )
-def test_apache_kafka_answers_as_recorded(real_kafka: RealKafka, scenario: str) -> None:
+def test_apache_kafka_responds_as_recorded(real_kafka: RealKafka, scenario: str) -> None:
     _ = real_kafka.bootstrap_servers
     addresses = real_kafka.addresses, real_kafka.sasl_addresses
     strange = differences(scenario, recorded(scenario), transcript(scenario, addresses))

@@ -144,7 +144,7 @@ def test_poll_without_position_updates_keeps_the_position(
     assert [one.offset for one in seen[:4]] == [0, 1, 2, 3]
 
 
-def test_a_group_goes_on_where_it_was(
+def test_group_continues_at_its_committed_offset(
     library: Any, cluster: Cluster, consumer_of: ConsumerOf, group: str
 ) -> None:
     topic = topic_with(library, cluster, 10)

@@ -329,7 +329,7 @@ def test_to_assign_nothing_is_to_unsubscribe_as_in_java(cluster: LogCluster, con
     assert drain(consumer) == {ORDERS_0: [b"0"]}
 
 
-def test_a_subscription_that_is_taken_back_and_made_again_is_read(
+def test_subscription_repeated_after_unsubscribe_is_read(
     cluster: LogCluster, consumer: KafkaConsumer
 ) -> None:
     """Without a poll in between, which could have seen that there was none."""

@@ -82,7 +82,7 @@ def test_endless_iteration_waits_for_new_records(kafka_cluster: KafkaCluster) ->
 
 @pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
-def test_reading_goes_on_when_brokers_crash(kafka_cluster: KafkaCluster) -> None:
+def test_reading_continues_when_brokers_crash(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 2000)
     with KafkaConsumer(
         "orders",
@@ -154,7 +154,7 @@ def test_a_real_second_thread_is_refused_and_a_wakeup_is_not(kafka_cluster: Kafk
 
 
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_ctrl_c_ends_a_poll_at_once_and_the_consumer_goes_on(kafka_cluster: KafkaCluster) -> None:
+def test_ctrl_c_ends_a_poll_at_once_and_the_consumer_continues(kafka_cluster: KafkaCluster) -> None:
     servers = kafka_cluster.bootstrap_servers
     with KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
         consumer.poll(timeout_ms=200)

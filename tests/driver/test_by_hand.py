@@ -85,7 +85,7 @@ def test_a_thread_is_in_a_loop_for_as_long_as_that_turns() -> None:
     runtime.close()
 
 
-def test_a_job_that_comes_just_as_its_thread_gives_up_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_queued_while_its_thread_times_out_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who brought it counted on the thread, and has started no other."""
     runtime = ThreadRuntime()
     pool = runtime._pools[Lane.COMPUTING]

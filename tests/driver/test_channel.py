@@ -159,9 +159,7 @@ def test_many_small_buffers_are_gathered() -> None:
 
 
 @given(buffers=st.lists(st.binary(max_size=20), max_size=20), rooms=st.lists(st.integers(0, 15), max_size=30))
-def test_bytes_leave_whole_and_in_order_however_little_is_taken(
-    buffers: list[bytes], rooms: list[int]
-) -> None:
+def test_bytes_leave_whole_and_in_order_for_any_socket_room(buffers: list[bytes], rooms: list[int]) -> None:
     rig = Rig()
     rig.channel.write(buffers)
     for room in rooms:

@@ -136,7 +136,7 @@ def test_commands_run_in_order_before_the_managers_and_those_they_queue_run_next
     assert runtime.tasks[0].wakes >= 3
 
 
-def test_offloaded_work_comes_back_as_a_command(driver: Driver, runtime: HandRuntime) -> None:
+def test_outcome_of_offloaded_work_arrives_as_a_command(driver: Driver, runtime: HandRuntime) -> None:
     outcomes: list[tuple[Outcome[int], float]] = []
     driver.offload(lambda: 42, lambda outcome, now: outcomes.append((outcome, now)))
     assert outcomes == []
@@ -278,7 +278,7 @@ def test_close_from_a_callback_does_not_wait_for_itself(driver: Driver, runtime:
     assert answers == [True]
 
 
-def test_work_that_no_thread_is_left_for_fails_and_the_loop_goes_on(
+def test_work_without_a_thread_fails_and_the_loop_continues(
     driver: Driver, runtime: HandRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a name that cannot be resolved: it is tried again."""
@@ -295,9 +295,7 @@ def test_work_that_no_thread_is_left_for_fails_and_the_loop_goes_on(
     assert driver.failure is None
 
 
-def test_offloaded_work_that_comes_back_after_the_close_is_dropped(
-    driver: Driver, runtime: HandRuntime
-) -> None:
+def test_offloaded_work_that_ends_after_close_is_dropped(driver: Driver, runtime: HandRuntime) -> None:
     driver.close()
     driver.offload(lambda: 1, lambda outcome, now: pytest.fail("the driver is closed"))
     assert runtime.turn() == FOREVER

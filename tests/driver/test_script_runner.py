@@ -50,7 +50,7 @@ def two_calls() -> Script[int]:
     return first.error_code * 10 + second.error_code
 
 
-def test_calls_go_out_one_after_the_other_and_the_result_comes_back() -> None:
+def test_calls_are_sent_one_after_the_other_and_the_result_is_returned() -> None:
     rig = Rig(two_calls())
     (send,) = rig.sends(0.0)
     assert (send.request, send.to, send.timeout) == (heartbeat(1), ToNode(1), 9.0)
@@ -169,7 +169,7 @@ def test_gather_sends_together_and_keeps_the_order_of_the_requests() -> None:
     assert [outcome.get() for outcome in rig.outcomes] == [[0, 1, 2]]
 
 
-def test_gather_of_nothing_goes_on_at_once() -> None:
+def test_gather_of_nothing_continues_at_once() -> None:
     rig = Rig(gathering())
     assert rig.sends(0.0) == []
     assert rig.outcomes[0].get() == []
@@ -292,7 +292,7 @@ def offload_rig(script: Script[Any]) -> tuple[Rig, list[Any]]:
     return rig, given
 
 
-def test_work_is_done_elsewhere_and_its_value_comes_back() -> None:
+def test_offloaded_work_returns_its_value_to_the_script() -> None:
     def script() -> Script[int]:
         return (yield from offloaded(lambda: 6 * 7))
 

@@ -271,7 +271,7 @@ def test_an_unpark_before_the_park_is_kept_once() -> None:
     assert time.monotonic() - started >= 0.02
 
 
-def test_offloaded_work_runs_elsewhere_and_its_outcome_comes_back(runtime: ThreadRuntime) -> None:
+def test_offloaded_work_runs_on_another_thread_and_delivers_its_outcome(runtime: ThreadRuntime) -> None:
     outcomes: list[Outcome[str]] = []
 
     def deliver(outcome: Outcome[str]) -> None:

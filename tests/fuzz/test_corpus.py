@@ -45,7 +45,7 @@ def test_corpus_frames_raise_no_finding(name: str, data: str) -> None:
     assert tally.findings == []
 
 
-def test_a_frame_is_made_again_from_its_seed_and_number() -> None:
+def test_frame_is_reproduced_from_its_seed_and_number() -> None:
     for target in TARGETS.values():
         assert target.frame(7, 41) == target.frame(7, 41)
         assert any(target.frame(7, index).data != target.frame(8, index).data for index in range(20))

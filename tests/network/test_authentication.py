@@ -132,7 +132,7 @@ def test_work_that_hangs_is_named_and_not_the_broker() -> None:
     assert wire.requests() == [], "what comes too late is not heard of"
 
 
-def test_the_exchange_may_go_on_without_work_that_hangs() -> None:
+def test_exchange_may_continue_without_hanging_work() -> None:
     wire, elsewhere = waiting_for_work(can=True)
     wire.connection.poll(32.0)
     elsewhere.finish(33.0)

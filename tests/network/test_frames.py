@@ -56,7 +56,7 @@ SIZES = st.one_of(
     cuts=st.lists(st.one_of(st.integers(1, 9), st.integers(1, 200_000)), max_size=60),
 )
 @settings(max_examples=examples(150), deadline=None)
-def test_the_same_stream_gives_the_same_frames_however_it_is_cut(sizes: list[int], cuts: list[int]) -> None:
+def test_stream_gives_the_same_frames_for_any_cuts(sizes: list[int], cuts: list[int]) -> None:
     bodies = [body(size, seed) for seed, size in enumerate(sizes)]
     reader = FrameReader("broker:9092")
     assert feed(reader, framed(bodies), cuts) == bodies

@@ -64,7 +64,7 @@ def test_api_versions_request_has_our_name_and_version() -> None:
     assert step.request == expected
 
 
-def test_our_version_is_the_same_wherever_it_is_written() -> None:
+def test_version_is_the_same_in_each_place() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     assert SOFTWARE_VERSION == pykafka2.__version__ == project["project"]["version"]
 

@@ -236,7 +236,7 @@ class TestDoublesAndOrder:
         assert log(cluster) == numbered(6)
         assert producer.health()["producer_epoch"] == 0
 
-    def test_a_partition_that_was_idle_during_a_bump_of_the_epoch_goes_on(
+    def test_partition_idle_during_an_epoch_bump_continues_at_sequence_0(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         """Java: the idle partition kept its old numbers under the new epoch, out of order for ever."""
@@ -252,7 +252,7 @@ class TestDoublesAndOrder:
         sequences = [batch.base_sequence for batch in cluster.log("spread", 1).batches()]
         assert (epochs, sequences) == ([0, 0, 0, 1], [0, 1, 2, 0])
 
-    def test_numbers_go_on_at_zero_after_the_last_one(
+    def test_sequences_continue_at_zero_after_the_last_one(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         """Java failed at sequence 2**31 - 1."""

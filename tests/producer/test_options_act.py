@@ -35,7 +35,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "acks": (HERE, "test_acks"),
     "allow_auto_create_topics": (HERE, "test_allow_auto_create_topics"),
     "batch_size": (HERE, "test_batch_size"),
-    "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_the_bootstrap_goes_on_in_the_background"),
+    "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_bootstrap_continues_in_the_background"),
     "buffer_memory": (IN_TIME, "test_a_full_buffer_raises_after_max_block_ms_and_loses_no_memory"),
     "bulk_batch_size": (
         "tests/producer/bulk/test_send_many.py",

@@ -320,7 +320,7 @@ class TestFailing:
             producer.send("orders", b"3")
         assert log(cluster) == [b"0"]
 
-    def test_records_go_on_when_the_epochs_of_a_producer_id_are_used_up(
+    def test_records_are_sent_when_the_epochs_of_a_producer_id_are_exhausted(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster)
@@ -570,7 +570,7 @@ class TestBadInput:
 
 
 class TestMemory:
-    def test_send_waits_for_memory_and_goes_on(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_send_waits_for_memory_and_continues(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         producer = simulation.producer(cluster, buffer_memory=50_000)
         deliveries = [producer.send("orders", b"x" * 1000) for _ in range(500)]
         producer.flush(timeout=30)
@@ -607,7 +607,7 @@ class TestMemory:
         producer.flush(timeout=60)
         assert producer.health()["buffer_available_bytes"] == 40_000
 
-    def test_senders_that_wait_are_served_when_memory_comes_back(
+    def test_waiting_senders_continue_when_memory_is_released(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster, buffer_memory=40_000)
@@ -1012,7 +1012,7 @@ class TestClosing:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("function", rest_in_gate([Shutdown.close, Shutdown._lead, Shutdown._flush]))
-    def test_after_a_ctrl_c_in_close_the_next_close_goes_on(
+    def test_close_after_a_ctrl_c_in_close_completes(
         self, simulation: Simulation, cluster: KafkaCluster, function: FunctionType
     ) -> None:
         strikes: list[int] = []
@@ -1149,7 +1149,7 @@ class TestCallbacksThatAskForTheEnd:
         assert producer.send("orders", b"more").result(10).offset == 5, "raised once; the IO thread lives"
 
     @pytest.mark.parametrize("error", [None, InvalidRecord])
-    def test_so_it_is_in_a_callback_that_was_added(
+    def test_exit_requested_in_an_added_callback_keeps_other_callbacks_running(
         self,
         simulation: Simulation,
         cluster: KafkaCluster,

@@ -56,7 +56,7 @@ def test_a_message_survives_its_bytes(cls: type[Message], version: int, data: st
 )
 @settings(max_examples=2)
 @given(data=st.data())
-def test_a_message_cut_short_is_corrupt_wherever_it_is_cut(
+def test_message_truncated_at_any_byte_is_corrupt(
     cls: type[Message], version: int, data: st.DataObject
 ) -> None:
     encoded = data.draw(instances(cls, version)).encode(version)

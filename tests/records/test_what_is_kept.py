@@ -32,7 +32,7 @@ def without_collector() -> Iterator[None]:
     gc.enable()
 
 
-def test_few_names_of_headers_are_kept_however_many_come(names: dict[bytes, str]) -> None:
+def test_number_of_cached_header_names_is_bounded(names: dict[bytes, str]) -> None:
     for number in range(3 * MOST_NAMES_KEPT):
         found: Headers = []
         read_headers(encode_headers([(f"n{number}", b"v")]), 0, found)

@@ -25,7 +25,7 @@ def report(seed: int, **known: object) -> Report:
     return attrs.evolve(made, **{**values, **known})
 
 
-def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+def test_run_continues_at_the_seed_where_it_was_stopped(tmp_path: Path) -> None:
     path = tmp_path / "seeds.jsonl"
     first = ResultFile(path, PLAYED)
     first.add(report(1))

@@ -161,7 +161,7 @@ def test_deadlock_lists_the_waiting_actors_and_their_waits() -> None:
             simulation.sleep(1)
 
 
-def test_timers_that_go_on_for_ever_do_not_hide_a_deadlock() -> None:
+def test_endless_timers_do_not_hide_a_deadlock() -> None:
     with Simulation(2) as simulation:
         simulation.runtime.spawn("ticker", Ticker(period=5.0))
         with pytest.raises(Deadlock, match="an event"):

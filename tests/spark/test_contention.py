@@ -133,7 +133,7 @@ def test_write_that_was_committed_but_reported_as_fenced_counts(
     assert world.ongoing() == []
 
 
-def test_run_whose_decision_a_later_run_finished_raises_superseded_run(world: World) -> None:
+def test_run_with_a_decision_finished_by_a_later_run_raises_superseded_run(world: World) -> None:
     first, second = world.run(), world.run()
     messages = first.write(0)
 

@@ -447,7 +447,7 @@ def test_open_transaction_of_a_killed_task_does_not_block_per_task_commits(world
     assert world.committed() == all_of(0, 1)
 
 
-def test_of_two_copies_of_a_task_that_commits_itself_the_late_one_writes_nothing(world: World) -> None:
+def test_late_copy_of_a_task_committed_by_itself_writes_nothing(world: World) -> None:
     """The copy that speculation started has committed, and Spark has not ended the first one yet."""
     run = world.run(delivery="exactly_once_per_task")
     run.play(0)

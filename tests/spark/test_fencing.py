@@ -273,7 +273,7 @@ def test_late_attempt_that_registered_its_id_raises_superseded_run(world: World,
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", PER_TASK])
-def test_run_whose_checkpoint_is_behind_does_not_supersede_a_live_run(world: World, delivery: str) -> None:
+def test_run_with_an_older_checkpoint_does_not_supersede_a_live_run(world: World, delivery: str) -> None:
     """Somebody starts an old copy beside the healthy query: the copy is refused, by each of its tasks."""
     live, copy, copy_by_one = (world.run(delivery=delivery) for _ in range(3))
     for batch in (0, 1):

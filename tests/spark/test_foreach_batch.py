@@ -128,7 +128,7 @@ def test_batch_decided_by_a_failed_call_is_finished_by_the_next(world: World, pl
     assert world.committed() == all_of(0)
 
 
-def test_of_a_batch_that_is_there_in_part_the_rest_is_written(world: World, play: Play) -> None:
+def test_missing_part_of_a_decided_batch_is_written(world: World, play: Play) -> None:
     def lose_one(known: dict[str, Any]) -> None:
         """As its coordinator does after its time-out."""
         name = next(one for one in world.ongoing() if one.endswith("/2/0"))

@@ -118,7 +118,7 @@ def test_without_a_start_the_first_batch_alone_is_empty(kafka_cluster: KafkaClus
         assert query.batches.end_of_next(None, takes_all=False) == {T0: 5, T1: 3}
 
 
-def test_a_query_that_goes_on_has_no_empty_batch(kafka_cluster: KafkaCluster) -> None:
+def test_resumed_query_has_no_empty_batch(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5])
     with stream(kafka_cluster, startingOffsets="earliest") as query:
         assert query.next({T0: 2, T1: 0}) == {T0: 5, T1: 0}
@@ -557,7 +557,7 @@ def test_a_topic_that_was_deleted_is_passed_over_for_as_long_as_the_query_runs(
         later.next(at)
 
 
-def test_of_a_pattern_topics_may_come_and_go(kafka_cluster: KafkaCluster) -> None:
+def test_topics_of_a_pattern_can_be_created_and_deleted(kafka_cluster: KafkaCluster) -> None:
     """What is gone is a loss as any other; what matches by now is read from its beginning."""
     kafka_cluster.create_topic("orders-1", partitions=1)
     kafka_cluster.create_topic("orders-2", partitions=1)
@@ -644,7 +644,7 @@ def test_every_lost_end_of_available_offsets_is_logged(
 
 
 @pytest.mark.parametrize("how", ["subscribe", "assign"])
-def test_of_two_named_topics_that_are_deleted_each_is_a_loss(kafka_cluster: KafkaCluster, how: str) -> None:
+def test_each_deleted_topic_of_a_named_list_is_a_loss(kafka_cluster: KafkaCluster, how: str) -> None:
     """They were there when the query began, so they are no misspelt names, and the third is read on."""
     given = {"failOnDataLoss": "false", "startingOffsets": "earliest"}
     given[how] = "t,u,v" if how == "subscribe" else '{"t": [0, 1], "u": [0], "v": [0]}'

@@ -49,7 +49,7 @@ def told(
 
 
 @pytest.mark.parametrize("story", RUNS)
-def test_a_query_goes_on_from_the_other_connectors_checkpoint(
+def test_query_continues_from_the_checkpoint_of_the_other_connector(
     told: dict[str, list[dict[str, list[int]]]], story: str
 ) -> None:
     runs = told[story]

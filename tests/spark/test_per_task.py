@@ -80,7 +80,7 @@ def test_killed_sibling_is_aborted_by_the_task_it_blocks(run: Run, monkeypatch: 
     assert run.world.committed() == all_of(0, 1)
 
 
-def test_a_sibling_that_goes_on_meanwhile_is_left_alone() -> None:
+def test_sibling_that_continues_meanwhile_is_not_aborted() -> None:
     state = LedgerState("q").claimed("a", 0)
     script = scripts.find_written(World("nowhere", "t").run().epoch(1), 1, state)
     assert isinstance(next(script), commands.FindMarkers)

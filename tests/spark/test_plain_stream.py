@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 
-def test_a_stream_goes_on_where_it_stopped(
+def test_stream_continues_where_it_stopped(
     spark: SparkSession, spark_kafka: ClusterApi, options: dict[str, str], topic: str, tmp_path: Path
 ) -> None:
     servers = {"kafka.bootstrap.servers": options["kafka.bootstrap.servers"]}

@@ -205,7 +205,7 @@ def test_changed_topic_applies_to_the_first_batch_that_is_not_committed(
     assert moved.committed() == {"c": 1}
 
 
-def test_replayed_task_whose_marker_has_another_row_count_raises_checkpoint_behind(world: World) -> None:
+def test_replayed_task_with_another_row_count_than_its_marker_raises_checkpoint_behind(world: World) -> None:
     """exactly_once_per_task: the first run was killed before the driver noted the batch as done."""
     write(world.run(delivery=PER_TASK), 0, [["a"]])
     with pytest.raises(CheckpointBehind, match=r"task 0 .* 1 row.* 2 rows"):
@@ -238,7 +238,7 @@ def test_replay_check_counts_accepts_other_values(world: World, delivery: str) -
 
 
 @both_deliveries
-def test_replay_check_none_logs_a_warning_and_goes_on(
+def test_replay_check_none_logs_a_warning_and_continues(
     world: World, delivery: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     play(world.run(delivery=delivery), 0, [["a"], ["b"]])
@@ -296,7 +296,7 @@ def test_ledger_that_lacks_the_last_batch_raises_ledger_behind(world: World, del
         world.run(delivery=delivery).write(2)
 
 
-def test_ledger_loss_is_a_warning_if_the_query_must_go_on(
+def test_ledger_loss_logs_a_warning_without_fail_on_ledger_loss(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.run(failOnLedgerLoss="false").play(4)
@@ -326,7 +326,7 @@ def format_1(state: LedgerState) -> bytes:
 
 @both_deliveries
 @pytest.mark.parametrize("next_batch", [0, 9], ids=["replays", "goes on after batches without rows"])
-def test_query_goes_on_with_a_ledger_of_format_1(world: World, delivery: str, next_batch: int) -> None:
+def test_query_continues_with_a_ledger_of_format_1(world: World, delivery: str, next_batch: int) -> None:
     first = world.run(delivery=delivery)
     first.play(0)
     before = first.state()

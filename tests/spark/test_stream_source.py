@@ -110,7 +110,7 @@ def test_checkpoint_of_sparks_own_connector_is_resumed(
 
 
 @pytest.mark.long
-def test_once_reads_at_its_first_run_and_goes_on(
+def test_trigger_once_reads_everything_at_its_first_run_and_continues(
     query: Query, spark_kafka: ClusterApi, options: dict[str, str]
 ) -> None:
     send(spark_kafka, options["subscribe"], [10, 10])

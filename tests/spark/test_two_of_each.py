@@ -53,7 +53,7 @@ def test_open_transactions_of_two_earlier_runs_are_aborted_by_the_next(world: Wo
     assert world.committed() == all_of(0, 1) + all_of(0)
 
 
-def test_of_several_lost_transactions_each_is_named_and_the_rest_is_aborted(world: World) -> None:
+def test_each_lost_transaction_is_named_and_the_rest_aborted(world: World) -> None:
     run = world.run()
     messages = run.write(0)
     for lost in (messages[0], messages[2]):
@@ -64,7 +64,7 @@ def test_of_several_lost_transactions_each_is_named_and_the_rest_is_aborted(worl
     assert world.committed() == Counter()
 
 
-def test_of_a_decided_batch_every_lost_task_is_written_again(world: World) -> None:
+def test_every_lost_task_of_a_decided_batch_is_written_again(world: World) -> None:
     run = world.run()
     messages = run.write(0)
 

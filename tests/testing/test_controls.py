@@ -264,7 +264,7 @@ def test_the_history_is_bounded(kafka_cluster: KafkaCluster, leader: Leader) -> 
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": 1, "wide": 200})
-def test_the_history_gives_up_old_large_answers(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_history_drops_old_large_responses(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     """librdkafka's clients ask for all topics again and again: thousands of decoded answers filled memory."""
     history = kafka_cluster.history
     history._max_large_bytes = 10_000  # one of these answers

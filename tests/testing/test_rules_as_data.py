@@ -49,9 +49,7 @@ def test_the_nth_request_and_every_nth(kafka_cluster: KafkaCluster, leader: Lead
 
 
 @one_broker
-def test_rule_fires_from_the_nth_match_the_given_number_of_times(
-    kafka_cluster: KafkaCluster, leader: Leader
-) -> None:
+def test_rule_fires_from_the_nth_match_as_often_as_set(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     kafka_cluster.controls.rule(api=0, nth=2, times=2, then=NotLeaderOrFollower)
     wire = leader("t", 0)
     assert [produce(wire, "t", 0, batch()).error_code for _ in range(4)] == [

@@ -126,7 +126,7 @@ def test_a_full_group_takes_no_more(simulation: Simulation) -> None:
     assert code(bench.join()) == GROUP_MAX_SIZE_REACHED
 
 
-def test_a_static_member_comes_back_without_a_rebalance(bench: GroupBench) -> None:
+def test_static_member_rejoins_without_a_rebalance(bench: GroupBench) -> None:
     both = {"range": subscription("orders"), "sticky": subscription("orders")}
     join = bench.join(instance="i", protocols=both)
     bench.advance(3.1)
@@ -198,7 +198,7 @@ def test_pending_joins_and_syncs_get_not_coordinator_when_the_coordinator_moves(
     assert code(syncing) == NOT_COORDINATOR
 
 
-def test_a_stable_group_goes_on_without_a_rebalance(simulation: Simulation) -> None:
+def test_stable_group_continues_under_its_new_coordinator_without_a_rebalance(simulation: Simulation) -> None:
     """The new coordinator loads generation, members and offsets."""
     bench = GroupBench(simulation, brokers=3)
     members = bench.stable(3, session=60.0)

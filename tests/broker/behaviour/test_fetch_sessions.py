@@ -290,7 +290,7 @@ def test_a_thousand_idle_partitions_cost_their_followers_nothing() -> None:
         assert {one.high_watermark for one in cluster.partition(*key).replicas.values()} == {1}
 
 
-def test_a_paused_partition_leaves_the_isr_though_its_session_goes_on() -> None:
+def test_paused_partition_leaves_the_isr_though_its_session_continues() -> None:
     with Simulation(seed=3) as simulation:
         cluster = simulation.cluster(brokers=2, topics={"t": 3}, config={"replica.lag.time.max.ms": 2000})
         key = ("t", 0)

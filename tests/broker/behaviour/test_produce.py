@@ -381,7 +381,7 @@ def test_a_partition_that_is_not_there_is_unknown(leader: Leader) -> None:
 @pytest.mark.parametrize("version", [12, 13])
 @pytest.mark.parametrize("is_apart", [False, True], ids=["in one topic", "in two"])
 @pytest.mark.kafka(brokers=1, topics={"t": 2})
-def test_of_a_partitions_batches_the_last_is_appended(
+def test_only_the_last_of_several_batches_of_a_partition_is_appended(
     kafka_cluster: KafkaCluster, leader: Leader, version: int, is_apart: bool
 ) -> None:
     """As Kafka answers it, which keeps a request's batches in maps; both were appended once."""

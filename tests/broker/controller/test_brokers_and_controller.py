@@ -260,7 +260,7 @@ def test_a_broker_stays_fenced_until_it_has_the_metadata(simulation: Simulation)
     assert follower in cluster.partition(*KEY).isr
 
 
-def test_a_paused_broker_is_fenced_and_comes_back_as_a_follower(simulation: Simulation) -> None:
+def test_paused_broker_is_fenced_and_returns_as_a_follower(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1})
     simulation.run_for(1)
     leader = cluster.partition(*KEY).leader

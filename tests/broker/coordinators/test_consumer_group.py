@@ -267,7 +267,7 @@ def test_unused_regex_is_removed(bench: Bench) -> None:
 # -- coordinators, other protocols --------------------------------------------------------------------
 
 
-def test_a_group_goes_on_under_its_next_coordinator(bench: Bench) -> None:
+def test_group_continues_under_its_next_coordinator(bench: Bench) -> None:
     bench.beat("a", 0)
     bench.beat("b", 0)
     bench.beat("a", 2)
@@ -282,7 +282,7 @@ def test_a_group_goes_on_under_its_next_coordinator(bench: Bench) -> None:
     assert bench.consumer().members == {}
 
 
-def test_the_time_to_give_up_goes_on_under_the_next_coordinator(bench: Bench) -> None:
+def test_rebalance_timeout_continues_under_the_next_coordinator(bench: Bench) -> None:
     bench.beat("a", 0, rebalance=20.0)
     bench.beat("b", 0)
     bench.beat("a", 2)

@@ -322,7 +322,7 @@ def test_while_preparing_only_the_first_ones_get_a_place() -> None:
     assert [_code(join.response) for join in joins] == [0, 0, GROUP_MAX_SIZE_REACHED]
 
 
-def test_a_static_member_comes_back_without_a_rebalance() -> None:
+def test_static_member_rejoins_without_a_rebalance() -> None:
     bench = Bench()
     first, second = bench.join(instance="a"), bench.join(instance="b")
     bench.advance(6.0)
@@ -347,7 +347,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 8, 9])
-def test_a_static_leader_that_comes_back_does_not_assign(version: int) -> None:
+def test_rejoining_static_leader_does_not_assign(version: int) -> None:
     bench = Bench()
     first = bench.join(instance="a", version=version)
     bench.advance(3.0)
@@ -373,7 +373,7 @@ def test_changed_protocols_of_a_static_member_rebalance() -> None:
     assert bench.classic().generation == 2
 
 
-def test_a_static_member_that_comes_back_during_a_rebalance_fences_its_old_request() -> None:
+def test_static_member_rejoining_during_a_rebalance_fences_its_old_request() -> None:
     bench = Bench()
     waiting = bench.join(instance="a")
     back = bench.join(instance="a")
@@ -382,7 +382,7 @@ def test_a_static_member_that_comes_back_during_a_rebalance_fences_its_old_reque
     assert _code(back.response) == 0
 
 
-def test_a_static_member_that_comes_back_before_the_sync_begins_another_rebalance() -> None:
+def test_static_member_rejoining_before_the_sync_starts_another_rebalance() -> None:
     bench = Bench()
     a, b = bench.join(instance="a"), bench.join(instance="b")
     bench.advance(6.0)
@@ -491,7 +491,7 @@ def test_a_join_into_a_dead_group_looks_for_its_coordinator() -> None:
     assert list(bench.classic().members) == [member]
 
 
-def test_a_stable_group_goes_on_under_its_new_coordinator() -> None:
+def test_stable_group_continues_under_its_new_coordinator() -> None:
     bench = Bench()
     ids = bench.stable(3)
     bench.commit(7, member=ids[0], generation=1)

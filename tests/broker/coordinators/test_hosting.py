@@ -73,7 +73,7 @@ def test_the_first_question_creates_the_internal_topic(kafka_cluster: KafkaClust
 
 
 @pytest.mark.kafka(brokers=1, config={"offsets.topic.replication.factor": 3})
-def test_where_the_topic_cannot_be_there_is_no_coordinator(connect: Connect) -> None:
+def test_offsets_topic_with_too_few_brokers_has_no_coordinator(connect: Connect) -> None:
     assert find(connect(0), "g").error_code == COORDINATOR_NOT_AVAILABLE
     assert find(connect(0), "x", TRANSACTION).error_code == 0  # nobody said three of it
 

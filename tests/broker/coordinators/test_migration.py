@@ -239,7 +239,7 @@ def test_an_upgrade_that_is_not_stored_did_not_happen(bench: Bench) -> None:
     assert old.heartbeat() == 0
 
 
-def test_mixed_groups_go_on_under_the_next_coordinator(bench: Bench) -> None:
+def test_mixed_groups_continue_under_the_next_coordinator(bench: Bench) -> None:
     old = old_group(bench)
     bench.beat("new", 0)
     bench.reload()

@@ -378,7 +378,7 @@ def test_outside_of_groups_a_weeks_silence_is_enough() -> None:
     assert (bench.committed(0), bench.committed(1)) == (-1, 6)
 
 
-def test_of_a_live_group_topics_that_it_reads_no_more_expire() -> None:
+def test_offsets_of_unsubscribed_topics_of_a_live_group_expire() -> None:
     bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     (member,) = bench.stable(1, session=1800.0)
     bench.commit(5, member=member, generation=1)

@@ -145,7 +145,7 @@ def test_the_other_requests_know_fenced_from_version_2_on(bench: Bench, version:
     assert bench.add_offsets(stale, version=min(version, 4)) == expected
 
 
-def test_kip_360_a_producer_goes_on_with_a_bump_and_may_ask_twice(bench: Bench) -> None:
+def test_kip_360_producer_continues_with_an_epoch_bump_and_may_repeat_the_request(bench: Bench) -> None:
     producer = bench.begin()
     assert bench.init(producer).producer_epoch == 1
     assert bench.init(producer).producer_epoch == 1

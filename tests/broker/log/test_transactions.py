@@ -238,7 +238,7 @@ def test_a_markers_newer_epoch_fences_the_old_producer_and_starts_again_at_zero(
     write(log, 7, 0, epoch=1)
 
 
-def test_sequences_go_on_after_a_marker_of_the_same_epoch(log: PartitionLog) -> None:
+def test_sequences_continue_after_a_marker_of_the_same_epoch(log: PartitionLog) -> None:
     write(log, 7, 0, count=2)
     end(log, 7)
     with pytest.raises(OutOfOrderSequenceNumber):

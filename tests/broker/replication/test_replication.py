@@ -85,7 +85,7 @@ def test_the_high_watermark_waits_for_the_slowest_in_the_isr(simulation: Simulat
     assert marks(cluster) == [1, 1, 1]
 
 
-def test_a_follower_that_lags_leaves_the_isr_and_comes_back(simulation: Simulation) -> None:
+def test_lagging_follower_leaves_the_isr_and_returns(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, config={"replica.lag.time.max.ms": 10_000})
     simulation.run_for(1)
     leading = cluster.partition(*KEY).leader

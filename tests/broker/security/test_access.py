@@ -756,7 +756,7 @@ def test_hundreds_of_refusals_are_noted(cluster: KafkaCluster, wire: Wire) -> No
     assert len(cluster.acls.denials(ME)) == 1_000
 
 
-def test_a_page_goes_on_behind_a_topic_that_one_may_not_describe_any_more(cluster: KafkaCluster) -> None:
+def test_topic_partitions_cursor_at_an_unauthorized_topic_continues_behind_it(cluster: KafkaCluster) -> None:
     """Who asks for all topics, page by page, hears of the next that it may."""
     cluster.acls.revoke()
     cluster.acls.allow(ME, "DESCRIBE", topic=OTHER_TOPIC)

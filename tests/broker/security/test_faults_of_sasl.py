@@ -88,7 +88,7 @@ def test_connection_broken_during_login_does_not_authenticate(
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_delayed_and_held_ones_go_on_as_if_nothing_had_been(
+def test_delayed_and_held_login_requests_succeed(
     cluster: KafkaCluster, wire: Wire, user: Wire, api: str
 ) -> None:
     cluster.controls.rule(then="delay:0.03", api=api, nth=1, **EVIL)

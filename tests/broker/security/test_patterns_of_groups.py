@@ -51,7 +51,7 @@ def test_a_member_by_names_is_refused_in_words_as_before(bench: GroupBench) -> N
     assert GROUP not in bench.shard.groups
 
 
-def test_so_does_a_classic_member_that_joins_such_a_group(bench: GroupBench) -> None:
+def test_join_of_a_classic_member_matches_the_patterns_again(bench: GroupBench) -> None:
     """Its JoinGroup looks patterns up again where topics or rules have changed."""
     bench.cluster.acls.revoke()
     bench.beat("one", 0, regex=BOTH)

@@ -235,7 +235,7 @@ def test_unknown_user_gets_the_same_response_as_a_wrong_password(cluster: KafkaC
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_every_version_of_sasl_authenticate_lets_in(cluster: KafkaCluster, version: int) -> None:
+def test_every_version_of_sasl_authenticate_succeeds(cluster: KafkaCluster, version: int) -> None:
     with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert authenticate(wire, plain_token("ann"), version).error_code == 0

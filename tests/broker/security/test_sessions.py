@@ -27,7 +27,7 @@ from .wires import (
 )
 
 
-def test_bare_tokens_let_in_after_handshake_version_0(wire: Wire) -> None:
+def test_bare_tokens_after_handshake_version_0_succeed(wire: Wire) -> None:
     assert wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 0).error_code == 0
     wire.socket.sendall(raw_frame(plain_token("ann")))
     assert wire.receive_frame() == b""

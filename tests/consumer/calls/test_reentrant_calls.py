@@ -95,7 +95,7 @@ def test_a_seek_inside_on_bad_record_counts() -> None:
 
 
 @pytest.mark.parametrize("call", ["unsubscribe", "close", "assign"])
-def test_partitions_that_a_deserializer_gives_up_have_no_position_any_more(call: str) -> None:
+def test_partitions_unassigned_by_a_deserializer_have_no_position(call: str) -> None:
     cluster, box = LogCluster({"orders": [0]}, brokers=1), Box()
     cluster.append("orders", 0, *values(9))
 

@@ -85,7 +85,7 @@ def test_automatic_commit_covers_only_records_of_earlier_polls(
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_long_poll_goes_on_committing(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_long_poll_continues_automatic_commits(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = automatic(simulation, cluster, FIRST)
     read(consumer, 10)
     consumer.poll(20_000)

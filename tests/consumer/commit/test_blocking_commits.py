@@ -98,7 +98,7 @@ def test_a_lost_connection_is_tried_again(simulation: Simulation, cluster: Kafka
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_it_gives_up_after_a_minute_and_names_the_last_reason(
+def test_commit_gives_up_after_a_minute_with_the_last_error(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = reader(simulation, cluster)
@@ -130,9 +130,7 @@ def test_its_time_may_be_shorter_and_the_next_commit_follows_it(
     assert len({entry.peer for entry in cluster.history.entries("OffsetCommit")}) == 1
 
 
-def test_nor_does_the_next_commit_wait_for_longer_than_a_request_may_take(
-    simulation: Simulation, cluster: KafkaCluster
-) -> None:
+def test_next_commit_waits_at_most_the_request_timeout(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = reader(simulation, cluster, request_timeout_ms=2000)
     cluster.controls.rule(api="OffsetCommit", then="swallow", times=1)
     with pytest.raises(KafkaTimeoutError):

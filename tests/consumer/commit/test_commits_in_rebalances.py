@@ -130,7 +130,7 @@ def test_commit_of_no_offsets_succeeds_during_a_rebalance(
     assert committed(cluster) == at(10, 10)
 
 
-def test_a_new_member_goes_on_where_the_others_were(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_new_member_continues_at_the_committed_offsets(simulation: Simulation, cluster: KafkaCluster) -> None:
     first = member(simulation, cluster, enable_auto_commit=True)
     found: list[Found] = [read_some(first, 6), []]
     second = member(simulation, cluster, enable_auto_commit=True)

@@ -208,9 +208,7 @@ def test_a_refusal_is_raised_once_and_the_next_call_looks_up_again(
     assert cluster.history.count("FindCoordinator") == 2
 
 
-def test_with_no_broker_left_commits_go_on_when_one_is_back(
-    simulation: Simulation, cluster: KafkaCluster
-) -> None:
+def test_commits_continue_when_a_broker_returns(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer, told = reader(simulation, cluster, request_timeout_ms=2000), Callbacks()
     consumer.commit({FIRST: 1})
     for broker in range(3):

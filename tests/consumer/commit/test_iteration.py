@@ -59,7 +59,7 @@ class TestUndelivered:
         iteration_queue.forget([ORDERS_1])
         assert not iteration_queue
 
-    def test_taking_goes_on_where_the_slice_stood(self) -> None:
+    def test_take_continues_at_the_position_of_the_slice(self) -> None:
         iteration_queue = IterationQueue()
         iteration_queue.put(polled(5))
         iteration_queue.cut(3)

@@ -52,7 +52,7 @@ def test_a_loop_that_commits_each_record_resumes_where_it_stopped(kafka_cluster:
 
 
 @pytest.mark.kafka(topics={"orders": 1})
-def test_ctrl_c_ends_a_commit_at_once_and_the_consumer_goes_on(kafka_cluster: KafkaCluster) -> None:
+def test_ctrl_c_ends_a_commit_at_once_and_the_consumer_continues(kafka_cluster: KafkaCluster) -> None:
     with reader(kafka_cluster) as consumer:
         consumer.commit({ORDERS: 0})
         kafka_cluster.controls.hold(OffsetCommitRequest, times=1)

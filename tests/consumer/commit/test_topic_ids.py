@@ -71,7 +71,7 @@ def test_offsets_are_not_committed_to_a_recreated_topic(
 
 
 @pytest.mark.parametrize("how", ["commit", "close"])
-def test_nor_are_those_of_a_commit_that_is_tried_again(
+def test_offsets_of_a_retried_commit_are_not_committed_to_a_recreated_topic(
     simulation: Simulation, cluster: KafkaCluster, how: str
 ) -> None:
     """By the next attempt the new topic is known; the offsets are of the old one all the same."""
@@ -87,7 +87,7 @@ def test_nor_are_those_of_a_commit_that_is_tried_again(
         committed(cluster)
 
 
-def test_nor_those_of_a_commit_that_is_tried_until_the_topic_is_there_again(
+def test_commit_retried_until_a_topic_is_recreated_raises_unknown_topic_id(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = reader(simulation, cluster)
@@ -110,7 +110,7 @@ COMMITTING: dict[str, Callable[[KafkaConsumer], object]] = {
 
 
 @pytest.mark.parametrize("how", COMMITTING)
-def test_nor_once_the_new_topic_is_known_while_the_old_one_is_worked_on(
+def test_offsets_of_the_old_topic_are_not_committed_once_the_new_one_is_known(
     simulation: Simulation, cluster: KafkaCluster, how: str
 ) -> None:
     """The consumer hears of the new topic in the background; whoever read it next would begin at offset 6."""

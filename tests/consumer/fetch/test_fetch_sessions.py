@@ -215,7 +215,7 @@ def test_names_of_other_topics_do_not_mix_with_ids_in_a_session() -> None:
     assert (request.session_id, request.session_epoch, named(request), forgotten(request)) == (9, 0, [0], [])
 
 
-def test_topic_whose_id_becomes_known_stays_in_a_session_by_names() -> None:
+def test_topic_with_a_newly_known_id_stays_in_a_session_by_names() -> None:
     """As while brokers are upgraded to those that name ids, and another topic's is not known yet.
 
     A broker takes in what is named, then lets go what is forgotten: what is both would be read no more.

@@ -75,7 +75,7 @@ def test_data_of_a_partition_that_was_let_go_is_not_kept() -> None:
         assert consumer.metrics()["buffered-bytes"] == 0
 
 
-def test_the_next_fetch_goes_on_behind_the_last_whole_batch() -> None:
+def test_next_fetch_continues_behind_the_last_whole_batch() -> None:
     partition = TopicPartition("t", 0)
     cluster = LogCluster({"t": [0]}, brokers=1)
     for _ in range(3):

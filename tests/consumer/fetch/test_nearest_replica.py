@@ -70,7 +70,7 @@ def values(consumer: KafkaConsumer, polls: int = 4) -> list[bytes]:
     return [record.value for _ in range(polls) for some in consumer.poll(600).values() for record in some]
 
 
-def test_follower_is_read_until_the_leader_must_be_asked_again() -> None:
+def test_follower_is_read_until_the_leader_redirects_again() -> None:
     cluster = RackCluster()
     for number in range(5):
         cluster.append("orders", 0, b"%d" % number)

@@ -171,7 +171,7 @@ def test_equal_questions_share_a_request_and_different_ones_for_a_partition_foll
     assert bench.lookups.poll(2.0).sends == []
 
 
-def test_of_two_partitions_that_fail_in_one_response_the_first_error_is_raised() -> None:
+def test_first_of_two_errors_in_a_list_offsets_response_is_raised() -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     codes = (TopicAuthorizationFailed.code, UnsupportedForMessageFormat.code)
 

@@ -113,7 +113,7 @@ def test_data_put_back_is_refetched_without_the_epoch_of_its_end(fetcher: Fetche
     assert (state.offset, state.epoch) == (0, -1)
 
 
-def test_of_paused_partitions_that_with_most_gives_way(fetcher: Fetcher) -> None:
+def test_paused_partition_with_most_data_is_discarded_first(fetcher: Fetcher) -> None:
     for partition, count in ((ORDERS_0, 1), (ORDERS_1, 20)):
         fetcher.begin(partition, 1, 0)
         fetcher._buffer.put(data(partition, 1, 0, count))

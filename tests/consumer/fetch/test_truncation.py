@@ -99,7 +99,9 @@ def cluster() -> EpochCluster:
     return cluster
 
 
-def test_reading_goes_on_where_the_logs_part(cluster: EpochCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_reading_continues_at_the_end_of_the_common_log(
+    cluster: EpochCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     with cluster.consumer("orders") as consumer, caplog.at_level(logging.WARNING):
         assert values(consumer) == [b"0", b"1", b"2", b"3", b"4"]
         cluster.elect(4)
@@ -110,7 +112,7 @@ def test_reading_goes_on_where_the_logs_part(cluster: EpochCluster, caplog: pyte
     assert "orders-0: the log was truncated to offset 4" in caplog.text
 
 
-def test_after_a_cut_reading_goes_on_with_the_epoch_before_it(cluster: EpochCluster) -> None:
+def test_reading_after_a_truncation_continues_with_the_previous_epoch(cluster: EpochCluster) -> None:
     """By it a second cut is seen before anything was read."""
     with cluster.consumer("orders") as consumer:
         assert len(values(consumer)) == 5

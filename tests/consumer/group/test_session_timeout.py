@@ -27,7 +27,7 @@ def test_a_join_is_waited_for_as_long_as_others_may_take_to_poll(simulation: Sim
     assert waiting.errors == []
 
 
-def test_heartbeats_go_on_while_the_group_waits_for_the_application_to_poll(simulation: Simulation) -> None:
+def test_heartbeats_continue_while_the_group_waits_for_a_poll(simulation: Simulation) -> None:
     """Each of them is told that the group rebalances, which is an answer like any other."""
     group = Group(simulation, max_poll_interval_ms=60_000)
     computing, other = group.member("a"), group.member("b")
@@ -69,7 +69,7 @@ def test_the_time_of_a_listener_is_the_applications(simulation: Simulation) -> N
     assert [told.what for told in slow.told] == ["assigned", "lost", "assigned"]
 
 
-def test_a_poll_that_goes_on_after_a_listener_counts_as_polling(simulation: Simulation) -> None:
+def test_poll_that_continues_after_a_listener_counts_for_max_poll_interval(simulation: Simulation) -> None:
     group = Group(simulation, max_poll_interval_ms=5000)
     patient = group.member("a")
     before = group.now

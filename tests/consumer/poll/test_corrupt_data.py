@@ -46,7 +46,7 @@ def lengths(consumer: KafkaConsumer, call: str) -> int:
 
 @pytest.mark.parametrize("call", ["poll", "poll_columns"])
 @pytest.mark.parametrize("how", ["value", "magic", "codec"])
-def test_a_later_poll_reads_again_and_goes_on_when_the_broker_has_healed(
+def test_poll_after_a_repair_at_the_broker_reads_the_damaged_batch(
     cluster: LogCluster, how: str, call: str
 ) -> None:
     log = cluster.log("orders")

@@ -150,7 +150,7 @@ WAYS = [("poll", "classic"), ("iterate", "classic"), ("poll", "consumer"), ("ite
 
 @pytest.mark.gate
 @pytest.mark.parametrize(("way", "protocol"), WAYS)
-def test_a_member_that_was_interrupted_goes_on(way: str, protocol: str) -> None:
+def test_interrupted_member_continues(way: str, protocol: str) -> None:
     moments = play(0, way, protocol).moments
     for at in range(7, moments, moments // 12):
         play(at, way, protocol)
@@ -327,7 +327,7 @@ def test_a_seek_that_was_interrupted_skips_no_record(within: str) -> None:
 
 
 @pytest.mark.parametrize("within", ["forget", "_forget_place", "_release"])
-def test_a_subscription_that_was_interrupted_and_made_again_is_all_that_is_read(within: str) -> None:
+def test_repeated_subscribe_after_an_interrupt_reads_only_its_topics(within: str) -> None:
     for consumer, where in interrupt_amid_iteration(lambda one: one.subscribe(["payments"]), within):
         consumer.subscribe(["payments"])
         found = [(record.topic, record.offset) for record in consumer]

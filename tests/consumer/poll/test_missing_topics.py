@@ -67,7 +67,7 @@ def test_endless_poll_raises_for_a_missing_topic_in_time() -> None:
 
 
 @pytest.mark.parametrize("what", [["missing"], [TopicPartition("orders", 7)]], ids=["topic", "partition"])
-def test_missing_topic_is_raised_in_time_however_often_metadata_arrives(what: list[Any]) -> None:
+def test_missing_topic_is_raised_in_time_despite_frequent_metadata_responses(what: list[Any]) -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     with cluster.consumer(default_api_timeout_ms=3000) as consumer:
         if what == ["missing"]:

@@ -173,7 +173,7 @@ def test_a_leader_that_moves_with_every_answer_is_not_followed_as_fast_as_broker
         assert offsets(consumer, 30_000) == [0]
 
 
-def test_a_fatal_error_is_raised_and_reading_goes_on_when_it_is_gone(cluster: LogCluster) -> None:
+def test_fatal_error_is_raised_and_reading_continues_when_it_is_gone(cluster: LogCluster) -> None:
     fill(cluster, 3)
     cluster.append("orders", 1, b"other")
     cluster.log("orders").error_code = TopicAuthorizationFailed.code or 0
@@ -198,7 +198,7 @@ def test_a_fatal_error_is_raised_and_reading_goes_on_when_it_is_gone(cluster: Lo
         assert found == [0, 1, 2]
 
 
-def test_a_broker_that_dies_and_comes_back_is_read_on(cluster: LogCluster) -> None:
+def test_broker_that_crashes_and_returns_is_read_on(cluster: LogCluster) -> None:
     fill(cluster, 5)
     with cluster.consumer("orders") as consumer:
         assert offsets(consumer) == [0, 1, 2, 3, 4]
@@ -362,7 +362,9 @@ def test_a_batch_that_ends_the_readable_part_is_named_after_the_good_ones(cluste
         assert len(cluster.requests(FetchRequest)) == fetches, "what cannot be read is not fetched by itself"
 
 
-def test_truncated_batch_is_refetched_and_one_that_never_fits_is_named(cluster: LogCluster) -> None:
+def test_truncated_batch_is_refetched_and_a_too_large_one_raises_record_too_large(
+    cluster: LogCluster,
+) -> None:
     fill(cluster, 2)
 
     def cutting(request: FetchRequest, broker: ScriptedBroker) -> Answer:
@@ -546,7 +548,7 @@ def seek_interrupted(nth: int) -> tuple[list[int], bool]:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_call_that_was_interrupted_can_be_made_again() -> None:
+def test_interrupted_seek_can_be_repeated() -> None:
     for nth in range(1, 2000):
         found, was_interrupted = seek_interrupted(nth)
         if not was_interrupted:

@@ -195,7 +195,7 @@ def test_provider_is_called_again_after_an_abandoned_call(hanging: Hanging) -> N
     assert hanging.cache.current().value == "token-1"
 
 
-def test_a_call_that_comes_back_after_a_later_one_changes_nothing(hanging: Hanging) -> None:
+def test_token_returned_after_a_later_one_changes_nothing(hanging: Hanging) -> None:
     for _ in range(2):
         hanging.start()
         with pytest.raises(TokenProviderTimedOut):

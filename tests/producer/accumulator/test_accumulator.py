@@ -245,7 +245,7 @@ def test_batches_linger_again_when_the_last_of_two_flushes_has_ended() -> None:
 
 
 @pytest.mark.parametrize("change", ["nothing", "put back", "split"])
-def test_of_many_queues_those_without_batches_are_forgotten_and_the_others_are_not(change: str) -> None:
+def test_queues_without_batches_are_forgotten_and_the_others_kept(change: str) -> None:
     accumulator, _, _ = build(buffer_memory=1_000_000)
     queues = [accumulator.queue("orders", number) for number in range(40)]
     for queue in queues:

@@ -266,7 +266,7 @@ class Equal(Unequal):
 
 
 @pytest.mark.parametrize("kind", [Unequal, Equal])
-def test_callback_is_called_however_it_compares_to_others(kind: type[Unequal]) -> None:
+def test_callback_is_called_for_each_kind_of_equality(kind: type[Unequal]) -> None:
     callback = kind()
     batch = a_batch()
     appended(batch)

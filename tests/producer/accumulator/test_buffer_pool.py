@@ -30,7 +30,7 @@ def test_a_newcomer_never_overtakes_a_waiter() -> None:
     assert (large.is_granted, small.is_granted, pool.available_bytes) == (True, True, 40)
 
 
-def test_a_waiter_that_gives_up_lets_those_behind_it_go() -> None:
+def test_waiter_that_gives_back_grants_those_behind_it() -> None:
     pool = BufferPool(100)
     request(pool, 60)
     large, small = request(pool, 90), request(pool, 40)

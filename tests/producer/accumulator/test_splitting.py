@@ -279,7 +279,7 @@ def test_a_flush_that_began_before_the_split_waits_for_all_parts(
     assert all(delivery.done() for delivery in deliveries)
 
 
-def test_close_gives_up_the_parts_of_a_split_batch(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_close_fails_the_parts_of_a_split_batch(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster, linger_ms=50)
     deliveries = [producer.send("orders", value) for value in numbered(50)]
     cluster.controls.rule(api=ProduceRequest, nth=3, then="hold", times=1000)

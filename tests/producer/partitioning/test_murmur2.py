@@ -75,7 +75,7 @@ def test_the_cache_is_bounded_in_bytes(key_bytes: int) -> None:
     assert most <= CACHED_KEY_BYTES
 
 
-def test_a_cache_that_was_emptied_as_it_was_full_goes_on_caching() -> None:
+def test_cache_emptied_when_full_caches_again() -> None:
     computed: list[bytes] = []
 
     def hash_of(key: bytes) -> int:

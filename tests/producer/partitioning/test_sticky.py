@@ -60,7 +60,7 @@ def test_a_partition_is_stuck_to_until_it_has_had_batch_size() -> None:
     assert bench.choice.next(route) is not first
 
 
-def test_a_new_route_goes_on_where_the_old_one_was() -> None:
+def test_new_route_continues_with_the_sticky_state_of_the_old_one() -> None:
     bench, old, new = Bench(), a_route(100), a_route(100)
     bench.choice.begin(old, None)
     new.queues = old.queues
@@ -108,14 +108,14 @@ def test_a_node_that_takes_nothing_is_passed_over_after_the_timeout() -> None:
     assert {*bench.drawn(a_route(3))} == {0, 1, 2}
 
 
-def test_where_all_nodes_take_nothing_none_is_passed_over() -> None:
+def test_no_partition_is_skipped_if_all_nodes_are_unavailable() -> None:
     bench = Bench(availability_timeout=2)
     bench.delays.note({0, 1}, 0.0)
     bench.now = 5.0
     assert {*bench.drawn(a_route(2))} == {0, 1}
 
 
-def test_where_all_nodes_take_nothing_lengths_decide_as_ever() -> None:
+def test_queue_lengths_decide_if_all_nodes_are_unavailable() -> None:
     bench = Bench(availability_timeout=2)
     bench.delays.note({0, 1, 2}, 0.0)
     bench.now = 5.0

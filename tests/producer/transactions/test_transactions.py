@@ -550,7 +550,7 @@ class TestTimeouts:
             producer.abort_transaction(10)
             assert producer.health()["transaction_state"] == "ready", number
 
-    def test_init_without_a_coordinator_ends_at_its_timeout_and_goes_on_later(
+    def test_init_without_a_coordinator_raises_at_its_timeout_and_succeeds_later(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         cluster.controls.hold(FindCoordinatorRequest)
@@ -680,7 +680,7 @@ class TestOthers:
         assert committed(simulation, cluster) == [b"v"]
 
     @pytest.mark.parametrize("call", ["commit_transaction", "detach_transaction"])
-    def test_close_aborts_a_transaction_whose_record_fails_during_the_wait(
+    def test_close_aborts_a_transaction_with_a_record_that_fails_during_the_wait(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer, call: str
     ) -> None:
         """Readers would have waited for the rest of transaction_timeout_ms."""

@@ -57,7 +57,7 @@ def test_kept_partitions_are_read_during_a_cooperative_rebalance(simulation: Sim
     }
 
 
-def test_an_eager_group_gives_up_everything_first(simulation: Simulation) -> None:
+def test_eager_group_revokes_everything_first(simulation: Simulation) -> None:
     group = Group(simulation, partition_assignment_strategy="range")
     first = group.member("a")
     group.settle()
@@ -245,7 +245,7 @@ def test_static_member_that_does_not_poll_stops_heartbeats_without_leaving(simul
     group.turn_until(lambda: len(second.owned) == 6, 6)
 
 
-def test_a_static_leader_that_comes_back_leaves_the_assignment_as_it_is(simulation: Simulation) -> None:
+def test_rejoining_static_leader_keeps_the_assignment(simulation: Simulation) -> None:
     group = Group(simulation)
     members = [group.member(name, group_instance_id=name) for name in ("till-1", "till-2", "till-3")]
     group.settle()
@@ -300,7 +300,7 @@ def test_partitions_that_come_while_a_static_leader_restarts_are_read(
 
 
 @pytest.mark.gate
-def test_a_topic_that_a_static_leader_comes_back_with_is_read(simulation: Simulation) -> None:
+def test_new_topic_of_a_rejoining_static_leader_is_read(simulation: Simulation) -> None:
     """The coordinator keeps the assignment, which says nothing of the topic."""
     group = Group(simulation)
     members = [group.member(name, group_instance_id=name) for name in ("till-1", "till-2")]

@@ -196,7 +196,7 @@ def test_assignor_that_raises_in_user_data_delays_the_join_only_once(simulation:
     assert len(member.owned) == 6
 
 
-def test_an_assignor_that_fails_is_raised_where_it_runs_and_the_group_goes_on(simulation: Simulation) -> None:
+def test_failing_assignor_is_raised_at_the_leader_and_the_group_continues(simulation: Simulation) -> None:
     class Broken(Assignor):
         name = "broken"
 

@@ -122,9 +122,7 @@ def test_leave_without_a_request_wakes_the_driver(
     assert woken
 
 
-def test_a_good_bye_that_waits_for_another_attempt_is_woken_for(
-    member: Membership, cluster: LogCluster
-) -> None:
+def test_retry_of_a_leave_group_request_wakes_the_driver(member: Membership, cluster: LogCluster) -> None:
     def patient() -> Script[None]:
         yield from wait(0.7)
 

@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_poll_that_waits_for_the_group_comes_at_once(kafka_cluster: 
 
 
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_ctrl_c_in_a_listener_leaves_a_member_that_can_go_on_or_close(kafka_cluster: KafkaCluster) -> None:
+def test_ctrl_c_in_a_listener_leaves_a_member_that_can_continue_or_close(kafka_cluster: KafkaCluster) -> None:
     class Interrupted(ConsumerRebalanceListener):
         times = 0
 
@@ -225,7 +225,7 @@ def test_a_background_that_died_is_not_taken_for_silence(
 
 
 @pytest.mark.kafka(topics=ORDERS)
-def test_a_group_goes_on_when_its_coordinator_crashes(kafka_cluster: KafkaCluster) -> None:
+def test_group_continues_when_its_coordinator_crashes(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 300)
     with member(kafka_cluster) as first, member(kafka_cluster) as second:
         found: list[bytes] = []

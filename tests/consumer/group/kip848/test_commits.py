@@ -194,7 +194,7 @@ def test_member_expelled_during_an_offset_fetch_reads_after_rejoining(simulation
     assert member.errors == []
 
 
-def test_automatic_commits_go_on_through_rebalances(simulation: Simulation) -> None:
+def test_automatic_commits_continue_through_rebalances(simulation: Simulation) -> None:
     group = consumer_group(simulation, auto_commit_interval_ms=200)
     member = group.member("a")
     values = group.produce(60)

@@ -142,7 +142,7 @@ def test_fatal_heartbeat_error_is_raised_until_the_subscription_changes(
     assert len(member.errors) == 3
 
 
-def test_nor_after_everything_was_unsubscribed_from(simulation: Simulation) -> None:
+def test_fatal_error_is_not_raised_again_after_unsubscribe(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     member = group.member("a")
     group.cluster.controls.fail_next(BEATS, GroupMaxSizeReached)

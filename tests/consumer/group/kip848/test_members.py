@@ -85,7 +85,7 @@ def test_a_dead_member_is_replaced_when_its_session_is_over(simulation: Simulati
 
 
 @pytest.mark.gate
-def test_heartbeats_go_out_however_long_the_application_computes(simulation: Simulation) -> None:
+def test_heartbeats_continue_while_the_application_computes(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     busy, other = group.member("a"), group.member("b")
     group.settle()

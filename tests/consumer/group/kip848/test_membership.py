@@ -362,7 +362,7 @@ def test_join_interrupted_by_ctrl_c_is_not_awaited(known: Known, monkeypatch: py
     assert membership.state is MemberState.JOINING
 
 
-def test_member_whose_leave_was_interrupted_by_ctrl_c_stays_a_member(
+def test_leave_interrupted_by_ctrl_c_keeps_the_membership(
     known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Ctrl-C came first: what is assigned is read on, or nobody would read it."""

@@ -35,7 +35,7 @@ def member(cluster: KafkaCluster, **options: Any) -> KafkaConsumer:
 
 @pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
-def test_members_share_and_go_on_when_their_coordinator_crashes(
+def test_members_share_partitions_and_continue_when_their_coordinator_crashes(
     kafka_cluster: KafkaCluster,
 ) -> None:
     values = produce(kafka_cluster, 300)
@@ -55,7 +55,7 @@ def test_members_share_and_go_on_when_their_coordinator_crashes(
 
 
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_ctrl_c_in_a_listener_leaves_a_member_that_can_go_on_or_close(kafka_cluster: KafkaCluster) -> None:
+def test_ctrl_c_in_a_listener_leaves_a_member_that_can_continue_or_close(kafka_cluster: KafkaCluster) -> None:
     class Interrupted(ConsumerRebalanceListener):
         times = 0
 

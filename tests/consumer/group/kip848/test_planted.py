@@ -170,7 +170,7 @@ PLANTED: dict[str, tuple[Story, Mutant]] = {
         take_a_topic_made_anew_for_the_old_one,
     ),
     "pattern not taken back": (
-        test_subscriptions.test_a_pattern_gives_way_to_names_and_names_to_a_pattern,
+        test_subscriptions.test_regex_replaces_topic_names_and_names_replace_a_regex,
         leave_the_pattern_with_the_broker,
     ),
     "unknown topics forgotten": (

@@ -65,7 +65,7 @@ def test_expelled_states_return_only_by_a_join() -> None:
     assert events == {MemberEvent.JOIN}
 
 
-def test_only_members_are_put_out_refused_or_late() -> None:
+def test_only_members_are_expelled_refused_or_late() -> None:
     for event in (MemberEvent.EXPELLED, MemberEvent.REFUSED, MemberEvent.OVERRUN):
         assert {before for (before, one) in MOVES if one is event} == MEMBERS
 

@@ -97,7 +97,7 @@ def test_topics_that_are_made_later_are_found_by_the_brokers(simulation: Simulat
     assert topics_of([member, other]) == {"orders", "new-one"}
 
 
-def test_a_pattern_gives_way_to_names_and_names_to_a_pattern(simulation: Simulation) -> None:
+def test_regex_replaces_topic_names_and_names_replace_a_regex(simulation: Simulation) -> None:
     group = consumer_group(simulation, TOPICS)
     member = patterned(group, SubscriptionPattern("orders.*"))
     group.turn_until(lambda: topics_of([member]) == {"orders", "orders-eu"}, 5)
