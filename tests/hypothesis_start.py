@@ -1,6 +1,4 @@
-"""What Hypothesis does once in each process before its first example, made cheaper: it takes seconds in a
-fresh clone.
-"""
+"""Cheaper one-time start of Hypothesis in each process: it takes seconds in a fresh clone."""
 
 from __future__ import annotations
 

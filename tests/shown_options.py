@@ -1,4 +1,4 @@
-"""Where each option of security, which all clients share, is shown to act: file and test."""
+"""Tests of each security option, which all clients share: file and test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a serializer or a deserializer raises may quote all of a record: errors and log lines must not."""
+"""Errors and log lines never quote the record, which exceptions of serializers may do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster() -> LogCluster:
 
 
 @pytest.mark.parametrize(("deserializer", "words"), [(bytes.decode, WORDS), (refuse, "the end")])
-def test_a_large_binary_value_that_is_no_text(
+def test_large_binary_value_is_shortened_in_the_error(
     cluster: LogCluster, deserializer: Callable[[bytes], Any], words: str
 ) -> None:
     with cluster.consumer("orders", value_deserializer=deserializer) as consumer:

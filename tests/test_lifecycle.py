@@ -1,4 +1,4 @@
-"""What becomes of clients at a fork, at exit, when pickled, and when they are dropped."""
+"""Clients at a fork, at exit, when pickled, and when dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program that has not set up logging sees of the library's log lines."""
+"""Log lines of the library in a program without a logging configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each `acks` waits for: nothing, the leader, all replicas in sync."""
+"""The wait of each `acks`: none, for the leader, for all replicas in sync."""
 
 from __future__ import annotations
 

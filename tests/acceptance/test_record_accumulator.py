@@ -1,4 +1,4 @@
-"""What waits: one batch of a partition in each request, none above `batch_size`, in the order of `send`."""
+"""Batches of the accumulator: one a partition in each request, up to `batch_size`, in the order of `send`."""
 
 from __future__ import annotations
 

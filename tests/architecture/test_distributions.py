@@ -1,4 +1,4 @@
-"""What is in the wheel and in the source distribution, asked of the build tool itself."""
+"""Contents of the wheel and of the source distribution, as the build tool writes them."""
 
 from __future__ import annotations
 

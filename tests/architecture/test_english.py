@@ -2,6 +2,7 @@
 
 Folder by folder: `DONE` has no docstring that starts with a relative clause, `WORDS_DONE` no banned word in
 docstrings, comments, messages or guides, `NAMES_DONE` none in identifiers. To tighten the lint, add a folder.
+The names of all test functions, and the docstrings of all modules of the tests, are checked everywhere.
 """
 
 from __future__ import annotations
@@ -146,6 +147,17 @@ ALLOWED: dict[tuple[str, str], str] = {
     ): "part of stored transactional ids",
 }
 """Legitimate uses by file and word, each with its reason."""
+BANNED_IN_TEST_NAMES = re.compile(
+    r"(?<=_)(who|whose|whom|what|whoever|whatever|wherever|however|told|untold|tells?|telling|asked|asking|given|"
+    r"looked|heard|hears?|hearing|nobody|somebody|anybody|everybody|anew|says?|said|saying|spoken|good_?byes?|"
+    r"that_which|goes_on|go_on|gone_on|comes_back|looks_at|sees_to|seen_to|that_is_no)(?=_|$)"
+)
+OPENING_OF_TEST_NAMES = re.compile(r"test_(where|of|as|nor|so)_")
+ALLOWED_IN_TEST_NAMES = {
+    "looked_up": "a coordinator, or an offset, is looked up",
+    "tls_not_spoken": "the error class TlsNotSpoken",
+}
+"""Phrases of test names, each with its reason."""
 OPENING = re.compile(r"(Who|Whose|Whom|What|Where|Of|As)\b")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -249,3 +261,64 @@ def test_a_banned_word_is_found_in_a_text_and_in_a_name(tmp_path: Path) -> None:
 def test_a_relative_clause_is_found() -> None:
     source = '"""What it does."""\n\ndef work() -> None:\n    """Return nothing."""\n'
     assert [bool(OPENING.match(one)) for one in docstrings_of(source)] == [True, False]
+
+
+def names_of_tests(path: Path) -> Iterator[str]:
+    """Returns the names of the test functions of a file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
+            yield node.name
+
+
+def has_banned_test_name(name: str) -> bool:
+    """Whether a test name has a banned word or opening that is not allowed."""
+    for phrase in ALLOWED_IN_TEST_NAMES:
+        name = name.replace(phrase, "allowed")
+    return bool(BANNED_IN_TEST_NAMES.search(name) or OPENING_OF_TEST_NAMES.match(name))
+
+
+@pytest.mark.parametrize("folder", ["tests", "examples"])
+def test_test_names_have_no_banned_word(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in files_of(folder, ".py")
+        for name in names_of_tests(path)
+        if has_banned_test_name(name)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", ["tests", "examples"])
+def test_module_docstrings_of_tests_start_with_a_noun(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}"
+        for path in files_of(folder, ".py")
+        if OPENING.match(docstring := ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
+    ]
+    assert found == []
+
+
+def test_every_allowed_phrase_of_test_names_is_used() -> None:
+    names = [
+        name
+        for folder in ("tests", "examples")
+        for path in files_of(folder, ".py")
+        for name in names_of_tests(path)
+    ]
+    assert [one for one in ALLOWED_IN_TEST_NAMES if not any(one in name for name in names)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_banned"),
+    [
+        ("test_who_waits_is_woken", True),
+        ("test_of_two_errors_the_first_is_raised", True),
+        ("test_a_member_is_told_its_partitions", True),
+        ("test_a_topic_made_anew", True),
+        ("test_lost_coordinator_is_looked_up_again", False),
+        ("test_expired_session_revokes_all_partitions", False),
+        ("test_forgiven_error_is_whatsoever", False),
+    ],
+)
+def test_banned_words_are_found_in_test_names(name: str, is_banned: bool) -> None:
+    assert has_banned_test_name(name) is is_banned

@@ -1,4 +1,4 @@
-"""What ends with a broker's stop, and what a pause keeps: nothing of its former life acts on the next one.
+"""State that ends with a stop of a broker, and state that a pause keeps.
 
 Versions follow Apache Kafka 4.3.1.
 """

@@ -1,4 +1,4 @@
-"""What groups are judged by: what the logs hold, what coordinators were asked and what they answered.
+"""Evidence about groups: the contents of the logs, and the requests and responses of coordinators.
 
 Gathered once, when all is over; the promises (consumer_promises.py) all look at the same.
 """

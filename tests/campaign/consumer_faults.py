@@ -1,4 +1,4 @@
-"""What goes wrong for groups: faults of places and links, of coordinators, of single requests and answers.
+"""Faults for groups: of places and links, of coordinators, of single requests and responses.
 
 The first are the package's own kinds.  All are faults that Apache Kafka can show; how members themselves
 come, go, stall and crash is the applications' part (consumer_work.py).

@@ -1,4 +1,4 @@
-"""What the members of a group promise, held against the logs and against what coordinators saw.
+"""Promises of the members of a group, checked against the logs and the coordinators' requests.
 
 Each class is one promise.  All look at the same `Evidence`, gathered once at the end, and at the lives of the
 applications' consumers.

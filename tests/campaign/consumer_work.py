@@ -1,4 +1,4 @@
-"""What an application does as a member of a group while faults happen, and what it is told.
+"""Work of an application as a member of a group while faults happen, and the outcomes it sees.
 
 Blocking code; each application is an actor with one consumer after another, made with options drawn from the
 seed.  What it can see itself it looks at here: calls end in time, listeners are told in pairs, callbacks come

@@ -1,4 +1,4 @@
-"""What producers are judged by: what the logs hold, and what the brokers were asked to write.
+"""Evidence about producers: the contents of the logs, and the produce requests of the brokers.
 
 Gathered once, when all is over; the promises (producer_promises.py) all look at the same.
 """

@@ -1,4 +1,4 @@
-"""What goes wrong for producers: the faults of places and links, and those of single requests and answers.
+"""Faults for producers: those of places and links, and those of single requests and responses.
 
 The first are the package's own kinds; the others plant a rule in the brokers for a while (controls/rules.py).
 All of them are faults that Apache Kafka can show, so that every promise must hold under each: a broker here

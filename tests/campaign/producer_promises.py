@@ -1,4 +1,4 @@
-"""What producers promise, held against the brokers' logs and against what the brokers were asked.
+"""Promises of producers, checked against the brokers' logs and produce requests.
 
 Each class is one promise.  Which producer promises what depends on its options: acknowledged records of
 acks=all are kept for ever, those of acks=1 as far as they were replicated; with idempotence nothing is

@@ -1,4 +1,4 @@
-"""What an application does with a producer while faults happen, and what it is told.
+"""Work of an application with a producer while faults happen, and the outcomes it sees.
 
 Blocking code; each worker is an actor with one producer after another, made with options drawn from the seed.
 What the application itself can see, it looks at here: each record has one outcome, in time; calls end in

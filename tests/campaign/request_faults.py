@@ -1,4 +1,4 @@
-"""What may go wrong with any request and its answer: rules in the brokers for a while (controls/rules.py).
+"""Faults of any request and its response: rules in the brokers for a while (controls/rules.py).
 
 Used by the faults of producers (producer_faults.py) and of groups (consumer_faults.py), which say of which
 requests.  What returns a `Draw` says how a kind of fault is drawn from the seed.

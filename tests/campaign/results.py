@@ -1,4 +1,4 @@
-"""What seeds did, a line of JSON each, so that thousands can be played in parts and the parts added up.
+"""Results of seeds, one line of JSON each, so that a large run can be played and added up in parts.
 
 A file of results begins with a line that says what was played: the code, the commit, the shape of the
 scenario.  Parts are added only where these agree.  Written by run.py, a line as soon as a seed has ended.

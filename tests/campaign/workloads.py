@@ -1,4 +1,4 @@
-"""What clients do while faults happen: some produce, some consume, all of it in the history.
+"""Clients under faults: some produce, some consume, all of it in the history.
 
 Blocking code, as an application would write it; each runs as an actor.
 """

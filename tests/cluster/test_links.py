@@ -1,4 +1,4 @@
-"""What the links to brokers remember of them, and what they forget; in virtual time with scripted brokers."""
+"""State that links keep about brokers, and state that they drop; in virtual time with scripted brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Apache Kafka's own assignors answer, asked over the bridge and kept as golden data.
+"""Assignments of Apache Kafka's own assignors, computed over the bridge and kept as golden data.
 
 `python -m tests.conformance.assignments` asks Kafka again and writes tests/consumer/assignors/golden.json.
 """

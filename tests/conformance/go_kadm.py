@@ -1,4 +1,4 @@
-"""What kadm, the admin client of franz-go, is told by three brokers, held against what Apache Kafka told it.
+"""Responses to kadm, the admin client of franz-go, by three brokers, compared with those of Apache Kafka.
 
     python -m tests.conformance.go_kadm [--real] [--record]
 

@@ -1,4 +1,4 @@
-"""What a client that authenticates by hand is answered, written down: the same on Apache Kafka and here.
+"""Responses to a client that authenticates by hand, written down: the same on Apache Kafka and here.
 
 Each scenario talks over connections of its own and notes every answer, field by field; what is random
 (nonces, salts, signatures) is noted by its shape, and mechanisms without their order, which a hash makes.

@@ -1,4 +1,4 @@
-"""What the runs of other clients' own test suites share: fetching one, serving it, telling failures apart.
+"""Common parts of runs of other clients' own test suites: fetching one, serving it, sorting its failures.
 
 A suite comes as a source distribution through pip, pinned by its SHA-256, or as a package of npm or
 crates.io; nothing of it is kept here.  It runs against one bundled cluster, or with `--real` against Apache

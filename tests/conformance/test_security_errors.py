@@ -1,4 +1,4 @@
-"""What a user reads who got security wrong: the same on the bundled broker and on Apache Kafka, at once.
+"""Errors for a wrong security configuration: the same on the bundled broker and on Apache Kafka, at once.
 
 Each mistake is an error of its own type, which names the broker and what to check, and no secret.
 """

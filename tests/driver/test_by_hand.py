@@ -1,4 +1,4 @@
-"""What threads, channels and failures do at moments that seldom come, each brought about by hand."""
+"""Rare interleavings of threads, channels and failures, each brought about by hand."""
 
 from __future__ import annotations
 

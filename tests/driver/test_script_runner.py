@@ -90,7 +90,7 @@ def moved() -> Script[int]:
     return response.error_code
 
 
-def test_script_forgets_the_node_that_is_no_coordinator() -> None:
+def test_script_forgets_the_node_without_the_coordinator() -> None:
     forgotten: list[Send[Any]] = []
     runner = ScriptRunner(moved(), ToNode(1), lambda outcome, now: None, forget=forgotten.append)
     (first,) = runner.poll(0.0).sends

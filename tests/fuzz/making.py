@@ -1,4 +1,4 @@
-"""What the fuzzer begins with: any message of a version, and record batches; then bytes with damage in them.
+"""Inputs of the fuzzer: any message of a version, and record batches; then bytes with damage in them.
 
 Seeded: the same `Random` gives the same bytes.  Hypothesis would draw them better and a hundred times slower.
 """

@@ -1,4 +1,4 @@
-"""What is fuzzed: each parser of bytes from the other side, and what it may answer to any of them.
+"""Targets of the fuzzer: each parser of bytes from the peer, and the errors it may raise for any of them.
 
 A target makes frames from a seed and reads them.  Reading ends in a value, or in one of the errors that the
 parser promises; anything else is a finding.

@@ -1,4 +1,4 @@
-"""What holds for all cases: no traceback is logged, whatever a broker says."""
+"""Checks for all cases: no traceback is logged for any response of a broker."""
 
 from __future__ import annotations
 

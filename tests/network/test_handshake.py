@@ -104,7 +104,7 @@ def test_a_mechanism_that_the_broker_lacks_is_named_with_those_it_has() -> None:
 @pytest.mark.parametrize(
     ("code", "expected"), [(34, IllegalSaslState), (-1, UnknownServerError), (12_345, UnknownErrorCode)]
 )
-def test_another_error_than_that_is_no_word_on_the_mechanism(code: int, expected: type[KafkaError]) -> None:
+def test_other_handshake_errors_do_not_name_the_mechanism(code: int, expected: type[KafkaError]) -> None:
     """34 is what brokers say to who renews its session twice a second."""
     script = handshake("node 1", ThreeTokens())
     advance(script, None)

@@ -1,4 +1,4 @@
-"""What the producer is given is checked: when it is made, or at `send`, before anything is appended."""
+"""Arguments of the producer are checked at its construction, or by `send` before anything is appended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has gone badly wrong in other producers, once each: the trigger as it was, and what must come of it.
+"""Severe bugs of other producers, once each: the trigger as it was, and the right outcome.
 
 Those of transactions stand with the transactions' tests.
 """

@@ -1,4 +1,4 @@
-"""What a record costs, counted in calls of Python's: those do not depend on the machine, as times do."""
+"""Cost of a record, counted in Python calls: unlike times, those do not depend on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers mean for a producer's identity, as a table."""
+"""Meaning of responses for a producer's identity, as a table."""
 
 from __future__ import annotations
 

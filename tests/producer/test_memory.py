@@ -1,4 +1,4 @@
-"""What a producer takes of the machine's memory while no broker answers, in a process of its own."""
+"""Memory of a producer while no broker responds, in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the producer's metrics count, in virtual time; that each name is there, tests/docs looks."""
+"""Values of the producer's metrics, in virtual time; tests/docs checks that each name exists."""
 
 from __future__ import annotations
 

@@ -869,7 +869,7 @@ class TestTelling:
         with pytest.raises(IllegalArgument, match=r"on_delivery='print' .* must be a callable"):
             producer.send("orders", b"v", on_delivery=wrong)
 
-    def test_interceptors_hear_of_each_record_that_was_not_taken(
+    def test_interceptors_see_each_record_that_was_not_taken(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         """Who counts what is under way would count wrong from then on."""

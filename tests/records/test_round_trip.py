@@ -1,4 +1,4 @@
-"""What goes into a batch comes out of it, whichever way it is read."""
+"""Records of a batch are equal however they are read."""
 
 from __future__ import annotations
 

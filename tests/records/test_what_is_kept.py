@@ -1,4 +1,4 @@
-"""What decoders keep from one batch to the next has a bound, and what they raise is freed at once."""
+"""State that decoders keep between batches has a bound, and their errors are freed at once."""
 
 from __future__ import annotations
 

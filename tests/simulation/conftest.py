@@ -1,4 +1,4 @@
-"""What the simulation's own tests share."""
+"""Fixtures of the simulation's own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the promises of groups are held against: who told an offset, and since when a partition is held."""
+"""Evidence for the promises of groups: the source of an offset, and the time a partition is held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader that is not ours is shown of a topic: confluent-kafka with read_committed."""
+"""Committed records of a topic as an independent reader sees them: confluent-kafka with read_committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the source put into topics, and how records are lost."""
+"""Records that tests of the source send, and ways to lose them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to a query between two starts: conditions of exactly-once delivery that it then violates.
+"""Damages between two starts of a query: conditions of exactly-once delivery that it then violates.
 
 Neighbours: kill_plans.py names them, kill_campaign.py applies them.
 """

@@ -1,4 +1,4 @@
-"""What the ledger records of a batch: counts and digests of rows, source offsets, and how they are stored."""
+"""Contents of the ledger for a batch: counts and digests of rows, source offsets, and how they are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch reads, settled when it is planned: beginnings, ends, losses; against a broker, no session."""
+"""Offset ranges of a batch, planned at its start: beginnings, ends, losses; against a broker, no session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What load() finds out: brokers that do not respond, options of the clients, packages; no session."""
+"""Checks of load(): unreachable brokers, options of the clients, packages; no session."""
 
 from __future__ import annotations
 

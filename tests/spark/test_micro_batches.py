@@ -1,4 +1,4 @@
-"""Where micro-batches end, asked as Spark asks, against a broker and without Spark."""
+"""Ends of micro-batches, requested in Spark's order, against a broker and without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark is handed, without a session: schemas, readers that travel, offsets as text."""
+"""Objects for Spark, without a session: schemas, readers that can be pickled, offsets as text."""
 
 from __future__ import annotations
 

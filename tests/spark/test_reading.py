@@ -1,4 +1,4 @@
-"""What a task reads: columns, values, order, losses; against a broker and without Spark."""
+"""Rows of a task: columns, values, order, losses; against a broker and without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark shows of a query has no secret of its options: repr, plans, errors of reads and writes."""
+"""Output of Spark about a query has no secret of its options: repr, plans, errors of reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sink's tasks and checks do at least once, against a broker and without Spark."""
+"""Tasks and checks of the at-least-once sink, against a broker and without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as left behind, where a pytest run of its own would be too slow."""
+"""Leaks that the plugin reports, without a pytest run of their own."""
 
 from __future__ import annotations
 

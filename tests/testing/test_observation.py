@@ -1,4 +1,4 @@
-"""What a test can see of a cluster: requests with assertions, the timeline, metrics, typed views."""
+"""Views of a cluster in a test: requests with assertions, the timeline, metrics, typed views."""
 
 from __future__ import annotations
 

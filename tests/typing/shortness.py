@@ -1,4 +1,4 @@
-"""What "one short error" means for tests/typing/wrong_options.py."""
+"""Definition of "one short error" for tests/typing/wrong_options.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader accepts, refuses and answers, over real sockets."""
+"""Produce requests that a leader accepts and rejects, and its responses, over real sockets."""
 
 from __future__ import annotations
 

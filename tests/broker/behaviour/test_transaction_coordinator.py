@@ -70,7 +70,7 @@ def test_while_markers_are_on_their_way_a_producer_has_to_wait(world: World) -> 
     assert Producer(world).init() == 0
 
 
-def test_old_versions_hear_of_an_invalid_epoch_instead_of_fencing(old: World) -> None:
+def test_old_versions_get_invalid_producer_epoch_instead_of_producer_fenced(old: World) -> None:
     first = Producer(old).begin()
     Producer(old).begin()
     assert (first.add(A, version=2), first.add(A, version=1)) == ([FENCED], [INVALID_EPOCH])

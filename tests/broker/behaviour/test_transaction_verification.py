@@ -1,4 +1,4 @@
-"""What leaders and group coordinators ask of transactions' coordinators, in virtual time.
+"""Requests of leaders and group coordinators to transaction coordinators, in virtual time.
 
 Where nothing else is said a rule holds for transaction.version 1 and 2 alike.
 """

@@ -387,7 +387,7 @@ def test_offsets_of_unsubscribed_topics_of_a_live_group_expire() -> None:
     assert [topic.name for topic in bench.fetch(None).topics] == ["orders"]
 
 
-def test_a_group_that_is_no_consumer_keeps_its_offsets_while_it_lives() -> None:
+def test_live_group_of_another_protocol_type_keeps_its_offsets() -> None:
     bench = Bench(GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0))
     (member,) = bench.stable(1, session=1800.0, kind="connect")
     bench.commit(5, member=member, generation=1)

@@ -1,4 +1,4 @@
-"""What a rebalance answers leaves together: in one turn of the brokers' loop, whatever connections it is on.
+"""Responses of a rebalance leave in one turn of the brokers' loop, on any number of connections.
 
 Otherwise a test of some client sees who was told first, and others are served in between.
 """

@@ -84,7 +84,7 @@ def test_a_coordinator_in_trouble_is_not_enough_replicas(error: type[BrokerError
     assert silent == {A: errors.NotEnoughReplicas.code}
 
 
-def test_offsets_hear_of_a_coordinator_in_trouble_in_words_that_they_retry() -> None:
+def test_offset_commits_get_retriable_codes_for_coordinator_failures() -> None:
     assert for_offsets(errors.NetworkException.code) == errors.CoordinatorLoadInProgress.code
     assert for_offsets(errors.NotLeaderOrFollower.code) == errors.NotCoordinator.code
     assert for_offsets(errors.InvalidTxnState.code) == errors.InvalidTxnState.code

@@ -1,4 +1,4 @@
-"""What the transaction coordinator promises, each by example."""
+"""Promises of the transaction coordinator, each by example."""
 
 from __future__ import annotations
 

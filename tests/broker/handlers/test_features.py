@@ -1,4 +1,4 @@
-"""What ApiVersions says of the cluster's features, as Apache Kafka 4.3.1 does."""
+"""Features in the ApiVersions response, equal to those of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 

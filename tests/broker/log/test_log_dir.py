@@ -1,4 +1,4 @@
-"""What one replica holds, others in the same process do not hold again; and what goes is given back."""
+"""Replicas in one process share their bytes, and removed replicas release them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the walk over a batch's records finds counts, in whichever slice it is, and whatever follows it."""
+"""Errors found in a batch's records are reported from any slice of the walk."""
 
 from __future__ import annotations
 

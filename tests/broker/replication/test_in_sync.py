@@ -1,4 +1,4 @@
-"""Who is in sync, who may ask, which replica serves."""
+"""Membership of the ISR, fetches of replicas, and the replica that serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of mechanisms share: exchanges that are driven by hand, and an independent SCRAM client."""
+"""Helpers for tests of mechanisms: exchanges driven by hand, and an independent SCRAM client."""
 
 from __future__ import annotations
 

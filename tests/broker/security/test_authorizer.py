@@ -1,4 +1,4 @@
-"""What principals may do, by Kafka's rules: a table of cases, and against an implementation written apart."""
+"""Rights of principals by Kafka's rules: a table of cases, and an independent implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a KIP-848 group's pattern matches: of the topics, those that who asks may describe (Kafka 4.3)."""
+"""Topics that match the pattern of a KIP-848 group: those its member may describe (Kafka 4.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What our own clients raise when access rules refuse them: at once, typed, and saying what to ask for.
+"""Errors of our clients under access rules: raised at once, typed, and with the missing right.
 
 In virtual time.
 """

@@ -452,7 +452,7 @@ def test_an_address_may_have_a_limit_of_its_own(connect: Connect) -> None:
     assert connect().is_closed_by_broker()
 
 
-def test_a_limit_that_is_no_number_is_refused() -> None:
+def test_invalid_connection_limit_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="address:number"):
         KafkaCluster(config={"max.connections.per.ip.overrides": "127.0.0.1"})
 

@@ -1,5 +1,4 @@
-"""What pipelined acks=all promises, over raw sockets; whatever comes behind a held produce takes its place
-in the order of replies.
+"""Promises of pipelined acks=all, over raw sockets; requests behind a held produce keep the order of replies.
 
 The tables themselves are walked in tests/broker/server/test_channel.py.
 """

@@ -1,4 +1,4 @@
-"""What brokers answer, request by request: the same scenarios on the bundled broker and on Apache Kafka.
+"""Responses of brokers, request by request: the same scenarios on the bundled broker and on Apache Kafka.
 
 A scenario (on_*.py) asks a cluster raw questions over a plain socket; what came back, with ids and times
 replaced (plain.py), is its transcript.  Transcripts of Apache Kafka 4.3.1 lie in golden/, and the bundled

@@ -1,4 +1,4 @@
-"""Where the bundled broker answers otherwise than Apache Kafka 4.3.1, and why.
+"""Known differences between the bundled broker and Apache Kafka 4.3.1, with reasons.
 
 Every entry's `row` is the start of a row of the table in docs/fidelity.md; an entry that no longer applies
 fails the stage, so that the table stays true.

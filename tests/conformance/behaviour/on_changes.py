@@ -1,4 +1,4 @@
-"""What changes under requests: topics made anew, options, time that is up at once."""
+"""Changes under requests: recreated topics, options, timeouts of zero."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change of leader does: epochs, where logs part, requests that wait, coordinators that move."""
+"""Effects of a leader change: epochs, diverging logs, waiting requests, moved coordinators."""
 
 from __future__ import annotations
 

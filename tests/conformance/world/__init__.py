@@ -1,1 +1,1 @@
-"""What java_world.py runs: Kafka's tools, Java's clients, Streams, Connect and MirrorMaker."""
+"""Programs that java_world.py runs: Kafka's tools, Java's clients, Streams, Connect and MirrorMaker."""

@@ -1,4 +1,4 @@
-"""Where Java's world sees the bundled broker differ on purpose: rows of docs/fidelity.md."""
+"""Intended differences that Java's programs see on the bundled broker: rows of docs/fidelity.md."""
 
 from __future__ import annotations
 

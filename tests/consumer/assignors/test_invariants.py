@@ -1,5 +1,4 @@
-"""What every assignor promises of any group: validity, balance, stickiness, the same answer for the same
-question."""
+"""Promises of every assignor for any group: validity, balance, stickiness, equal results for equal input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `partition_assignment_strategy` takes, and which rebalance protocol comes of it."""
+"""Values of `partition_assignment_strategy`, and the rebalance protocol of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request cannot carry is refused by the call that is given it, and reading goes on."""
+"""Unencodable arguments are rejected by the call, and reading continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of commits have in common."""
+"""Common parts of the tests of commits."""
 
 from __future__ import annotations
 

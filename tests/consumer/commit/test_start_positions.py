@@ -1,4 +1,4 @@
-"""Where reading begins: at what the group has committed, and only else where auto_offset_reset says."""
+"""Start positions: the committed offset of the group, else that of auto_offset_reset."""
 
 from __future__ import annotations
 

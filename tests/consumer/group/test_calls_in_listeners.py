@@ -65,9 +65,7 @@ def test_close_in_a_listener_calls_it_once_and_the_group_continues(
 
 
 @PROTOCOLS
-def test_close_is_no_worse_off_for_a_listener_that_closes_too(
-    simulation: Simulation, new_group: NewGroup
-) -> None:
+def test_close_in_a_listener_during_close_is_harmless(simulation: Simulation, new_group: NewGroup) -> None:
     group = new_group(simulation)
     member = group.member("a")
     group.settle()

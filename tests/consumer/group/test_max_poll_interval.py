@@ -1,4 +1,4 @@
-"""What the application does inside poll() counts for max_poll_interval_ms, as in Java; waiting does not."""
+"""Work of the application inside poll() counts for max_poll_interval_ms, as in Java; waiting does not."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def end(at: int, protocol: str, call: str) -> Interruption:
 @pytest.mark.slow
 @pytest.mark.parametrize("call", ["close", "unsubscribe"])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_others_hear_that_a_member_has_left_though_a_ctrl_c_strikes(protocol: str, call: str) -> None:
+def test_member_leaves_its_group_though_a_ctrl_c_strikes(protocol: str, call: str) -> None:
     moments = end(0, protocol, call).moments
     for at in (4, *range(7, moments, moments // 4), moments - 6):
         end(at, protocol, call)

@@ -1,4 +1,4 @@
-"""What goes wrong while reading: moved leaders, lost brokers, damaged batches, transactions, interrupts."""
+"""Errors while reading: moved leaders, lost brokers, damaged batches, transactions, interrupts."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_record_that_is_too_large_alone_fails_and_the_others_arrive(
 
 
 @pytest.mark.parametrize("large", [0, 5, 10])
-def test_callbacks_of_a_split_batch_hear_of_their_own_record(
+def test_callbacks_of_a_split_batch_get_their_own_record(
     simulation: Simulation, cluster: KafkaCluster, caplog: pytest.LogCaptureFixture, large: int
 ) -> None:
     producer = simulation.producer(cluster, linger_ms=50)

@@ -326,7 +326,7 @@ class TestArriving:
         with pytest.raises(IllegalArgument, match="an interceptor changed it"):
             simulation.producer(cluster, interceptors=[moving]).send_many("orders", [b"1"])
 
-    def test_interceptors_hear_of_each_record_that_was_not_taken(
+    def test_interceptors_see_each_record_that_was_not_taken(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         outcomes: list[type | None] = []

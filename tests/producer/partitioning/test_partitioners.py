@@ -1,4 +1,4 @@
-"""Where records go that name no partition: strategies by name, and partitioners of the user's own."""
+"""Partitions of records that name none: strategies by name, and custom partitioners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer of a coordinator means at each step: asked again, abortable, or the end of the producer."""
+"""Meaning of a coordinator's response at each step: retry, abort, or the end of the producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of coordinators and what their answers say, apart from any cluster."""
+"""Requests to coordinators and their responses, without a cluster."""
 
 from __future__ import annotations
 

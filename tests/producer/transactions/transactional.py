@@ -1,4 +1,4 @@
-"""What tests of transactional producers share: worlds of both transaction versions, and readers."""
+"""Helpers for tests of transactional producers: worlds of both transaction versions, and readers."""
 
 from __future__ import annotations
 

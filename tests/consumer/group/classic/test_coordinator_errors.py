@@ -1,4 +1,4 @@
-"""What each error of the coordinator leads to: a cure without a word, or words that say what to do."""
+"""Reactions to each error of the coordinator: a silent retry, or an error with advice."""
 
 from __future__ import annotations
 

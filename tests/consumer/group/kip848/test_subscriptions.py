@@ -1,4 +1,4 @@
-"""What members subscribe to: names, patterns matched here, patterns resolved by the brokers, and changes."""
+"""Subscriptions of members: names, patterns matched here, patterns resolved by the brokers, and changes."""
 
 from __future__ import annotations
 
