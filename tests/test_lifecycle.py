@@ -113,7 +113,7 @@ def has_ended(driver: Any) -> bool:
 
 
 class TestAProducer:
-    def test_it_is_refused_in_a_child_at_once_and_loses_nothing_in_the_parent(self) -> None:
+    def test_producer_call_in_a_forked_child_raises_and_the_parent_loses_no_record(self) -> None:
         with (
             KafkaCluster(brokers=1, topics={"orders": 1}) as cluster,
             KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=100) as producer,
@@ -319,7 +319,7 @@ class TestAdminClient:
             assert in_child(is_refused)
             assert admin.list_topics() == ["orders"]
 
-    def test_it_cannot_be_pickled_and_dropping_it_ends_its_thread(self) -> None:
+    def test_admin_client_cannot_be_pickled_and_ends_its_thread_when_dropped(self) -> None:
         before = set(threading.enumerate())
         admins = [KafkaAdminClient(bootstrap_servers="localhost:1")]
         with pytest.raises(TypeError, match="KafkaAdminClient"):

@@ -77,7 +77,7 @@ def test_bytes_are_those_of_java(serializer: Any, deserializer: Any, value: Any,
 
 
 @pytest.mark.parametrize("pair", [row[:2] for row in GOLDEN] + [(s.VoidSerializer(), s.VoidDeserializer())])
-def test_none_stays_none(pair: tuple[Any, Any]) -> None:
+def test_none_is_serialized_as_none(pair: tuple[Any, Any]) -> None:
     assert pair[0].serialize("topic", [], None) is None
     assert pair[1].deserialize("topic", [], None) is None
 

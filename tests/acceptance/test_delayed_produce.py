@@ -54,7 +54,7 @@ def scene(simulation: Simulation) -> Iterator[Scene]:
     made.wire.close()
 
 
-def test_it_completes_when_the_high_watermark_passes_it(scene: Scene) -> None:
+def test_produce_with_acks_all_completes_when_the_high_watermark_passes(scene: Scene) -> None:
     controls, simulation = scene.cluster.controls, scene.simulation
     scene.send(b"warm")
     assert scene.code() == NONE
@@ -70,7 +70,7 @@ def test_it_completes_when_the_high_watermark_passes_it(scene: Scene) -> None:
     assert scene.cluster.log("t", 0).high_watermark == 2
 
 
-def test_its_timeout_answers_request_timed_out_and_keeps_the_data(scene: Scene) -> None:
+def test_produce_timeout_returns_request_timed_out_and_keeps_the_data(scene: Scene) -> None:
     scene.cluster.controls.pause_followers()
     scene.simulation.run_for(1.0)
     started = scene.simulation.now

@@ -51,7 +51,7 @@ def scene(simulation: Simulation) -> Iterator[Scene]:
     made.wire.close()
 
 
-def test_it_ends_when_there_are_enough_bytes(scene: Scene) -> None:
+def test_waiting_fetch_ends_when_min_bytes_are_available(scene: Scene) -> None:
     started = scene.simulation.now
     scene.ask(0, max_wait_ms=30_000, min_bytes=3 * SIZE)
     for number in range(3):
@@ -91,7 +91,7 @@ def test_the_first_batch_comes_whole(scene: Scene, limits: dict[str, int]) -> No
     assert scene.offsets() == [0]
 
 
-def test_nothing_at_or_above_the_high_watermark(scene: Scene) -> None:
+def test_consumer_fetch_returns_no_record_at_or_above_the_high_watermark(scene: Scene) -> None:
     scene.append(2)
     scene.simulation.run_for(1)
     scene.cluster.controls.pause_followers()

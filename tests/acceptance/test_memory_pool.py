@@ -36,7 +36,7 @@ def available(producer: KafkaProducer) -> float:
     return producer.metrics()["buffer-available-bytes"]
 
 
-def test_it_is_never_exceeded_and_the_error_comes_at_max_block_ms(simulation: Simulation) -> None:
+def test_buffer_memory_is_never_exceeded_and_send_raises_at_max_block_ms(simulation: Simulation) -> None:
     cluster, producer = stopped(simulation, max_block_ms=3000, delivery_timeout_ms=60_000)
     least = float(MEMORY_BYTES)
     began = simulation.now

@@ -92,7 +92,7 @@ def test_under_a_running_producer_and_consumer(simulation: Simulation) -> None:
     assert got == kept
 
 
-def test_it_is_deleted_while_requests_wait_and_a_broker_is_down(simulation: Simulation) -> None:
+def test_topic_deletion_answers_waiting_requests_and_reaches_a_stopped_broker(simulation: Simulation) -> None:
     """Who waits is answered at once; the broker that was not there drops what it had when it comes back."""
     cluster = simulation.cluster(brokers=3, topics={"t": 1}, controller=0)
     simulation.run_for(1)

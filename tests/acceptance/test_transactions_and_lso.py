@@ -35,7 +35,7 @@ def read_for(consumer: KafkaConsumer, world: World, seconds: float = 2.0) -> lis
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_all_of_a_committed_and_none_of_an_aborted_transaction(version: int) -> None:
+def test_read_committed_returns_committed_transactions_only(version: int) -> None:
     with Simulation(seed=18) as simulation:
         world = World(simulation, transaction_version=version)
         committed, uncommitted = (

@@ -73,7 +73,7 @@ def test_a_token_lets_its_owner_log_in_until_it_is_ended(
         producer.send("orders", b"v").result(10)
 
 
-def test_its_life_is_changed_by_owner_and_renewers_alone(admin_of: Admin) -> None:
+def test_token_expiry_is_changed_only_by_its_owner_and_renewers(admin_of: Admin) -> None:
     ann, bob = admin_of("ann"), admin_of("bob")
     token = ann.create_delegation_token(renewers=["User:bob"])
     soon = bob.expire_delegation_token(token.hmac, after=60)
@@ -157,7 +157,7 @@ def test_wrong_arguments_are_named_before_anything_is_sent(
     assert not cluster.history.requests()
 
 
-def test_its_secret_is_in_no_text(admin_of: Admin, caplog: pytest.LogCaptureFixture) -> None:
+def test_token_secret_is_in_no_text(admin_of: Admin, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     token = admin_of("ann").create_delegation_token()
     assert isinstance(token, DelegationToken)

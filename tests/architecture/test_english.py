@@ -152,7 +152,7 @@ BANNED_IN_TEST_NAMES = re.compile(
     r"looked|heard|hears?|hearing|nobody|somebody|anybody|everybody|anew|says?|said|saying|spoken|good_?byes?|"
     r"that_which|goes_on|go_on|gone_on|comes_back|looks_at|sees_to|seen_to|that_is_no)(?=_|$)"
 )
-OPENING_OF_TEST_NAMES = re.compile(r"test_(where|of|as|nor|so)_")
+OPENING_OF_TEST_NAMES = re.compile(r"test_(where|of|as|nor|so|it|its|they|there|that)_")
 ALLOWED_IN_TEST_NAMES = {
     "looked_up": "a coordinator, or an offset, is looked up",
     "tls_not_spoken": "the error class TlsNotSpoken",

@@ -34,7 +34,7 @@ def _python(code: str) -> str:
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("statement", ["import pykafka2", CLIENTS])
-def test_nothing_heavy_is_loaded_by(statement: str) -> None:
+def test_import_loads_no_heavy_module(statement: str) -> None:
     # A site-packages .pth file may load importlib.* by itself, so what bare Python has does not count.
     new = f"(set(sys.modules) - before) & {set(HEAVY)!r}"
     code = f"import sys; before = set(sys.modules); {statement}; print(sorted({new}))"

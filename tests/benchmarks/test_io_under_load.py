@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "io_under_load.py"
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--tls"]])
-def test_it_prints_both_figures(options: list[str]) -> None:
+def test_script_prints_both_figures(options: list[str]) -> None:
     answer = subprocess.run(
         [sys.executable, str(SCRIPT), "--seconds", "0.1", "--frame-mib", "0.25", *options],
         capture_output=True,

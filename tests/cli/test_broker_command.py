@@ -53,7 +53,7 @@ def two_free_ports() -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", rest_in_gate([signal.SIGTERM, signal.SIGINT]))
-def test_it_serves_and_ends_cleanly(number: signal.Signals) -> None:
+def test_broker_command_serves_and_exits_cleanly(number: signal.Signals) -> None:
     with broker("--port", "0", "--topic", "orders:2", "--topic", "audit:1:1") as (process, addresses):
         assert len(addresses) == 3
         with Wire(addresses[1]) as wire:

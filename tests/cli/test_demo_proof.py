@@ -71,7 +71,7 @@ def test_a_changed_record_is_named(damage: str) -> None:
     assert "record 13 " in str(verdict.corrupted)
 
 
-def test_a_record_elsewhere_than_acknowledged_is_named() -> None:
+def test_record_at_another_offset_than_acknowledged_is_named() -> None:
     proof = Proof(SENT)
     proof.received[0] = read_back()
     proof.acknowledged[3] = (0, 4)

@@ -200,7 +200,7 @@ def test_bad_metadata_response_keeps_the_known_metadata(
     assert client.metadata.snapshot is known
 
 
-def test_an_address_that_was_out_of_reach_long_ago_is_not_called_so_for_ever(
+def test_former_failure_of_a_bootstrap_address_is_not_reported_for_ever(
     cluster: ScriptedCluster,
 ) -> None:
     """A bootstrap address is not tried again once the brokers have names."""

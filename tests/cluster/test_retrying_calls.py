@@ -89,7 +89,7 @@ def test_an_error_that_no_retry_cures_ends_it_at_once(
     assert len(cluster.requests(HeartbeatRequest)) == 1
 
 
-def test_its_time_over_it_names_the_last_reason(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_call_timeout_names_the_last_error(cluster: ScriptedCluster, client: ClusterClient) -> None:
     failing(cluster, CoordinatorLoadInProgress.code, 1000)
     call = client.start(BEAT, ToNode(1), 5, check)
     with pytest.raises(KafkaTimeoutError, match="HeartbeatRequest is not done after 1 s; it goes on"):

@@ -237,7 +237,7 @@ def test_idle_connections_are_closed_and_opened_again_when_needed(cluster: Scrip
     client.close()
 
 
-def test_a_connection_that_is_idle_sooner_than_a_request_times_out_is_closed_in_time(
+def test_idle_connection_is_closed_in_time_after_a_longer_request_timeout(
     cluster: ScriptedCluster,
 ) -> None:
     """While a request is awaited its timeout comes next; its answer must bring the other time forward."""

@@ -164,7 +164,7 @@ def test_leader_election_keeps_the_known_leader() -> None:
     assert isinstance(after.topics["orders"].error, LeaderNotAvailable)
 
 
-def test_that_a_known_topic_is_unknown_is_doubted_at_first_and_then_believed() -> None:
+def test_known_topic_reported_as_unknown_is_first_in_doubt_and_then_removed() -> None:
     snapshot = known(topic("orders", partition(0, 1, 5)))
     gone = answer(topic("orders", error_code=UnknownTopicOrPartition.code))
     for _ in range(BELIEVED_AFTER - 1):
@@ -193,7 +193,7 @@ def test_unauthorized_topic_missing_in_a_full_list_keeps_its_error() -> None:
         assert isinstance(snapshot.topics["orders"].error, TopicAuthorizationFailed)
 
 
-def test_fewer_partitions_than_are_known_are_doubted_at_first_and_then_believed() -> None:
+def test_lower_partition_count_is_first_in_doubt_and_then_accepted() -> None:
     """A topic never loses partitions: the broker that was asked has not heard of those added lately."""
     snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 0)))
     behind = answer(topic("orders", partition(0, 1, 6)))

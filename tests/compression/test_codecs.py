@@ -90,7 +90,7 @@ def test_a_stream_that_ends_early_is_corrupt(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["gzip", "lz4", "zstd", "snappy"])
-def test_nothing_at_all_is_corrupt(name: str) -> None:
+def test_empty_input_is_corrupt(name: str) -> None:
     with pytest.raises(CorruptData, match=name):
         codec(name).decompress(b"")
 

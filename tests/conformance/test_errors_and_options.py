@@ -50,7 +50,7 @@ def test_error_codes_names_and_traits_are_kafkas(java: Bridge) -> None:
         assert ours.refresh_metadata == error["refresh_metadata"], error
 
 
-def test_there_are_no_codes_but_kafkas(java: Bridge) -> None:
+def test_error_codes_are_exactly_those_of_kafka(java: Bridge) -> None:
     (kafka,) = java("errors", [{}])
     codes = {code for code in range(-1, 1000) if code != errors.NONE}
     known = {code for code in codes if errors.for_code(code) is not errors.UnknownErrorCode}

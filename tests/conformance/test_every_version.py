@@ -140,7 +140,7 @@ def test_produce(place: Place) -> None:
                 assert _produced(response) == (NO_ERROR, base_offset)
 
 
-def test_produce_to_nowhere(place: Place) -> None:
+def test_produce_to_a_missing_topic_has_the_error_of_its_version(place: Place) -> None:
     for version in versions(place, ApiKey.PRODUCE):
         nowhere = attrs.evolve(place, topic=NOWHERE, topic_id=OTHER_ID)
         expected = UNKNOWN_TOPIC if version < 13 else UNKNOWN_TOPIC_ID
@@ -157,7 +157,7 @@ def test_fetch(place: Place) -> None:
         ]
 
 
-def test_fetch_beyond_the_end_and_from_nowhere(place: Place) -> None:
+def test_fetch_beyond_the_end_and_from_a_missing_topic_have_their_errors(place: Place) -> None:
     nowhere = attrs.evolve(place, topic=NOWHERE, topic_id=OTHER_ID)
     for version in versions(place, ApiKey.FETCH):
         (partition,) = place.wire.ask(_fetch(place, 99, version), version).responses[0].partitions
@@ -185,7 +185,7 @@ def test_list_offsets(place: Place) -> None:
                 assert found.leader_epoch == (-1 if found.offset < 0 else 0)
 
 
-def test_list_offsets_of_nowhere(place: Place) -> None:
+def test_list_offsets_of_a_missing_topic_has_its_error(place: Place) -> None:
     for version in versions(place, ApiKey.LIST_OFFSETS):
         partition = ListOffsetsPartition(partition_index=0, timestamp=-1)
         topics = [ListOffsetsTopic(name=NOWHERE, partitions=[partition])]

@@ -46,7 +46,7 @@ def outcome(wire: Wire, case: Case, now: int) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_brokers_judge_alike(ours: Wire, theirs: Wire, name: str) -> None:
+def test_both_brokers_accept_and_reject_the_same_batches(ours: Wire, theirs: Wire, name: str) -> None:
     now = int(time.time() * 1000)
     case = next(one for one in cases(now) if one.name == name)
     case = attrs.evolve(case, topic=PREFIX + case.topic)

@@ -803,7 +803,7 @@ def test_unreachable_brokers_are_named_in_the_error(cluster: LogCluster) -> None
         assert "refused" in consumer.explain()
 
 
-def test_the_brokers_can_be_met_before_anything_else(cluster: LogCluster) -> None:
+def test_bootstrap_connects_before_the_first_subscription(cluster: LogCluster) -> None:
     with cluster.consumer() as consumer:
         consumer.bootstrap()
         assert consumer.health()["metadata_version"] == 1

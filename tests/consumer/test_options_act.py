@@ -34,7 +34,7 @@ SOCKET = (TCP, "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_th
 
 SHOWN_BY: dict[str, tuple[str, str]] = {
     "allow_auto_create_topics": (HERE, "test_allow_auto_create_topics"),
-    "auto_commit_interval_ms": (AUTOMATIC, "test_they_are_never_closer_than_the_interval"),
+    "auto_commit_interval_ms": (AUTOMATIC, "test_automatic_commits_are_at_least_the_interval_apart"),
     "auto_offset_reset": (CONSUMER, "test_an_offset_that_is_not_in_the_log"),
     "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_bootstrap_continues_in_the_background"),
     "check_crcs": (FAILURES, "test_without_check_crcs_damage_in_a_value_goes_unnoticed"),

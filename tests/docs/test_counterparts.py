@@ -10,7 +10,7 @@ HEADING = "## For readers of Apache Kafka's sources"
 TABLE = r"^\| in Apache Kafka \| here \| in `([^`]+)` \|\n\|[-|]+\n((?:\|.*\n)+)"
 
 
-def test_the_classes_beside_apache_kafkas_are_in_the_files_named_there() -> None:
+def test_classes_in_the_table_of_counterparts_are_in_their_named_files() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     tables = re.findall(TABLE, text.split(HEADING)[1].split("\n## ")[0], re.MULTILINE)
     assert [folder for folder, _ in tables] == ["pykafka2/broker/", "pykafka2/"]

@@ -140,7 +140,7 @@ def test_bytes_written_before_a_channel_opens_leave_with_the_opening_turn(
     assert runtime.memory.transports[0].outgoing == b"hello"
 
 
-def test_nothing_is_kept_of_a_channel_that_is_closed(driver: Driver, runtime: HandRuntime) -> None:
+def test_closed_channel_leaves_no_state(driver: Driver, runtime: HandRuntime) -> None:
     channel = open_channel(driver, runtime, Notes())
     runtime.memory.transports[0].room = 2
     channel.write([b"hello"])

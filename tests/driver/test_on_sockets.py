@@ -171,7 +171,7 @@ def test_large_requests_pass_a_full_socket(
     assert broker.requests.count("HeartbeatRequest") == 400
 
 
-def test_nothing_listening_comes_as_the_end_of_the_connection(driver: Driver) -> None:
+def test_refused_connection_is_reported_as_the_end_of_the_connection(driver: Driver) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]

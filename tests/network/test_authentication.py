@@ -158,7 +158,7 @@ def ask(wire: Wire, now: float) -> Asker:
     return asker
 
 
-def test_work_of_the_exchange_is_done_elsewhere_and_the_connection_waits() -> None:
+def test_exchange_step_runs_on_another_thread_while_the_connection_waits() -> None:
     elsewhere = Elsewhere()
     wire = Wire(sasl=Slow(), offload=elsewhere)
     wire.connection.on_open(1.0)

@@ -29,7 +29,7 @@ def test_bytes_arrive_gathered_and_in_order(link: Link) -> None:
     assert near.read(4) == b"back"
 
 
-def test_nothing_there_is_none_and_the_end_is_0(link: Link) -> None:
+def test_read_without_data_returns_none_and_zero_at_the_end(link: Link) -> None:
     near, far = link.establish()
     buffer = memoryview(bytearray(10))
     assert far.transport.read_into(buffer) is None

@@ -89,7 +89,7 @@ def near_fails(link: Link, **options: Any) -> KafkaError:
 
 
 @pytest.mark.parametrize("server_name", ["localhost", "127.0.0.1", None])
-def test_both_sides_agree_and_bytes_flow(
+def test_handshake_succeeds_and_bytes_flow(
     certificates: Certificates, make_link: Callable[..., Link], server_name: str | None
 ) -> None:
     link = make_link(server=certificates.server())

@@ -829,7 +829,7 @@ class TestTelling:
         assert order == [1]
         assert "on_send of" in caplog.text
 
-    def test_an_interceptor_may_send_a_record_elsewhere(
+    def test_interceptor_may_change_topic_and_partition(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         class Elsewhere(ProducerInterceptor):

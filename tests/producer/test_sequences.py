@@ -54,7 +54,7 @@ def send(sequences: Sequences, *batches: ProducerBatch) -> None:
         sequences.assign(batch)
 
 
-def test_nothing_goes_before_the_producer_has_an_id() -> None:
+def test_batch_is_not_sent_before_the_producer_has_an_id() -> None:
     sequences = Sequences(IdempotentPolicy())
     assert not sequences.may_send(a_batch())
     sequences.on_identity(7, 0)

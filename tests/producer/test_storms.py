@@ -106,7 +106,7 @@ def send_through(storm: Storm, producer: KafkaProducer, outcomes: Outcomes) -> i
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", rest_in_gate(range(6)))
-def test_nothing_is_doubled_lost_or_out_of_order(seed: int) -> None:
+def test_storm_loses_duplicates_or_reorders_no_record(seed: int) -> None:
     chance = random.Random(seed)
     patience_ms = chance.choice([120_000, 8_000])
     with Simulation(seed=seed) as simulation:

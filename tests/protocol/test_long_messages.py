@@ -26,7 +26,7 @@ from tests.protocol.strategies import instances, message_versions
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(st.data())
-def test_both_decoders_read_the_same(data: st.DataObject) -> None:
+def test_both_decoders_decode_the_same(data: st.DataObject) -> None:
     cls, version = data.draw(st.sampled_from(message_versions()))
     frame = data.draw(instances(cls, version)).encode(version)
     flexible = cls.is_flexible(version)

@@ -38,7 +38,7 @@ def test_a_failure_shows_the_seed_the_replay_and_the_timeline(tmp_path: Path) ->
     assert "the hero enters" in finished.stdout
 
 
-def test_it_is_there_without_an_import(simulation: Simulation) -> None:
+def test_simulation_fixture_is_available_without_an_import(simulation: Simulation) -> None:
     simulation.sleep(1)
     assert simulation.now == pytest.approx(1)
     assert isinstance(simulation, Simulation)

@@ -265,7 +265,7 @@ def test_abort_before_the_decision_ends_known_and_unknown_transactions(world: Wo
     assert world.committed() == all_of(0)
 
 
-def test_nothing_is_committed_if_one_transaction_is_lost_before_the_decision(world: World) -> None:
+def test_lost_transaction_before_the_decision_commits_no_row(world: World) -> None:
     run = world.run()
     messages = run.write(0)
     world.take_over(messages[1])
@@ -288,7 +288,9 @@ def test_transaction_of_another_attempt_is_not_taken_for_the_committed_one(world
     assert world.committed() == Counter()
 
 
-def test_nothing_is_decided_with_little_time_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_is_not_decided_close_to_the_transaction_timeout(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = world.run(**{"kafka.transaction.timeout.ms": "100000"})
     messages = run.write(0)
     wall = clock.wall
@@ -590,7 +592,7 @@ def test_states_survive_the_ledger(world: World) -> None:
     abort_epoch(run.options, run.epoch(0), messages)
 
 
-def test_a_claim_in_vain_ends_nothing_that_its_siblings_have_begun(world: World) -> None:
+def test_late_claim_does_not_end_transactions_of_its_siblings(world: World) -> None:
     """Several tasks of a run's first batch claim it at once; all but one come too late, perhaps by much."""
     for delivery in ("exactly_once", "exactly_once_per_task"):
         run = World(world.servers, world.topic).run(delivery=delivery)
@@ -655,7 +657,7 @@ def test_transactions_of_an_earlier_run_are_fenced_once(world: World) -> None:
     assert world.committed() == all_of(0, 1, 2, 3)
 
 
-def test_a_task_of_an_earlier_run_that_is_about_to_write_writes_nothing(world: World) -> None:
+def test_late_task_of_an_earlier_run_writes_no_row(world: World) -> None:
     world.run().play(0)
     name = names.of_task("pykafka2-spark", world.query, 1, 7, 1, None)
     with KafkaProducer(bootstrap_servers=world.servers, transactional_id=name) as late:

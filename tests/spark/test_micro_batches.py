@@ -268,7 +268,7 @@ def test_a_new_partition_is_read_from_its_beginning(kafka_cluster: KafkaCluster)
         assert query.next(first) == {T0: 1, T1: 0, T2: 6}
 
 
-def test_nothing_new_is_no_batch(kafka_cluster: KafkaCluster) -> None:
+def test_query_without_new_records_has_no_batch(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5])
     with stream(kafka_cluster) as query:
         first = query.begin()
@@ -337,7 +337,7 @@ def test_few_records_wait_for_more_or_for_the_delay(kafka_cluster: KafkaCluster)
         assert query.next(at) == {T0: 16, T1: 0}
 
 
-def test_both_limits_together(kafka_cluster: KafkaCluster) -> None:
+def test_minimum_and_maximum_offsets_per_trigger_both_hold(kafka_cluster: KafkaCluster) -> None:
     given = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "20", "startingOffsets": "earliest"}
     send(kafka_cluster, "t", [25])
     with stream(kafka_cluster, **given) as query:

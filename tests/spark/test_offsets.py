@@ -16,7 +16,7 @@ def test_topics_go_by_name_and_partitions_by_number() -> None:
     assert json.dumps(to_spark(given)) == '{"a": {"0": 3}, "b": {"2": 2, "10": 1}}'
 
 
-def test_they_come_back_as_they_were() -> None:
+def test_offsets_round_trip_through_sparks_json() -> None:
     given = {TopicPartition("b", 10): 1, TopicPartition("a", 0): 3}
     assert from_spark(json.loads(json.dumps(to_spark(given)))) == given
 

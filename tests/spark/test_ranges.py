@@ -52,7 +52,7 @@ def test_the_largest_task_is_limited() -> None:
     assert tasks((0, 5), (0, 11), most=5) == [(0, 0, 5), (1, 0, 3), (1, 3, 7), (1, 7, 11)]
 
 
-def test_both_limits_hold() -> None:
+def test_least_tasks_and_most_records_both_hold() -> None:
     found = tasks((0, 100), (0, 10), least=8, most=50)
     assert len(found) >= 8
     assert max(end - start for _, start, end in found) <= 50

@@ -253,7 +253,7 @@ def test_update_mode_in_foreach_batch(
     )
 
 
-def test_update_mode_is_refused_elsewhere(sink: dict[str, str], files: Input) -> None:
+def test_update_mode_outside_foreach_batch_is_rejected(sink: dict[str, str], files: Input) -> None:
     files.add("a1")
     with pytest.raises(Exception, match=r"(?i)update"):
         files.run(sink, "update", counts(files))

@@ -192,7 +192,7 @@ def test_large_body_without_a_token_is_not_read(caller: socket.socket, fields: s
     assert caller.recv(1) == b""
 
 
-def test_it_opens_once_and_closes_with_its_cluster() -> None:
+def test_admin_port_opens_once_and_closes_with_its_cluster() -> None:
     with KafkaCluster(brokers=1) as cluster:
         port = cluster.open_admin_port()
         assert len(port.token) == 32

@@ -31,7 +31,7 @@ METADATA = MetadataRequest(topics=None)
 
 
 @pytest.mark.parametrize("threads", ["shared", "separate"])
-def test_nothing_is_left_behind(threads: str) -> None:
+def test_closed_cluster_leaves_no_thread_or_socket(threads: str) -> None:
     leaks = LeakCheck()
     with KafkaCluster(brokers=3, topics={"t": 3}, config={"threads": threads}) as cluster:
         assert leaks.found()
@@ -71,7 +71,7 @@ def test_brokers_are_numbered_from_0_and_listen_at_the_bootstrap_addresses() -> 
                 assert len(wire.call(METADATA, 12).brokers) == 3
 
 
-def test_it_ends_once_and_cannot_be_used_then() -> None:
+def test_cluster_closes_once_and_cannot_be_used_afterwards() -> None:
     cluster = KafkaCluster(brokers=1)
     with pytest.raises(IllegalState, match="not running"):
         _ = cluster.bootstrap_servers
@@ -96,7 +96,7 @@ def test_a_restarted_broker_keeps_its_port() -> None:
             wire.call(METADATA, 12)
 
 
-def test_nothing_holds_the_parts_of_a_broker_that_was_restarted(simulation: Simulation) -> None:
+def test_restarted_broker_releases_its_former_parts(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 3})
     old = []
     for _ in range(3):

@@ -47,7 +47,7 @@ def test_committed_view_equals_a_read_committed_consumer_at_every_moment(simulat
     assert view.last_stable_offset == view.high_watermark == view.log_end_offset == 8
 
 
-def test_it_ends_where_the_first_open_transaction_begins(simulation: Simulation) -> None:
+def test_committed_view_ends_at_the_first_open_transaction(simulation: Simulation) -> None:
     world = World(simulation, brokers=1)
     producer = Producer(world).begin()
     producer.send(b"committed")
@@ -72,7 +72,7 @@ def test_unreplicated_records_are_not_committed(kafka_cluster: KafkaCluster) -> 
     assert view.values(isolation="read_committed") == [b"safe", b"not safe"][: view.high_watermark]
 
 
-def test_it_crosses_to_another_process(simulation: Simulation) -> None:
+def test_committed_view_is_the_same_in_another_process(simulation: Simulation) -> None:
     world = World(simulation, brokers=1)
     producer = Producer(world).begin()
     for value, is_committed in ((b"a", True), (b"b", False), (b"c", True)):

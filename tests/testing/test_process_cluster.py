@@ -214,7 +214,7 @@ def test_error_of_the_child_process_is_raised_here() -> None:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_it_starts_within_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_process_cluster_starts_within_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """From Python's start to the first Metadata answer, with compiled modules.  Measured in the child's own
     time, end included, so that other work on the machine hardly counts; the quickest of three counts.  Half a
     second is what it takes on a quiet machine; cores that are shared are slower.

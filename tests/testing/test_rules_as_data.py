@@ -145,7 +145,9 @@ def test_half_a_frame_then_the_end(kafka_cluster: KafkaCluster, leader: Leader) 
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_nothing_follows_half_a_frame(kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor) -> None:
+def test_connection_gets_no_bytes_after_half_a_frame(
+    kafka_cluster: KafkaCluster, leader: Leader, wait_for: WaitFor
+) -> None:
     """The answer behind it was ready first and must not complete it."""
     controls = kafka_cluster.controls
     controls.rule(api="Produce", times=1, then="half_frame")

@@ -79,7 +79,7 @@ def test_tls_true_makes_a_throw_away_authority(process: bool) -> None:
             made.ca_file  # noqa: B018
 
 
-def test_the_brokers_of_tls_true_may_listen_elsewhere() -> None:
+def test_brokers_with_tls_true_may_listen_on_another_address() -> None:
     with KafkaCluster(brokers=2, tls=True, host="127.0.0.2") as cluster:
         client = ssl.create_default_context(cafile=cluster.ca_file)
         with Wire(cluster.brokers[0].address, tls=client) as wire:

@@ -34,7 +34,7 @@ class Wanted(DelayedOperation):
         self.completions += 1
 
 
-def test_it_is_tried_before_and_after_it_is_watched() -> None:
+def test_operation_is_tried_before_and_after_it_is_watched() -> None:
     purgatory: Purgatory[str] = Purgatory("test", TimingWheel(0.0))
     operation = Wanted(1.0, {"a"}, set())
     assert not purgatory.try_complete_else_watch(operation, ["a"], 0.0)
@@ -138,7 +138,7 @@ def test_completed_operations_are_swept_out_of_keys_that_stay_silent() -> None:
         max_size=40,
     )
 )
-def test_everything_completes_exactly_once(story: list[tuple[str, object, int]]) -> None:
+def test_each_operation_completes_exactly_once(story: list[tuple[str, object, int]]) -> None:
     """Whatever is granted when, each operation ends once: by its keys or by its deadline."""
     wheel = TimingWheel(0.0)
     purgatory: Purgatory[str] = Purgatory("test", wheel)

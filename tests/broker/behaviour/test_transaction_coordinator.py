@@ -230,7 +230,7 @@ def test_new_coordinator_finishes_the_end_of_a_transaction_of_a_crashed_one(
     assert producer.end() == 0
 
 
-def test_a_coordinator_that_moves_amid_a_transaction_keeps_it(world: World) -> None:
+def test_transaction_survives_a_move_of_its_coordinator(world: World) -> None:
     producer = Producer(world).begin()
     producer.send(b"x")
     before = world.cluster.transaction("tid")

@@ -162,7 +162,7 @@ def test_one_request_verifies_or_adds_for_many_transactions(simulated: Simulatio
     assert ask_for_many(world, [(two, True)]) == {"two": [0, 0]}
 
 
-def test_partitions_that_do_not_exist_are_not_added_nor_are_those_beside_them(old: World) -> None:
+def test_missing_partitions_and_those_of_the_same_request_are_not_added(old: World) -> None:
     producer = Producer(old).begin()
     unknown, untried = errors.UnknownTopicOrPartition.code, errors.OperationNotAttempted.code
     assert producer.add(A, ("t", 9)) == [untried, unknown]

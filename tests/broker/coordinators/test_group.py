@@ -579,7 +579,7 @@ def test_a_member_that_waits_for_a_rebalance_is_not_timed_out() -> None:
     assert _code(waiting.response) == 0
 
 
-def test_a_new_member_that_waits_in_vain_is_out_after_five_minutes() -> None:
+def test_new_member_without_a_completed_join_is_removed_after_five_minutes() -> None:
     bench = Bench()
     bench.stable(1, session=1800.0, rebalance=1000.0)
     waiting = bench.join(bench.member_id(session=1800.0), session=1800.0)

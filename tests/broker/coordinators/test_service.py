@@ -278,7 +278,7 @@ def test_transactions_of_many_producers_in_one_request() -> None:
     assert broker.ask(plain, 5).error_code == 0
 
 
-def test_a_request_to_a_partition_led_elsewhere_is_refused_in_every_form() -> None:
+def test_request_for_a_partition_led_by_another_broker_is_rejected_in_every_version() -> None:
     """Every request a coordinator knows has an answer that says so, in every version."""
     broker = Broker()
     topic = ORDERS

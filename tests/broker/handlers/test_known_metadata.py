@@ -165,7 +165,7 @@ def test_changing_a_history_entry_does_not_change_later_responses(
         assert wire.call(about_all(version), version).topics == before.topics
 
 
-def test_it_is_made_once_for_each_image_and_encoded_once_for_each_version(
+def test_metadata_response_is_built_once_for_each_image_and_encoded_once_for_each_version(
     kafka_cluster: KafkaCluster,
 ) -> None:
     known = KnownMetadata()

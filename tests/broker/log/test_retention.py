@@ -58,7 +58,7 @@ class TestRetention:
         assert apply_retention(log, self.AGE, 5500) == 1
         assert (log.log_start_offset, bases(log)) == (2, [2, 4, 6])
 
-    def test_nothing_at_or_above_the_high_watermark_goes(self) -> None:
+    def test_retention_keeps_records_at_or_above_the_high_watermark(self) -> None:
         log = log_of(0, 0, 0, 0)
         log.append_as_leader(view(batch([b"0"], timestamp=0)), 0)
         assert apply_retention(log, self.AGE, 9999) == 2

@@ -109,7 +109,9 @@ def test_fetch_outside_of_the_log_does_not_change_the_follower_state(offset: int
 
 
 @pytest.mark.parametrize(("pending", "error"), [(None, True), (frozenset({0, 1}), False)])
-def test_an_isr_that_is_about_to_grow_is_large_enough(pending: frozenset[int] | None, error: bool) -> None:
+def test_pending_isr_expansion_counts_for_min_insync_replicas(
+    pending: frozenset[int] | None, error: bool
+) -> None:
     """An acks=all that finds itself replicated counts those who were let in already."""
     leader = Leader(0, min_isr=2)
     leader.replica.pending_isr = pending

@@ -50,7 +50,7 @@ class TestLastCaughtUp:
         follower.fetched(9, 0, 12, now=7.0)
         assert follower.caught_up_at == 3.0
 
-    def test_it_never_runs_back(self) -> None:
+    def test_caught_up_time_never_moves_back(self) -> None:
         follower = FollowerState(1, last_caught_up=9.0)
         follower.fetched(10, 0, 10, now=5.0)
         assert follower.caught_up_at == 9.0

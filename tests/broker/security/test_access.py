@@ -660,7 +660,7 @@ def test_cached_metadata_is_returned_only_with_describe_on_all_topics(
 # ---------------------------------------------------------------------- ways around the rules
 
 
-def test_an_id_beside_a_name_that_one_may_see_opens_no_other_topic(cluster: KafkaCluster, wire: Wire) -> None:
+def test_topic_id_beside_an_authorized_name_shows_no_other_topic(cluster: KafkaCluster, wire: Wire) -> None:
     ids = {name: cluster.controller.image.topics[name].id for name in (TOPIC, OTHER_TOPIC)}
     cluster.acls.allow(ME, "DESCRIBE", topic=TOPIC)
     (hidden,) = ask(wire, "Metadata", 12, topics=[{"name": TOPIC, "topic_id": ids[OTHER_TOPIC]}]).topics

@@ -52,7 +52,7 @@ def test_principal_is_set_after_authentication() -> None:
     one.admit(ApiKey.PRODUCE, 1e9)
 
 
-def test_nothing_else_is_admitted_before() -> None:
+def test_only_api_versions_and_handshake_are_admitted_before_authentication() -> None:
     """Of all keys that there are and could be."""
     admitted = set()
     one = authentication()
@@ -209,7 +209,7 @@ def test_a_test_may_end_a_session() -> None:
     one.admit(ApiKey.PRODUCE, 1e9)  # without an end again
 
 
-def test_its_repr_has_no_token() -> None:
+def test_repr_of_authentication_has_no_token() -> None:
     one = authentication()
     one.handshake("PLAIN", 1)
     answer = one.authenticate(b"\0ann\0ann-secret", 0.0)

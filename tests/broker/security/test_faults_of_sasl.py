@@ -112,7 +112,7 @@ def test_a_wrong_password_that_a_rule_delays_ends_its_connection_all_the_same(
     assert wire.is_closed_by_broker()
 
 
-def test_a_swallowed_token_leaves_its_client_waiting_and_lets_it_in_nowhere(
+def test_swallowed_token_leaves_its_client_waiting_and_unauthenticated(
     cluster: KafkaCluster, wire: Wire, user: Wire
 ) -> None:
     cluster.controls.rule(then="swallow", api="SaslAuthenticate", nth=1, **EVIL)

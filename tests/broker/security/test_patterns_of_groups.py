@@ -33,7 +33,7 @@ def test_topics_that_a_member_may_not_describe_are_left_out(bench: GroupBench) -
     assert bench.cluster.acls.denials() == []  # nothing was refused: it is only not told
 
 
-def test_other_rules_are_heeded_with_the_next_heartbeat(bench: GroupBench) -> None:
+def test_changed_acls_take_effect_with_the_next_heartbeat(bench: GroupBench) -> None:
     epoch = bench.beat("one", 0, regex=BOTH).member_epoch
     bench.cluster.acls.revoke()
     bench.advance(1.0)

@@ -30,7 +30,7 @@ def cluster() -> Iterator[KafkaCluster]:
         yield cluster
 
 
-def test_nothing_that_is_shown_has_a_secret(cluster: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_logs_views_and_reprs_have_no_secret(cluster: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     token = cluster.token("ann")
     address = address_of(cluster, "SASL_PLAINTEXT")
@@ -68,7 +68,7 @@ def test_nothing_that_is_shown_has_a_secret(cluster: KafkaCluster, caplog: pytes
         assert [form for form in forms if form in seen] == []
 
 
-def test_the_password_of_a_key_is_shown_nowhere() -> None:
+def test_key_password_is_in_no_repr_or_error() -> None:
     tls = {"cert_file": "broker.pem", "key_password": PASSWORD}
     shown = repr(ClusterArguments(1, tls=tls))
     assert "broker.pem" in shown

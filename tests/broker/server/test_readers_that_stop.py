@@ -148,7 +148,7 @@ def test_only_the_first_of_pipelined_requests_is_fresh(kafka_cluster: KafkaClust
 
 
 @pytest.mark.kafka(brokers=1)
-def test_those_that_send_without_end_take_turns(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_connections_with_endless_requests_take_turns(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     requests = kafka_cluster.brokers[0].requests
     answer = requests.answer
     seen: list[str] = []
@@ -201,7 +201,7 @@ def test_unread_replies_are_bounded(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_those_with_unsent_replies_are_not_read_while_all_of_them_are_too_many(
+def test_connections_with_unsent_replies_are_not_read_while_their_total_is_too_large(
     kafka_cluster: KafkaCluster,
     leader: Leader,
     connect: Connect,

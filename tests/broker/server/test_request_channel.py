@@ -87,7 +87,7 @@ def test_fresh_and_waiting_requests_alternate() -> None:
     assert channel.take() is None
 
 
-def test_both_lines_count_against_the_bound_of_bytes() -> None:
+def test_fresh_and_waiting_requests_count_against_the_byte_limit() -> None:
     channel = RequestChannel(100, max_bytes=100)
     half = cast(RequestContext, SimpleNamespace(received=SimpleNamespace(size_bytes=50)))
     channel.put(half, is_fresh=True)
@@ -346,7 +346,7 @@ def test_a_handler_stops_when_the_turn_is_over(runtime: ThreadRuntime, separate:
     assert at_most == 40 if separate else at_most <= 4
 
 
-def test_waiting_requests_are_completed_after_all_requests_at_hand() -> None:
+def test_delayed_requests_are_completed_after_all_available_requests() -> None:
     """So that a follower's fetch takes along everything that one read has brought."""
     assert Completions.runs_last
     with KafkaCluster(brokers=1) as cluster:

@@ -123,7 +123,7 @@ def test_no_move_would_make_a_sticky_assignment_more_balanced(shape: Shape, seed
 
 @BOTH_STICKY
 @hypothesis.given(shape=SHAPES, seed=SEEDS)
-def test_nothing_moves_when_nothing_has_changed(assignor: Assignor, shape: Shape, seed: int) -> None:
+def test_unchanged_group_keeps_its_assignment(assignor: Assignor, shape: Shape, seed: int) -> None:
     for question, answers in rebalances(assignor, attrs.evolve(shape, has_racks=False), seed):
         settled = settle(assignor, question, answers) if assignor is COOPERATIVE else answers
         told_again = with_answers(question.members, settled, assignor, 100)

@@ -64,7 +64,7 @@ def test_new_member_gets_the_fewest_partitions_that_balance() -> None:
     }
 
 
-def test_the_later_generation_is_believed() -> None:
+def test_claim_of_the_later_generation_wins() -> None:
     members = {"a": claiming("t-0", "t-1", generation=3), "b": claiming("t-2", "t-3", "t-1", generation=5)}
     assert told(STICKY.assign(a_cluster({"t": 4}), members)) == {"a": ["t-0", "t-3"], "b": ["t-1", "t-2"]}
 

@@ -23,7 +23,7 @@ from pykafka2.testing import KafkaCluster, Simulation
 from tests.consumer.commit.stories import FIRST, SECOND, Callbacks, committed, read, reader
 
 
-def test_it_does_not_wait_and_the_callback_comes_with_a_later_call(
+def test_commit_async_returns_at_once_and_its_callback_runs_in_a_later_call(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer, told = reader(simulation, cluster, [FIRST]), Callbacks()

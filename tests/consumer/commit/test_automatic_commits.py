@@ -27,7 +27,9 @@ def sent(cluster: KafkaCluster) -> list[int]:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_they_are_never_closer_than_the_interval(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_automatic_commits_are_at_least_the_interval_apart(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     consumer = automatic(simulation, cluster)
     for _ in range(100):
         consumer.poll(100)
@@ -60,7 +62,7 @@ def test_a_commit_of_the_applications_own_does_not_move_them(
     assert cluster.history.count("OffsetCommit") == 4, "the automatic one came after 5 s all the same"
 
 
-def test_nothing_is_committed_without_a_call(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_disabled_automatic_commit_commits_no_offsets(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = automatic(simulation, cluster)
     read(consumer, 5)
     simulation.run_for(30)

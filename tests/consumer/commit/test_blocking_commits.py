@@ -112,7 +112,7 @@ def test_commit_gives_up_after_a_minute_with_the_last_error(
     assert cluster.history.count("OffsetCommit") < 120, "with back-off"
 
 
-def test_its_time_may_be_shorter_and_the_next_commit_follows_it(
+def test_commit_timeout_may_be_shorter_and_the_next_commit_uses_the_same_connection(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """Over the same connection, as in Java: over another one it could overtake it, and the group go back."""
@@ -216,7 +216,9 @@ def test_callbacks_of_earlier_commits_have_run_when_it_returns(
     assert committed(cluster) == {FIRST: 4}
 
 
-def test_it_waits_for_earlier_commits_though_they_fail(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_commit_waits_for_earlier_commits_though_they_fail(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     consumer, told = reader(simulation, cluster), Callbacks()
     cluster.controls.fail_next(OffsetCommitRequest, NotCoordinator, times=3)
     for offset in range(1, 4):
@@ -226,7 +228,7 @@ def test_it_waits_for_earlier_commits_though_they_fail(simulation: Simulation, c
     assert committed(cluster) == {FIRST: 4}
 
 
-def test_nothing_to_commit_is_no_request(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_commit_of_no_offsets_sends_no_request(simulation: Simulation, cluster: KafkaCluster) -> None:
     consumer = reader(simulation, cluster)
     consumer.commit({})
     consumer.commit()

@@ -115,7 +115,7 @@ def test_later_commit_never_overtakes_an_earlier_one(is_blocking: bool) -> None:
     assert places == {0, 1}, "before and after the first one left"
 
 
-def test_nothing_leaves_while_a_last_commit_may_be_repeated(
+def test_commit_waits_while_the_last_commit_before_a_revocation_may_be_retried(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """That of partitions that are given away is not waited for: a commit of the application may follow it."""

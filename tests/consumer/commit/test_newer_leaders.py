@@ -46,7 +46,7 @@ def asks_only(
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
-def test_a_replaced_leader_is_not_believed(
+def test_offset_out_of_range_from_a_replaced_leader_is_ignored(
     simulation: Simulation, cluster: KafkaCluster, replaced: int, policy: str
 ) -> None:
     consumer = asks_only(simulation, cluster, replaced, auto_offset_reset=policy)
@@ -71,7 +71,7 @@ def test_replaced_leader_causes_a_metadata_request_to_another_broker(
     assert read(consumer, 1) == {FIRST: [20]}
 
 
-def test_it_is_believed_after_half_a_minute(
+def test_offset_out_of_range_is_raised_after_half_a_minute_without_a_newer_leader(
     simulation: Simulation, cluster: KafkaCluster, replaced: int
 ) -> None:
     """The commit's epoch may be wrong, or of a cluster that was restored from a copy."""

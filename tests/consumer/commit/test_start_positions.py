@@ -54,7 +54,7 @@ def test_reset_policy_none_raises_only_for_partitions_without_a_commit(
     assert read(consumer, 4) == {FIRST: [7, 8, 9], SECOND: [9]}
 
 
-def test_a_commit_that_is_gone_from_the_log_is_met_by_the_policy(
+def test_committed_offset_out_of_range_is_reset_by_the_policy(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     with reader(simulation, cluster) as consumer:

@@ -26,7 +26,7 @@ def topics_of(cluster: KafkaCluster, api: str) -> list[tuple[int, str, bool]]:
 
 
 @pytest.mark.parametrize("options", [{}, {"group_protocol": "consumer"}], ids=["classic", "consumer"])
-def test_both_protocols_use_ids(
+def test_classic_and_consumer_protocols_commit_by_topic_id(
     simulation: Simulation, cluster: KafkaCluster, options: dict[str, Any]
 ) -> None:
     given = {"group_id": GROUP, "auto_offset_reset": "earliest", "enable_auto_commit": False, **options}

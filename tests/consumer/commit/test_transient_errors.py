@@ -170,7 +170,7 @@ def test_after_a_long_pause_automatic_commits_do_not_come_in_a_row(cluster: OldC
         assert len(sent(cluster)) == 1
 
 
-def test_there_is_one_automatic_commit_under_way(cluster: OldCluster) -> None:
+def test_only_one_automatic_commit_is_in_flight(cluster: OldCluster) -> None:
     held = Hold()
     cluster.on(OffsetCommitRequest, lambda request, broker: held)
     with reader(cluster, enable_auto_commit=True, auto_commit_interval_ms=100) as consumer:

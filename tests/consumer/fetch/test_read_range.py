@@ -73,7 +73,7 @@ def test_the_next_piece_is_fetched_meanwhile_and_none_behind_the_end(cluster: Lo
         assert len(cluster.requests(FetchRequest)) == 2
 
 
-def test_reading_elsewhere_is_not_disturbed(cluster: LogCluster) -> None:
+def test_read_range_does_not_disturb_poll(cluster: LogCluster) -> None:
     with cluster.consumer("orders") as consumer:
         pieces = consumer.read_range(ORDERS_0, 50, 60)
         assert len(consumer.poll(1000)[ORDERS_0]) == 100

@@ -90,7 +90,9 @@ def test_replaced_leader_does_not_end_a_range_beyond_its_log(
         assert [offset for piece in pieces for offset in piece.offsets] == [15, 16, 17, 18, 19]
 
 
-def test_it_is_believed_after_five_seconds(simulation: Simulation, cluster: KafkaCluster) -> None:
+def test_offset_out_of_range_is_raised_after_five_seconds_without_a_newer_leader(
+    simulation: Simulation, cluster: KafkaCluster
+) -> None:
     with simulation.consumer(cluster) as consumer:
         began = simulation.now
         with pytest.raises(OffsetOutOfRange, match="orders-0 at offset 15"):

@@ -53,7 +53,7 @@ def data(partition: TopicPartition, generation: int, offset: int, count: int = 1
 # ---------------------------------------------------------------------------------------- partitions
 
 
-def test_nothing_is_kept_of_a_partition_that_is_not_read_any_more(fetcher: Fetcher) -> None:
+def test_partition_removed_from_the_fetcher_leaves_no_state(fetcher: Fetcher) -> None:
     table = fetcher.table
     fetcher.begin(ORDERS_0, 1, 5)
     table.misses[ORDERS_0] = table.new_backoff()

@@ -83,7 +83,7 @@ def test_durations_are_read_as_java_reads_them(text: str, seconds: float) -> Non
     assert reset_timestamp(policy, 100_000_000_000) == 100_000_000_000 - seconds * 1000
 
 
-def test_nothing_is_older_than_the_epoch() -> None:
+def test_duration_before_the_epoch_resets_to_timestamp_zero() -> None:
     policy = CONSUMER_OPTIONS.parse(None, {"auto_offset_reset": "by_duration:P99999D"}).auto_offset_reset
     assert reset_timestamp(policy, 1000) == 0
 

@@ -62,7 +62,7 @@ def test_a_session_is_over_without_an_answer() -> None:
     assert beat.is_session_over(145.1)
 
 
-def test_there_is_no_heartbeat_before_the_beginning_and_after_the_end() -> None:
+def test_heartbeat_is_not_due_before_the_first_join_and_after_the_end() -> None:
     beat = heartbeat()
     beat.end()
     assert not beat.is_due(1e9)

@@ -66,7 +66,7 @@ def test_token_of_unknown_lifetime_is_fetched_each_time() -> None:
     assert len(asked) == 2
 
 
-def test_a_newer_token_that_ends_sooner_is_kept() -> None:
+def test_newer_token_with_an_earlier_expiry_is_kept() -> None:
     """As after a change of the authority's settings, or where the last one was revoked."""
     provider = Provider()
     lives = [100.0, 10.0]

@@ -33,7 +33,7 @@ def column_batch(plan: BatchPlan, pool: BufferPool | None = None) -> ProducerBat
 
 
 @pytest.mark.parametrize("name", ["none", "lz4", "zstd"])
-def test_its_bytes_are_those_of_single_records_under_every_number(name: str) -> None:
+def test_bytes_of_a_column_batch_equal_those_of_single_records(name: str) -> None:
     plan = BatchPlan(codec(name), None, 1 << 20)
     by_column, by_row = column_batch(plan), a_batch(plan=plan)
     for value in VALUES:
@@ -87,7 +87,7 @@ def test_failed_batch_has_no_bytes() -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "zstd"])
-def test_its_records_may_be_had_as_rows(name: str) -> None:
+def test_records_of_a_column_batch_are_available_as_rows(name: str) -> None:
     plan = BatchPlan(codec(name), None, 1 << 20)
     batch = column_batch(plan)
     batch.sequence((7, 0), 40)

@@ -10,7 +10,7 @@ from pykafka2.producer.accumulator.batch_sizes import CompressionRatios
 from pykafka2.testing import KafkaCluster, Simulation
 
 
-def test_better_is_believed_slowly_and_worse_at_once() -> None:
+def test_compression_ratio_improves_slowly_and_worsens_at_once() -> None:
     ratios = CompressionRatios()
     assert ratios.ratio("orders") == 1.0
     ratios.observe("orders", 1000, 100)
@@ -31,7 +31,7 @@ def test_a_few_small_records_in_a_large_frame_are_no_reason_for_smaller_batches(
     assert ratios.ratio("orders") == 1.0
 
 
-def test_nothing_is_learned_of_no_bytes() -> None:
+def test_empty_batch_does_not_change_the_ratio() -> None:
     ratios = CompressionRatios()
     ratios.observe("orders", 0, 0)
     assert ratios.ratio("orders") == 1.0

@@ -217,9 +217,7 @@ def test_dictionaries_views_and_nulls_are_made_plain(simulation: Simulation, clu
     assert log(cluster) == [b"a", b"b", b"a", None, None, b"view"]
 
 
-def test_lists_beside_an_arrow_column_and_the_other_way_round(
-    simulation: Simulation, cluster: KafkaCluster
-) -> None:
+def test_lists_and_arrow_columns_can_be_combined(simulation: Simulation, cluster: KafkaCluster) -> None:
     producer = simulation.producer(cluster)
     values = pa.array([b"1", b"2"], pa.binary())
     producer.send_many(

@@ -354,7 +354,9 @@ class TestArriving:
         producer.flush(60)
         assert outcomes.count(None) == raised.value.taken == 100 - len(raised.value.left)
 
-    def test_nothing_at_all(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_send_many_of_no_rows_succeeds_at_once(
+        self, simulation: Simulation, cluster: KafkaCluster
+    ) -> None:
         delivery = simulation.producer(cluster).send_many("orders", [])
         assert (len(delivery), delivery.result(0), delivery.done()) == (0, [], True)
 
@@ -417,7 +419,7 @@ class TestTelling:
         assert rows_of(delivery.get(10)) == list(range(MANY))
         assert repr(delivery) == f"<BulkDelivery of {MANY} records in 1 batches, done>"
 
-    def test_it_can_be_awaited(self, simulation: Simulation, cluster: KafkaCluster) -> None:
+    def test_bulk_delivery_can_be_awaited(self, simulation: Simulation, cluster: KafkaCluster) -> None:
         delivery = simulation.producer(cluster).send_many("orders", values_of(MANY))
         delivery.result(10)
 

@@ -102,7 +102,7 @@ def test_each_is_called_as_often_as_it_was_added_in_the_order_of_its_record(
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_none_is_lost_or_called_twice_where_the_end_comes_between(threads: int) -> None:
+def test_callback_added_during_completion_is_called_exactly_once(threads: int) -> None:
     """Threads add while another tells, at a switch of threads every few instructions."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

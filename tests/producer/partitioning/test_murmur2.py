@@ -39,7 +39,7 @@ def test_golden_vectors_of_java(key: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_it_agrees_with_an_independent_implementation(key: bytes) -> None:
+def test_murmur2_agrees_with_an_independent_implementation(key: bytes) -> None:
     assert murmur2(key) == murmur2_of_kafka_python(key) & 0xFFFFFFFF
 
 

@@ -454,7 +454,7 @@ def test_records_that_the_broker_names_get_their_own_words() -> None:
     assert "because of other records in its batch: [1]" in str(first.exception(0))
 
 
-def test_records_named_beside_an_error_that_passes_are_sent_again_with_the_others() -> None:
+def test_records_named_beside_a_retriable_error_are_resent_with_the_others() -> None:
     # As Java does: all of the batch, in its place, as often as any other that comes back.
     bench = Bench(linger_ms=100, batch_size=1000, retries=1)
     first, second = two_of_a_batch(bench)

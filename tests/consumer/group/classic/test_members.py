@@ -541,7 +541,7 @@ def test_explain_names_the_reason_for_a_missing_coordinator(simulation: Simulati
 
 @pytest.mark.parametrize("call", rest_in_gate(["unsubscribe", "subscribe", "close"]))
 @pytest.mark.parametrize("told", rest_in_gate(["assigned", "revoked"]))
-def test_a_listener_may_change_its_mind(simulation: Simulation, call: str, told: str) -> None:
+def test_listener_may_change_the_subscription(simulation: Simulation, call: str, told: str) -> None:
     group = Group(simulation, {"orders": 6, "refunds": 2})
     member = group.member("a")
     other = group.member("b")
