@@ -83,7 +83,7 @@ def test_serializers_can_be_imported_as_kafka_pythons(name: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_the_default_serializer_goes_both_ways(encoding: str) -> None:
+def test_default_serializer_round_trips(encoding: str) -> None:
     one = DefaultSerializer(encoding)
     data = one.serialize("orders", [], "Żółć")
     assert data == "Żółć".encode(encoding)
@@ -101,7 +101,7 @@ def test_default_serializer_rejects_other_types() -> None:
         DefaultSerializer().serialize("orders", [], 42)  # type: ignore[arg-type]
 
 
-def test_the_json_serializer_goes_both_ways_too() -> None:
+def test_json_serializer_round_trips() -> None:
     one = JsonSerializer()
     data = one.serialize("orders", [], {"a": [1, 2]})
     assert one.deserialize("orders", [], data) == {"a": [1, 2]}

@@ -235,7 +235,7 @@ class TestAProducer:
                 assert pending.result(15).offset == 0, "it is sent all the same"
             assert has_ended(driver)
 
-    def test_dropping_it_in_a_brokers_thread_does_not_hold_up_the_broker(
+    def test_producer_dropped_in_a_broker_thread_does_not_block_the_broker(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It waited there for the broker, and its record, which was written after that, was told failed."""

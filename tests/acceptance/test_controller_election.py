@@ -48,7 +48,9 @@ def active(cluster: KafkaCluster) -> list[int]:
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_exactly_one_other_takes_over_with_the_next_epoch(simulation: Simulation, how: str) -> None:
+def test_exactly_one_other_controller_is_elected_with_the_next_epoch(
+    simulation: Simulation, how: str
+) -> None:
     """Four stages: elected, gone, another one elected, the old one back."""
     end, mend = ENDS[how]
     cluster = simulation.cluster(brokers=3, topics={"t": 3})

@@ -77,7 +77,7 @@ def example(simulation: Simulation) -> Example:
     return made
 
 
-def test_the_high_watermark_goes_from_4_to_5_step_by_step(example: Example) -> None:
+def test_high_watermark_advances_from_4_to_5_step_by_step(example: Example) -> None:
     x, leader, one, two = example, example.leader, example.one, example.two
     # The fourth fetch of follower one asked at 3 and brought it the record there.
     assert (x.end(leader), x.end(two), x.end(one)) == (5, 5, 4)

@@ -86,7 +86,7 @@ def test_unclean_only_when_it_is_enabled(simulation: Simulation, unclean: bool) 
         assert marks(cluster, KEY) == [2, 2, 2]
 
 
-def test_unclean_elections_that_are_allowed_later_come_with_the_next_look(simulation: Simulation) -> None:
+def test_unclean_election_allowed_later_happens_at_the_next_check(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     view = cluster.partition(*KEY)
     others = [one for one in view.replicas if one != view.leader]

@@ -48,7 +48,7 @@ def admin_of(simulation: Simulation, cluster: KafkaCluster) -> Iterator[Admin]:
         admin.close()
 
 
-def test_a_token_lets_its_owner_log_in_until_it_is_ended(
+def test_delegation_token_authenticates_its_owner_until_it_expires(
     simulation: Simulation, cluster: KafkaCluster, admin_of: Admin
 ) -> None:
     ann = admin_of("ann")

@@ -102,7 +102,7 @@ def test_metadata_that_set_out_for_a_former_life_does_not_arrive(simulation: Sim
 
 
 @pytest.mark.parametrize("unnoticed", [False, True])
-def test_a_broker_that_is_gone_is_the_controller_no_more(simulation: Simulation, unnoticed: bool) -> None:
+def test_crashed_broker_is_not_the_controller(simulation: Simulation, unnoticed: bool) -> None:
     cluster = simulation.cluster(brokers=3)
     node = cluster.brokers[0].controller_node
     cluster.controls.slow_controller(5.0)

@@ -143,7 +143,7 @@ def test_known_coordinator_is_not_looked_up_again() -> None:
     assert lookups.wakes == wakes
 
 
-def test_a_lookup_in_backoff_or_in_flight_holds_up_no_other() -> None:
+def test_lookup_in_backoff_or_in_flight_blocks_no_other() -> None:
     lookups = Lookups()
     lookups.find(1.0, error_code=CoordinatorNotAvailable.code)
     (asked,) = lookups.ask(1.0, GROUP_G, GROUP_H)

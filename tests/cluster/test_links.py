@@ -71,7 +71,7 @@ def test_links_of_bootstrap_addresses_are_kept(cluster: ScriptedCluster, client:
 
 
 @pytest.mark.parametrize("strategy", ["none", "rebootstrap"])
-def test_bootstrap_addresses_serve_again_only_where_that_is_wanted(
+def test_bootstrap_addresses_are_used_again_only_with_rebootstrap(
     cluster: ScriptedCluster, strategy: str
 ) -> None:
     client = cluster.client(metadata_recovery_strategy=strategy)

@@ -49,7 +49,7 @@ def test_no_connection_is_opened_before_the_first_request(
     assert client.metadata.version == 0
 
 
-def test_many_wishes_while_the_answer_is_awaited_make_one_request(
+def test_topic_wanted_repeatedly_during_a_request_causes_one_request(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     for _ in range(5):
@@ -331,7 +331,9 @@ def test_changes_are_reported_to_the_event_sink(cluster: ScriptedCluster, client
     assert (moved.topic, moved.leader, moved.leader_epoch) == ("bills", 0, 1)
 
 
-def test_all_topics_are_known_when_all_are_wanted(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_all_topics_are_in_the_metadata_when_all_are_wanted(
+    cluster: ScriptedCluster, client: ClusterClient
+) -> None:
     client.metadata.want_all_topics(True)
     client.wait_for_metadata(0, 10)
     assert asked(cluster) == [None]

@@ -194,7 +194,7 @@ def beat(group: str) -> HeartbeatRequest:
     return HeartbeatRequest(group_id=group, generation_id=1, member_id="m")
 
 
-def test_a_call_in_flight_holds_up_no_other(cluster: ScriptedCluster, client: ClusterClient) -> None:
+def test_call_in_flight_blocks_no_other(cluster: ScriptedCluster, client: ClusterClient) -> None:
     cluster.brokers[0].on(HeartbeatRequest, lambda request, broker: Hold())
     by_group(cluster, {})
     held, other = client.start(BEAT, ToNode(0), 100, check), client.start(BEAT, ToNode(1), 100, check)

@@ -282,7 +282,7 @@ def test_bootstrap_connections_end_when_the_brokers_have_names(
     assert link.state is LinkState.IDLE
 
 
-def test_when_every_known_node_is_gone_the_bootstrap_addresses_serve_again(
+def test_rebootstrap_follows_when_every_known_node_is_unreachable(
     cluster: ScriptedCluster, client: ClusterClient
 ) -> None:
     for broker in cluster.brokers:

@@ -62,7 +62,7 @@ def known(*topics: MetadataResponseTopic) -> ClusterSnapshot:
     return merge_response(ClusterSnapshot(), answer(*topics), ())
 
 
-def test_an_answer_is_taken_over_whole() -> None:
+def test_response_replaces_the_snapshot_whole() -> None:
     snapshot = known(topic("orders", partition(0, 1, 5), partition(1, 0, 3)))
     assert snapshot.version == 1
     assert snapshot.controller_id == 1
@@ -256,7 +256,7 @@ def test_a_hint_at_a_leader_that_is_none_of_the_brokers_is_not_waited_for_withou
     assert (info.leader, info.leader_epoch) == (1, 5)
 
 
-def test_forgotten_topics_are_gone() -> None:
+def test_forgotten_topics_are_not_in_the_snapshot() -> None:
     assert not without_topics(known(topic("orders", partition(0, 1, 5))), {"orders"}).topics
 
 

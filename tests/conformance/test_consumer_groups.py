@@ -183,7 +183,7 @@ def test_member_past_max_poll_interval_leaves_and_its_commit_names_it(cluster: C
 
 
 @pytest.mark.slow
-def test_a_group_changes_over_and_back(cluster: Cluster) -> None:
+def test_group_changes_its_protocol_forth_and_back(cluster: Cluster) -> None:
     topic = cluster.new_topic(partitions=4)
     values = produce(cluster, topic, "first")
     classic = {"group_protocol": "classic", "heartbeat_interval_ms": 300, "session_timeout_ms": 10_000}

@@ -30,7 +30,9 @@ def keys_for(partitioner: str) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("partitioner", NAMES)
-def test_a_key_goes_where_librdkafka_sends_it(cluster: Cluster, partitioner: str) -> None:
+def test_keyed_records_go_to_the_same_partitions_as_with_librdkafka(
+    cluster: Cluster, partitioner: str
+) -> None:
     from confluent_kafka import Producer
 
     topic, keys = cluster.new_topic(PARTITIONS), keys_for(partitioner)

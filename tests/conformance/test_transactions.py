@@ -206,7 +206,7 @@ def test_a_detached_transaction_is_ended_by_another_process(
         end_transaction(handle, commit=False, bootstrap_servers=cluster.bootstrap_servers)
 
 
-def test_a_handle_is_over_when_another_producer_begins(
+def test_transaction_handle_is_void_when_another_producer_initializes(
     cluster: Cluster, begun: Callable[[], KafkaProducer]
 ) -> None:
     topic, producer = cluster.new_topic(), begun()

@@ -163,9 +163,7 @@ def test_max_poll_records_is_of_all_partitions_together(cluster: LogCluster) -> 
         assert counts == [14, 14, 2]
 
 
-def test_the_position_moves_only_when_records_are_handed_over(
-    cluster: LogCluster, consumer: KafkaConsumer
-) -> None:
+def test_position_advances_only_with_returned_records(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     cluster.append("orders", 0, b"a", b"b", b"c")
     fetch_ahead(cluster, consumer)
     assert consumer.position(ORDERS_0) == 0
@@ -612,7 +610,7 @@ def test_an_offset_that_is_not_in_the_log(
         assert consumer.position(ORDERS_0) == 4
 
 
-def test_records_fetched_before_the_log_was_cut_are_still_handed_over(
+def test_records_fetched_before_a_truncation_are_still_returned(
     cluster: LogCluster, consumer: KafkaConsumer
 ) -> None:
     cluster.append("orders", 0, b"a", b"b")

@@ -37,7 +37,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "auto_commit_interval_ms": (AUTOMATIC, "test_automatic_commits_are_at_least_the_interval_apart"),
     "auto_offset_reset": (CONSUMER, "test_an_offset_that_is_not_in_the_log"),
     "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_bootstrap_continues_in_the_background"),
-    "check_crcs": (FAILURES, "test_without_check_crcs_damage_in_a_value_goes_unnoticed"),
+    "check_crcs": (FAILURES, "test_damaged_value_is_returned_without_check_crcs"),
     "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
     "client_id": (HERE, "test_client_id"),
     "client_rack": (

@@ -106,7 +106,7 @@ def test_a_handler_that_refuses_the_bytes_closes_the_channel() -> None:
     assert rig.transport.is_closed
 
 
-def test_a_full_transport_is_left_alone_until_it_is_writable() -> None:
+def test_full_transport_gets_no_write_until_it_is_writable() -> None:
     rig = Rig()
     rig.transport.room = 3
     rig.channel.write([b"ab", b"", b"cdef"])

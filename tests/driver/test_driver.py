@@ -68,7 +68,7 @@ def open_channel(driver: Driver, runtime: HandRuntime, handler: Notes) -> Channe
 # ---------------------------------------------------------------------- turns
 
 
-def test_the_earliest_wish_of_any_manager_decides_when_the_loop_turns_again(
+def test_earliest_wake_time_of_any_manager_decides_the_next_turn(
     driver: Driver, runtime: HandRuntime
 ) -> None:
     assert runtime.turn() == FOREVER

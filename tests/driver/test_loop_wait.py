@@ -63,7 +63,7 @@ def test_completion_awaited_by_a_closed_loop_logs_nothing(caplog: pytest.LogCapt
     task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-def test_completion_between_the_look_and_joining_is_not_missed() -> None:
+def test_completion_between_the_check_and_joining_the_queue_is_not_missed() -> None:
     """The thread that completes it wakes the queue just before the task has joined it."""
 
     class CompletesFirst(WaitQueue):

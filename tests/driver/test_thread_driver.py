@@ -321,7 +321,7 @@ def test_a_close_waits_for_all_stuck_helpers_together_no_longer_than_for_one() -
             thread.join(5)
 
 
-def test_work_that_hangs_holds_up_no_other_lane(runtime: ThreadRuntime) -> None:
+def test_hanging_work_blocks_no_other_lane(runtime: ThreadRuntime) -> None:
     """As many token providers or names as there are threads: hashing goes on, and so does each other lane."""
     may_go_on = threading.Event()
     for _ in range(MAX_OFFLOAD_THREADS):
@@ -432,7 +432,7 @@ def test_waiter_of_a_queue_is_checked_only_by_that_queue(runtime: ThreadRuntime)
     assert not other._waiters
 
 
-def test_a_wake_between_the_look_and_the_sleep_is_not_lost(runtime: ThreadRuntime) -> None:
+def test_wake_between_the_check_and_the_sleep_is_not_lost(runtime: ThreadRuntime) -> None:
     queue = WaitQueue()
     looks: list[int] = []
 

@@ -144,7 +144,7 @@ def test_exchange_may_continue_without_hanging_work() -> None:
     assert wire.connection.is_ready
 
 
-def test_a_provider_that_wants_to_end_the_program_ends_its_connection() -> None:
+def test_system_exit_of_a_provider_closes_its_connection() -> None:
     wire, elsewhere = waiting_for_work(can=False)
     elsewhere.finish(3.0, SystemExit())
     (error,) = wire.owner.closed
@@ -267,7 +267,7 @@ def test_renewal_waits_as_long_as_earlier_requests() -> None:
     assert (len(join.responses), wire.connection.is_ready) == (1, True)
 
 
-def test_a_renewal_that_has_to_wait_ends_in_time_all_the_same() -> None:
+def test_waiting_renewal_fails_at_its_deadline() -> None:
     wire, _ = authenticated(lifetime_ms=60_000)
     early = ask(wire, 51.0)
     wire.connection.poll(52.0)
@@ -280,7 +280,7 @@ def test_a_renewal_that_has_to_wait_ends_in_time_all_the_same() -> None:
     assert len(wire.owner.closed) == 1
 
 
-def test_a_session_without_an_end_is_left_alone() -> None:
+def test_session_without_a_lifetime_is_not_renewed() -> None:
     wire, _ = authenticated(lifetime_ms=0)
     wire.connection.poll(1e9)
     assert wire.connection.is_ready

@@ -78,7 +78,7 @@ def test_without_sasl_api_versions_is_all() -> None:
     assert agreement.session_lifetime_ms == 0
 
 
-def test_sasl_goes_token_by_token_after_the_versions() -> None:
+def test_sasl_tokens_follow_api_versions_one_by_one() -> None:
     script = handshake("node 1", ThreeTokens())
     advance(script, None)
     step = advance(script, api_versions_response())

@@ -88,7 +88,7 @@ def test_reset_connection_is_named_in_the_error(link: Link) -> None:
         until(lambda: near.transport.read_into(buffer) is not None)
 
 
-def test_writing_to_a_peer_that_is_gone_is_an_error_in_words(link: Link) -> None:
+def test_write_to_a_closed_peer_raises_disconnected(link: Link) -> None:
     near, far = link.establish()
     far.transport.close()
 
@@ -100,7 +100,7 @@ def test_writing_to_a_peer_that_is_gone_is_an_error_in_words(link: Link) -> None
         until(write)
 
 
-def test_a_connection_that_meets_itself_is_refused() -> None:
+def test_connection_to_itself_is_rejected() -> None:
     """Connecting to a free local port may meet itself (simultaneous open): there is no broker there."""
     network = TcpNetwork()
     looped = socket.socket()

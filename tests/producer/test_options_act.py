@@ -39,7 +39,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "buffer_memory": (IN_TIME, "test_a_full_buffer_raises_after_max_block_ms_and_loses_no_memory"),
     "bulk_batch_size": (
         "tests/producer/bulk/test_send_many.py",
-        "test_a_column_goes_in_batches_of_bulk_batch_size",
+        "test_column_is_sent_in_batches_of_bulk_batch_size",
     ),
     "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
     "client_id": (HERE, "test_client_id"),

@@ -135,7 +135,7 @@ class TestDelivering:
         [record] = cluster.log("orders", 0).records()
         assert (record.value, record.key, record.headers) == (b"value", b"key", [("h", b"header")])
 
-    def test_a_topic_that_grows_is_spread_over_all_its_partitions(
+    def test_added_partitions_of_a_topic_receive_records(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster, metadata_max_age_ms=1000)
@@ -861,7 +861,7 @@ class TestTelling:
             producer.flush(timeout=10)
         assert told == ["interceptor", "callback"]
 
-    def test_with_interceptors_a_callback_that_is_none_is_refused_all_the_same(
+    def test_uncallable_callback_with_interceptors_is_rejected(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster, interceptors=[object()])
@@ -1175,7 +1175,7 @@ class TestCallbacksThatAskForTheEnd:
         assert "requested the exit" in caplog.text
         producer.send("orders", b"more").result(10)
 
-    def test_at_the_end_of_the_interpreter_the_rest_is_sent_all_the_same(
+    def test_sys_exit_in_a_callback_at_interpreter_exit_does_not_stop_other_records(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         """What it asks for is happening.  It kept other producers from sending what they held."""

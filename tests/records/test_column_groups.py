@@ -317,7 +317,7 @@ sys.exit(str(found))
 
 
 @pytest.mark.parametrize("missing", ["pyarrow", "numpy"])
-def test_numpy_is_left_alone_where_pyarrow_is_missing(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_is_not_used_without_pyarrow(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_group, "find_spec", lambda name: None if name == missing else name)
     without = column_group.WithoutArrays()
     without.add(column_group.WORTH_NUMPY)

@@ -155,7 +155,7 @@ def test_batches_of_as_many_bytes_and_records_may_be_laid_out_in_other_ways(
         assert rows_in(decode_columns(batch)) == list(decode_tuples(batch))
 
 
-def test_a_field_that_looks_like_a_length_does_not_mislead() -> None:
+def test_field_equal_to_a_length_is_decoded_correctly() -> None:
     rows: list[tuple[int, bytes | None, bytes | None, Headers]]
     rows = [(NOW, b"k" * 10, b"v" * 10, []), (NOW, b"k" * 9, b"v" * 11, [])] * 40
     rows[33] = (NOW, b"k" * 10, b"v" * 8, [("h", b"")])  # as long as the others, all in all

@@ -89,7 +89,7 @@ def test_a_batch_of_several_records_is_never_larger_than_allowed(
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_the_ratio_lets_more_into_a_compressed_batch(codec: str) -> None:
+def test_compression_ratio_admits_more_records_into_a_batch(codec: str) -> None:
     pessimist, optimist = BatchBuilder(codec), BatchBuilder(codec, compression_ratio=0.25)
     for builder in (pessimist, optimist):
         while builder.append(NOW, None, b"the same words again") is not None:

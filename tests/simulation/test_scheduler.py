@@ -42,7 +42,7 @@ def test_an_idle_loop_is_not_turned() -> None:
         assert task.turns == 2
 
 
-def test_a_loop_that_never_rests_still_lets_time_pass() -> None:
+def test_time_advances_despite_a_loop_that_never_sleeps() -> None:
     with Simulation(1) as simulation:
         simulation.runtime.spawn("restless", Ticker(period=0.0))
         simulation.run_for(0.01)
@@ -134,7 +134,7 @@ def test_wait_until_distinguishes_predicate_and_timeout() -> None:
         assert simulation.runtime.wait_until(lambda: bool(flag), 0)
 
 
-def test_polling_without_a_timeout_lets_time_pass() -> None:
+def test_time_advances_despite_polling_without_a_timeout() -> None:
     with Simulation(2) as simulation:
         while simulation.now < 0.01:
             simulation.runtime.wait_until(lambda: False, 0)

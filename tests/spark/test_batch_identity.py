@@ -60,7 +60,7 @@ def test_digests_of_consecutive_ranges_of_binary_ids_differ() -> None:
     assert digest(first) != digest(second)
 
 
-def test_digest_is_not_computed_unless_wanted() -> None:
+def test_digest_is_computed_only_on_request() -> None:
     tally = Tally(False)
     tally.add(pa.record_batch({"value": pa.array(["a", "b"])}))
     assert (tally.rows, tally.digest) == (2, None)

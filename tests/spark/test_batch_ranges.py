@@ -108,7 +108,7 @@ def test_invalid_batch_range_raises_with_the_reason(
 FROM_2 = {"startingOffsets": '{"t": {"0": 2, "1": 0}}'}
 
 
-def test_offsets_that_are_gone_fail_a_batch(kafka_cluster: KafkaCluster) -> None:
+def test_deleted_offsets_fail_a_batch(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5, 3])
     age_out(kafka_cluster, "t")
     with pytest.raises(DataLoss, match="t-0: offsets 2 to 4 were deleted"):

@@ -138,7 +138,7 @@ def test_a_child_makes_its_own_and_closes_none_of_its_parents() -> None:
 
 
 @pytest.mark.slow
-def test_a_fork_while_others_look_make_and_ask_does_not_stop_the_child() -> None:
+def test_fork_during_client_creation_does_not_block_the_child() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def slowly() -> Client:

@@ -208,7 +208,7 @@ def test_driver_that_is_fenced_after_its_decision_reports_lost_tasks_that_the_le
         script.send(decided.ended((1,)))
 
 
-def test_ledger_that_cannot_be_taken_over_at_once_is_taken_over_again() -> None:
+def test_ledger_takeover_is_retried() -> None:
     script, before, decided = committing()
     assert isinstance(script.throw(commands.Contended("fenced while it began")), commands.ReadLedger)
     assert write_next(script, before).state == decided

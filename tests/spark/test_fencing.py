@@ -322,7 +322,7 @@ def test_open_decision_of_another_query_is_aborted_after_five_seconds_and_a_shor
     assert 5 <= sum(pauses) < 5.5
 
 
-def test_decisions_that_two_killed_drivers_left_open_hold_up_no_other_query(
+def test_open_decisions_of_two_killed_drivers_block_no_other_query(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a ledger that three queries share.  The other queries go on afterwards, too."""

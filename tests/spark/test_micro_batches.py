@@ -378,7 +378,7 @@ def test_one_record_larger_than_the_limit_is_still_read(kafka_cluster: KafkaClus
 # ---------------------------------------------------------------------------------------- available now
 
 
-def test_available_now_ends_where_it_began_to_look(kafka_cluster: KafkaCluster) -> None:
+def test_available_now_ends_at_the_offsets_of_its_start(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5, 5])
     given = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "6", "minOffsetsPerTrigger": "5"}
     with stream(kafka_cluster, **given) as query:
@@ -535,7 +535,7 @@ def test_a_topic_that_was_deleted_is_a_loss(kafka_cluster: KafkaCluster) -> None
         assert lenient.next(first) == {}
 
 
-def test_a_topic_that_was_deleted_is_passed_over_for_as_long_as_the_query_runs(
+def test_deleted_topic_is_skipped_while_the_query_runs(
     kafka_cluster: KafkaCluster,
 ) -> None:
     kafka_cluster.create_topic("u", partitions=1)

@@ -59,7 +59,7 @@ def test_a_stage_that_is_run_again_writes_nothing_twice(run: Run) -> None:
     assert run.world.committed() == all_of(0) + Counter(["1/1/0", "1/1/1"])
 
 
-def test_a_killed_sibling_holds_up_none_that_has_no_marker(run: Run) -> None:
+def test_killed_sibling_without_a_marker_blocks_no_task(run: Run) -> None:
     kill_behind_marker(run, 1, 2)
     for attempt in (0, 1):
         place = TaskPlace(attempt, attempt, is_speculating=True)

@@ -39,7 +39,7 @@ def test_a_skewed_range_gets_the_parts() -> None:
     assert [one[0] for one in tasks((0, 100), (0, 5000), least=10)] == [0, *[1] * 9]
 
 
-def test_many_small_ranges_are_left_alone() -> None:
+def test_many_small_ranges_are_not_split() -> None:
     found = tasks(*[(0, 10)] * 8, (0, 1000), (0, 1000), least=16)
     assert [sum(one[0] == number for one in found) for number in range(10)] == [1] * 8 + [4, 4]
 

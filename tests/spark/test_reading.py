@@ -123,7 +123,7 @@ def test_aborted_records_are_left_out_of_committed_reads(kafka_cluster: KafkaClu
     assert everything.column("value").to_pylist() == [b"aborted", b"committed"]
 
 
-def test_offsets_that_are_gone_fail_the_task(kafka_cluster: KafkaCluster) -> None:
+def test_deleted_offsets_fail_the_task(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [50])
     age_out(kafka_cluster, "t")
     with pytest.raises(
@@ -210,7 +210,7 @@ def test_a_log_that_is_cut_while_it_is_read_is_a_loss(
 
 
 @pytest.mark.gate
-def test_a_topic_that_is_gone_is_a_loss(kafka_cluster: KafkaCluster) -> None:
+def test_deleted_topic_is_a_loss(kafka_cluster: KafkaCluster) -> None:
     send(kafka_cluster, "t", [5])
     read(kafka_cluster, 0, 5)
     kafka_cluster.delete_topic("t")

@@ -302,7 +302,7 @@ def test_wrong_argument_name_recommends_the_right_ones(clerk: socket.socket) -> 
     assert "no argument 'id'; it takes none" in ask(clerk, "/topics", id=3)[1]
 
 
-def test_a_call_waits_until_the_view_is_as_wanted(shop: KafkaCluster, clerk: socket.socket) -> None:
+def test_admin_call_waits_until_the_view_matches(shop: KafkaCluster, clerk: socket.socket) -> None:
     """Calls behind it on its connection wait, too; those of others are served meanwhile."""
     place = {"topic": "late", "partition": 0}
     clerk.sendall(

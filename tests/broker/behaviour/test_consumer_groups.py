@@ -127,7 +127,7 @@ def test_the_interval_between_assignments_can_be_changed_while_brokers_run(bench
     assert bench.beat("four", 0).member_epoch == 4
 
 
-def test_a_groups_own_configuration_goes_before_the_brokers(bench: GroupBench) -> None:
+def test_group_config_overrides_the_broker_config(bench: GroupBench) -> None:
     """consumer.session.timeout.ms and its like, set on a GROUP resource; they act at the next heartbeat."""
     assert bench.beat("one", 0).heartbeat_interval_ms == 5000
     alter(

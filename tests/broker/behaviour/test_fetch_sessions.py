@@ -228,20 +228,20 @@ class TestSlots:
             now=now,
         )
 
-    def test_a_young_session_of_a_consumer_stays_for_consumers_and_goes_for_followers(self) -> None:
+    def test_recent_consumer_session_is_evicted_for_followers_only(self) -> None:
         small, large = self.open(1, 0), self.open(2, 0)
         assert self.open(9, 60) is None
         follower = self.open(1, 60, follower=True)
         assert [self.is_open(one) for one in (small, large, follower)] == [False, True, True]
 
-    def test_a_session_not_used_for_two_minutes_goes(self) -> None:
+    def test_session_unused_for_two_minutes_is_evicted(self) -> None:
         first, second = self.open(5, 0), self.open(5, 0)
         self.use(first, 100)
         third = self.open(1, 121)
         assert [self.is_open(one) for one in (first, second, third)] == [True, False, True]
         assert self.sessions.evictions == 1
 
-    def test_an_old_session_in_use_goes_for_a_larger_one_only(self) -> None:
+    def test_old_session_in_use_is_evicted_for_a_larger_one_only(self) -> None:
         first, second = self.open(3, 0), self.open(4, 0)
         for session in (first, second):
             self.use(session, 120)

@@ -307,7 +307,7 @@ def test_timestamp_lookup_in_a_large_batch_runs_in_slices(
     assert len(slices) > 50
 
 
-def test_lost_connection_or_failing_check_does_not_hold_up_the_next_large_batch(
+def test_lost_connection_or_failing_check_does_not_block_the_next_large_batch(
     cluster: KafkaCluster, valid: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     advance, begun = RecordWalk.advance, threading.Event()

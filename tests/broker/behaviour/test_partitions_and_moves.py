@@ -245,7 +245,7 @@ def test_a_move_is_taken_back_changed_or_only_an_order(
 
 
 @pytest.mark.kafka(brokers=3)
-def test_a_move_that_is_changed_half_way_goes_kafkas_way(
+def test_reassignment_changed_half_way_follows_kafka(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     """As three brokers of 4.3.1 did with replication throttled: what was to come counts as there.

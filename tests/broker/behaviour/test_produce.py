@@ -107,7 +107,7 @@ def test_inconsistent_headers_are_invalid(leader: Leader, records: bytes) -> Non
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"cleanup.policy": "compact"})})
-def test_a_compacted_topic_wants_keys_and_names_the_records_without(leader: Leader) -> None:
+def test_compacted_topic_rejects_records_without_keys_by_index(leader: Leader) -> None:
     wire = leader("t", 0)
     answer = produce(wire, "t", 0, batch([b"a", b"b", b"c"], keys=[b"k", None, None]))
     assert for_code(answer.error_code).__name__ == "InvalidRecord"

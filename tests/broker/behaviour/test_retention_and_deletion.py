@@ -38,7 +38,7 @@ def simulation() -> Iterator[Simulation]:
         yield world
 
 
-def test_the_brokers_look_every_log_retention_check_interval(simulation: Simulation) -> None:
+def test_retention_is_applied_every_log_retention_check_interval(simulation: Simulation) -> None:
     cluster = simulation.cluster(
         brokers=2,
         topics={"t": Topic(configs={"retention.ms": 6000})},
@@ -241,7 +241,7 @@ def test_a_follower_s_log_starts_where_its_leader_s_does(simulation: Simulation)
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_a_timeout_of_zero_looks_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_delete_records_with_timeout_zero_checks_once(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     """librdkafka's 0081 asks so: a log without followers begins there at once, others are late."""
     kafka_cluster.create_topic("alone", 1, replication_factor=1)
     for topic, expected in (("alone", (2, "none")), ("t", (0, "RequestTimedOut"))):

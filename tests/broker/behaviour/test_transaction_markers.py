@@ -111,7 +111,9 @@ def test_with_an_epoch_for_each_transaction_the_markers_epoch_is_above_the_recor
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1}, config={"transaction.partition.verification.enable": False})
-def test_a_marker_goes_to_the_leader(kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]) -> None:
+def test_transaction_marker_must_reach_the_leader(
+    kafka_cluster: KafkaCluster, connect: Callable[[int], Wire]
+) -> None:
     leader = kafka_cluster.partition("t", 0).leader
     assert mark(connect(1 - leader), 7, committed=True) == errors.NotLeaderOrFollower.code
     assert mark(connect(leader), 7, committed=True, topic="u") == errors.UnknownTopicOrPartition.code

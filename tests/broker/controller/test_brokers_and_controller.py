@@ -317,7 +317,7 @@ def test_heartbeats_of_an_older_registration_are_refused(simulation: Simulation)
     assert beat(7, epoch) == errors.BrokerIdNotRegistered.code
 
 
-def test_a_controlled_shutdown_moves_leaders_before_the_broker_goes(simulation: Simulation) -> None:
+def test_controlled_shutdown_moves_leaders_before_the_broker_stops(simulation: Simulation) -> None:
     cluster = simulation.cluster(brokers=3, topics={"t": 9})
     simulation.run_for(1)
     changes: list[tuple[int, bool]] = []
@@ -335,7 +335,7 @@ def test_a_controlled_shutdown_moves_leaders_before_the_broker_goes(simulation: 
     assert cluster.controller.id != 0, "it was the controller, and another is at once"
 
 
-def test_leadership_goes_back_to_preferred_replicas(simulation: Simulation) -> None:
+def test_leadership_returns_to_preferred_replicas(simulation: Simulation) -> None:
     """auto.leader.rebalance.enable, every leader.imbalance.check.interval.seconds."""
     for enabled in (True, False):
         cluster = simulation.cluster(

@@ -95,7 +95,7 @@ def test_the_same_incarnation_keeps_its_epoch(published: Published) -> None:
     assert register(controller, attrs.evolve(first, incarnation_id=b"j" * 16)) > epoch
 
 
-def test_a_broker_that_is_gone_twice_changes_nothing(published: Published) -> None:
+def test_fencing_an_absent_or_unknown_broker_changes_nothing(published: Published) -> None:
     published.controller.fence_broker(0)
     count = len(published.images)
     published.controller.fence_broker(0)

@@ -135,7 +135,7 @@ def test_previous_epoch_is_accepted_only_with_a_subset_of_the_owned_partitions(b
         {"group_id": ""},
     ],
 )
-def test_requests_that_make_no_sense_are_invalid(bench: Bench, options: dict[str, object]) -> None:
+def test_inconsistent_heartbeats_are_invalid_requests(bench: Bench, options: dict[str, object]) -> None:
     epoch = options.pop("epoch", 0)
     assert bench.beat("a", epoch, **options).error_code == INVALID_REQUEST  # type: ignore[arg-type]
 
@@ -326,7 +326,7 @@ def test_groups_with_members_are_not_deleted(bench: Bench) -> None:
     assert bench.shard.groups == {}
 
 
-def test_an_empty_group_goes_with_its_last_offset() -> None:
+def test_empty_group_is_removed_with_its_last_offset() -> None:
     settings = GroupSettings(offsets_retention=600.0, offsets_retention_check_interval=10.0)
     bench = Bench(settings)
     bench.beat("a", 0)

@@ -481,7 +481,7 @@ def test_members_waiting_when_the_coordinator_moves_are_sent_on() -> None:
     assert _code(syncing.response) == NOT_COORDINATOR
 
 
-def test_a_join_into_a_dead_group_looks_for_its_coordinator() -> None:
+def test_join_of_a_dead_group_gets_coordinator_not_available() -> None:
     """The group is about to go from here: who joins is to ask again, and keeps the member id that it has."""
     bench = Bench()
     (member,) = bench.stable(1)

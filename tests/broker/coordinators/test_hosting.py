@@ -215,7 +215,7 @@ TWICE = GroupMetadataValue(
 @pytest.mark.parametrize(
     "value", [b"\xff" * 40, record_of(GroupMetadataKey(group="g"), TWICE).value], ids=["bytes", "members"]
 )
-def test_a_log_that_makes_no_sense_costs_its_own_partition(
+def test_unreadable_group_log_affects_only_its_own_partition(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor, value: bytes
 ) -> None:
     """Who says that it is the admin client may write there: the cluster must outlive it."""

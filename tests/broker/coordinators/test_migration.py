@@ -182,7 +182,7 @@ def test_a_silent_new_consumer_takes_the_new_protocol_along_too(bench: Bench) ->
     assert list(bench.classic().members) == [old.member_id]
 
 
-def test_an_old_consumer_that_is_gone_when_the_group_is_upgraded_times_out(bench: Bench) -> None:
+def test_silent_classic_member_times_out_after_the_upgrade(bench: Bench) -> None:
     old_group(bench)
     bench.beat("new", 0)
     bench.advance(10.0)

@@ -288,7 +288,7 @@ def test_pending_offsets_can_be_deleted_before_they_are_committed(how: str) -> N
     assert bench.committed() == -1
 
 
-def test_a_deleted_groups_pending_offsets_are_gone_too() -> None:
+def test_deleting_a_group_removes_its_pending_transactional_offsets() -> None:
     bench = Bench()
     bench.commit_transactional(8, MOVER)
     assert bench.delete_group() == 0

@@ -43,7 +43,7 @@ def test_partition_for_is_kafkas(key: str, partition: int) -> None:
     assert partition_for(key, 50) == partition
 
 
-def test_the_hash_without_an_absolute_value_goes_to_partition_0() -> None:
+def test_group_id_with_the_minimum_hash_maps_to_partition_0() -> None:
     assert java_hash("polygenelubricants") == -(1 << 31)
     assert partition_for("polygenelubricants", 7) == 0
 
@@ -70,7 +70,7 @@ def test_a_removal_has_no_value() -> None:
     assert decode_record(GROUP_RECORDS, record.key, record.value) == (GroupMetadataKey(group="g"), None)
 
 
-def test_kinds_of_share_and_streams_groups_are_passed_over() -> None:
+def test_records_of_share_and_streams_groups_are_skipped() -> None:
     assert decode_record(GROUP_RECORDS, b"\0\x11" + b"whatever", b"\0\0") is None
 
 
@@ -205,7 +205,7 @@ def test_a_failed_append_changes_nothing_and_is_translated() -> None:
     assert bench.committed() == 5
 
 
-def test_an_answer_on_its_way_when_the_partition_goes_becomes_not_coordinator() -> None:
+def test_pending_response_becomes_not_coordinator_when_the_partition_is_unloaded() -> None:
     bench = Bench()
     bench.log.commits_at_once = False
     waiting = bench.join()

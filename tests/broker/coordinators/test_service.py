@@ -194,7 +194,7 @@ def test_time_high_watermarks_and_topics_reach_all_partitions() -> None:
     assert broker.groups.poll(5.0) == 600.0
 
 
-def test_a_transaction_goes_round_both_coordinators() -> None:
+def test_transaction_uses_both_coordinators() -> None:
     broker = Broker()
     broker.lead(*range(PARTITIONS))
     broker.ask(commit("g", 1), 9)

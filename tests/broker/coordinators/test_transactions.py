@@ -440,7 +440,7 @@ def test_marker_requests_carry_the_coordinators_epoch_and_the_decision(bench: Be
     assert again == attrs.evolve(order, coordinator_epoch=2)
 
 
-def test_no_marker_goes_out_before_the_decision_is_committed(bench: Bench) -> None:
+def test_markers_are_sent_after_the_decision_is_committed(bench: Bench) -> None:
     producer = bench.begin()
     bench.add(producer)
     bench.log.commits_at_once = False

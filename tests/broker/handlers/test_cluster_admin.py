@@ -110,7 +110,7 @@ def test_every_broker_is_a_voter_of_the_quorum(
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(3, 3)})
-def test_a_broker_that_is_gone_can_be_forgotten(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+def test_stopped_broker_can_be_unregistered(kafka_cluster: KafkaCluster, connect: Connect) -> None:
     wire = connect(1)
     refused = wire.call(UnregisterBrokerRequest(broker_id=9), 0)
     assert name_of(refused.error_code) == "BROKER_ID_NOT_REGISTERED"

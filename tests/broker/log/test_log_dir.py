@@ -157,7 +157,7 @@ def test_three_replicas_take_the_memory_of_one_and_give_it_back(wait_for: WaitFo
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1, "kept": 1})
-def test_logs_of_topics_that_were_deleted_while_their_broker_was_down_are_gone(
+def test_logs_of_topics_deleted_while_their_broker_was_down_are_removed(
     kafka_cluster: KafkaCluster, wait_for: WaitFor
 ) -> None:
     """Their ids come never again, so nobody else would remove them."""

@@ -47,7 +47,7 @@ class TestSegments:
 class TestRetention:
     AGE = RetentionPolicy(max_age_ms=1000)
 
-    def test_a_segment_goes_by_its_largest_timestamp(self) -> None:
+    def test_segment_expires_by_its_largest_timestamp(self) -> None:
         log = log_of(5000, 0, 100, 200, 300)
         assert apply_retention(log, self.AGE, 6000) == 0, "5000 is in the first segment"
         assert apply_retention(log, self.AGE, 6001) == 3
@@ -64,7 +64,7 @@ class TestRetention:
         assert apply_retention(log, self.AGE, 9999) == 2
         assert (log.log_start_offset, bases(log)) == (4, [4])
 
-    def test_the_active_segment_goes_only_after_a_roll(self) -> None:
+    def test_active_segment_expires_only_after_a_roll(self) -> None:
         log = log_of(0)
         assert apply_retention(log, self.AGE, 9999) == 1
         assert (log.log_start_offset, log.log_end_offset, bases(log)) == (1, 1, [1])
@@ -81,7 +81,7 @@ class TestRetention:
         assert apply_retention(log, RetentionPolicy(max_age_ms=-1), 1 << 50) == 0
         assert apply_retention(log, RetentionPolicy(deletes=False, max_age_ms=1, max_bytes=0), 9999) == 0
 
-    def test_producers_are_known_after_their_batches_are_gone(self) -> None:
+    def test_producer_state_outlives_deleted_batches(self) -> None:
         log = log_of()
         first = view(batch([b"0"], timestamp=0, producer_id=7, producer_epoch=0, base_sequence=0))
         log.append_as_leader(first, 0)

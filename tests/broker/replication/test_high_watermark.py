@@ -156,7 +156,7 @@ def test_high_watermark_ignores_followers_ineligible_for_the_isr(
     assert leader.replica.high_watermark == expected
 
 
-def test_a_follower_that_does_not_know_the_leader_s_epoch_goes_back_to_its_own_before() -> None:
+def test_follower_without_the_leaders_epoch_truncates_to_its_own_previous_epoch() -> None:
     """It has epochs 0 and 3, the leader says that the logs parted in epoch 2: everything of 3 goes, whatever
     the end that the leader names; else it would ask the same again and be told the same, for ever.
     """

@@ -256,7 +256,7 @@ def test_an_unclean_election_loses_and_truncates_if_it_is_allowed(simulation: Si
     assert cluster.log(*KEY, broker=old).values() == [b"after"]
 
 
-def test_a_stopped_broker_hands_its_leaderships_over_and_loses_nothing(simulation: Simulation) -> None:
+def test_stopped_broker_moves_its_leaderships_and_loses_no_record(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     append(cluster, b"a")
@@ -341,7 +341,7 @@ def test_a_delayed_link_delays_and_keeps_the_order(simulation: Simulation) -> No
     assert_alike(cluster)
 
 
-def test_a_deleted_topic_is_gone_everywhere_even_where_the_broker_was_down(simulation: Simulation) -> None:
+def test_deleted_topic_is_removed_also_from_a_stopped_broker(simulation: Simulation) -> None:
     cluster = cluster_of(simulation)
     simulation.run_for(1)
     append(cluster, b"old")

@@ -209,7 +209,7 @@ def test_owners_and_renewers_see_and_renew_a_token(ann: Wire, bob: Wire, cluster
     assert expire(ann, theirs, -1)[0] == DelegationTokenOwnerMismatch.code
 
 
-def test_a_token_that_is_expired_is_gone(cluster: KafkaCluster, ann: Wire) -> None:
+def test_expired_token_is_removed(cluster: KafkaCluster, ann: Wire) -> None:
     token = create(ann)
     assert expire(ann, token, -1) == (0, -1)
     cluster.wait_until(lambda: token.token_id not in described(ann))
@@ -218,7 +218,7 @@ def test_a_token_that_is_expired_is_gone(cluster: KafkaCluster, ann: Wire) -> No
         assert log_in_with(wire, token) == SaslAuthenticationFailed.code
 
 
-def test_tokens_that_are_over_take_no_memory_for_good() -> None:
+def test_expired_tokens_release_their_memory() -> None:
     """Whoever may ask for tokens could fill the metadata with them."""
     config = {**CONFIG, "delegation.token.expiry.check.interval.ms": 20}
     with (

@@ -104,7 +104,7 @@ def test_delayed_and_held_login_requests_succeed(
     assert wire.call(MetadataRequest(topics=[]), 12).brokers
 
 
-def test_a_wrong_password_that_a_rule_delays_ends_its_connection_all_the_same(
+def test_wrong_password_with_a_delay_rule_closes_the_connection(
     cluster: KafkaCluster, wire: Wire, user: Wire
 ) -> None:
     cluster.controls.rule(then="delay:0.01", api="SaslAuthenticate", nth=1, **EVIL)

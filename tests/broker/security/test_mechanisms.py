@@ -219,7 +219,7 @@ def first_message(token: str, on_behalf_of: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("key", [None, "a key"], ids=["unsigned", "signed"])
-def test_a_good_token_lets_its_owner_in_until_it_expires(key: str | None) -> None:
+def test_valid_token_authenticates_its_owner_until_it_expires(key: str | None) -> None:
     token = make_token("ann", NOW, key=key, lifetime=60)
     end = accepted(token_exchange(TokenRules(key)), first_message(token, "ann"))
     assert end == Accepted("ann", b"", int((NOW + 60) * 1000))

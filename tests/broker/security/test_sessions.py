@@ -110,9 +110,7 @@ def test_requests_between_handshake_and_token_of_a_renewal_end_it(renewing: Wire
     assert renewing.is_closed_by_broker()
 
 
-def test_a_session_that_is_over_costs_the_next_request_its_connection(
-    cluster: KafkaCluster, renewing: Wire
-) -> None:
+def test_request_after_the_session_end_closes_the_connection(cluster: KafkaCluster, renewing: Wire) -> None:
     assert cluster.controls.expire_sessions("bob") == 0
     assert cluster.controls.expire_sessions("ann") >= 1
     cluster.forget()
@@ -121,7 +119,7 @@ def test_a_session_that_is_over_costs_the_next_request_its_connection(
     assert processed(cluster) == set()
 
 
-def test_a_user_that_is_gone_keeps_its_session_and_gets_no_other(cluster: KafkaCluster) -> None:
+def test_deleted_user_keeps_its_session_and_cannot_log_in(cluster: KafkaCluster) -> None:
     cluster.controls.add_user("carl", "carl-secret")
     with Wire(address_of(cluster, "SASL_PLAINTEXT")) as wire:
         assert log_in(wire, "carl", password="carl-secret").error_code == 0

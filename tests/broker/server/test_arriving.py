@@ -29,7 +29,7 @@ class QuietProcessor(Processor):
         """No loop turns this one."""
 
 
-def test_a_connection_not_taken_over_yet_is_closed_with_the_others() -> None:
+def test_connection_accepted_but_not_adopted_is_closed_with_the_others() -> None:
     nothing: Any = None
     config = BrokerConfig({})
     quotas = ConnectionQuotas(config)

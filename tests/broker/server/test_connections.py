@@ -307,7 +307,7 @@ def test_room_in_a_full_request_queue_is_shared_between_connections_of_all_proce
 
 
 @pytest.mark.kafka(brokers=1, config={"queued.max.requests": 1, "num.network.threads": 2})
-def test_the_turn_of_connections_that_are_gone_is_the_next_ones(
+def test_room_kept_for_closed_connections_goes_to_the_next_processor(
     kafka_cluster: KafkaCluster, connect: Connect, wait_for: WaitFor
 ) -> None:
     """Their processor stands first in line for room, with nobody who wants it."""

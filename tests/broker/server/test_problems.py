@@ -224,7 +224,7 @@ def test_failure_on_a_link_or_in_a_timer_affects_only_itself(simulation: Simulat
     assert sorted(taken(cluster)) == ["a delivery on a link between brokers", "a timer"]
 
 
-def test_a_follower_that_fails_over_a_partition_does_not_spin(
+def test_failing_partition_does_not_make_its_follower_spin(
     kafka_cluster: KafkaCluster, leader: Callable[[str, int], Wire], wait_for: WaitFor
 ) -> None:
     follower = 1 - kafka_cluster.partition("t", 0).leader

@@ -196,7 +196,7 @@ def test_busy_loop_polls_sockets_and_runs_the_last_parts(
     assert turns.index("last") <= 4 * (MAX_HELD_BACK + 1)
 
 
-def test_while_there_is_work_the_last_are_put_off_for_some_turns_each_time(runtime: ThreadRuntime) -> None:
+def test_last_parts_run_less_often_while_there_is_work(runtime: ThreadRuntime) -> None:
     """There is always something to do for both; so many runs of one are at most as many turns."""
     turns: list[str] = []
     loops = Loops(runtime, "test", separate=False)
@@ -211,7 +211,7 @@ def test_while_there_is_work_the_last_are_put_off_for_some_turns_each_time(runti
     assert 0 < at_work.count("last") <= at_work.count("busy") // (MAX_HELD_BACK + 1) + 1
 
 
-def test_a_handler_stops_for_the_replies_to_those_that_have_just_come(runtime: ThreadRuntime) -> None:
+def test_handler_pauses_for_replies_to_fresh_requests(runtime: ThreadRuntime) -> None:
     handled: list[int] = []
     names: list[str] = []
     channel = RequestChannel(100)
@@ -244,7 +244,7 @@ class Replying(Part):
         return FOREVER
 
 
-def test_handlers_that_share_a_loop_all_stop_for_the_replies_to_those_that_have_just_come(
+def test_handlers_of_a_shared_loop_all_pause_for_replies_to_fresh_requests(
     runtime: ThreadRuntime,
 ) -> None:
     names: list[str] = []

@@ -72,7 +72,9 @@ def counts_of(answers: Answers) -> dict[str, int]:
 
 @ALL_AT_ONCE
 @hypothesis.given(shape=SHAPES, seed=SEEDS)
-def test_every_partition_goes_to_one_of_its_readers(assignor: Assignor, shape: Shape, seed: int) -> None:
+def test_every_partition_is_assigned_to_one_of_its_subscribers(
+    assignor: Assignor, shape: Shape, seed: int
+) -> None:
     for question, answers in rebalances(assignor, shape, seed):
         assert_everything_is_given_once(cluster_of(question), question.members, answers)
 
@@ -131,7 +133,7 @@ def test_unchanged_group_keeps_its_assignment(assignor: Assignor, shape: Shape, 
 
 
 @hypothesis.given(shape=SHAPES, seed=SEEDS)
-def test_members_keep_all_that_balance_lets_them(shape: Shape, seed: int) -> None:
+def test_members_keep_as_many_partitions_as_balance_allows(shape: Shape, seed: int) -> None:
     same = attrs.evolve(shape, read_the_same=True, has_racks=False)
     for question, answers in rebalances(STICKY, same, seed):
         sizes = {topic: len(brokers) for topic, brokers in question.replicas.items()}

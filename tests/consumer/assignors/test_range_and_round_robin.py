@@ -42,7 +42,7 @@ def test_more_members_than_partitions_leaves_the_last_without() -> None:
     assert told(RangeAssignor().assign(a_cluster({"t": 2}), members)) == {"a": ["t-0"], "b": ["t-1"], "c": []}
 
 
-def test_partitions_go_round_over_all_topics() -> None:
+def test_round_robin_continues_across_topics() -> None:
     members = {member: reading(["t", "u"]) for member in ("a", "b")}
     assert told(RoundRobinAssignor().assign(a_cluster({"t": 3, "u": 3}), members)) == {
         "a": ["t-0", "t-2", "u-1"],
@@ -74,13 +74,13 @@ def test_unknown_topic_is_left_out(assignor: Assignor) -> None:
     assert told(assignor.assign(a_cluster({"t": 1}), {"a": reading(["t", "missing"])})) == {"a": ["t-0"]}
 
 
-def test_a_range_goes_where_a_replica_is_near() -> None:
+def test_range_prefers_partitions_with_a_replica_in_the_rack() -> None:
     members = {"a": reading(["t"], rack="east"), "b": reading(["t"], rack="west")}
     cluster = a_cluster({"t": 4}, ["west", "east"], {"t": [[0], [1], [0], [1]]})
     assert told(RangeAssignor().assign(cluster, members)) == {"a": ["t-1", "t-3"], "b": ["t-0", "t-2"]}
 
 
-def test_balance_goes_before_racks() -> None:
+def test_balance_has_priority_over_racks() -> None:
     members = {"a": reading(["t"], rack="east"), "b": reading(["t"], rack="west")}
     cluster = a_cluster({"t": 4}, ["west", "east"], {"t": [[0], [0], [0], [1]]})
     assert told(RangeAssignor().assign(cluster, members)) == {"a": ["t-2", "t-3"], "b": ["t-0", "t-1"]}

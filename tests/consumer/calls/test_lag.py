@@ -12,7 +12,7 @@ from tests.consumer.logs import LogCluster
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-def test_the_lag_shrinks_as_records_are_handed_over_and_grows_with_the_log() -> None:
+def test_lag_shrinks_with_returned_records_and_grows_with_the_log() -> None:
     cluster = LogCluster({"orders": [0, 0]}, brokers=1)
     cluster.append("orders", 0, *[b"x"] * 10)
     with cluster.consumer("orders", max_poll_records=4) as consumer:

@@ -162,7 +162,7 @@ class Totals(ConsumerRebalanceListener):
     """Nobody made an object of it."""
 
 
-def test_the_class_of_a_listener_is_not_taken_for_a_listener(cluster: LogCluster) -> None:
+def test_listener_class_instead_of_an_object_is_rejected(cluster: LogCluster) -> None:
     with cluster.consumer(group_id="g") as consumer:
         with pytest.raises(IllegalArgument, match=r"is the class Totals; give an object: Totals\(\)"):
             consumer.subscribe(["orders"], listener=Totals)

@@ -149,7 +149,7 @@ def test_records_taken_back_are_returned_again_before_the_damage(cluster: LogClu
             consumer._poller.collector.take_back()
 
 
-def test_a_look_at_damage_alone_raises_it(cluster: LogCluster) -> None:
+def test_poll_without_position_updates_raises_leading_damage(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"0")
     log = cluster.log("orders")
     log.batches[0] = damage(log.batches[0], "value")

@@ -274,7 +274,7 @@ def test_ours_has_it_not(simulation: Simulation, cluster: KafkaCluster, story: S
 
 @pytest.mark.gate
 @pytest.mark.parametrize(("story", "plant"), STORIES.items(), ids=name_of)
-def test_the_story_sees_it_planted(
+def test_story_detects_the_planted_bug(
     simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, story: Story, plant: Plant
 ) -> None:
     plant(monkeypatch)

@@ -299,7 +299,7 @@ def test_last_commit_that_ctrl_c_kept_from_being_sent_is_sent_by_the_next_poll(
     assert sorted(found[0] + found[1]) == [(one, offset) for one in ORDERS for offset in range(10)]
 
 
-def test_unanswered_last_commit_holds_up_a_rebalance_for_its_own_time_only(
+def test_unanswered_last_commit_delays_a_rebalance_by_its_own_timeout_only(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     """Requests behind it on its connection wait for its answer."""
@@ -473,7 +473,7 @@ PLANTED: dict[Callable[[Simulation, KafkaCluster], None], Callable[[pytest.Monke
 
 @pytest.mark.gate
 @pytest.mark.parametrize(("story", "plant"), PLANTED.items(), ids=lambda one: str(one.__name__))
-def test_the_story_sees_it_planted(
+def test_story_detects_the_planted_bug(
     simulation: Simulation, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, story: Any, plant: Any
 ) -> None:
     plant(monkeypatch)

@@ -196,7 +196,7 @@ def test_failed_coordinator_lookup_is_cleared_on_every_path(
     assert committed(cluster) == {FIRST: 5}
 
 
-def test_a_refusal_is_raised_once_and_the_next_call_looks_up_again(
+def test_refused_lookup_is_raised_once_and_the_next_call_looks_up_again(
     simulation: Simulation, cluster: KafkaCluster
 ) -> None:
     consumer = reader(simulation, cluster)

@@ -65,7 +65,7 @@ def test_ctrl_c_ends_a_commit_at_once_and_the_consumer_continues(kafka_cluster: 
 
 @pytest.mark.gate
 @pytest.mark.kafka(topics={"orders": 1})
-def test_ctrl_c_while_closing_closes_all_the_same(kafka_cluster: KafkaCluster) -> None:
+def test_ctrl_c_during_close_still_closes_the_consumer(kafka_cluster: KafkaCluster) -> None:
     produce(kafka_cluster, 10)
     consumer = reader(kafka_cluster, auto=True)
     next(consumer)

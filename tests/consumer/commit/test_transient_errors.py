@@ -274,7 +274,7 @@ def test_offset_fetch_of_an_earlier_assignment_is_repeated(cluster: OldCluster) 
         assert consumer.position(FIRST) == 7
 
 
-def test_an_offset_that_cannot_be_is_not_taken_for_none(cluster: OldCluster) -> None:
+def test_invalid_committed_offset_is_not_read_as_none(cluster: OldCluster) -> None:
     def odd(request: OffsetFetchRequest, broker: ScriptedBroker) -> OffsetFetchResponse:
         told = cluster.tell(request, broker)
         told.topics[0].partitions[0].committed_offset = -5

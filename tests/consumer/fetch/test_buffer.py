@@ -99,7 +99,7 @@ TestBuffer = BufferMachine.TestCase
 TestBuffer.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
-def test_a_reset_stays_until_it_was_taken_over() -> None:
+def test_reset_stays_until_it_is_dropped_by_its_reader() -> None:
     buffer = FetchBuffer(lambda: None)
     buffer.put_reset(PARTITIONS[0], 3, 42)
     assert buffer.arrivals == 1

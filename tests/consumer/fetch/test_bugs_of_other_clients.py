@@ -226,7 +226,7 @@ def test_ours_has_it_not(cluster: LogCluster, story: Story) -> None:
 
 
 @pytest.mark.parametrize(("story", "plant"), STORIES.items(), ids=name_of)
-def test_the_story_sees_it_planted(
+def test_story_detects_the_planted_bug(
     cluster: LogCluster, monkeypatch: pytest.MonkeyPatch, story: Story, plant: Plant
 ) -> None:
     plant(monkeypatch)

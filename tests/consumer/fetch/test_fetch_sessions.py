@@ -57,7 +57,7 @@ def test_incremental_fetch_names_only_changed_partitions(cluster: SessionCluster
     assert not cluster.errors
 
 
-def test_fetches_look_only_at_partitions_that_have_moved_as_there_may_be_ten_thousand(
+def test_fetch_visits_only_moved_partitions_of_ten_thousand(
     cluster: SessionCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[TopicPartition] = []

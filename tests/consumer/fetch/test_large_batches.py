@@ -412,7 +412,7 @@ def test_steps_of_any_size_give_the_records_and_the_error_of_the_whole(
 
 
 @pytest.mark.parametrize("uniform_records", [0, 40])
-def test_records_of_many_headers_are_passed_over_in_shorter_steps(uniform_records: int) -> None:
+def test_records_of_many_headers_are_skipped_in_shorter_steps(uniform_records: int) -> None:
     count, header_count = 20_000, 30
     headers = [("a name", b"a value")] * header_count
     builder = BatchBuilder("none", max_bytes=1 << 30)

@@ -91,7 +91,7 @@ def answer(send: Send[Any], now: float, code: int = 0) -> None:
 
 
 @pytest.mark.parametrize("deadlines", [(5.0, 9.0), (9.0, 5.0)])
-def test_the_driver_looks_again_at_the_earliest_deadline(deadlines: tuple[float, float]) -> None:
+def test_driver_wakes_at_the_earliest_lookup_deadline(deadlines: tuple[float, float]) -> None:
     bench = Bench()
     for partition, deadline in zip(ORDERS, deadlines, strict=False):
         bench.ask(partition, deadline=deadline)
@@ -102,7 +102,7 @@ def test_the_driver_looks_again_at_the_earliest_deadline(deadlines: tuple[float,
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_the_driver_looks_again_when_the_first_of_two_back_offs_is_over(order: tuple[int, int]) -> None:
+def test_driver_wakes_at_the_end_of_the_first_of_two_backoffs(order: tuple[int, int]) -> None:
     bench = Bench()
     questions = [bench.ask(ORDERS[number], deadline=60.0) for number in order]
     sends = bench.lookups.poll(0.0).sends

@@ -81,7 +81,7 @@ def test_read_range_does_not_disturb_poll(cluster: LogCluster) -> None:
         assert consumer.position(ORDERS_0) == 100
 
 
-def test_gaps_and_aborted_records_are_passed_over(cluster: LogCluster) -> None:
+def test_gaps_and_aborted_records_are_skipped(cluster: LogCluster) -> None:
     log = cluster.log("orders")
     del log.batches[1]
     first = log.append(b"lost", b"too", producer_id=7, is_transactional=True)
@@ -229,7 +229,7 @@ def test_read_range_timeout_names_the_last_stable_offset(cluster: LogCluster) ->
                 list(consumer.read_range(ORDERS_0, 100, 102, isolation=isolation))
 
 
-def test_another_topics_records_are_not_taken_for_these_where_topics_have_no_ids(cluster: LogCluster) -> None:
+def test_records_of_another_topic_are_ignored_without_topic_ids(cluster: LogCluster) -> None:
     """Clusters of before topic ids: all that they do not tell is the same sixteen zeros."""
     for topic in cluster.topics.values():
         topic.topic_id = ZERO_UUID

@@ -213,7 +213,7 @@ def test_topic_recreated_before_its_first_fetch_is_read_from_the_reset_policy(
 
 
 @pytest.mark.parametrize("is_empty", [True, False])
-def test_a_pause_after_an_error_does_not_grow_over_good_answers(cluster: LogCluster, is_empty: bool) -> None:
+def test_backoff_after_an_error_ends_with_good_responses(cluster: LogCluster, is_empty: bool) -> None:
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         read(consumer, 1)
@@ -326,7 +326,7 @@ def test_records_that_are_alike_are_not_decoded_one_by_one(monkeypatch: pytest.M
     assert [record.value for record in found] == [b"%03d" % number for number in range(100)]
 
 
-def test_columns_taken_piece_by_piece_look_at_each_batch_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_taken_in_pieces_visit_each_batch_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of small batches took time that grew with its square: 2.4 ms a record with max_records=1."""
     looked_at: list[int] = []
     hides = Visibility.hides

@@ -138,7 +138,7 @@ def test_without_a_policy_a_cut_log_is_raised_with_its_place(cluster: EpochClust
         assert values(consumer) == [b"new 2", b"new 3", b"new 4", b"new 5"]
 
 
-def test_reading_never_goes_forward_for_a_cut(cluster: EpochCluster) -> None:
+def test_truncation_never_moves_the_position_forward(cluster: EpochCluster) -> None:
     """A leader may say that the epoch ends behind the place that was asked for: only the epoch is wrong."""
     with cluster.consumer("orders") as consumer:
         assert len(values(consumer)) == 5
@@ -182,7 +182,7 @@ def test_skipped_records_are_not_taken_for_truncation(cluster: EpochCluster, cal
         assert found == [0, 1, 2, 3, 4, 7]
 
 
-def test_columns_before_damage_are_not_taken_for_cut(cluster: EpochCluster) -> None:
+def test_columns_before_damage_are_not_taken_for_truncation(cluster: EpochCluster) -> None:
     """They do not tell their leader epoch, and that of the poll before is not theirs."""
     log = cluster.log("orders")
     damaged = bytearray(log.batches[2])

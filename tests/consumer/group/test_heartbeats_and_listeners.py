@@ -56,7 +56,7 @@ def test_a_lost_answer_leaves_time_for_another_heartbeat() -> None:
     assert beat.interval + beat.timeout < beat.session_timeout
 
 
-def test_a_session_is_over_without_an_answer() -> None:
+def test_session_expires_without_a_response() -> None:
     beat = heartbeat()
     assert not beat.is_session_over(145.0)
     assert beat.is_session_over(145.1)
@@ -103,7 +103,7 @@ class Kind:
         self.told.append("revoked")
 
 
-def test_an_object_needs_only_the_methods_that_it_wants() -> None:
+def test_listener_object_needs_only_the_methods_it_implements() -> None:
     kind = Kind()
     listeners = listeners_of(kind, None, None, None)
     listeners.assigned(ONE)

@@ -171,7 +171,7 @@ def test_raise_is_the_default(cluster: LogCluster) -> None:
 
 @pytest.mark.parametrize("call", ["poll", "poll_columns"])
 @pytest.mark.parametrize("how", ["value", "magic"])
-def test_batches_that_cannot_be_read_are_passed_over(cluster: LogCluster, how: str, call: str) -> None:
+def test_unreadable_batches_are_skipped(cluster: LogCluster, how: str, call: str) -> None:
     for number in range(6):
         cluster.append("orders", 0, b"%d-a" % number, b"%d-b" % number)
     log = cluster.log("orders")
@@ -204,7 +204,7 @@ def test_one_poll_skips_at_most_twice_as_many_records_as_it_may_return() -> None
         assert (found, len(bad)) == ([4, 4], 600)
 
 
-def test_damage_on_the_way_is_read_again_before_it_is_passed_over(cluster: LogCluster) -> None:
+def test_damage_in_transit_is_fetched_again_before_it_is_skipped(cluster: LogCluster) -> None:
     for number in range(4):
         cluster.append("orders", 0, b"%d" % number)
     log = cluster.log("orders")
@@ -217,7 +217,7 @@ def test_damage_on_the_way_is_read_again_before_it_is_passed_over(cluster: LogCl
     assert bad == []
 
 
-def test_damage_that_a_poll_without_progress_meets_skips_nothing_before_it(cluster: LogCluster) -> None:
+def test_damage_met_without_position_updates_skips_no_earlier_record(cluster: LogCluster) -> None:
     for number in range(4):
         cluster.append("orders", 0, b"%d" % number)
     log = cluster.log("orders")
@@ -247,7 +247,7 @@ def test_a_damaged_length_skips_nothing_that_can_be_read(cluster: LogCluster) ->
         assert offsets(consumer, polls=8) == [0, 4]
 
 
-def test_damage_at_the_end_of_the_log_is_passed_over_up_to_there(cluster: LogCluster) -> None:
+def test_damage_at_the_log_end_is_skipped_up_to_the_end(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"0")
     cluster.append("orders", 0, b"1")
     log = cluster.log("orders")
@@ -261,7 +261,7 @@ def test_damage_at_the_end_of_the_log_is_passed_over_up_to_there(cluster: LogClu
         assert offsets(consumer, polls=2) == [2]
 
 
-def test_a_batch_that_is_too_large_to_fetch_is_raised_all_the_same(cluster: LogCluster) -> None:
+def test_too_large_batch_is_raised_with_policy_skip(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"x" * 300)
     log = cluster.log("orders")
     whole = log.batches[0]

@@ -66,7 +66,7 @@ def test_poll_after_a_repair_at_the_broker_reads_the_damaged_batch(
 
 @pytest.mark.parametrize("call", ["poll", "poll_columns"])
 @pytest.mark.parametrize("has_healed", [True, False], ids=["healed", "passed over"])
-def test_a_fetch_that_comes_while_it_is_read_again_does_not_jump_over_it(
+def test_fetch_received_during_a_refetch_does_not_skip_the_damage(
     cluster: LogCluster, call: str, has_healed: bool
 ) -> None:
     """The fetch under way was asked for behind what is to be read again."""
@@ -100,7 +100,7 @@ def test_damage_behind_a_full_poll_is_raised_by_the_next(cluster: LogCluster, li
             lengths(consumer, call)
 
 
-def test_a_damaged_batch_among_others_is_the_one_to_be_passed_over() -> None:
+def test_only_the_damaged_one_of_several_batches_is_skipped() -> None:
     """Columns of several batches are made at once where numpy is loaded."""
     blob = b""
     for base_offset in (0, 60, 120):

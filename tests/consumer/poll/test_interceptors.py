@@ -49,7 +49,7 @@ def test_interceptors_see_every_record_and_decide_which_are_returned(cluster: Lo
     assert odd.closed == 1
 
 
-def test_iteration_goes_through_them_once(cluster: LogCluster) -> None:
+def test_iteration_passes_records_through_interceptors_once(cluster: LogCluster) -> None:
     odd = Odd()
     with cluster.consumer("orders", interceptors=[odd], consumer_timeout_ms=500) as consumer:
         assert [one.offset for one in consumer] == [1, 3, 5, 7, 9]

@@ -210,7 +210,7 @@ def test_poll_without_position_updates_raises_if_stalled() -> None:
     assert stalled_after is not None
 
 
-def test_a_poll_that_waits_looks_after_progress_seldom() -> None:
+def test_waiting_poll_checks_for_stalls_rarely() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     with cluster.consumer("orders") as consumer:
         for _ in range(5):

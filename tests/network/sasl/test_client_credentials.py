@@ -133,7 +133,7 @@ def test_anything_else_names_the_address_and_no_secret(
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_the_secret_goes_to_no_other_address(authority: Authority, status: int) -> None:
+def test_client_secret_is_not_sent_to_a_redirect_target(authority: Authority, status: int) -> None:
     """urllib takes the credentials along wherever it is sent, over plain HTTP as well."""
     authority.status = status
     authority.location = f"http://localhost:{authority.server_address[1]}/elsewhere"

@@ -43,7 +43,7 @@ def jwt(**claims: Any) -> str:
 # ---------------------------------------------------------------------- the cache
 
 
-def test_a_token_is_used_until_four_fifths_of_its_life_are_over() -> None:
+def test_token_is_used_for_four_fifths_of_its_lifetime() -> None:
     provider = Provider()
     cache = provider.cache()
     assert cache.current().value == "token-1"

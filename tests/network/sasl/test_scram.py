@@ -129,7 +129,7 @@ def test_a_wrong_password_ends_with_the_servers_word() -> None:
         exchange.send(server.final(final))
 
 
-def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
+def test_server_without_the_password_fails_scram_verification() -> None:
     """Whoever takes the broker's place can make the client hash, and learns nothing."""
     exchange = scram().exchange()
     first = next(exchange)

@@ -199,7 +199,7 @@ def test_releasing_a_batch_returns_its_bytes_and_overhead(codec: str) -> None:
     assert accumulator.pool.available_bytes == 100_000
 
 
-def test_memory_that_another_batch_made_needless_goes_back() -> None:
+def test_unneeded_memory_of_a_concurrent_append_is_returned() -> None:
     accumulator, queue, _ = build()
     accumulator.append_waiting(queue, *a_row(b"1"), timeout=0)
     accumulator.append_waiting(queue, *a_row(b"2"), timeout=0)

@@ -276,7 +276,7 @@ def test_callback_is_called_for_each_kind_of_equality(kind: type[Unequal]) -> No
     assert callback.told == [RecordMetadata("orders", 3, 8, 2, 3, -1)]
 
 
-def test_a_callback_that_is_equal_to_a_method_is_not_taken_for_it() -> None:
+def test_callbacks_equal_to_each_other_are_all_called() -> None:
     callback, told = Equal(), Equal()
     batch = a_batch()
     first, second = appended(batch), appended(batch)

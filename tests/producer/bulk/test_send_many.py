@@ -60,7 +60,7 @@ def rows_of(batches: Sequence[BatchMetadata]) -> list[int]:
 
 
 class TestArriving:
-    def test_a_column_goes_in_batches_of_bulk_batch_size(
+    def test_column_is_sent_in_batches_of_bulk_batch_size(
         self, simulation: Simulation, cluster: KafkaCluster
     ) -> None:
         producer = simulation.producer(cluster, bulk_batch_size=100_000)

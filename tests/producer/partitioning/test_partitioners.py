@@ -142,7 +142,7 @@ def test_twenty_threads_share_their_turns() -> None:
 
 
 @pytest.mark.parametrize("name", ["murmur2_round_robin", "round_robin", "random"])
-def test_partitions_without_a_leader_are_passed_over_unless_there_is_no_other(name: str) -> None:
+def test_partitions_without_a_leader_are_skipped_unless_all_are(name: str) -> None:
     one = strategy(name)
     some, none = a_route(4, without_leader={1, 2}), a_route(4, without_leader=range(4))
     assert {chosen(one, some) for _ in range(100)} == {0, 3}

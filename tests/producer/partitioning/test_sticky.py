@@ -95,7 +95,7 @@ def test_a_partition_without_a_leader_is_not_drawn_unless_there_is_no_other(is_a
     assert {*bench.drawn(a_route(2, without_leader={0, 1}))} == {0, 1}
 
 
-def test_a_node_that_takes_nothing_is_passed_over_after_the_timeout() -> None:
+def test_unavailable_node_is_skipped_after_the_availability_timeout() -> None:
     bench = Bench(availability_timeout=2)
     bench.delays.note({1}, 0.0)
     bench.now = 2.0

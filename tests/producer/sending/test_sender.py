@@ -559,7 +559,7 @@ def test_a_partition_without_a_leader_stays_queued_and_forces_a_refresh() -> Non
     assert bench.sender.waiting_for == {"orders-9": "a leader"}
 
 
-def test_a_batch_that_there_is_no_memory_for_is_tried_again_and_holds_up_no_other(
+def test_batch_without_memory_is_retried_and_blocks_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench()

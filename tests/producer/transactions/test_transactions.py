@@ -373,7 +373,7 @@ class TestOffsets:
         assert [cluster.group(f"g{number}").offsets[ORDERS] for number in range(3)] == [0, 1, 2]
 
     @pytest.mark.parametrize("error", [UnknownMemberId, IllegalGeneration, GroupAuthorizationFailed])
-    def test_a_group_that_refuses_lets_nothing_be_committed(
+    def test_rejected_offsets_abort_the_transaction(
         self, simulation: Simulation, cluster: KafkaCluster, producer: KafkaProducer, error: Any
     ) -> None:
         producer.begin_transaction()

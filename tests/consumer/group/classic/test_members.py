@@ -114,7 +114,7 @@ def test_committed_records_of_one_member_are_not_read_by_the_next(simulation: Si
     assert sorted(first.read + second.read) == sorted(values), "each once"
 
 
-def test_a_dead_member_is_replaced_when_its_session_is_over(simulation: Simulation) -> None:
+def test_crashed_member_is_replaced_after_its_session_timeout(simulation: Simulation) -> None:
     group = Group(simulation)
     dead = group.member("a")
     alive = group.member("b")
@@ -309,7 +309,7 @@ def test_unsubscribing_leaves_and_subscribing_again_joins(simulation: Simulation
     assert len(member.owned) == 3
 
 
-def test_unsubscribing_waits_a_few_seconds_for_brokers_that_are_gone_and_no_longer(
+def test_unsubscribe_waits_at_most_a_few_seconds_for_stopped_brokers(
     simulation: Simulation,
 ) -> None:
     group = Group(simulation)

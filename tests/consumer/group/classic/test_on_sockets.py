@@ -86,7 +86,7 @@ def test_no_lock_is_held_while_a_listener_runs(kafka_cluster: KafkaCluster) -> N
 
 @pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
-def test_iterating_over_a_group_reads_everything_once(kafka_cluster: KafkaCluster) -> None:
+def test_iteration_in_a_group_reads_every_record_once(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 300)
     with member(kafka_cluster, consumer_timeout_ms=1500) as first:
         assert sorted(record.value for record in first) == sorted(values)
@@ -204,7 +204,7 @@ def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaClu
 
 
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_a_background_that_died_is_not_taken_for_silence(
+def test_failed_io_thread_is_raised_by_poll(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = produce(kafka_cluster, 60)

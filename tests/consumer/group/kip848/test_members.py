@@ -75,7 +75,7 @@ def test_only_moving_partitions_are_revoked_and_reading_continues(simulation: Si
     assert second.what("assigned")[-1] == [3, 4, 5]
 
 
-def test_a_dead_member_is_replaced_when_its_session_is_over(simulation: Simulation) -> None:
+def test_crashed_member_is_replaced_after_its_session_timeout(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     dead, alive = group.member("a"), group.member("b")
     group.settle()
@@ -183,7 +183,7 @@ def test_unsubscribing_leaves_and_subscribing_joins_again_under_the_same_id(simu
     assert [one.member_epoch for one in beats(group)].count(0) == 2
 
 
-def test_listeners_may_raise_and_the_rest_is_done_all_the_same(simulation: Simulation) -> None:
+def test_listener_that_raises_does_not_stop_the_rebalance(simulation: Simulation) -> None:
     group = consumer_group(simulation)
     first = group.member("a")
     group.settle()

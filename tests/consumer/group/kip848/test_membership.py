@@ -177,7 +177,7 @@ def test_repeatedly_fenced_member_rejoins_after_a_pause(member: ConsumerMembersh
     assert member.heartbeat.is_due(now_of(member)), "a good heartbeat in between ends the count"
 
 
-def test_a_group_that_is_gone_has_put_its_member_out(member: ConsumerMembership) -> None:
+def test_group_id_not_found_fences_the_member(member: ConsumerMembership) -> None:
     answer(member)
     fail(member, GroupIdNotFound())
     assert (member.state, member.losses) == (MemberState.FENCED, 1)

@@ -122,7 +122,7 @@ def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaClu
 
 
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_a_background_that_died_is_not_taken_for_silence(
+def test_failed_io_thread_is_raised_by_poll(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = member(kafka_cluster)

@@ -35,7 +35,9 @@ def settle(group: Group, *members: Member) -> None:
 
 @pytest.mark.gate
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_group_changes_over_and_back_member_by_member(simulation: Simulation, strategy: str) -> None:
+def test_group_changes_its_protocol_forth_and_back_member_by_member(
+    simulation: Simulation, strategy: str
+) -> None:
     group = mixed_group(simulation)
     classic = {**CLASSIC, "partition_assignment_strategy": strategy}
     values = group.produce(60)
@@ -102,7 +104,7 @@ def test_a_classic_static_member_joins_a_group_of_the_other_kind(simulation: Sim
     assert first.errors == second.errors == []
 
 
-def test_a_static_member_changes_over_under_its_name(simulation: Simulation) -> None:
+def test_static_member_changes_its_protocol_under_its_instance_id(simulation: Simulation) -> None:
     group = mixed_group(simulation)
     first = group.member("a", group_instance_id="till-1", **CLASSIC)
     second = group.member("b", group_instance_id="till-2", **CLASSIC)
