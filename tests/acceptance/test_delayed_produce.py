@@ -1,7 +1,7 @@
 """acks=all ends at the high watermark, at its timeout with the data kept, or in too small an ISR.
 
-In virtual time, one request at a time over a plain connection; the rules one by one are in
-tests/broker/behaviour/test_produce.py (27 to 29).
+In virtual time, one request at a time over a plain connection.  The refusal before the append is in
+tests/broker/behaviour/test_produce.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from pykafka2.testing.cluster import Topic
 from tests.error_codes import (
-    NOT_ENOUGH_REPLICAS,
     NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,5 +1,6 @@
-"""A long poll ends at fetch_min_bytes or fetch_max_wait_ms; the first batch comes whole above the
-limits; nothing at or above the high watermark is read.
+"""A long poll ends at fetch_min_bytes or fetch_max_wait_ms; nothing at or above the high watermark is read.
+
+tests/broker/behaviour/test_fetch.py has the limits: the first batch comes whole.
 """
 
 from __future__ import annotations

@@ -48,19 +48,6 @@ def test_every_event_in_every_state(simulation: Simulation, state: GroupState) -
         assert (code, None if group is None else group.state) == WALK[state, event], event
 
 
-def test_a_new_group_passes_all_states(simulation: Simulation) -> None:
-    bench = GroupBench(simulation)
-    member = bench.member_id()
-    seen = [bench.group.state]
-    bench.join(member)
-    seen.append(bench.group.state)
-    bench.advance(3.1)
-    seen.append(bench.group.state)
-    bench.sync(member, 1, {member: b"all"})
-    seen.append(bench.group.state)
-    assert seen == ["Empty", "PreparingRebalance", "CompletingRebalance", "Stable"]
-
-
 def test_a_loop_of_rebalances_ends_when_its_cause_is_healed(simulation: Simulation) -> None:
     """SyncGroup fails again and again, so members join again and again; then it is healed."""
     bench = GroupBench(simulation)

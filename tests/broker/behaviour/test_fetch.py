@@ -44,21 +44,6 @@ def error_of(data: PartitionData) -> str:
     return for_code(data.error_code).__name__ if data.error_code else "none"
 
 
-@pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_consumers_read_below_the_high_watermark(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    wire = leader("t", 0)
-    fill(wire, 2)
-    kafka_cluster.controls.pause_followers()
-    # What is under way still arrives: this one uses it up.
-    produce(wire, "t", 0, batch([b"2"]), acks=1)
-    produce(wire, "t", 0, batch([b"3"]), acks=1)
-    data = fetch(wire, "t", 0, 0)
-    view = kafka_cluster.partition("t", 0)
-    assert view.log_end_offset == 4
-    assert data.high_watermark == view.high_watermark < 4
-    assert offsets(data) == list(range(view.high_watermark))
-
-
 @one_broker
 def test_first_batch_is_returned_whole_despite_smaller_limits(leader: Leader) -> None:
     wire = leader("t", 0)

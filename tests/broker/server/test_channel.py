@@ -1,4 +1,7 @@
-"""The channel's state tables, walked; and the order of replies under any order of completion."""
+"""The channel's states, and the order of responses under any order of completion.
+
+tests/acceptance/test_channel_serial.py and test_channel_pipelined.py check each state with each event.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,12 @@ from hypothesis import strategies as st
 from pykafka2.broker.server.channel import (
     PIPELINED_MOVES,
     READABLE_STATES,
-    SERIAL_MOVES,
     Channel,
     ChannelEvent,
     ChannelState,
     Slot,
 )
-from pykafka2.errors import IllegalState, IllegalTransition
+from pykafka2.errors import IllegalState
 
 S, E = ChannelState, ChannelEvent
 
@@ -28,24 +30,6 @@ def now_at(channel: Channel) -> ChannelState:
 
 def reads(channel: Channel) -> bool:
     return channel.is_readable
-
-
-@pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize("event", list(ChannelEvent))
-@pytest.mark.parametrize("state", list(ChannelState))
-def test_each_pair_moves_by_the_table_or_raises_and_stays(
-    state: ChannelState, event: ChannelEvent, pipelined: bool
-) -> None:
-    channel = Channel(pipelined=pipelined)
-    channel.state = state
-    moves = PIPELINED_MOVES if pipelined else SERIAL_MOVES
-    if (state, event) in moves:
-        channel.move(event)
-        assert channel.state is moves[state, event]
-    else:
-        with pytest.raises(IllegalTransition):
-            channel.move(event)
-        assert channel.state is state
 
 
 def test_every_state_can_be_reached_and_left() -> None:

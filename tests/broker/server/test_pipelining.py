@@ -1,6 +1,6 @@
 """Promises of pipelined acks=all, over raw sockets; requests behind a held produce keep the order of replies.
 
-The tables themselves are walked in tests/broker/server/test_channel.py.
+The tables of states are checked in tests/acceptance/test_channel_serial.py and test_channel_pipelined.py.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Appends to one partition exclude each other and keep each connection's order;
-partitions do not wait for each other; a group's commits apply in order.
+"""Appends to one partition exclude each other and keep each connection's order; partitions do
+not wait for each other.
 """
 
 from __future__ import annotations
@@ -11,14 +11,6 @@ from threading import get_ident
 
 import pytest
 
-from pykafka2.protocol.messages.committed_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-)
-from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
 from pykafka2.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pykafka2.testing.cluster import KafkaCluster
 from tests.testing.wire import Wire, batch, partition_of, produce, produce_request
@@ -130,29 +122,3 @@ def test_partitions_do_not_wait_for_each_other(
     kafka_cluster.controls.release()
     assert partition_of(held.receive(ProduceRequest, 12)[1]).error_code == 0
     assert kafka_cluster.log("held", 0).values() == [b"held"]
-
-
-@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"offsets.topic.num.partitions": 1})
-def test_the_commits_of_a_group_apply_in_order(
-    kafka_cluster: KafkaCluster, connect: Callable[[], Wire], wait_for: Callable[..., None]
-) -> None:
-    wire = connect()
-    wait_for(lambda: wire.call(FindCoordinatorRequest(key="g"), 3).error_code == 0)
-
-    def commit(offset: int) -> OffsetCommitRequest:
-        asked = OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=offset, committed_metadata=""
-        )
-        topics = [OffsetCommitRequestTopic(name="t", partitions=[asked])]
-        return OffsetCommitRequest(group_id="g", topics=topics)
-
-    wait_for(lambda: wire.call(commit(0), 7).topics[0].partitions[0].error_code == 0)
-    for offset in (*range(1, 60), 7):  # an explicit lower one is allowed: the last one counts
-        wire.send(commit(offset), 7)
-    for _ in range(60):
-        answer = wire.receive(OffsetCommitRequest, 7)[1]
-        assert answer.topics[0].partitions[0].error_code == 0
-    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
-    answer = wire.call(OffsetFetchRequest(group_id="g", topics=topics), 5)
-    assert answer.topics[0].partitions[0].committed_offset == 7
-    assert kafka_cluster.log("__consumer_offsets", 0).log_end_offset >= 61
