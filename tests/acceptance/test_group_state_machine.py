@@ -1,7 +1,7 @@
 """The classic group's state machine, on a broker, over the wire, in virtual time.
 
 Every state meets every event: each either moves the group legally or is refused with its one code, and the
-group stays.  The table is the shard's (tests/broker/coordinators/test_group.py); here a broker keeps it.
+group stays.  The table is that of tests/broker/coordinators/test_classic_group.py; here it runs on a broker.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pykafka2.errors import RebalanceInProgress
 from pykafka2.protocol.messages.group import SyncGroupRequest
 from pykafka2.testing.simulation import Simulation
 from tests.broker.coordinators.bench import subscription
-from tests.broker.coordinators.test_group import EVENTS, WALK
+from tests.broker.coordinators.test_classic_group import EVENTS, WALK
 from tests.broker.group_bench import GroupBench
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState

@@ -14,5 +14,6 @@ What several stories share stands by itself, such as recovery.py: when a cluster
 To add one: write a story with `run_seed(seed, shape, *, keep_timeline) -> Report` (`seed.play_seed`
 does what all have in common; producer_story.py is the shortest to begin from), enter it into `SCENARIOS` of
 scenarios.py, play it with `python -m tests.campaign.run --scenario mine --seed 1`, plant bugs that its
-checkers must notice (tests/simulation/test_copies.py), and give it a line in `.ci/run` and noxfile.py.
+checkers must notice (tests/simulation/test_consume_transform_produce.py), and give it a line in `.ci/run` and
+noxfile.py.
 """

@@ -16,7 +16,7 @@ from pykafka2.consumer.assignors.assignor import Assignment, Assignor
 from pykafka2.consumer.assignors.registry import BUILT_IN
 from pykafka2.consumer.assignors.wire_format import read_assignment, subscription_bytes
 from tests.consumer.assignors.stories import Question, compact, play
-from tests.consumer.assignors.test_golden import GOLDEN_FILE, SHAPES, STORIES, kept
+from tests.consumer.assignors.test_java_assignments import GOLDEN_FILE, SHAPES, STORIES, kept
 
 from .bridge import Bridge
 from .maven import jars_or_skip
@@ -44,7 +44,7 @@ def ask_java(java: Bridge, assignor: Assignor, question: Question) -> dict[str, 
 
 
 def golden(java: Bridge) -> dict[str, Any]:
-    """Every story of test_golden.py as Kafka tells it."""
+    """Every story of test_java_assignments.py as Kafka tells it."""
     stories: dict[str, Any] = {}
     for name, title in STORIES:
         assignor = BUILT_IN[name]()

@@ -13,8 +13,8 @@ import pytest
 from pykafka2.consumer.assignors.assignor import MemberSubscription
 from pykafka2.consumer.assignors.registry import BUILT_IN
 from tests.consumer.assignors.stories import Answers, Question, Shape, compact, play
-from tests.consumer.assignors.test_golden import GOLDEN_FILE
 from tests.consumer.assignors.test_invariants import cluster_of, counts_of
+from tests.consumer.assignors.test_java_assignments import GOLDEN_FILE
 
 from .assignments import ask_java, golden
 from .bridge import Bridge

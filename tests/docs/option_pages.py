@@ -16,9 +16,9 @@ from pykafka2.option_fields import Option
 from pykafka2.options import OptionTable
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.refused_options import Refused
-from tests.consumer import test_options_act as consumer_tests
+from tests.consumer import test_consumer_option_effects as consumer_tests
 from tests.docs.spark_option_page import spark_page
-from tests.producer import test_options_act as producer_tests
+from tests.producer import test_producer_option_effects as producer_tests
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

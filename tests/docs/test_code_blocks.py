@@ -41,7 +41,7 @@ def code_of(document: Path) -> str:
 
 
 def needs_spark(document: Path) -> bool:
-    """Whether its code is run with Spark's tests, by tests/spark/test_guides.py."""
+    """Whether its code is run with Spark's tests, by tests/spark/test_spark_guides.py."""
     return document.name.startswith("spark")
 
 

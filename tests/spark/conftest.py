@@ -30,12 +30,12 @@ __all__ = ["spark_kafka"]  # the fixture that users have
 NEED_LIMITS = ["test_readers.py"]
 """Files that need pyspark 4.2 or newer, though no session."""
 NEED_AVAILABLE_NOW = [
-    "test_elsewhere.py",
-    "test_on_apache.py",
+    "test_remote_executors.py",
+    "test_apache_kafka.py",
     "test_pipeline.py",
-    "test_rolled_back.py",
+    "test_rolled_back_checkpoint.py",
     "test_stream_source.py",
-    "test_whole_way.py",
+    "test_write_and_read_back.py",
 ]
 """Files whose queries end by Trigger.AvailableNow, which sources in Python have since 4.2; before, Spark ends
 after one micro-batch.  test_plain_stream.py is for all."""
@@ -53,12 +53,12 @@ NEED_PYSPARK = [
     "test_many_tasks.py",
     "test_per_task.py",
     "test_progress.py",
-    "test_replays.py",
+    "test_replayed_batches.py",
     "test_sink_options.py",
     "test_sink_rows.py",
     "test_sink_sending.py",
     "test_stream_source.py",
-    "test_two_of_each.py",
+    "test_multiple_runs_and_transactions.py",
     *NEED_LIMITS,
 ]
 """Files that need pyspark, though no session."""

@@ -193,7 +193,7 @@ def test_log_and_partition_views_show_records_and_offsets(
 
 
 def test_a_loop_that_has_ended_is_not_silent() -> None:
-    """What is no `Exception` is guarded against nowhere: mistakes have tests in server/test_problems.py."""
+    """What is no `Exception` is guarded against nowhere; the others: server/test_internal_errors.py."""
     cluster = KafkaCluster(brokers=1).start()
     try:
         part = cluster.brokers[0].parts.timers

@@ -18,7 +18,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from pykafka2.testing import KafkaCluster
 from tests.cluster.scripted import Answer, Hold, Later, ScriptedBroker
 from tests.consumer.logs import LogCluster
-from tests.consumer.test_on_sockets import produce, read
+from tests.consumer.test_consumer_on_sockets import produce, read
 
 ORDERS_0 = TopicPartition("orders", 0)
 SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

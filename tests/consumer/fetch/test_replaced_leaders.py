@@ -1,6 +1,6 @@
 """A broker that may be a leader which was replaced: when it is doubted, and how often.
 
-The parts alone; `commits/test_newer_leaders.py` has the story.
+The parts alone; `commit/test_commit_leader_epoch.py` has the story.
 """
 
 from __future__ import annotations

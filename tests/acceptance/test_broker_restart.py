@@ -1,5 +1,5 @@
 """A broker stops, returns, or registers again while its old registration lives: leaders
-move, and it comes back as a follower.  Coordinators and groups: test_groups_while_brokers_bounce.py.
+move, and it comes back as a follower.  Coordinators and groups: test_groups_during_broker_restart.py.
 """
 
 from __future__ import annotations

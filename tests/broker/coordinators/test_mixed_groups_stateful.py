@@ -16,7 +16,7 @@ from pykafka2.broker.coordinators.consumer.state import ConsumerGroup
 from pykafka2.broker.coordinators.groups.settings import GroupSettings
 from pykafka2.errors import NotEnoughReplicas
 from tests.broker.coordinators.bench import GROUP, ORDERS, Bench
-from tests.broker.coordinators.test_stateful import (
+from tests.broker.coordinators.test_groups_stateful import (
     PARTITIONS,
     ClassicClient,
     ModernClient,

@@ -1,8 +1,8 @@
 """Every control and every fault, with the brokers in this process, in a child and in the simulation.
 
 One story for each action and each group of controls, played in all three places; the stories are counted, so
-a control that is new tomorrow is missed here.  What exactly each does is in test_controls.py, test_links.py
-and test_rules_as_data.py.
+a control that is new tomorrow is missed here.  The details of each are in test_controls.py,
+test_rules_as_data.py and tests/broker/test_network_faults.py.
 """
 
 from __future__ import annotations

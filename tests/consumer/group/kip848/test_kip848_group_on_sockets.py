@@ -15,7 +15,7 @@ from pykafka2.consumer.group.kip848.membership import ConsumerMembership
 from pykafka2.errors import ClientFailed, ForkedClientError
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
 from pykafka2.testing import KafkaCluster
-from tests.consumer.group.classic.test_on_sockets import ORDERS, poll_all, produce
+from tests.consumer.group.classic.test_classic_group_on_sockets import ORDERS, poll_all, produce
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,7 @@
 """Bugs of fetching that other clients had, each as a story that ours passes.
 
 Beside each stands the bug, planted into ours, with which the story fails.  Those of commits and of groups
-have files of their own in commits/ and groups/.
+are in commit/test_reported_commit_bugs.py and group/classic/test_reported_group_bugs.py.
 """
 
 from __future__ import annotations

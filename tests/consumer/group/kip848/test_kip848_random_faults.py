@@ -15,7 +15,7 @@ from pykafka2.protocol.messages.committed_offsets import OffsetCommitRequest, Of
 from pykafka2.testing import Simulation
 from tests.consumer.group.kip848.groups import BEATS, consumer_group
 from tests.consumer.group.life import Group
-from tests.consumer.group.test_storms import CONFIG, OPTIONS, Storm
+from tests.consumer.group.test_group_random_faults import CONFIG, OPTIONS, Storm
 from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow

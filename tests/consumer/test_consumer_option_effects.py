@@ -22,7 +22,7 @@ from tests.shown_options import SECURITY_SHOWN_BY
 
 ROOT = Path(__file__).parents[2]
 
-HERE = "tests/consumer/test_options_act.py"
+HERE = "tests/consumer/test_consumer_option_effects.py"
 CONSUMER = "tests/consumer/test_consumer.py"
 FAILURES = "tests/consumer/poll/test_read_errors.py"
 MEMBER = "tests/consumer/group/test_member_options.py"

@@ -25,7 +25,7 @@ from tests.shown_options import SECURITY_SHOWN_BY
 
 ROOT = Path(__file__).parents[2]
 
-HERE = "tests/producer/test_options_act.py"
+HERE = "tests/producer/test_producer_option_effects.py"
 IN_TIME = "tests/producer/test_producer.py"
 STICKY = "tests/producer/partitioning/test_sticky.py"
 NAMED = "tests/producer/partitioning/test_partitioners.py"
