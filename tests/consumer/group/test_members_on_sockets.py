@@ -1,4 +1,4 @@
-"""Group members on real sockets and threads: signals, forks, threads, and what ends a client."""
+"""Members of classic and KIP-848 groups on real sockets and threads: signals, forks, crashes."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ import pytest
 
 from pykafka2 import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
 from pykafka2.consumer.group.classic.membership import Membership
+from pykafka2.consumer.group.kip848.membership import ConsumerMembership
 from pykafka2.errors import ClientFailed, ConcurrentUse, ForkedClientError
+from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
 from pykafka2.protocol.messages.group import HeartbeatRequest, SyncGroupRequest
 from pykafka2.testing import KafkaCluster
+from tests.gate import rest_in_gate
 
 pytestmark = pytest.mark.slow
 
 ORDERS = {"orders": 6}
+PROTOCOLS = ["classic", "consumer"]
+TIMES = {"classic": {"heartbeat_interval_ms": 100, "session_timeout_ms": 3000}, "consumer": {}}
+"""In a KIP-848 group the coordinator sets these times."""
 
 
-def member(cluster: KafkaCluster, **options: Any) -> KafkaConsumer:
+def member(cluster: KafkaCluster, protocol: str = "classic", **options: Any) -> KafkaConsumer:
     return KafkaConsumer(
         "orders",
         **{
             "bootstrap_servers": cluster.bootstrap_servers,
             "group_id": "g",
+            "group_protocol": protocol,
             "auto_offset_reset": "earliest",
-            "heartbeat_interval_ms": 100,
-            "session_timeout_ms": 3000,
+            **TIMES[protocol],
             **options,
         },
     )
@@ -54,6 +60,15 @@ def poll_all(*members: KafkaConsumer, until: Any, seconds: float = 20) -> list[b
         for one in members:
             for records in one.poll(timeout_ms=20).values():
                 found += [record.value for record in records]
+    return found
+
+
+def read(consumer: KafkaConsumer, count: int) -> list[bytes]:
+    """Poll until there are `count` values or ten seconds have passed."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + 10
+    while len(found) < count and time.monotonic() < deadline:
+        found += [record.value for records in consumer.poll(50).values() for record in records]
     return found
 
 
@@ -86,7 +101,7 @@ def test_no_lock_is_held_while_a_listener_runs(kafka_cluster: KafkaCluster) -> N
 
 @pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
-def test_iteration_in_a_group_reads_every_record_once(kafka_cluster: KafkaCluster) -> None:
+def test_iterating_over_a_group_reads_everything_once(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 300)
     with member(kafka_cluster, consumer_timeout_ms=1500) as first:
         assert sorted(record.value for record in first) == sorted(values)
@@ -117,8 +132,11 @@ def test_ctrl_c_in_a_poll_that_waits_for_the_group_comes_at_once(kafka_cluster: 
         poll_all(first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 3)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_ctrl_c_in_a_listener_leaves_a_member_that_can_continue_or_close(kafka_cluster: KafkaCluster) -> None:
+def test_ctrl_c_in_a_listener_leaves_a_member_that_can_go_on_or_close(
+    kafka_cluster: KafkaCluster, protocol: str
+) -> None:
     class Interrupted(ConsumerRebalanceListener):
         times = 0
 
@@ -130,29 +148,36 @@ def test_ctrl_c_in_a_listener_leaves_a_member_that_can_continue_or_close(kafka_c
 
     listener = Interrupted()
     values = produce(kafka_cluster, 60)
-    with member(kafka_cluster) as consumer:
+    with member(kafka_cluster, protocol) as consumer:
         consumer.subscribe(["orders"], listener=listener)
         with pytest.raises(KeyboardInterrupt):
             poll_all(consumer, until=lambda: False)
-        found: list[bytes] = []
-        deadline = time.monotonic() + 10
-        while len(found) < 60 and time.monotonic() < deadline:
-            found += [record.value for records in consumer.poll(50).values() for record in records]
-        assert sorted(found) == sorted(values)
+        assert sorted(read(consumer, 60)) == sorted(values)
         assert listener.times == 1
     assert kafka_cluster.group("g").members == {}
 
 
 @pytest.mark.gate
+@pytest.mark.parametrize(
+    ("protocol", "options", "heartbeat"),
+    [
+        ("classic", {"session_timeout_ms": 1000}, HeartbeatRequest),
+        ("consumer", {}, ConsumerGroupHeartbeatRequest),
+    ],
+    ids=PROTOCOLS,
+)
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_a_thread_that_computes_keeps_its_membership(kafka_cluster: KafkaCluster) -> None:
-    with member(kafka_cluster, session_timeout_ms=1000) as consumer:
+def test_a_thread_that_computes_keeps_its_membership(
+    kafka_cluster: KafkaCluster, protocol: str, options: dict[str, int], heartbeat: type
+) -> None:
+    with member(kafka_cluster, protocol, **options) as consumer:
         poll_all(consumer, until=consumer.assignment)
+        poll_all(consumer, until=lambda: consumer.health()["group"]["state"] == "stable")
         generation = kafka_cluster.group("g").epoch
         until = time.monotonic() + 2.5
         while time.monotonic() < until:
             sum(range(10_000))
-        assert kafka_cluster.history.count(HeartbeatRequest) > 5
+        assert kafka_cluster.history.count(heartbeat) > 5
         assert kafka_cluster.group("g").epoch == generation
         assert len(kafka_cluster.group("g").members) == 1
 
@@ -176,9 +201,10 @@ def test_another_thread_is_refused_while_one_waits_for_the_group(kafka_cluster: 
     consumer.close(timeout=1)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaCluster) -> None:
-    with member(kafka_cluster) as consumer:
+def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaCluster, protocol: str) -> None:
+    with member(kafka_cluster, protocol) as consumer:
         poll_all(consumer, until=consumer.assignment)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # 3.12+: this process has threads
@@ -194,29 +220,27 @@ def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaClu
                 os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
         values = produce(kafka_cluster, 60)
-        found: list[bytes] = []
-        found += poll_all(consumer, until=lambda: kafka_cluster.group("g").state == "Stable")
-        deadline = time.monotonic() + 10
-        while len(found) < 60 and time.monotonic() < deadline:
-            found += [record.value for records in consumer.poll(50).values() for record in records]
+        found = poll_all(consumer, until=lambda: kafka_cluster.group("g").state == "Stable")
+        found += read(consumer, 60 - len(found))
         assert sorted(found) == sorted(values)
         assert len(kafka_cluster.group("g").members) == 1
 
 
+@pytest.mark.parametrize(
+    ("protocol", "membership"), [("classic", Membership), ("consumer", ConsumerMembership)], ids=PROTOCOLS
+)
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_failed_io_thread_is_raised_by_poll(
-    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_background_that_died_is_not_taken_for_silence(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, protocol: str, membership: type
 ) -> None:
     values = produce(kafka_cluster, 60)
-    consumer = member(kafka_cluster)
-    found: list[bytes] = []
-    while len(found) < len(values):
-        found += [record.value for records in consumer.poll(50).values() for record in records]
+    consumer = member(kafka_cluster, protocol)
+    assert sorted(read(consumer, 60)) == sorted(values)
 
-    def fail(self: Membership, now: float) -> Any:
+    def fail(self: Any, now: float) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(Membership, "_poll_heartbeat", fail)
+    monkeypatch.setattr(membership, "_beat", fail)
     with pytest.raises(ClientFailed, match="planted"):
         poll_all(consumer, until=lambda: False)
     assert consumer.health()["state"] == "failed"
@@ -224,12 +248,12 @@ def test_failed_io_thread_is_raised_by_poll(
     consumer.close(timeout=1)
 
 
+@pytest.mark.parametrize("protocol", rest_in_gate(PROTOCOLS))
 @pytest.mark.kafka(topics=ORDERS)
-def test_group_continues_when_its_coordinator_crashes(kafka_cluster: KafkaCluster) -> None:
+def test_a_group_goes_on_when_its_coordinator_crashes(kafka_cluster: KafkaCluster, protocol: str) -> None:
     values = produce(kafka_cluster, 300)
-    with member(kafka_cluster) as first, member(kafka_cluster) as second:
-        found: list[bytes] = []
-        found += poll_all(
+    with member(kafka_cluster, protocol) as first, member(kafka_cluster, protocol) as second:
+        found = poll_all(
             first, second, until=lambda: len(first.assignment()) == len(second.assignment()) == 3
         )
         kafka_cluster.controls.crash_broker(kafka_cluster.coordinator("g"))
