@@ -20,6 +20,7 @@ from pykafka2.testing.simulation.faults import Kind
 from pykafka2.testing.simulation.world import GROUP_ID
 from pykafka2.testing.views.groups import coordinator_partition
 from tests.campaign.request_faults import (
+    BROKERS_AND_LINKS,
     RequestFault,
     Throttled,
     delays,
@@ -36,27 +37,7 @@ if TYPE_CHECKING:
 
 # Not deletions, nor what clients write.
 PLACES_AND_LINKS = (
-    "break",
-    "late bytes",
-    "lose request",
-    "lose reply",
-    "cut one way",
-    "cut broker off",
-    "cut brokers",
-    "clog",
-    "slow",
-    "refuse",
-    "pause",
-    "crash",
-    "stop",
-    "crash unnoticed",
-    "isolate broker",
-    "pause broker",
-    "move controller",
-    "late metadata",
-    "move leader",
-    "clock jump",
-    "client clock jump",
+    *BROKERS_AND_LINKS,
     "slow replication",
     "add partition",
     "slicing",

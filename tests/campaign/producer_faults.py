@@ -22,6 +22,7 @@ from pykafka2.protocol.messages.produce import (
 from pykafka2.testing.simulation.fault_table import kinds
 from pykafka2.testing.simulation.faults import Kind
 from tests.campaign.request_faults import (
+    BROKERS_AND_LINKS,
     RequestFault,
     Throttled,
     delays,
@@ -38,27 +39,7 @@ if TYPE_CHECKING:
 
 # Not those of groups and consumers, nor deletions: what is gone cannot be held against what was sent.
 PLACES_AND_LINKS = (
-    "break",
-    "late bytes",
-    "lose request",
-    "lose reply",
-    "cut one way",
-    "cut broker off",
-    "cut brokers",
-    "clog",
-    "slow",
-    "refuse",
-    "pause",
-    "crash",
-    "stop",
-    "crash unnoticed",
-    "isolate broker",
-    "pause broker",
-    "move controller",
-    "late metadata",
-    "move leader",
-    "clock jump",
-    "client clock jump",
+    *BROKERS_AND_LINKS,
     "disk full",
     "slow replication",
     "add partition",

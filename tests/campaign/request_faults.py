@@ -18,6 +18,31 @@ if TYPE_CHECKING:
     from pykafka2.broker.faults.throttle import ThrottleRule
     from pykafka2.testing.simulation.world import World
 
+BROKERS_AND_LINKS = (
+    "break",
+    "late bytes",
+    "lose request",
+    "lose reply",
+    "cut one way",
+    "cut broker off",
+    "cut brokers",
+    "clog",
+    "slow",
+    "refuse",
+    "pause",
+    "crash",
+    "stop",
+    "crash unnoticed",
+    "isolate broker",
+    "pause broker",
+    "move controller",
+    "late metadata",
+    "move leader",
+    "clock jump",
+    "client clock jump",
+)
+"""The simulation's own faults that the scenarios of producers and of groups have in common."""
+
 Drawn = dict[str, object]
 Draw = Callable[["Random", "World"], Drawn]
 

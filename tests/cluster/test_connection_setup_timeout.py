@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -18,14 +17,6 @@ LONGEST_JITTER = 1.2
 @pytest.fixture
 def cluster() -> ScriptedCluster:
     return ScriptedCluster(brokers=3, topics={"orders": [0, 1, 2]})
-
-
-@pytest.fixture
-def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
-    client = cluster.client()
-    client.wait_for_topic("orders", 10)
-    yield client
-    client.close()
 
 
 def wait_for_connection(cluster: ScriptedCluster, client: ClusterClient, node: int, at_most: float) -> float:

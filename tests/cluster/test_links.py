@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,25 +14,10 @@ from pykafka2.driver.pollable import ToNode
 from pykafka2.errors import Disconnected, KafkaError, RequestTimeout
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
-from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
+from pykafka2.protocol.messages.group import HeartbeatResponse
 from pykafka2.types import Node
 from tests.cluster.scripted import Hold, ScriptedCluster
 from tests.cluster.test_router import Sent
-
-
-@pytest.fixture
-def cluster() -> ScriptedCluster:
-    cluster = ScriptedCluster(brokers=3, topics={"orders": [0, 1, 2]})
-    cluster.on(HeartbeatRequest, lambda request, broker: HeartbeatResponse())
-    return cluster
-
-
-@pytest.fixture
-def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
-    client = cluster.client()
-    client.wait_for_topic("orders", 10)
-    yield client
-    client.close()
 
 
 def test_setting_up_may_take_longer_after_each_failure_until_one_succeeds(

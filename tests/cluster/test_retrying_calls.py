@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,14 +40,6 @@ BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 @pytest.fixture
 def cluster() -> ScriptedCluster:
     return ScriptedCluster(brokers=2, topics={"orders": [0, 1]})
-
-
-@pytest.fixture
-def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
-    client = cluster.client()
-    client.wait_for_topic("orders", 10)
-    yield client
-    client.close()
 
 
 def check(response: HeartbeatResponse) -> KafkaError | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -48,21 +47,6 @@ from tests.cluster.scripted import Answer, Drop, Hold, ScriptedBroker, ScriptedC
 
 GROUP_G = ToCoordinator(GROUP, "g")
 BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-
-
-@pytest.fixture
-def cluster() -> ScriptedCluster:
-    cluster = ScriptedCluster(brokers=3, topics={"orders": [0, 1, 2]})
-    cluster.on(HeartbeatRequest, lambda request, broker: HeartbeatResponse())
-    return cluster
-
-
-@pytest.fixture
-def client(cluster: ScriptedCluster) -> Iterator[ClusterClient]:
-    client = cluster.client()
-    client.wait_for_topic("orders", 10)
-    yield client
-    client.close()
 
 
 class Sent:

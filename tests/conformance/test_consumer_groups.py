@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pykafka2 import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, SubscriptionPattern
+from pykafka2 import KafkaConsumer, SubscriptionPattern
 from pykafka2.errors import (
     CommitFailed,
     InvalidRegularExpression,
@@ -19,18 +18,13 @@ from pykafka2.errors import (
 from pykafka2.types import TopicPartition
 
 from .brokers import Cluster
+from .group_members import EVERYTHING, TIMEOUT, ListeningMember, all_owned, poll_until, produce
 from .group_peers import GroupMember, group_member
 
-TIMEOUT = 60.0
-EVERYTHING = {0, 1, 2, 3}
 
-
-class Member(ConsumerRebalanceListener):
-    """One consumer, what its listener was told, and what it read."""
-
+class Member(ListeningMember):
     def __init__(self, cluster: Cluster, topic: str, pattern: Any = None, **options: Any) -> None:
-        self.told: list[tuple[str, list[int]]] = []
-        self.read: list[bytes] = []
+        super().__init__()
         self.consumer = KafkaConsumer(
             **{
                 "bootstrap_servers": cluster.bootstrap_servers,
@@ -43,49 +37,13 @@ class Member(ConsumerRebalanceListener):
         )
         self.consumer.subscribe([] if pattern else [topic], pattern, listener=self)
 
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        self.told.append(("assigned", [one.partition for one in assigned]))
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        self.told.append(("revoked", [one.partition for one in revoked]))
-
-    def on_partitions_lost(self, lost: Any) -> None:
-        self.told.append(("lost", [one.partition for one in lost]))
-
-    @property
-    def owned(self) -> set[int]:
-        return {one.partition for one in self.consumer.assignment()}
-
-    def poll(self) -> None:
-        for records in self.consumer.poll(timeout_ms=50).values():
-            self.read += [record.value for record in records]
-
     @property
     def is_stable(self) -> bool:
         return bool(self.consumer.health()["group"]["state"] == "stable")
 
 
-def poll_until(holds: Callable[[], object], *members: Member) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not holds():
-        assert time.monotonic() < deadline, [one.consumer.explain() for one in members]
-        for member in members:
-            member.poll()
-
-
 def shared(*members: Member) -> bool:
-    owned = [number for member in members for number in member.owned]
-    if sorted(owned) != sorted(EVERYTHING) or not all(member.owned for member in members):
-        return False
-    return all(member.is_stable for member in members)
-
-
-def produce(cluster: Cluster, topic: str, name: str) -> list[bytes]:
-    values = [f"{name}-{number}".encode() for number in range(40)]
-    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number, value in enumerate(values):
-            producer.send(topic, value, partition=number % 4)
-    return values
+    return all_owned(*members) and all(member.is_stable for member in members)
 
 
 def refusal(member: Member) -> KafkaError:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pykafka2 import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
+from pykafka2 import KafkaConsumer
 from pykafka2.errors import CommitFailed, FencedInstanceId, InvalidSessionTimeout
 from pykafka2.types import TopicPartition
 
 from .brokers import Cluster
-
-TIMEOUT = 60.0
-EVERYTHING = {0, 1, 2, 3}
+from .group_members import EVERYTHING, ListeningMember, all_owned, poll_until, produce
 
 
-class Member(ConsumerRebalanceListener):
-    """One consumer, what its listener was told, and what it read."""
-
+class Member(ListeningMember):
     def __init__(self, cluster: Cluster, topic: str, **options: Any) -> None:
-        self.told: list[tuple[str, list[int]]] = []
-        self.read: list[bytes] = []
+        super().__init__()
         self.consumer = KafkaConsumer(
             bootstrap_servers=cluster.bootstrap_servers,
             group_id=f"{topic}-group",
@@ -34,44 +27,6 @@ class Member(ConsumerRebalanceListener):
         )
         self.consumer.subscribe([topic], listener=self)
 
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        self.told.append(("assigned", [one.partition for one in assigned]))
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        self.told.append(("revoked", [one.partition for one in revoked]))
-
-    def on_partitions_lost(self, lost: Any) -> None:
-        self.told.append(("lost", [one.partition for one in lost]))
-
-    @property
-    def owned(self) -> set[int]:
-        return {one.partition for one in self.consumer.assignment()}
-
-    def poll(self) -> None:
-        for records in self.consumer.poll(timeout_ms=50).values():
-            self.read += [record.value for record in records]
-
-
-def poll_until(holds: Callable[[], object], *members: Member) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not holds():
-        assert time.monotonic() < deadline, [one.consumer.explain() for one in members]
-        for member in members:
-            member.poll()
-
-
-def shared(*members: Member) -> bool:
-    owned = [number for member in members for number in member.owned]
-    return sorted(owned) == sorted(EVERYTHING) and all(member.owned for member in members)
-
-
-def produce(cluster: Cluster, topic: str, name: str) -> list[bytes]:
-    values = [f"{name}-{number}".encode() for number in range(40)]
-    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        for number, value in enumerate(values):
-            producer.send(topic, value, partition=number % 4)
-    return values
-
 
 @pytest.mark.slow
 def test_members_join_rebalance_commit_and_resume(cluster: Cluster) -> None:
@@ -79,7 +34,7 @@ def test_members_join_rebalance_commit_and_resume(cluster: Cluster) -> None:
     values = produce(cluster, topic, "first")
     one, two = Member(cluster, topic), Member(cluster, topic)
     poll_until(lambda: set(one.read) == set(values), one)
-    poll_until(lambda: shared(one, two), one, two)
+    poll_until(lambda: all_owned(one, two), one, two)
     assert one.told[:2] == [("assigned", [0, 1, 2, 3]), ("revoked", [0, 1, 2, 3])]
     assert two.read == [], "what the first one had read was committed before it gave it up"
     more = produce(cluster, topic, "second")
@@ -102,7 +57,7 @@ def test_cooperative_members_keep_unmoved_partitions(cluster: Cluster) -> None:
     one = Member(cluster, topic, **options)
     poll_until(lambda: one.owned == EVERYTHING, one)
     two = Member(cluster, topic, **options)
-    poll_until(lambda: shared(one, two), one, two)
+    poll_until(lambda: all_owned(one, two), one, two)
     revoked = [partitions for what, partitions in one.told if what == "revoked"]
     assert [len(partitions) for partitions in revoked] == [2]
     assert two.owned == set(revoked[0])
@@ -115,7 +70,7 @@ def test_returning_static_member_keeps_its_partitions_and_a_duplicate_is_fenced(
     topic = cluster.new_topic(partitions=4)
     one = Member(cluster, topic, group_instance_id="till-1")
     two = Member(cluster, topic, group_instance_id="till-2")
-    poll_until(lambda: shared(one, two), one, two)
+    poll_until(lambda: all_owned(one, two), one, two)
     owned, told = one.owned, len(two.told)
     one.consumer.close()
     again = Member(cluster, topic, group_instance_id="till-1")
@@ -136,11 +91,11 @@ def test_member_past_max_poll_interval_leaves_and_its_commit_names_it(cluster: C
     topic = cluster.new_topic(partitions=4)
     slow = Member(cluster, topic, max_poll_interval_ms=3000)
     other = Member(cluster, topic)
-    poll_until(lambda: shared(slow, other), slow, other)
+    poll_until(lambda: all_owned(slow, other), slow, other)
     poll_until(lambda: other.owned == EVERYTHING, other)
     with pytest.raises(CommitFailed, match="max_poll_interval_ms=3000"):
         slow.consumer.commit({TopicPartition(topic, 0): 1})
-    poll_until(lambda: shared(slow, other), slow, other)
+    poll_until(lambda: all_owned(slow, other), slow, other)
     assert ("lost", [0, 1]) in slow.told or ("lost", [2, 3]) in slow.told
     for member in (slow, other):
         member.consumer.close()
