@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROUTER = "tests/cluster/test_router.py"
+REBOOTSTRAP = (ROUTER, "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses")
+SOCKET = (
+    "tests/network/test_tcp.py",
+    "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel",
+)
 TLS = "tests/network/test_tls.py"
 CHOSEN = "tests/network/sasl/test_chosen.py"
 AUTHORITY = "test_the_credentials_of_a_client_are_for_the_authority"
@@ -42,3 +53,24 @@ SECURITY_SHOWN_BY = {
     "ssl_keyfile": (TLS, "test_client_certificate_is_accepted_and_a_missing_one_rejected"),
     "ssl_password": (TLS, "test_an_encrypted_key_needs_its_password"),
 }
+
+SHARED_SHOWN_BY = {
+    "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_the_bootstrap_goes_on_in_the_background"),
+    "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
+    "metadata_recovery_rebootstrap_trigger_ms": REBOOTSTRAP,
+    "metadata_recovery_strategy": REBOOTSTRAP,
+    "receive_buffer_bytes": SOCKET,
+    "send_buffer_bytes": SOCKET,
+    **SECURITY_SHOWN_BY,
+}
+
+
+def assert_shown(shown_by: Mapping[str, tuple[str, str]], options: Iterable[str]) -> None:
+    """Assert that each option has an entry, and that the tests of the entries exist."""
+    assert sorted(shown_by) == sorted(options)
+    missing = {
+        name
+        for name, (path, test) in shown_by.items()
+        if not re.search(rf"def {test}\(", (ROOT / path).read_text(encoding="utf-8"))
+    }
+    assert missing == set()

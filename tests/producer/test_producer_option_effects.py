@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,15 +19,12 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.gate import rest_in_gate
-from tests.shown_options import SECURITY_SHOWN_BY
-
-ROOT = Path(__file__).parents[2]
+from tests.shown_options import SHARED_SHOWN_BY, assert_shown
 
 HERE = "tests/producer/test_producer_option_effects.py"
 IN_TIME = "tests/producer/test_producer.py"
 STICKY = "tests/producer/partitioning/test_sticky.py"
 NAMED = "tests/producer/partitioning/test_partitioners.py"
-ROUTER = "tests/cluster/test_router.py"
 
 SHOWN_BY: dict[str, tuple[str, str]] = {
     "acks": (HERE, "test_acks"),
@@ -41,7 +36,6 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
         "tests/producer/bulk/test_send_many.py",
         "test_column_is_sent_in_batches_of_bulk_batch_size",
     ),
-    "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
     "client_id": (HERE, "test_client_id"),
     "compression_gzip_level": (HERE, "test_compression_levels"),
     "compression_lz4_level": (HERE, "test_compression_levels"),
@@ -79,10 +73,6 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
         "test_a_broker_that_stands_still_is_avoided_after_the_availability_timeout",
     ),
     "partitioner_ignore_keys": (STICKY, "test_partitioner_ignore_keys_spreads_records_with_a_key"),
-    "receive_buffer_bytes": (
-        "tests/network/test_tcp.py",
-        "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel",
-    ),
     "receive_message_max_bytes": (HERE, "test_receive_message_max_bytes"),
     "reconnect_backoff_max_ms": (HERE, "test_reconnect_backoff"),
     "reconnect_backoff_ms": (HERE, "test_reconnect_backoff"),
@@ -90,11 +80,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "retries": (IN_TIME, "test_retries_are_counted"),
     "retry_backoff_max_ms": (HERE, "test_retry_backoff"),
     "retry_backoff_ms": (HERE, "test_retry_backoff"),
-    **SECURITY_SHOWN_BY,
-    "send_buffer_bytes": (
-        "tests/network/test_tcp.py",
-        "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel",
-    ),
+    **SHARED_SHOWN_BY,
     "socket_connection_setup_timeout_max_ms": (HERE, "test_socket_connection_setup_timeout"),
     "socket_connection_setup_timeout_ms": (HERE, "test_socket_connection_setup_timeout"),
     "transaction_timeout_ms": (HERE, "test_transaction_timeout_ms"),
@@ -104,13 +90,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
 
 
 def test_every_option_is_shown_by_a_test_that_there_is() -> None:
-    assert sorted(SHOWN_BY) == sorted(option.name for option in PRODUCER_OPTIONS.options.values())
-    missing = {
-        name
-        for name, (path, test) in SHOWN_BY.items()
-        if not re.search(rf"def {test}\(", (ROOT / path).read_text(encoding="utf-8"))
-    }
-    assert missing == set()
+    assert_shown(SHOWN_BY, [option.name for option in PRODUCER_OPTIONS.options.values()])
 
 
 def batches(cluster: KafkaCluster, topic: str = "orders") -> list[Any]:
