@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
-import sys
-
 from tests.campaign.producer_story import run_seed
 from tests.campaign.seed import Report
+from tests.simulation.trace_hash import print_trace_hash
 
 
 def tell(seed: int) -> Report:
@@ -15,8 +13,4 @@ def tell(seed: int) -> Report:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    told = tell(int(sys.argv[1]))
-    if told.error is not None:
-        raise told.error
-    sys.stdout.write(told.trace_hash)
+    print_trace_hash(tell)
