@@ -29,12 +29,6 @@ from tests.gate import rest_in_gate
 from tests.producer.transactions.transactional import a_cluster, a_producer, committed, read, requests
 
 
-@pytest.fixture(params=rest_in_gate([2, 1]), ids=["version 2", "version 1"])
-def version(request: pytest.FixtureRequest) -> int:
-    chosen: int = request.param
-    return chosen
-
-
 @pytest.fixture
 def cluster(simulation: Simulation, version: int) -> KafkaCluster:
     return a_cluster(simulation, version)

@@ -38,16 +38,9 @@ from pykafka2.protocol.messages.transaction import (
     TxnOffsetCommitRequest,
 )
 from pykafka2.testing import KafkaCluster, Simulation
-from tests.gate import rest_in_gate
 from tests.producer.transactions.transactional import a_cluster, a_producer, committed, read, requests
 
 ORDERS = TopicPartition("orders", 0)
-
-
-@pytest.fixture(params=rest_in_gate([2, 1]), ids=["version 2", "version 1"])
-def version(request: pytest.FixtureRequest) -> int:
-    chosen: int = request.param
-    return chosen
 
 
 @pytest.fixture
