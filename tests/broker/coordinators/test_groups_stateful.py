@@ -162,14 +162,11 @@ class ClassicClient:
         self.owned, self.generation, self.stalled = frozenset(), -1, False
 
 
-class ClassicMachine(RuleBasedStateMachine):
-    @initialize(static=st.integers(0, CLIENTS), settled=st.booleans())
-    def begin(self, static: int, settled: bool) -> None:
-        self.bench = Bench(GroupSettings(initial_rebalance_delay=1.0))
-        self.clients = [ClassicClient(self.bench, f"i{n}" if n < static else None) for n in range(CLIENTS)]
-        self.generation = 0
-        if settled:
-            self.rounds(12)
+class GroupMachine(RuleBasedStateMachine):
+    """The clients of one group take steps, together or alone, and stall."""
+
+    bench: Bench
+    clients: list[Any]
 
     def rounds(self, count: int) -> None:
         for _ in range(count):
@@ -192,6 +189,16 @@ class ClassicMachine(RuleBasedStateMachine):
     @rule(who=WHO)
     def client_stalls_or_comes_back(self, who: int) -> None:
         self.clients[who].stalled = not self.clients[who].stalled
+
+
+class ClassicMachine(GroupMachine):
+    @initialize(static=st.integers(0, CLIENTS), settled=st.booleans())
+    def begin(self, static: int, settled: bool) -> None:
+        self.bench = Bench(GroupSettings(initial_rebalance_delay=1.0))
+        self.clients = [ClassicClient(self.bench, f"i{n}" if n < static else None) for n in range(CLIENTS)]
+        self.generation = 0
+        if settled:
+            self.rounds(12)
 
     @rule(who=WHO)
     def client_crashes(self, who: int) -> None:
@@ -358,7 +365,7 @@ class ModernClient:
         self.life += 1
 
 
-class ModernMachine(RuleBasedStateMachine):
+class ModernMachine(GroupMachine):
     @initialize(static=st.integers(0, CLIENTS), interval=st.sampled_from([0.0, 1.0]), settled=st.booleans())
     def begin(self, static: int, interval: float, settled: bool) -> None:
         self.bench = Bench(GroupSettings(consumer_assignment_interval=interval))
@@ -368,28 +375,6 @@ class ModernMachine(RuleBasedStateMachine):
         self.epoch = 0
         if settled:
             self.rounds(12)
-
-    def rounds(self, count: int) -> None:
-        for _ in range(count):
-            self.all_act()
-            self.bench.advance(1.0)
-
-    @rule(count=st.integers(1, 4))
-    def some_rounds(self, count: int) -> None:
-        self.rounds(count)
-
-    @rule(who=WHO)
-    def client_acts(self, who: int) -> None:
-        self.clients[who].step()
-
-    @rule()
-    def all_act(self) -> None:
-        for client in self.clients:
-            client.step()
-
-    @rule(who=WHO)
-    def client_stalls_or_comes_back(self, who: int) -> None:
-        self.clients[who].stalled = not self.clients[who].stalled
 
     @rule(who=WHO)
     def client_leaves(self, who: int) -> None:

@@ -10,9 +10,8 @@ from pykafka2.consumer.group.kip848.membership import ConsumerMembership
 from pykafka2.consumer.group.kip848.states import JOINED, MEMBERS, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.consumer.state.group_identity import GroupStanding
-from pykafka2.errors import IllegalTransition
-from pykafka2.events import Event, StateMoved
 from tests.cluster.scripted import BOOTSTRAP, ScriptedCluster
+from tests.consumer.group.state_tables import assert_follows_table, states_reached
 
 
 def membership() -> ConsumerMembership:
@@ -42,14 +41,7 @@ def test_state_changes_follow_the_table_or_raise(state: MemberState, event: Memb
 
 
 def test_every_state_can_be_reached_and_left() -> None:
-    reached, todo = {MemberState.UNSUBSCRIBED}, [MemberState.UNSUBSCRIBED]
-    while todo:
-        state = todo.pop()
-        for (before, _), after in MOVES.items():
-            if before is state and after not in reached:
-                reached.add(after)
-                todo.append(after)
-    assert reached == set(MemberState)
+    assert states_reached(MOVES, MemberState.UNSUBSCRIBED) == set(MemberState)
     left = {before for (before, _), after in MOVES.items() if after is not before}
     assert left == set(MemberState)
 
