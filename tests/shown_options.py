@@ -1,4 +1,4 @@
-"""Tests of each security option, which all clients share: file and test."""
+"""The tests that show the effect of options that all clients share; the check that each option has a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ROUTER = "tests/cluster/test_router.py"
-REBOOTSTRAP = (ROUTER, "test_brokers_that_give_no_metadata_are_given_up_for_the_bootstrap_addresses")
+REBOOTSTRAP = (ROUTER, "test_brokers_without_metadata_responses_cause_a_rebootstrap")
 SOCKET = (
     "tests/network/test_tcp.py",
     "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel",
@@ -37,7 +37,7 @@ SECURITY_SHOWN_BY = {
     "sasl_password": (CHOSEN, SPELLINGS),
     "sasl_username": (CHOSEN, SPELLINGS),
     "security_protocol": (
-        "tests/producer/test_on_sockets.py",
+        "tests/producer/test_producer_on_sockets.py",
         "test_tls_delivers_and_plaintext_to_a_tls_port_raises_tls_error",
     ),
     "ssl_ca_pem": (TLS, "test_certificates_as_pem_text_are_loaded"),
@@ -55,7 +55,7 @@ SECURITY_SHOWN_BY = {
 }
 
 SHARED_SHOWN_BY = {
-    "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_the_bootstrap_goes_on_in_the_background"),
+    "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_bootstrap_continues_in_the_background"),
     "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
     "metadata_recovery_rebootstrap_trigger_ms": REBOOTSTRAP,
     "metadata_recovery_strategy": REBOOTSTRAP,

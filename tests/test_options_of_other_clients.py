@@ -87,7 +87,7 @@ def test_guessed_option_recommends_the_meant_one_or_nothing(name: str, words: st
     ("word", "ours"),
     [("smallest", "earliest"), ("Beginning", "earliest"), ("end", "latest"), ("error", "none")],
 )
-def test_where_to_begin_in_the_words_of_other_clients(word: str, ours: str) -> None:
+def test_foreign_names_of_reset_policies_recommend_ours(word: str, ours: str) -> None:
     with pytest.raises(
         ConfigurationError, match=f"write '{ours}'; '{word.lower()}' is its name in other clients"
     ):

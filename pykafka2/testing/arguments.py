@@ -220,8 +220,8 @@ class ClusterArguments:
         for name, example in MAPPINGS.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
-                given = "" if name == "users" else f"={value!r}"  # it may be a password
-                raise ConfigurationError(f"{name}{given} is illegal. Set a dict, such as {example}.")
+                shown_value = "" if name == "users" else f"={value!r}"  # it may be a password
+                raise ConfigurationError(f"{name}{shown_value} is illegal. Set a dict, such as {example}.")
         for name, example in SEQUENCES.items():
             value = getattr(self, name)
             if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):

@@ -68,10 +68,10 @@ Listeners = Mapping[str, "Listener | Mapping[str, object] | None"] | Sequence[st
 """Listeners by name (a `Listener`, its arguments, or None), or just names that are security protocols."""
 
 
-def described_listeners(given: Listeners, brokers: int) -> dict[str, Listener]:
+def described_listeners(listeners: Listeners, brokers: int) -> dict[str, Listener]:
     """Returns the listeners of an argument, by name, each with its protocol.  Raises `ConfigurationError`."""
     described: dict[str, Listener] = {}
-    named = given if isinstance(given, Mapping) else dict.fromkeys(_names(given))
+    named = listeners if isinstance(listeners, Mapping) else dict.fromkeys(_names(listeners))
     for name, listener in named.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigurationError(f"listeners: {name!r} is no name. Set a name, such as 'SASL_SSL'.")
@@ -81,32 +81,32 @@ def described_listeners(given: Listeners, brokers: int) -> dict[str, Listener]:
     return described
 
 
-def _names(given: object) -> list[str]:
-    if isinstance(given, str) or not isinstance(given, Sequence):
+def _names(listeners: object) -> list[str]:
+    if isinstance(listeners, str) or not isinstance(listeners, Sequence):
         raise ConfigurationError(
-            f"listeners={given!r} is illegal. Set a dict {{'SASL_SSL': Listener(...)}} or a list of "
+            f"listeners={listeners!r} is illegal. Set a dict {{'SASL_SSL': Listener(...)}} or a list of "
             "protocols."
         )
-    for number, name in enumerate(given):
-        if name in given[:number]:
-            raise ConfigurationError(f"listeners={given!r} names {name!r} twice")
-    return list(given)
+    for number, name in enumerate(listeners):
+        if name in listeners[:number]:
+            raise ConfigurationError(f"listeners={listeners!r} names {name!r} twice")
+    return list(listeners)
 
 
-def _described(name: str, given: object, brokers: int) -> Listener:
-    if isinstance(given, Mapping):
+def _described(name: str, value: object, brokers: int) -> Listener:
+    if isinstance(value, Mapping):
         known = [field.name for field in attrs.fields(Listener)]
-        for key in given:
+        for key in value:
             if key not in known:
                 raise ConfigurationError(
                     f"listeners[{name!r}] has no argument {key!r}{nearest(str(key), known)}"
                 )
-        given = Listener(**given)
-    if given is not None and not isinstance(given, Listener):
+        value = Listener(**value)
+    if value is not None and not isinstance(value, Listener):
         raise ConfigurationError(
-            f"listeners[{name!r}]={given!r} is illegal. Set a Listener, its arguments, or None."
+            f"listeners[{name!r}]={value!r} is illegal. Set a Listener, its arguments, or None."
         )
-    listener = given or Listener()
+    listener = value or Listener()
     protocol = listener.protocol or name
     if protocol not in PROTOCOLS:
         which = "protocol" if listener.protocol else "listener"

@@ -84,14 +84,6 @@ def test_min_bytes_counts_at_most_partition_max_bytes(scene: Scene) -> None:
     assert scene.simulation.now - started == pytest.approx(2, abs=0.1)
 
 
-@pytest.mark.parametrize("limits", [{"max_bytes": 1}, {"partition_max_bytes": 1}, {"max_bytes": 0}], ids=str)
-def test_the_first_batch_comes_whole(scene: Scene, limits: dict[str, int]) -> None:
-    scene.append(2)
-    scene.simulation.run_for(1)
-    scene.ask(0, **limits)
-    assert scene.offsets() == [0]
-
-
 def test_consumer_fetch_returns_no_record_at_or_above_the_high_watermark(scene: Scene) -> None:
     scene.append(2)
     scene.simulation.run_for(1)

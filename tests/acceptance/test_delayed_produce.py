@@ -99,13 +99,6 @@ def test_produce_timeout_keeps_the_results_of_finished_partitions(scene: Scene) 
     assert offsets["alone"] == 0
 
 
-def test_an_isr_below_the_minimum_refuses_before_the_append(scene: Scene) -> None:
-    scene.cluster.controls.stop_broker(1 - scene.leader)
-    scene.send(b"refused")
-    assert scene.code() == NOT_ENOUGH_REPLICAS
-    assert scene.values == []
-
-
 def test_isr_that_shrinks_after_the_append_returns_an_error_and_keeps_the_data(scene: Scene) -> None:
     """The minimum is one while the batch waits with two in sync; the follower has it, then the minimum rises.
 

@@ -23,18 +23,12 @@ CONSUMER = "tests/consumer/test_consumer.py"
 FAILURES = "tests/consumer/poll/test_read_errors.py"
 MEMBER = "tests/consumer/group/test_member_options.py"
 AUTOMATIC = "tests/consumer/commit/test_automatic_commits.py"
-TCP = "tests/network/test_tcp.py"
-ROUTER = "tests/cluster/test_router.py"
-REBOOTSTRAP = (ROUTER, "test_brokers_without_metadata_responses_cause_a_rebootstrap")
-SOCKET = (TCP, "test_socket_options_reach_the_socket_and_minus_1_leaves_it_to_the_kernel")
 
 SHOWN_BY: dict[str, tuple[str, str]] = {
     "allow_auto_create_topics": (HERE, "test_allow_auto_create_topics"),
     "auto_commit_interval_ms": (AUTOMATIC, "test_automatic_commits_are_at_least_the_interval_apart"),
     "auto_offset_reset": (CONSUMER, "test_an_offset_that_is_not_in_the_log"),
-    "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_bootstrap_continues_in_the_background"),
     "check_crcs": (FAILURES, "test_damaged_value_is_returned_without_check_crcs"),
-    "client_dns_lookup": (ROUTER, "test_bootstrap_names_alone_are_made_canonical"),
     "client_id": (HERE, "test_client_id"),
     "client_rack": (
         "tests/consumer/fetch/test_nearest_replica.py",
@@ -75,7 +69,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     ),
     "heartbeat_interval_ms": (MEMBER, "test_heartbeats_follow_heartbeat_interval_ms"),
     "interceptors": (
-        "tests/consumer/poll/test_interceptors.py",
+        "tests/consumer/poll/test_on_consume_interceptors.py",
         "test_interceptors_see_every_record_and_decide_which_are_returned",
     ),
     "isolation_level": (FAILURES, "test_read_committed_hides_aborted_records"),
@@ -100,8 +94,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "request_timeout_ms": (HERE, "test_request_timeout_ms"),
     "retry_backoff_max_ms": (HERE, "test_retry_backoff"),
     "retry_backoff_ms": (HERE, "test_retry_backoff"),
-    **SECURITY_SHOWN_BY,
-    "send_buffer_bytes": SOCKET,
+    **SHARED_SHOWN_BY,
     "session_timeout_ms": (MEMBER, "test_join_request_has_the_member_options"),
     "socket_connection_setup_timeout_max_ms": (HERE, "test_socket_connection_setup_timeout"),
     "socket_connection_setup_timeout_ms": (HERE, "test_socket_connection_setup_timeout"),

@@ -30,7 +30,6 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "acks": (HERE, "test_acks"),
     "allow_auto_create_topics": (HERE, "test_allow_auto_create_topics"),
     "batch_size": (HERE, "test_batch_size"),
-    "bootstrap_servers": ("tests/cluster/test_bootstrap.py", "test_bootstrap_continues_in_the_background"),
     "buffer_memory": (IN_TIME, "test_a_full_buffer_raises_after_max_block_ms_and_loses_no_memory"),
     "bulk_batch_size": (
         "tests/producer/bulk/test_send_many.py",
@@ -55,14 +54,6 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "max_request_size": (HERE, "test_max_request_size"),
     "metadata_max_age_ms": (HERE, "test_metadata_max_age_ms"),
     "metadata_max_idle_ms": (HERE, "test_metadata_max_idle_ms"),
-    "metadata_recovery_rebootstrap_trigger_ms": (
-        ROUTER,
-        "test_brokers_without_metadata_responses_cause_a_rebootstrap",
-    ),
-    "metadata_recovery_strategy": (
-        ROUTER,
-        "test_brokers_without_metadata_responses_cause_a_rebootstrap",
-    ),
     "partitioner": (NAMED, "test_a_name_gives_its_strategy"),
     "partitioner_adaptive_partitioning_enable": (
         STICKY,

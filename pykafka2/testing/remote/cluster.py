@@ -100,9 +100,9 @@ class ProcessCluster(ClusterApi):
         self._authority = Authority(arguments.hosts()) if arguments.needs_authority else None
         self._access = Access.of(arguments)
         self.config = arguments.broker_config()
-        given = {one.name: getattr(arguments, one.name) for one in attrs.fields(ClusterArguments)}
-        del given["runtime"]
-        self._arguments = to_data({**given, "topics": arguments.described_topics()})
+        values = {one.name: getattr(arguments, one.name) for one in attrs.fields(ClusterArguments)}
+        del values["runtime"]
+        self._arguments = to_data({**values, "topics": arguments.described_topics()})
         if arguments.needs_authority:
             # In the child, the authority's certificate would make brokers request certificates of clients.
             self._arguments["listeners"] = to_data(

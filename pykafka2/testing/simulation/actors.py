@@ -60,7 +60,7 @@ class Actor:
         self._threads = threads
         self._value: object = None
         self._error: BaseException | None = None
-        self._was_asked = False
+        self._is_claimed = False
         self._why = ""
 
     def result(self, timeout: float = FOREVER) -> Any:
@@ -68,7 +68,7 @@ class Actor:
 
         `timeout` is in virtual seconds; `TimeoutError` after it.
         """
-        self._was_asked = True
+        self._is_claimed = True
         if not self._threads.scheduler.wait_until(lambda: self.is_done, timeout, f"the end of {self.name}"):
             raise TimeoutError(f"actor {self.name} still runs after {timeout} virtual seconds")
         if self._error is not None:
@@ -77,9 +77,9 @@ class Actor:
 
     def unclaimed_failure(self) -> ActorFailed | None:
         """Returns the exception that no caller of `result` has received, once."""
-        if self._error is None or self._was_asked or isinstance(self._error, SimulationEnded):
+        if self._error is None or self._is_claimed or isinstance(self._error, SimulationEnded):
             return None
-        self._was_asked = True
+        self._is_claimed = True
         failed = ActorFailed(f"actor {self.name} ended by {self._error!r}")
         failed.__cause__ = self._error
         return failed

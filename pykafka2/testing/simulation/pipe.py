@@ -75,7 +75,7 @@ class Pipe:
         self._last_arrival = 0.0
         self._timer: Timer | None = None
         self._stalled_since: float | None = None
-        self._has_given_up = False
+        self._is_timed_out = False
 
     @property
     def room_bytes(self) -> int:
@@ -176,13 +176,13 @@ class Pipe:
         if self._stalled_since is None:
             self._stalled_since = now
         give_up_at = self._stalled_since + GIVE_UP_AFTER
-        if now >= give_up_at and not self._has_given_up:
-            self._has_given_up = self.has_ended = True
+        if now >= give_up_at and not self._is_timed_out:
+            self._is_timed_out = self.has_ended = True
             self.drop_under_way()
             self.under_way.append(Segment(now, b"", ends=True, reset=TIMED_OUT))
             self.source.fail(TIMED_OUT)
         moments = [] if opens_at is None else [opens_at]
-        if not self._has_given_up:
+        if not self._is_timed_out:
             moments.append(give_up_at)
         if moments:
             self._timer = self._network.scheduler.call_at(min(moments), self._arrive)

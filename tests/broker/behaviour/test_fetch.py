@@ -93,17 +93,6 @@ def test_between_high_watermark_and_log_end_is_empty_beyond_is_an_error(
 
 
 @one_broker
-def test_a_fetch_waits_for_min_bytes(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    reader, writer = leader("t", 0), leader("t", 0)
-    request = fetch_request("t", 0, 0, max_wait_ms=10_000, min_bytes=2 * BATCH_BYTES)
-    reader.send(request, 12)
-    fill(writer, 1)
-    assert kafka_cluster.history.entries("Fetch")[0].answered_at is None
-    fill(writer, 1)
-    assert offsets(data_of(reader.receive(FetchRequest, 12)[1])) == [0, 1]
-
-
-@one_broker
 def test_fetch_from_an_older_segment_does_not_wait(kafka_cluster: KafkaCluster, leader: Leader) -> None:
     """It will not grow: the log was rolled behind it, before the fetch came or while it waits."""
     reader, writer = leader("t", 0), leader("t", 0)
@@ -214,15 +203,6 @@ def test_unknown_topic_id_is_rejected(leader: Leader) -> None:
         response = wire.call(request, 17)
         assert data_of(response).error_code == code
         assert response.responses[0].topic_id == topic_id
-
-
-@one_broker
-def test_recreated_topic_has_another_id(kafka_cluster: KafkaCluster, leader: Leader) -> None:
-    before = kafka_cluster.controller.image.topics["t"].id
-    kafka_cluster.delete_topic("t")
-    kafka_cluster.create_topic("t", 1)
-    assert kafka_cluster.controller.image.topics["t"].id != before
-    assert kafka_cluster.log("t", 0).values() == []
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})

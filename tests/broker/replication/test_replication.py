@@ -130,29 +130,6 @@ def test_a_crashed_leader_is_replaced_from_the_isr(simulation: Simulation) -> No
     assert_alike(cluster)
 
 
-def test_records_only_on_the_old_leader_are_truncated(simulation: Simulation) -> None:
-    """The old leader keeps its tail over the crash, and must drop it for the new leader's records."""
-    cluster = cluster_of(simulation)
-    simulation.run_for(1)
-    append(cluster, b"everywhere")
-    simulation.run_for(1)
-    old = cluster.partition(*KEY).leader
-    cluster.controls.pause_followers()
-    simulation.run_for(1)
-    append(cluster, b"lost 1")
-    append(cluster, b"lost 2")
-    cluster.controls.crash_broker(old, lose_unreplicated=False)
-    assert len(cluster.log(*KEY, broker=old).values()) == 3
-    append(cluster, b"kept")
-    cluster.controls.resume_followers()
-    simulation.run_for(1)
-    cluster.controls.restart_broker(old)
-    simulation.run_for(2)
-    assert cluster.log(*KEY, broker=old).values() == [b"everywhere", b"kept"]
-    assert sorted(cluster.partition(*KEY).isr) == [0, 1, 2]
-    assert_alike(cluster)
-
-
 def test_a_pause_of_followers_holds_at_once(simulation: Simulation) -> None:
     """What a waiting fetch would bring is not taken in: a record after the pause is on the leader alone."""
     cluster = cluster_of(simulation)
@@ -236,24 +213,6 @@ def test_without_a_replica_in_sync_there_is_no_leader_until_one_returns(
     assert cluster.partition(*KEY).leader == last
     assert cluster.log(*KEY).values() == [b"a"]
     assert sorted(cluster.partition(*KEY).isr) == sorted((last, other))
-
-
-def test_an_unclean_election_loses_and_truncates_if_it_is_allowed(simulation: Simulation) -> None:
-    cluster = simulation.cluster(
-        brokers=2, topics={"t": Topic(configs={"unclean.leader.election.enable": True})}
-    )
-    simulation.run_for(1)
-    old = cluster.partition(*KEY).leader
-    cluster.controls.crash_broker(1 - old)
-    append(cluster, b"only here")
-    cluster.controls.crash_broker(old, lose_unreplicated=False)
-    cluster.controls.restart_broker(1 - old)
-    simulation.run_for(1)
-    assert cluster.partition(*KEY).leader == 1 - old
-    append(cluster, b"after")
-    cluster.controls.restart_broker(old)
-    simulation.run_for(2)
-    assert cluster.log(*KEY, broker=old).values() == [b"after"]
 
 
 def test_stopped_broker_moves_its_leaderships_and_loses_no_record(simulation: Simulation) -> None:

@@ -101,7 +101,7 @@ def test_no_lock_is_held_while_a_listener_runs(kafka_cluster: KafkaCluster) -> N
 
 @pytest.mark.gate
 @pytest.mark.kafka(topics=ORDERS)
-def test_iterating_over_a_group_reads_everything_once(kafka_cluster: KafkaCluster) -> None:
+def test_iteration_in_a_group_reads_every_record_once(kafka_cluster: KafkaCluster) -> None:
     values = produce(kafka_cluster, 300)
     with member(kafka_cluster, consumer_timeout_ms=1500) as first:
         assert sorted(record.value for record in first) == sorted(values)
@@ -134,7 +134,7 @@ def test_ctrl_c_in_a_poll_that_waits_for_the_group_comes_at_once(kafka_cluster: 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_ctrl_c_in_a_listener_leaves_a_member_that_can_go_on_or_close(
+def test_ctrl_c_in_a_listener_leaves_a_member_that_can_continue_or_close(
     kafka_cluster: KafkaCluster, protocol: str
 ) -> None:
     class Interrupted(ConsumerRebalanceListener):
@@ -230,7 +230,7 @@ def test_a_child_of_a_fork_takes_nothing_from_the_member(kafka_cluster: KafkaClu
     ("protocol", "membership"), [("classic", Membership), ("consumer", ConsumerMembership)], ids=PROTOCOLS
 )
 @pytest.mark.kafka(brokers=1, topics=ORDERS)
-def test_a_background_that_died_is_not_taken_for_silence(
+def test_failed_io_thread_is_raised_by_poll(
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, protocol: str, membership: type
 ) -> None:
     values = produce(kafka_cluster, 60)
@@ -240,7 +240,7 @@ def test_a_background_that_died_is_not_taken_for_silence(
     def fail(self: Any, now: float) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(membership, "_beat", fail)
+    monkeypatch.setattr(membership, "_poll_heartbeat", fail)
     with pytest.raises(ClientFailed, match="planted"):
         poll_all(consumer, until=lambda: False)
     assert consumer.health()["state"] == "failed"
@@ -250,7 +250,7 @@ def test_a_background_that_died_is_not_taken_for_silence(
 
 @pytest.mark.parametrize("protocol", rest_in_gate(PROTOCOLS))
 @pytest.mark.kafka(topics=ORDERS)
-def test_a_group_goes_on_when_its_coordinator_crashes(kafka_cluster: KafkaCluster, protocol: str) -> None:
+def test_group_continues_when_its_coordinator_crashes(kafka_cluster: KafkaCluster, protocol: str) -> None:
     values = produce(kafka_cluster, 300)
     with member(kafka_cluster, protocol) as first, member(kafka_cluster, protocol) as second:
         found = poll_all(

@@ -22,22 +22,7 @@ def membership() -> ConsumerMembership:
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(MemberState, MemberEvent)))
 def test_state_changes_follow_the_table_or_raise(state: MemberState, event: MemberEvent) -> None:
-    member = membership()
-    events: list[Event] = []
-    member._driver.event_sink.subscribe(events.append)
-    member.state = state
-    news = member.news
-    if (state, event) in MOVES:
-        member._move(event, "because")
-        assert member.state is MOVES[state, event]
-        assert member.news > news
-        moved = [one for one in events if isinstance(one, StateMoved)]
-        assert len(moved) == (member.state is not state)
-    else:
-        with pytest.raises(IllegalTransition):
-            member._move(event)
-        assert member.state is state
-        assert member.news == news
+    assert_follows_table(membership(), MOVES, state, event)
 
 
 def test_every_state_can_be_reached_and_left() -> None:
