@@ -243,7 +243,7 @@ def test_close_keeps_its_timeout_and_reports_unfinished_commits(
     assert simulation.now - began_at <= 3
     [error] = told.errors
     assert isinstance(error, KafkaTimeoutError)
-    assert "may have been written" in str(error)
+    assert "unknown whether it was written" in str(error)
 
 
 @pytest.mark.gate
