@@ -1,6 +1,6 @@
 """Revokes, loses and assigns this consumer's partitions, and calls the listeners.
 
-Used on the caller's thread, inside poll(), unsubscribe() or close(). Only `give_everything_back` blocks: a
+Used on the caller's thread, inside poll(), unsubscribe() or close(). Only `revoke_all` blocks: a
 revocation starts with a commit, and later polls check whether that has ended. Neighbors:
 classic/rebalance.py and kip848/reconciliation.py (decide what to revoke and assign), state/subscription.py
 (the table of partitions), commit/committer.py (the last commit), listeners.py.
@@ -69,17 +69,17 @@ class OwnedPartitions:
         """Partitions that a listener is being called for.  If it unsubscribes or closes, they are skipped."""
 
     def due_in(self) -> float:
-        """Seconds until `let_go` must be called again, at most."""
+        """Seconds until `revoke` must be called again, at most."""
         if self.last_commit is None:
             return FOREVER
         return max(self._commit_until - self._driver.clock.monotonic(), 0.001)
 
     # ------------------------------------------------------------------ revocation
 
-    def begin_to_let_go(
+    def begin_revocation(
         self, partitions: Iterable[TopicPartition], of_other_topics: Collection[TopicPartition] = ()
     ) -> bool:
-        """Stop returning records of these partitions and commit their positions; `let_go` calls the listener
+        """Stop returning records of these partitions and commit their positions; `revoke` calls the listener
         afterwards.  False if none of them is assigned.
 
         Partitions in `of_other_topics` are not committed: their topic was deleted, and its name can belong to
@@ -92,7 +92,7 @@ class OwnedPartitions:
         self._begin_last_commit(going)
         return True
 
-    def let_go(self, partitions: list[TopicPartition]) -> bool:
+    def revoke(self, partitions: list[TopicPartition]) -> bool:
         """Complete the revocation of these partitions; False while their commit is in progress."""
         if not self._begun.issuperset(partitions):
             self._begin_last_commit(partitions)
@@ -114,7 +114,7 @@ class OwnedPartitions:
         self._log.warning("partitions were lost: %s", because)
         self._take_away(self.listeners.lost, lost)
 
-    def give_everything_back(self, deadline: float, *, commit: bool) -> None:
+    def revoke_all(self, deadline: float, *, commit: bool) -> None:
         """Revoke all partitions before the member leaves.  Waits for the last commit until `deadline`."""
         self.last_commit = None
         owned = [partition for partition in self._subscription.assigned if partition not in self._going]
@@ -133,11 +133,11 @@ class OwnedPartitions:
 
     # ------------------------------------------------------------------ assignment
 
-    def begin_to_take_on(self, new: list[TopicPartition]) -> None:
-        """Add these partitions; their records are returned after `take_on` has called the listener."""
-        self._subscription.take_on(new)
+    def begin_assignment(self, new: list[TopicPartition]) -> None:
+        """Add these partitions; their records are returned after `complete_assignment`."""
+        self._subscription.add_pending(new)
 
-    def take_on(self, new: list[TopicPartition]) -> None:
+    def complete_assignment(self, new: list[TopicPartition]) -> None:
         """Call the listener, also with an empty list, then start returning records of these partitions."""
         self._call(self.listeners.assigned, new, self._subscription.confirm)
 
@@ -147,12 +147,12 @@ class OwnedPartitions:
         False while a commit is in progress, None if there is nothing to continue.
         """
         subscription = self._subscription
-        if not subscription.comes_or_goes():
+        if not subscription.is_reconciling():
             return None
         revoking = subscription.held(Hold.REVOKING)
         if revoking:
-            return self.let_go(revoking)
-        self.take_on(subscription.held(Hold.PENDING))
+            return self.revoke(revoking)
+        self.complete_assignment(subscription.held(Hold.PENDING))
         return True
 
     # ------------------------------------------------------------------ inside

@@ -111,7 +111,7 @@ class GroupTask:
         self._explain_loss(self._membership.polls.enter())
         versions = self._versions()
         is_settled = versions == self._settled_at and self._membership.failure is None
-        if is_settled and not self._subscription.comes_or_goes():
+        if is_settled and not self._subscription.is_reconciling():
             return  # as in nearly every poll()
         self._settled_at = ()
         while self._step():
@@ -214,7 +214,7 @@ class GroupTask:
             return
         deadline = self._driver.clock.monotonic() + timeout
         cleanup = Cleanup()
-        cleanup.run(self._give_everything_back, deadline, commit)
+        cleanup.run(self._revoke_all, deadline, commit)
         self.protocol.forget()
         self._membership.polls.leave()
         if cleanup.is_interrupted:
@@ -222,10 +222,10 @@ class GroupTask:
         cleanup.run(self._leave, reason, deadline, leave)
         cleanup.raise_first()
 
-    def _give_everything_back(self, deadline: float, commit: bool) -> None:
+    def _revoke_all(self, deadline: float, commit: bool) -> None:
         if self._membership.losses != self._seen_losses or self._driver.failure is not None:
             self._lose()  # after a failure of the driver's thread nothing can be committed
-        self._owned_partitions.give_everything_back(deadline, commit=commit)
+        self._owned_partitions.revoke_all(deadline, commit=commit)
 
     def _leave(self, reason: str, deadline: float, leave: bool | None) -> None:
         """Leave the group and wait until the coordinator has responded, until `deadline` at most."""

@@ -173,7 +173,7 @@ class Subscription:
         """Return the partitions with this hold.  Any thread."""
         return [partition for partition, assigned in list(self.assigned.items()) if assigned.hold is hold]
 
-    def comes_or_goes(self) -> bool:
+    def is_reconciling(self) -> bool:
         """Return whether a partition is pending or being revoked."""
         holds = self._holds
         if holds == self._all_owned_as_of:
@@ -196,7 +196,7 @@ class Subscription:
         gone = set(partitions)
         self.replace([partition for partition in self.assigned if partition not in gone])
 
-    def take_on(self, partitions: Iterable[TopicPartition]) -> None:
+    def add_pending(self, partitions: Iterable[TopicPartition]) -> None:
         """Add these partitions; their records are not returned before `confirm`."""
         self.replace([*self.assigned, *partitions], hold=Hold.PENDING)
 

@@ -432,26 +432,26 @@ def records_are_returned_while_a_partition_is_let_go(patch: pytest.MonkeyPatch) 
 
 
 def each_poll_commits_again(patch: pytest.MonkeyPatch) -> None:
-    let_go = OwnedPartitions.let_go
+    revoke = OwnedPartitions.revoke
 
     def commit_again(self: OwnedPartitions, partitions: list[TopicPartition]) -> bool:
         if self.last_commit is not None and not self.last_commit.is_done:
             self.last_commit = self._commit_queue.commit_before_rebalance(partitions, 30.0)
-        return let_go(self, partitions)
+        return revoke(self, partitions)
 
-    patch.setattr(OwnedPartitions, "let_go", commit_again)
+    patch.setattr(OwnedPartitions, "revoke", commit_again)
 
 
 def a_failed_commit_stops_the_rebalance(patch: pytest.MonkeyPatch) -> None:
-    let_go = OwnedPartitions.let_go
+    revoke = OwnedPartitions.revoke
 
     def insist(self: OwnedPartitions, partitions: list[TopicPartition]) -> bool:
         commit = self.last_commit
         if commit is not None and commit.is_done and commit.exception(0) is not None:
             self.last_commit, self._commit_until = Completion(self._driver, "one that never comes"), FOREVER
-        return let_go(self, partitions)
+        return revoke(self, partitions)
 
-    patch.setattr(OwnedPartitions, "let_go", insist)
+    patch.setattr(OwnedPartitions, "revoke", insist)
 
 
 def an_eviction_is_taken_for_something_that_passes(patch: pytest.MonkeyPatch) -> None:

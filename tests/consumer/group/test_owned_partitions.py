@@ -56,11 +56,11 @@ class Owner:
         self.parts.listeners = Listeners(
             revoked=lambda told: self.revoked.append([*told]), lost=lambda told: self.lost.append([*told])
         )
-        self.take_on(ORDERS + BILLS)
+        self.complete_assignment(ORDERS + BILLS)
 
-    def take_on(self, partitions: list[TopicPartition]) -> None:
-        self.parts.begin_to_take_on(partitions)
-        self.parts.take_on(partitions)
+    def complete_assignment(self, partitions: list[TopicPartition]) -> None:
+        self.parts.begin_assignment(partitions)
+        self.parts.complete_assignment(partitions)
 
     def commit_before_rebalance(
         self, partitions: Collection[TopicPartition], timeout: float
@@ -78,7 +78,7 @@ class Owner:
 
 def test_the_commit_of_a_topic_that_exists_is_waited_for_although_another_topic_is_deleted() -> None:
     owner = Owner()
-    assert owner.parts.begin_to_let_go(ORDERS + BILLS)
+    assert owner.parts.begin_revocation(ORDERS + BILLS)
     for one in BILLS:
         del owner.metadata[one]
     assert owner.parts.go_on() is False
@@ -93,12 +93,12 @@ def test_the_commit_of_a_topic_that_exists_is_waited_for_although_another_topic_
 
 def test_partitions_of_recreated_topics_are_not_committed_on_revocation() -> None:
     owner = Owner()
-    assert owner.parts.begin_to_let_go(ORDERS + BILLS, of_other_topics=BILLS)
+    assert owner.parts.begin_revocation(ORDERS + BILLS, of_other_topics=BILLS)
     assert [partitions for partitions, _ in owner.commits] == [ORDERS]
     owner.commits[0][1].succeed(None)
     assert owner.parts.go_on() is True
-    owner.take_on(BILLS)
-    assert owner.parts.begin_to_let_go(BILLS)
+    owner.complete_assignment(BILLS)
+    assert owner.parts.begin_revocation(BILLS)
     assert [partitions for partitions, _ in owner.commits] == [ORDERS, BILLS], "that holds for one rebalance"
 
 
@@ -106,14 +106,14 @@ def test_a_ctrl_c_before_the_last_commit_of_a_second_rebalance_does_not_skip_it(
     owner = Owner()
     for number in (1, 2):
         if number == 2:
-            owner.take_on(ORDERS)
+            owner.complete_assignment(ORDERS)
             owner.strikes.append(KeyboardInterrupt())
             with pytest.raises(KeyboardInterrupt):
-                owner.parts.begin_to_let_go(ORDERS)
+                owner.parts.begin_revocation(ORDERS)
             assert owner.subscription.held(Hold.REVOKING) == ORDERS
             assert owner.parts.go_on() is False
         else:
-            assert owner.parts.begin_to_let_go(ORDERS)
+            assert owner.parts.begin_revocation(ORDERS)
         assert [partitions for partitions, _ in owner.commits] == [ORDERS] * number
         owner.commits[-1][1].succeed(None)
         assert owner.parts.go_on() is True
@@ -124,14 +124,14 @@ def test_a_ctrl_c_in_the_last_commit_at_close_leaves_no_partition() -> None:
     owner = Owner()
     owner.driver.strikes.append(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        owner.parts.give_everything_back(5.0, commit=True)
+        owner.parts.revoke_all(5.0, commit=True)
     assert owner.owned == []
     assert owner.parts.go_on() is None
 
 
 def test_a_commit_of_partitions_that_were_lost_keeps_nothing_waiting() -> None:
     owner = Owner()
-    assert owner.parts.begin_to_let_go(ORDERS)
+    assert owner.parts.begin_revocation(ORDERS)
     owner.parts.lose("another member may read these")
     assert (owner.lost, owner.revoked, owner.owned) == ([sorted(ORDERS + BILLS)], [], [])
     assert owner.parts.due_in() == float("inf")

@@ -160,7 +160,7 @@ def test_interrupted_member_continues(way: str, protocol: str) -> None:
 STEPS = [
     ("_call", "poll", "classic"),
     ("_apply", "poll", "classic"),
-    ("begin_to_take_on", "poll", "classic"),
+    ("begin_assignment", "poll", "classic"),
     ("replace", "poll", "classic"),
     ("_join_if_needed", "poll", "classic"),
     ("_send_subscription", "poll", "consumer"),
@@ -191,7 +191,7 @@ GIVING_UP = [
         "give_back",
         "handed_over",
         "_begin_last_commit",
-        "begin_to_let_go",
+        "begin_revocation",
         "_forget",
         "_forget_place",
     )

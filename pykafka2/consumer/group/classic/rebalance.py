@@ -123,18 +123,18 @@ class Rebalance:
         gone = [partition for partition in subscription.assigned if partition not in stays]
         if gone:
             self._gives_way = True
-            return self._owned_partitions.begin_to_let_go(gone)
+            return self._owned_partitions.begin_revocation(gone)
         new = [partition for partition in wanted if partition not in subscription.assigned]
         try:
             self._assignors.take(coming)
         finally:  # if a custom assignor raises, the new partitions are still assigned
-            self._owned_partitions.begin_to_take_on(new)
+            self._owned_partitions.begin_assignment(new)
             self._coming = None
             if self._gives_way:
                 # The next JoinGroup no longer lists them as owned, so the leader can assign them to others.
                 member.rebalance("partitions were given up for other members")
                 self._gives_way = False
-        self._owned_partitions.take_on(new)
+        self._owned_partitions.complete_assignment(new)
         return True
 
     def _problem_with(self, wanted: Iterable[TopicPartition]) -> str:
@@ -158,7 +158,7 @@ class Rebalance:
             return False
         going = self._to_revoke_before_joining()
         if going:
-            return self._owned_partitions.begin_to_let_go(going)
+            return self._owned_partitions.begin_revocation(going)
         subscription = self._subscription
         wish = self._assignors.wish(subscription.topics, subscription.assigned, reason)
         self._joined_topics = wish.topics

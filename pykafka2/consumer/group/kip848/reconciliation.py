@@ -119,15 +119,15 @@ class Reconciliation:
         gone = [partition for partition in held if wanted.get(partition) != self._ids.get(partition)]
         self._settled = ()
         if gone:
-            return self._owned_partitions.begin_to_let_go(gone, of_other_topics=self._of_topics_gone(gone))
+            return self._owned_partitions.begin_revocation(gone, of_other_topics=self._of_topics_gone(gone))
         self._ids = {partition: topic_id for partition, topic_id in self._ids.items() if partition in held}
         self._await_names(resolved.unknown)
         new = [partition for partition in wanted if partition not in held]
         if new or (target.number != self._notified and not resolved.unknown):
             self._notified = target.number
             self._ids.update((partition, wanted[partition]) for partition in new)
-            self._owned_partitions.begin_to_take_on(new)
-            self._owned_partitions.take_on(new)
+            self._owned_partitions.begin_assignment(new)
+            self._owned_partitions.complete_assignment(new)
             return True
         self._report(Owned(target.number, by_id(self._ids), is_whole=not resolved.unknown), losses)
         self._settled = found

@@ -227,19 +227,19 @@ def keep_what_was_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_go_only_after_a_good_commit(patch: pytest.MonkeyPatch) -> None:
-    let_go, lose = OwnedPartitions.let_go, OwnedPartitions.lose
+    revoke, lose = OwnedPartitions.revoke, OwnedPartitions.lose
 
     def stubborn(self: OwnedPartitions, partitions: list[TopicPartition]) -> bool:
         commit = self.last_commit
         if commit is not None and commit.is_done and commit.exception(0) is not None:
             return False
-        return let_go(self, partitions)
+        return revoke(self, partitions)
 
     def without_losing(self: OwnedPartitions, because: str) -> None:
         if self.last_commit is None:
             lose(self, because)
 
-    patch.setattr(OwnedPartitions, "let_go", stubborn)
+    patch.setattr(OwnedPartitions, "revoke", stubborn)
     patch.setattr(OwnedPartitions, "lose", without_losing)
 
 

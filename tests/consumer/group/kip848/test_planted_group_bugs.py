@@ -37,14 +37,14 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 
 
 def acknowledge_before_the_application_has_let_go(patch: pytest.MonkeyPatch) -> None:
-    begin = OwnedPartitions.begin_to_let_go
+    begin = OwnedPartitions.begin_revocation
 
     def hasty(self: OwnedPartitions, partitions: Any, **more: Any) -> bool:
         begun = begin(self, partitions, **more)
         self.last_commit = None
         return begun
 
-    patch.setattr(OwnedPartitions, "begin_to_let_go", hasty)
+    patch.setattr(OwnedPartitions, "begin_revocation", hasty)
     patch.setattr("pykafka2.consumer.commit.committer.Committer.commit_before_rebalance", lambda *args: None)
 
 
