@@ -994,7 +994,7 @@ def test_an_offset_below_zero_is_none(cluster: LogCluster, offset: int) -> None:
     cluster._list_partition = lie  # type: ignore[method-assign]
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
-        with pytest.raises(NoOffsetForPartition, match="names no offset"):
+        with pytest.raises(NoOffsetForPartition, match="returned no offset"):
             consumer.position(ORDERS_0, 1000)
         assert consumer.end_offsets([ORDERS_0]) == {ORDERS_0: 0}
         cluster._list_partition = list_partition  # type: ignore[method-assign]

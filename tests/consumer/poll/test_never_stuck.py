@@ -208,7 +208,7 @@ def test_topic_recreated_while_paused_is_read_from_the_reset_policy(
             consumer.resume(ORDERS[0])
             found = [record.value for _ in range(4) for record in consumer.poll(1000).get(ORDERS[0], [])]
         assert found == [b"new %d" % number for number in range(10)], "none of the new ones is skipped"
-        told = "orders-0: the topic was deleted and made anew"
+        told = "orders-0: the topic was deleted and created again"
         assert [told in message for message in caplog.messages].count(True) == 1
         assert "deleted and created again" in consumer.explain()
 
@@ -234,7 +234,7 @@ def test_recreated_topic_with_policy_none_raises_no_offset_for_partition() -> No
         assert len(read(consumer, 5)[ORDERS[0]]) == 5
         make_anew(cluster, 10)
         for _ in range(2):
-            with pytest.raises(NoOffsetForPartition, match=r"orders-0: .*made anew.* offset 5 .*seek"):
+            with pytest.raises(NoOffsetForPartition, match=r"orders-0: .*created again.* offset 5 .*seek"):
                 read(consumer, 3)
         consumer.seek(ORDERS[0], 2)
         assert read(consumer, 5)[ORDERS[0]] == list(range(2, 10))
