@@ -318,7 +318,7 @@ def test_a_place_found_for_an_earlier_reset_does_not_count(subscription: Subscri
 
 
 def test_partition_revoked_before_its_callback_stays_revoking(subscription: Subscription) -> None:
-    subscription.take_on([SECOND])
+    subscription.add_pending([SECOND])
     subscription.hold_back([SECOND])
     subscription.confirm([SECOND])
     assert subscription.held(Holding.REVOKING) == [SECOND]

@@ -115,9 +115,9 @@ FATAL: list[tuple[type[BrokerError], str]] = [
     (GroupIdNotFound, "group.consumer.migration.policy"),
     (GroupMaxSizeReached, "group.consumer.max.size"),
     (InvalidGroupId, "must not be empty"),
-    (InvalidRegularExpression, "RE2's syntax"),
+    (InvalidRegularExpression, "in RE2 syntax"),
     (InvalidRequest, "parts contradict each other"),
-    (UnreleasedInstanceId, "wait until that one's session is over"),
+    (UnreleasedInstanceId, "or wait for the session timeout"),
     (UnsupportedAssignor, "group.consumer.assignors"),
     (UnsupportedVersion, "group_protocol='classic' until the cluster is at 4.0"),
 ]
