@@ -37,7 +37,6 @@ from pykafka2.consumer.inspection import Inspection
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, ConsumerOptions
 from pykafka2.consumer.poll.poller import Poller
-from pykafka2.consumer.poll.position_control import PositionControl
 from pykafka2.consumer.reset_policy import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.subscription import Subscription
@@ -239,24 +238,17 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
             self._lookups = OffsetLookups(cluster, parsed.isolation)
             self._fetcher = Fetcher(parsed, cluster, self._buffer, self._lookups)
             self._group = group = self._new_group(parsed, cluster)
-            self._position_control = PositionControl(
-                self._subscription, self._buffer, self._fetcher, cluster.driver
-            )
             self._poller = Poller(
                 parsed,
                 cluster,
                 self._subscription,
-                self._buffer,
                 self._fetcher,
-                self._lookups,
-                self._position_control,
                 self._interceptors,
                 start_positions=group.resume if group is not None else None,
                 poll_tasks=(group.rebalance, group.committer) if group is not None else (),
             )
-            self._handover = Handover(
-                self._subscription, self._poller, self._iteration_queue, self._position_control
-            )
+            self._position_control = self._poller.position_control
+            self._handover = Handover(self._subscription, self._poller, self._iteration_queue)
             self._slice_length = SliceLength(cluster.driver.clock)
             self._queries = OffsetQueries(cluster, self._lookups)
             self._inspection = Inspection(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 from pykafka2.consumer.poll.poller import Poller
-from pykafka2.consumer.poll.position_control import PositionControl
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.errors import ConcurrentUse, IllegalState, KafkaError
@@ -32,12 +31,11 @@ class Handover:
         subscription: Subscription,
         poller: Poller,
         iteration_queue: IterationQueue,
-        position_control: PositionControl,
     ) -> None:
         self._subscription = subscription
         self._poller = poller
         self._iteration_queue = iteration_queue
-        self._position_control = position_control
+        self._position_control = poller.position_control
         self._checked_as_of = 0
         """`Subscription.changes` when the queued records were last compared with the assignment."""
         self._to_rewind: frozenset[TopicPartition] = frozenset()

@@ -55,7 +55,8 @@ class Fetcher:
         self._options = options
         self._cluster = cluster
         self._metadata = cluster.metadata
-        self._buffer = buffer
+        self.buffer = buffer
+        self.lookups = lookups
         self.table = FetchTable(options, cluster, buffer)
         """The fetch state of each partition."""
         self._answers = FetchAnswers(options, cluster, buffer, self.table)
@@ -121,7 +122,7 @@ class Fetcher:
         wanted_room = self._options.queued_max_bytes // 2
         if room < wanted_room:
             self._put_back_paused(wanted_room - room)
-            self._buffer.ask_for_room()
+            self.buffer.ask_for_room()
             # Room that was made before `ask_for_room` causes no wake-up, so check again.
             room = self._room()
             if room <= 0:
@@ -135,11 +136,11 @@ class Fetcher:
         return result
 
     def _room(self) -> int:
-        return self._options.queued_max_bytes - self._buffer.size_bytes
+        return self._options.queued_max_bytes - self.buffer.size_bytes
 
     def _put_back_paused(self, wanted_bytes: int) -> None:
         """Drop data of paused partitions, the largest first; it is fetched again when they are resumed."""
-        size_of = self._buffer.bytes_of
+        size_of = self.buffer.bytes_of
         held = [
             partition for partition in self._paused if partition in self.table.states and size_of(partition)
         ]
@@ -148,7 +149,7 @@ class Fetcher:
                 return
             wanted_bytes -= size_of(partition)
             state = self.table.states[partition]
-            items = [item for item in self._buffer.put_back(partition) if item.generation == state.generation]
+            items = [item for item in self.buffer.put_back(partition) if item.generation == state.generation]
             if items:
                 # A response in flight belongs to a later offset, and will be dropped.
                 state.offset, state.epoch = items[0].offset, -1

@@ -88,8 +88,6 @@ class Collector:
         current = self._begin_pass()
         if current is None:
             return {}, False
-        found: Records = {}
-        count = 0
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
         deserializers = self._deserializers
@@ -109,19 +107,7 @@ class Collector:
                     current.next_position = deserializers.failed_at
                     raise
 
-        for partition, assigned in self._readable(current):
-            records: list[ConsumerRecord[Any, Any]] = []
-            self._read(current, partition, assigned, limit - count, records, take)
-            if current.failed is not None and current.next_position is not None:
-                current.positions[partition] = current.next_position
-                current.leader_epochs[partition] = records[-1].leader_epoch if records else -1
-            if records:
-                found[partition] = records
-                count += len(records)
-            if current.failed is not None or current.stays_first is not None:
-                break
-            if count + deserializers.skipped >= limit:
-                break
+        found = self._collect(current, limit, list, take)
         if keep_position:
             _keep_positions(current, found)
         handed_over = self._on_consume(found) if found and self._on_consume is not None else found
@@ -132,27 +118,38 @@ class Collector:
         current = self._begin_pass()
         if current is None:
             return {}
-        found: dict[TopicPartition, Columns] = {}
-        count = 0
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
         def take(item: FetchedData, position: int, wanted: int, into: Columns) -> int:
-            return item.take_columns(position, wanted, into, check_crcs, limit_bytes)
+            try:
+                return item.take_columns(position, wanted, into, check_crcs, limit_bytes)
+            except KafkaError:
+                current.next_position = max(position, into.last_offset + 1) if into else None
+                raise
 
-        for partition, assigned in self._readable(current):
-            columns = Columns()
-            self._read(current, partition, assigned, limit - count, columns, take)
-            if current.failed is not None and columns:
-                current.positions[partition] = max(
-                    current.positions.get(partition, 0), columns.last_offset + 1
-                )
-                current.leader_epochs[partition] = -1  # columns do not contain it
-            if columns:
-                found[partition] = columns
-                count += len(columns)
-            if current.failed is not None or count >= limit or current.stays_first is not None:
-                break
+        found = self._collect(current, limit, Columns, take)
         self._finish(current, bool(found))
+        return found
+
+    def _collect(
+        self, current: _Pass, limit: int, new: Callable[[], Any], take: Take
+    ) -> dict[TopicPartition, Any]:
+        """Return up to `limit` records of all readable partitions, in what `new` returns for each."""
+        found: dict[TopicPartition, Any] = {}
+        count = 0
+        for partition, assigned in self._readable(current):
+            taken = new()
+            self._read(current, partition, assigned, limit - count, taken, take)
+            if current.failed is not None and current.next_position is not None:
+                current.positions[partition] = current.next_position
+                current.leader_epochs[partition] = _leader_epoch(taken)
+            if taken:
+                found[partition] = taken
+                count += len(taken)
+            if current.failed is not None or current.stays_first is not None:
+                break
+            if count + self._deserializers.skipped >= limit:
+                break
         return found
 
     def _begin_pass(self) -> _Pass | None:
@@ -267,6 +264,11 @@ class Collector:
                     epochs[partition] = epoch
         if moved:
             self._poll_errors.noted, self._done = None, []
+
+
+def _leader_epoch(taken: list[ConsumerRecord[Any, Any]] | Columns) -> int:
+    """Return the leader epoch of the last record; -1 for columns, which do not contain it."""
+    return taken[-1].leader_epoch if taken and isinstance(taken, list) else -1
 
 
 def _keep_positions(current: _Pass, found: Records) -> None:

@@ -12,7 +12,7 @@ from copy import copy
 import attrs
 
 from pykafka2.consumer.bad_records import BadRecords
-from pykafka2.consumer.fetch.buffer import FetchBuffer, Item
+from pykafka2.consumer.fetch.buffer import Item
 from pykafka2.consumer.fetch.fetched_data import FetchedData, Problem, without_frames
 from pykafka2.consumer.fetch.fetcher import Fetcher
 from pykafka2.consumer.options import ConsumerOptions
@@ -53,13 +53,12 @@ class PollErrors:
         self,
         options: ConsumerOptions,
         subscription: Subscription,
-        buffer: FetchBuffer,
         fetcher: Fetcher,
         position_control: PositionControl,
     ) -> None:
         self._options = options
         self._subscription = subscription
-        self._buffer = buffer
+        self._buffer = fetcher.buffer
         self._fetcher = fetcher
         self._position_control = position_control
         self.bad_records = BadRecords(options.on_bad_record)

@@ -13,9 +13,7 @@ from typing import Any, Protocol
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit.start_positions import StartPositions
-from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetcher import Fetcher
-from pykafka2.consumer.fetch.offset_lookups import OffsetLookups
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.poll.collector import Collector
@@ -47,10 +45,7 @@ class Poller:
         options: ConsumerOptions,
         cluster: ClusterClient,
         subscription: Subscription,
-        buffer: FetchBuffer,
         fetcher: Fetcher,
-        lookups: OffsetLookups,
-        position_control: PositionControl,
         interceptors: Interceptors,
         *,
         start_positions: StartPositions | None = None,
@@ -61,15 +56,15 @@ class Poller:
         self._metadata = cluster.metadata
         self._driver = cluster.driver
         self._subscription = subscription
-        self._buffer = buffer
+        self._buffer = fetcher.buffer
         self._fetcher = fetcher
         self._start_positions = start_positions
         self._poll_tasks = poll_tasks
         self._missing_topics = MissingTopics(cluster, subscription)
-        self.stall_detector = StallDetector(options, cluster, subscription, buffer, fetcher, lookups)
-        self._position_control = position_control
-        self._poll_errors = poll_errors = PollErrors(options, subscription, buffer, fetcher, position_control)
-        self.collector = Collector(options, subscription, buffer, poll_errors, interceptors)
+        self.stall_detector = StallDetector(options, cluster, subscription, fetcher)
+        self.position_control = PositionControl(subscription, fetcher, cluster.driver)
+        self._poll_errors = poll_errors = PollErrors(options, subscription, fetcher, self.position_control)
+        self.collector = Collector(options, subscription, fetcher.buffer, poll_errors, interceptors)
         self.bad_records = poll_errors.bad_records
         self._pinned: frozenset[str] = frozenset()
         self._wanted: frozenset[str] = frozenset()
@@ -167,7 +162,7 @@ class Poller:
             self._subscription.unsent.update(stuck)
             for partition in stuck:
                 self._driver.call_soon(lambda now, partition=partition: self._fetcher.rediscover(partition))  # type: ignore[misc]
-            self._position_control.send_changes()
+            self.position_control.send_changes()
 
     def _is_called(self) -> bool:
         """Return whether wakeup() was called or a task has news."""
@@ -234,7 +229,7 @@ class Poller:
             self._poll_errors.read_again()
         if subscription.unsent or subscription.unsent_pauses:
             # a Ctrl-C interrupted the call before it sent its change
-            self._position_control.send_changes()
+            self.position_control.send_changes()
         resets = self._buffer.resets()
         if resets:
             subscription.end_resets(resets)
@@ -268,7 +263,7 @@ class Poller:
             if known is not None and known.is_usable:
                 partitions += [TopicPartition(topic, number) for number in sorted(known.partitions)]
         subscription.replace(partitions)
-        self._position_control.send_changes()
+        self.position_control.send_changes()
 
     def _is_in_doubt(self, topic: str) -> bool:
         known = self._metadata.topic(topic)
@@ -277,14 +272,14 @@ class Poller:
     def _find_first_positions(self, partitions: list[TopicPartition]) -> None:
         if self._start_positions is not None:
             partitions = self._start_positions.without_commit(partitions)
-            self._position_control.send_changes()
+            self.position_control.send_changes()
             if not partitions:
                 return
         if self._options.auto_offset_reset == NONE:
             raise NoOffsetForPartition(
                 f"{named(partitions)}: the position is unknown and auto_offset_reset is 'none'; call seek()"
             )
-        self._position_control.reset(partitions, self._options.auto_offset_reset)
+        self.position_control.reset(partitions, self._options.auto_offset_reset)
 
 
 class PollTask(Protocol):

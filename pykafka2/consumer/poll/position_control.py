@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetcher import Fetcher
 from pykafka2.consumer.reset_policy import reset_timestamp
 from pykafka2.consumer.state.subscription import Subscription
@@ -20,11 +19,9 @@ from pykafka2.types import TopicPartition
 class PositionControl:
     """Changes positions and pauses, and sends them to the fetcher."""
 
-    def __init__(
-        self, subscription: Subscription, buffer: FetchBuffer, fetcher: Fetcher, driver: Driver
-    ) -> None:
+    def __init__(self, subscription: Subscription, fetcher: Fetcher, driver: Driver) -> None:
         self._subscription = subscription
-        self._buffer = buffer
+        self._buffer = fetcher.buffer
         self._fetcher = fetcher
         self._driver = driver
 

@@ -13,9 +13,7 @@ import logging
 import attrs
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetcher import Fetcher
-from pykafka2.consumer.fetch.offset_lookups import OffsetLookups
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.subscription import Assigned, Subscription
 from pykafka2.errors import ConsumerStalled
@@ -48,15 +46,13 @@ class StallDetector:
         options: ConsumerOptions,
         cluster: ClusterClient,
         subscription: Subscription,
-        buffer: FetchBuffer,
         fetcher: Fetcher,
-        lookups: OffsetLookups,
     ) -> None:
         self._cluster = cluster
         self._subscription = subscription
-        self._buffer = buffer
+        self._buffer = fetcher.buffer
         self._fetcher = fetcher
-        self._lookups = lookups
+        self._lookups = fetcher.lookups
         # Brokers can delay records for fetch_max_wait_ms.
         self._limit = STALLED_AFTER + options.fetch_max_wait
         self._checked_at = cluster.driver.clock.monotonic()

@@ -94,8 +94,8 @@ def test_retry_of_the_same_position_keeps_the_longer_pause(fetcher: Fetcher, clu
 def test_data_fetched_for_an_older_position_is_not_put_back(fetcher: Fetcher) -> None:
     """An answer may come between a seek, on the application's thread, and the fetcher's hearing of it."""
     fetcher.begin(ORDERS_0, 2, 100)
-    fetcher._buffer.put(data(ORDERS_0, 1, 3))
-    fetcher._buffer.put(data(ORDERS_0, 2, 100))
+    fetcher.buffer.put(data(ORDERS_0, 1, 3))
+    fetcher.buffer.put(data(ORDERS_0, 2, 100))
     fetcher.table.states[ORDERS_0].offset = 101
     fetcher.pause([ORDERS_0])
     fetcher._put_back_paused(1)
@@ -105,7 +105,7 @@ def test_data_fetched_for_an_older_position_is_not_put_back(fetcher: Fetcher) ->
 def test_data_put_back_is_refetched_without_the_epoch_of_its_end(fetcher: Fetcher) -> None:
     """A broker compares that with the record before the offset, and would find its log cut."""
     fetcher.begin(ORDERS_0, 1, 0)
-    fetcher._buffer.put(data(ORDERS_0, 1, 0))
+    fetcher.buffer.put(data(ORDERS_0, 1, 0))
     state = fetcher.table.states[ORDERS_0]
     state.offset, state.epoch = 1, 7
     fetcher.pause([ORDERS_0])
@@ -116,10 +116,10 @@ def test_data_put_back_is_refetched_without_the_epoch_of_its_end(fetcher: Fetche
 def test_paused_partition_with_most_data_is_discarded_first(fetcher: Fetcher) -> None:
     for partition, count in ((ORDERS_0, 1), (ORDERS_1, 20)):
         fetcher.begin(partition, 1, 0)
-        fetcher._buffer.put(data(partition, 1, 0, count))
+        fetcher.buffer.put(data(partition, 1, 0, count))
     fetcher.pause([ORDERS_0, ORDERS_1])
     fetcher._put_back_paused(10)
-    assert fetcher._buffer.partitions() == [ORDERS_0]
+    assert fetcher.buffer.partitions() == [ORDERS_0]
 
 
 def test_damage_that_gave_way_is_read_again_after_resume() -> None:
