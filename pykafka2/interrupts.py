@@ -7,7 +7,7 @@ rules:
 * A change is noted before it is made, and the note is removed last. The next call makes it again, so a
   change must be safe to repeat. (`Subscription.unsent` is such a note.)
 * Several attributes that belong together are assigned without a call between the assignments.
-* Cleanup uses the functions of this module, so that the main logic has no `except BaseException`.
+* Cleanup uses the functions of this module, so that few other places need `except BaseException`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A tuple for each record would be visited by the garbage collector up to three times while it waits, because
 it contains a callback, and the collector would run every 700 records: a tenth of what `send` costs. Pure.
-Callers' threads append (partition_queue.py), batch.py encodes, and delivery/ calls the callbacks.
+Callers' threads append (accumulator/open_batch.py), batch_records.py encodes, and delivery/ calls the
+callbacks.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Handover:
         return self._poller.is_in_pass
 
     def take_back(self, was_in_pass: bool) -> None:
-        """Return the records of the call that was just interrupted again in the next call."""
+        """Take the records of an interrupted call back, so that the next call returns them."""
         self._poller.is_in_pass = was_in_pass
         self._finish_rewinding()
         self._iteration_queue.take_back()

@@ -1,8 +1,9 @@
 """Records that iteration has polled but not yet returned.
 
 Used on the caller's thread. The positions are beyond these records, so seek and pause must discard or
-rewind them (consumer.py), and a commit stops before them (commit/committer.py). List iterators return them,
-a slice at a time, so no Python call is made per record; the queue asks the iterator how far it got.
+rewind them (calls/guards.py), and a commit stops before them (commit/committer.py). List iterators return
+them, a slice at a time, so no Python call is made per record; the length hint of the iterator shows how many
+are left.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ class Membership(Member[MemberState, MemberEvent]):
             self.heartbeat.on_answer(now)
         elif isinstance(error, RebalanceInProgress):
             self.heartbeat.on_answer(now)
-            self._request_rejoin("the coordinator said so", now)
+            self._request_rejoin("a heartbeat reported it", now)
         else:
             self.heartbeat.on_failure(now)
             if self.state is MemberState.SYNCING and isinstance(error, IllegalGeneration):
@@ -281,7 +281,7 @@ class Membership(Member[MemberState, MemberEvent]):
         return True
 
     def _expel(self, error: KafkaError) -> None:
-        because = f"the coordinator put this member out of group {self._options.group_id!r}: {error}"
+        because = f"the coordinator removed this member from group {self._options.group_id!r}: {error}"
         self._log.warning("%s", because)
         self._lose(MemberEvent.EXPELLED, because, keep_id=isinstance(error, IllegalGeneration))
 

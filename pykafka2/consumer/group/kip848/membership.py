@@ -285,7 +285,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
 
     def _expel(self, error: KafkaError) -> None:
         self._expulsions += 1
-        because = f"the coordinator put this member out of group {self._options.group_id!r}: {error}"
+        because = f"the coordinator removed this member from group {self._options.group_id!r}: {error}"
         self._log.warning("%s", because)
         self._lose(MemberEvent.EXPELLED, because)
 

@@ -488,7 +488,7 @@ def test_health_and_explain_describe_the_group(simulation: Simulation) -> None:
     assert "leads group 'g' in generation 1" in member.consumer.explain()
     group.member("b")
     group.turn(0.6, group.members[1])
-    assert "rebalances: the coordinator said so" in member.consumer.explain()
+    assert "rebalances: a heartbeat reported it" in member.consumer.explain()
 
 
 def test_explain_names_coordinator_and_other_members_while_a_join_waits(simulation: Simulation) -> None:

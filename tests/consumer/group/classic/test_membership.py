@@ -88,7 +88,7 @@ def test_error_for_an_earlier_generation_does_not_end_this_one(
 
 def test_untaken_assignment_is_void_after_a_rebalance(member: Membership, cluster: LogCluster) -> None:
     member._assigned = Assigned("range", 5, Assignment())
-    member._request_rejoin("the coordinator said so", cluster.now)
+    member._request_rejoin("a heartbeat reported it", cluster.now)
     assert member.state is MemberState.MUST_JOIN
     assert member.take_assignment() is None
 
