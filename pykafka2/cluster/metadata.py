@@ -76,8 +76,8 @@ class Metadata:
         self._pinned: frozenset[str] = frozenset()
         self._wanted_ids: frozenset[bytes] = frozenset()
         self._wants_all_topics = False
-        self.has_all_topics = False
-        """Whether a response with all topics has come since they are wanted."""
+        self._all_topics_as_of = FOREVER
+        """The version of the first response with all topics since they are wanted."""
         self._update_requested = False
         self._doubted: int | None = None
         """The broker that the next request must avoid: its metadata seems stale."""
@@ -101,6 +101,11 @@ class Metadata:
     def version(self) -> int:
         """Number of successful responses; a waiter waits for a newer version than it has seen."""
         return self.snapshot.version
+
+    @property
+    def has_all_topics(self) -> bool:
+        """Whether the snapshot has a response with all topics that came since they are wanted."""
+        return self.snapshot.version >= self._all_topics_as_of
 
     @property
     def controller(self) -> Node | None:
@@ -181,7 +186,7 @@ class Metadata:
     def want_all_topics(self, wanted: bool) -> None:
         """Request every topic of the cluster from the next update on (pattern subscriptions, listings)."""
         if wanted and not self._wants_all_topics:
-            self.has_all_topics = False
+            self._all_topics_as_of = FOREVER
         self._wants_all_topics = wanted
         if wanted:
             self.request_update()
@@ -311,14 +316,15 @@ class Metadata:
             return
         before = self.snapshot
         try:
-            self.snapshot = merge_response(
-                before, response, self.wanted_topics(), names_all=self._in_flight_all
-            )
+            merged = merge_response(before, response, self.wanted_topics(), names_all=self._in_flight_all)
         except CorruptResponse as error:
             self._fail(error)
             return
+        if self._in_flight_all:
+            # Before the snapshot: a thread that sees its version must not check `has_all_topics` too early.
+            self._all_topics_as_of = min(self._all_topics_as_of, merged.version)
+        self.snapshot = merged
         self.last_successful_refresh = now
-        self.has_all_topics = self.has_all_topics or self._in_flight_all
         self._note_refreshed(response, now)
         self.last_error = None
         self.waiters.wake()

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.cluster.metadata import Metadata
 from pykafka2.errors import NoBrokersAvailable, TopicAuthorizationFailed, UnknownTopicOrPartition
 from pykafka2.events import LeaderChanged, MetadataUpdated
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -341,6 +342,24 @@ def test_all_topics_are_in_the_metadata_when_all_are_wanted(
     del cluster.topics["bills"]
     client.wait_for_metadata(client.metadata.version, 10)
     assert set(client.metadata.snapshot.topics) == {"orders"}
+
+
+def test_thread_that_sees_a_response_with_all_topics_sees_that_it_has_all(
+    cluster: ScriptedCluster, client: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll() in between would find that it must wait for all topics, and not be called again for them."""
+    seen: list[tuple[int, bool]] = []
+
+    def set_attribute(metadata: Metadata, name: str, value: object) -> None:
+        object.__setattr__(metadata, name, value)
+        if hasattr(metadata, "_has_changed"):
+            seen.append((metadata.version, metadata.has_all_topics))
+
+    client.wait_for_topic("orders", 10)
+    monkeypatch.setattr(Metadata, "__setattr__", set_attribute, raising=False)
+    client.metadata.want_all_topics(True)
+    client.wait_for_metadata(client.metadata.version, 10)
+    assert set(seen) == {(1, False), (2, True)}
 
 
 def test_metadata_request_has_the_allow_auto_create_topics_option(cluster: ScriptedCluster) -> None:
