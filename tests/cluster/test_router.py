@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ from pykafka2.driver.pollable import (
     TRANSACTION,
     AnyNode,
     Destination,
+    PollResult,
     Send,
     ToController,
     ToCoordinator,
@@ -80,6 +82,32 @@ def test_a_request_reaches_the_node_it_is_for(
     cluster.runtime.run_for(1)
     assert isinstance(sent.response, HeartbeatResponse)
     assert [index for index, count in enumerate(beats(cluster)) if count] == [node_id]
+
+
+def test_each_turn_polls_managers_then_calls_then_the_router(
+    cluster: ScriptedCluster, client: ClusterClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An OffsetFetch follows a commit of the same turn, and timeouts of new requests count in that turn."""
+    polled: list[str] = []
+
+    class Manager:
+        def __init__(self, name: str, poll: Callable[[float], PollResult] | None = None) -> None:
+            self.name = name
+            self._poll = poll
+
+        def poll(self, now: float) -> PollResult:
+            polled.append(self.name)
+            return PollResult.idle() if self._poll is None else self._poll(now)
+
+    monkeypatch.setattr(client.calls, "poll", Manager("calls", client.calls.poll).poll)
+    monkeypatch.setattr(client.router, "poll", Manager("router", client.router.poll).poll)
+    for name in ("committer", "membership"):
+        client.add(Manager(name))
+        cluster.runtime.run_for(1)
+    polled.clear()
+    client.driver.wake()
+    cluster.runtime.run_for(0.01)
+    assert polled[:4] == ["committer", "membership", "calls", "router"]
 
 
 def test_any_request_goes_to_the_connected_node_with_the_least_in_flight(

@@ -82,12 +82,20 @@ def test_others_and_records_outside_of_transactions_are_shown_meanwhile() -> Non
     assert shown(batches, aborted((ANNA, 0))) == [1, 2]
 
 
-def test_a_marker_that_matters_and_cannot_be_read_is_corrupt() -> None:
-    control = bytearray(build_end_marker(False, 1000, ANNA, 0, 0, base_offset=1))
+def broken_marker(offset: int, producer_id: int) -> RecordBatch:
+    control = bytearray(build_end_marker(False, 1000, producer_id, 0, 0, base_offset=offset))
     control[-10:] = b"\xff" * 10
-    broken = RecordBatch(memoryview(bytes(control)))
+    return RecordBatch(memoryview(bytes(control)))
+
+
+def test_a_marker_that_matters_and_cannot_be_read_is_corrupt() -> None:
     with pytest.raises(CorruptMessage, match="orders-0 at offset 1"):
-        shown([batch(0, ANNA), broken], aborted((ANNA, 0)))
+        shown([batch(0, ANNA), broken_marker(1, ANNA)], aborted((ANNA, 0)))
+
+
+def test_unreadable_marker_of_a_producer_without_aborted_transaction_is_hidden() -> None:
+    batches = [batch(0, ANNA), broken_marker(1, BERT), batch(2, BERT)]
+    assert shown(batches, aborted((ANNA, 0))) == [2]
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])

@@ -19,6 +19,7 @@ from pykafka2.producer.accumulator.batch_sizes import (
     BatchPlan,
 )
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
+from pykafka2.producer.accumulator.open_batch import append_unlocked
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
 from pykafka2.producer.delivery.callbacks import LISTENERS_BYTES
@@ -106,6 +107,35 @@ def test_callbacks_count_as_memory_when_the_batch_is_sealed() -> None:
     appended(batch).add_callback(print)
     batch.seal()
     assert pool.overhead_bytes > BATCH_OVERHEAD_BYTES + LISTENERS_BYTES
+
+
+def test_sealed_batch_leaves_nothing_in_its_open_end() -> None:
+    """The producer keeps the open end of each topic's last batch, maybe for hours."""
+    batch = a_batch()
+    appended(batch, value=b"large")
+    tail = batch.open
+    assert tail is not None
+    fields, outcome = tail.fields, tail.outcome
+    assert batch.seal() > 0
+    assert batch.open is None
+    assert (tail.fields, tail.outcome) == ([], None)
+    assert batch.fields is fields
+    assert batch.outcome is outcome is not None
+
+
+def test_abandoned_batch_has_no_records_and_takes_none() -> None:
+    batch = a_batch()
+    for _ in range(2):
+        appended(batch)
+    tail = batch.open
+    assert tail is not None
+    assert tail.room_bytes > 0
+    batch.abandon()
+    assert append_unlocked(tail, *a_row()) is None
+    assert (tail.fields, tail.outcome, batch.open) == ([], None, None)
+    assert (batch.records, batch.count, batch.size) == (None, 0, 0)
+    assert batch.is_done
+    assert batch.is_finished
 
 
 def test_a_time_far_from_the_first_is_counted_as_long_as_it_is() -> None:
