@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2.compression import codec
-from pykafka2.errors import KafkaError, MessageTooLarge
+from pykafka2.errors import IllegalState, KafkaError, MessageTooLarge
+from pykafka2.producer.accumulator.batch import ProducerBatch
+from pykafka2.producer.accumulator.batch_records import RowRecords
 from pykafka2.producer.accumulator.batch_sizes import (
     BATCH_OVERHEAD_BYTES,
     LARGEST_STEP_BYTES,
@@ -28,7 +30,7 @@ from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import SHORT, encode_headers
 from pykafka2.types import RecordMetadata
 from tests.driver.interleave import at_every_line, at_line
-from tests.producer.rows import HOOKS, a_batch, a_row, appended
+from tests.producer.rows import HOOKS, PLAN, a_batch, a_row, appended
 from tests.records.strategies import NOW, RECORDS, Input
 
 SIZES = st.sampled_from([HEADER_BYTES + 1, 1000, 16384, 1 << 20])
@@ -136,6 +138,38 @@ def test_abandoned_batch_has_no_records_and_takes_none() -> None:
     assert (batch.records, batch.count, batch.size) == (None, 0, 0)
     assert batch.is_done
     assert batch.is_finished
+
+
+def test_abandoned_batch_of_ready_records_keeps_none() -> None:
+    fields = list(a_row()[0])
+    batch = ProducerBatch(
+        "orders", 3, PLAN, HOOKS, permit=Permit(0), created_at=0.0, records=RowRecords(fields, 100)
+    )
+    assert batch.size == 1
+    batch.abandon()
+    assert (batch.records, batch.size) == (None, 0)
+
+
+def test_append_to_a_sealed_batch_raises_illegal_state() -> None:
+    batch = a_batch()
+    appended(batch)
+    tail = batch.open
+    assert tail is not None
+    batch.seal()
+    with pytest.raises(IllegalState, match="sealed batch"):
+        tail.append(*a_row())
+
+
+def test_batch_takes_no_record_without_memory_for_it() -> None:
+    has_memory = [True]
+    hooks = attrs.evolve(HOOKS, charge=lambda permit, overhead_bytes: has_memory[0])
+    batch = a_batch(hooks=hooks)
+    assert batch.open is not None
+    appended(batch)
+    appended(batch)
+    has_memory[0] = False
+    assert batch.open.append(*a_row()) is None
+    assert batch.size == 2
 
 
 def test_a_time_far_from_the_first_is_counted_as_long_as_it_is() -> None:
