@@ -14,15 +14,15 @@ from pykafka2.broker.security.listener import ListenerSecurity
 from pykafka2.broker.security.mechanisms import Credentials, SaslListener
 from pykafka2.broker.security.principal_mapping import PrincipalMapping
 from pykafka2.broker.security.scram import ScramMechanism, ScramUser
-from pykafka2.broker.server.entrance import Entrance
+from pykafka2.broker.server.entrance import ListenerEndpoint
 from pykafka2.clock import Entropy
 
 NONCE_BYTES = 24
 NO_SECURITY = ListenerSecurity()
 
 
-class Entrances:
-    """Creates the `Entrance` of each listener. User lookups need the cluster's lock."""
+class ListenerEndpoints:
+    """Creates the `ListenerEndpoint` of each listener. User lookups need the cluster's lock."""
 
     def __init__(
         self,
@@ -36,15 +36,15 @@ class Entrances:
         self._credentials = credentials
         self._entropy = entropy
 
-    def of(self, address: ListenerAddress) -> Entrance:
-        """Returns the entrance of a listener."""
+    def of(self, address: ListenerAddress) -> ListenerEndpoint:
+        """Returns the endpoint of a listener."""
         node = self._node
         security = self._listeners.get(address.name, NO_SECURITY)
         is_first = address is node.listeners[0]
         mapping = None
         if address.protocol == "SSL" and security.asks_for_certificate:
             mapping = PrincipalMapping(node.config.get("ssl.principal.mapping.rules"))
-        return Entrance(
+        return ListenerEndpoint(
             address.name,
             f"acceptor-{node.id}" if is_first else f"acceptor-{node.id}-{address.name}",
             self._sasl(security) if address.protocol.startswith("SASL_") else None,

@@ -16,7 +16,7 @@ from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, ClientApis
 from pykafka2.broker.handlers.services import Gate, Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
-from pykafka2.broker.listener_setup import Entrances
+from pykafka2.broker.listener_setup import ListenerEndpoints
 from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.node import Node
 from pykafka2.broker.producer_ids import ProducerIds
@@ -138,10 +138,10 @@ class Parts:
         """Creates connections and their processors."""
         node, requests, apis = self._node, self.requests, ClientApis()
         self.quotas = ConnectionQuotas(node.config)
-        entrances = Entrances(
+        endpoints = ListenerEndpoints(
             node, self._shared.listeners, self._shared.credentials, self._shared.runtime.entropy
         )
-        self.entrances = [entrances.of(address) for address in node.listeners]
+        self.endpoints = [endpoints.of(address) for address in node.listeners]
         self.processors = [
             Processor(
                 f"processor-{node.id}-{number}",

@@ -144,9 +144,9 @@ class BrokerProcess:
                 listener.close()
             raise
         acceptors = []
-        for address, entrance, listener in zip(self._node.listeners, parts.entrances, listening, strict=True):
+        for address, endpoint, listener in zip(self._node.listeners, parts.endpoints, listening, strict=True):
             address.port = listener.port
-            acceptors.append(Acceptor(entrance, listener, parts.processors, parts.quotas))
+            acceptors.append(Acceptor(endpoint, listener, parts.processors, parts.quotas))
         return acceptors
 
     def finish_start(self) -> None:

@@ -158,12 +158,12 @@ class BrokerRequests:
             context.delivery.closing = ClosingReply(resets=False)
         return self._answers.refused(context, code)
 
-    def go_on(self, context: RequestContext) -> None:
+    def enqueue(self, context: RequestContext) -> None:
         """Queues a request that a fault held."""
         if self._node.is_running:
             self._queue.put(context)
 
-    def take_in(self, context: RequestContext) -> None:
+    def enqueue_late(self, context: RequestContext) -> None:
         """Queues a request that a fault delayed, from a connection that is closed by now."""
         if self._node.is_running:
             context.received = context.received.again(self._node.clock.monotonic())

@@ -156,15 +156,15 @@ MOST_NAMED = 5
 
 def group_health(group: Group, metadata: Metadata, now: float) -> dict[str, Any]:
     """Return the state of the membership; ages are in seconds, None for events that never happened."""
-    member, standing, commits = group.membership, group.standing, group.commits
+    member, group_status, commits = group.membership, group.group_status, group.commits
     coordinator = None if member.coordinator is None else metadata.node(member.coordinator)
     return {
-        "id": standing.group_id,
+        "id": group_status.group_id,
         "protocol": CLASSIC if isinstance(member, Membership) else CONSUMER,
         "state": member.state.value,
         "state_age": now - member.state_since,
-        "member_id": standing.identity.member_id,
-        "generation": standing.identity.generation_id,
+        "member_id": group_status.identity.member_id,
+        "generation": group_status.identity.generation_id,
         "leading": member.is_leading,
         "leader_id": member.leader_id,
         "other_members": [*member.others],

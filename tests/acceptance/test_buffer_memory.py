@@ -116,7 +116,7 @@ def test_small_append_continues_while_another_thread_waits_for_memory_of_the_sam
         return thread
 
     opens, large = started(b"opens a batch", 1), started(b"x" * 7000, 2)
-    pool.give_back(first)  # enough for the first in line, and too little for the large record behind it
+    pool.deallocate(first)  # enough for the first in line, and too little for the large record behind it
     opens.join(PATIENCE)
     # Without the queue's lock, and with it: the later timestamp takes more bytes in the batch.
     small = [started(b"small", 1), started(b"much later", 1, timestamp=1_000_000)]
@@ -127,7 +127,7 @@ def test_small_append_continues_while_another_thread_waits_for_memory_of_the_sam
     assert [batch.size for batch in queue.batches] == [3]
     assert large.is_alive()
     assert pool.waiting == 1
-    pool.give_back(second)
+    pool.deallocate(second)
     large.join(PATIENCE)
     assert [batch.size for batch in queue.batches] == [3, 1]
 

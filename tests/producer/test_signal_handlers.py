@@ -137,7 +137,10 @@ def test_memory_is_returned_though_a_signal_handler_sends_meanwhile() -> None:
 
         with watched():
             return at_line(
-                unwrap(BufferPool.give_back).__code__, line, lambda: sends.send_in_a_handler(b"x" * 2000), run
+                unwrap(BufferPool.deallocate).__code__,
+                line,
+                lambda: sends.send_in_a_handler(b"x" * 2000),
+                run,
             )
 
     assert len(list(at_every_line(attempt))) >= 4

@@ -114,16 +114,16 @@ def refused_commits_count_as_written(world: World, patch: pytest.MonkeyPatch) ->
 
 def commits_are_now_and_then_old(world: World, patch: pytest.MonkeyPatch) -> None:
     """Every third commit is of what was handed over by the one before."""
-    handed_over = Committer.handed_over
+    consumed_offsets = Committer.consumed_offsets
     told: dict[int, list[Offsets]] = {}
 
     def remember(self: Committer, partitions: Collection[TopicPartition] | None = None) -> Offsets:
         before = told.setdefault(id(self), [])
-        now = handed_over(self, partitions)
+        now = consumed_offsets(self, partitions)
         before.append(now)
         return {**now, **before[-2]} if len(before) % 3 == 0 and before[-2].keys() == now.keys() else now
 
-    patch.setattr(Committer, "handed_over", remember)
+    patch.setattr(Committer, "consumed_offsets", remember)
 
 
 def callbacks_come_backwards(world: World, patch: pytest.MonkeyPatch) -> None:

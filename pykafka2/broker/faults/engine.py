@@ -96,7 +96,7 @@ class Faults:
     def _release(self, released: list[Held]) -> None:
         self._held = [held for held in self._held if held not in released]
         for held in released:
-            held.let_go()
+            held.release()
 
     def _select(self, api: ApiName | None) -> list[Held]:
         name = None if api is None else api_name(api)
@@ -105,7 +105,7 @@ class Faults:
         ]
 
     def _unanswered(self) -> list[Held]:
-        # A request that is answered by now has lost its connection.
+        # A held request is marked as answered when its connection closes.
         self._held = [held for held in self._held if not held.context.is_answered]
         return list(self._held)
 
@@ -148,7 +148,7 @@ class Faults:
         if action is Action.ERROR and rule.error is not None:
             return self._refuse(rule, rule.error.code or 0, marks, target, context)
         if action is Action.DELAY:
-            target.wheel.add(now + (rule.seconds or 0.0), lambda at: target.go_on(context))
+            target.wheel.add(now + (rule.seconds or 0.0), lambda at: target.enqueue(context))
         elif action is Action.HOLD:
             self._held.append(Held(target, context, rule))
         elif action is Action.CLOSE_BEFORE:
@@ -184,7 +184,7 @@ class Faults:
         if rule.seconds is None:
             self._held.append(Held(target, late, rule, is_late=True))
         else:
-            target.wheel.add(now + rule.seconds, lambda at: target.take_in(late))
+            target.wheel.add(now + rule.seconds, lambda at: target.enqueue_late(late))
 
     # ------------------------------------------------------------------ outgoing responses
 

@@ -1,4 +1,4 @@
-"""Requests held by a fault rule, and their origin if their connection is closed by then."""
+"""Requests held by a fault rule, and the origin of those whose connection is closed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ class Held:
     rule: FaultRule
     is_late: bool = False
 
-    def let_go(self) -> None:
+    def release(self) -> None:
+        """Queues the request on its broker."""
         if self.is_late:
-            self.target.take_in(self.context)
+            self.target.enqueue_late(self.context)
         else:
-            self.target.go_on(self.context)
+            self.target.enqueue(self.context)
 
 
 class DeadOrigin:

@@ -38,12 +38,12 @@ class Target(Protocol):
         """Handles a request regardless of rules."""
         ...
 
-    def go_on(self, context: RequestContext) -> None:
+    def enqueue(self, context: RequestContext) -> None:
         """Queues a request that was held or delayed."""
         ...
 
-    def take_in(self, context: RequestContext) -> None:
-        """Queues a late request without a connection."""
+    def enqueue_late(self, context: RequestContext) -> None:
+        """Queues a request whose connection is closed by now."""
         ...
 
     def refused(self, context: RequestContext, code: int | None) -> Response | None:

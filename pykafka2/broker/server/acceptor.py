@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
-from pykafka2.broker.server.entrance import Entrance
+from pykafka2.broker.server.entrance import ListenerEndpoint
 from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.threads import REST, Part
 from pykafka2.clock import FOREVER
@@ -24,13 +24,13 @@ class Acceptor(Part):
 
     def __init__(
         self,
-        entrance: Entrance,
+        endpoint: ListenerEndpoint,
         listener: Listener,
         processors: Sequence[Processor],
         quotas: ConnectionQuotas,
     ) -> None:
-        super().__init__(entrance.acceptor)
-        self._entrance = entrance
+        super().__init__(endpoint.acceptor)
+        self._endpoint = endpoint
         self._listener = listener
         self._processors = processors
         self._next = 0
@@ -82,7 +82,7 @@ class Acceptor(Part):
                 transport.close()
                 continue
             self._next = (self._next + 1) % len(self._processors)
-            self._processors[self._next].adopt(transport, self._entrance)
+            self._processors[self._next].adopt(transport, self._endpoint)
 
     def on_failure(self, error: Exception, now: float) -> None:
         """Handles an unexpected exception in `on_ready`."""

@@ -13,7 +13,7 @@ from pykafka2.broker.security.caller import Caller
 from pykafka2.broker.server.channel import Slot
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.connection_quotas import address_of
-from pykafka2.broker.server.entrance import Entrance
+from pykafka2.broker.server.entrance import ListenerEndpoint
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.network.transport import Transport
 from pykafka2.protocol.struct import Response
@@ -48,19 +48,21 @@ class Client:
 class ClientOrigin:
     """The `Origin` of requests from a client's connection."""
 
-    __slots__ = ("_caller", "_connection", "_processor", "authentication", "entrance", "parts", "peer")
+    __slots__ = ("_caller", "_connection", "_processor", "authentication", "endpoint", "parts", "peer")
 
     is_broker = False
 
-    def __init__(self, processor: ConnectionsProcessor, connection: Connection, entrance: Entrance) -> None:
+    def __init__(
+        self, processor: ConnectionsProcessor, connection: Connection, endpoint: ListenerEndpoint
+    ) -> None:
         self._processor = processor
         self._connection = connection
         self.peer = connection.peer
-        self.entrance = entrance
+        self.endpoint = endpoint
         host = address_of(connection.peer)
-        self.authentication = entrance.authentication(host)
-        self._caller = entrance.anonymous(host)
-        self.parts: tuple[str, ...] = (entrance.acceptor, processor.name)
+        self.authentication = endpoint.authentication(host)
+        self._caller = endpoint.anonymous(host)
+        self.parts: tuple[str, ...] = (endpoint.acceptor, processor.name)
 
     @property
     def caller(self) -> Caller:
@@ -72,8 +74,8 @@ class ClientOrigin:
 
         Raises `TlsError` if no mapping rule matches.
         """
-        if self.entrance.mapping is not None:
-            self._caller = self.entrance.caller(transport, self._caller.host)
+        if self.endpoint.mapping is not None:
+            self._caller = self.endpoint.caller(transport, self._caller.host)
 
     def deliver(self, context: RequestContext, response: Response | None) -> None:
         self._processor.finish(self._connection, context, response)

@@ -1,4 +1,4 @@
-"""One listener of a broker, as its processors see it: the authentication of its connections.
+"""One listener of a broker: its name, protocol, and how its connections are authenticated.
 
 Immutable; created with each start (parts.py).
 """
@@ -17,7 +17,7 @@ from pykafka2.network.transport import Transport
 
 
 @attrs.define(frozen=True)
-class Entrance:
+class ListenerEndpoint:
     """One listener. Without `sasl` connections need no SASL authentication."""
 
     listener: str = "PLAINTEXT"

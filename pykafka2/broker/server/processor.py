@@ -21,7 +21,7 @@ from pykafka2.broker.server.client import Client, ClientOrigin
 from pykafka2.broker.server.connection import Connection
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
 from pykafka2.broker.server.context_parts import ReceivedRequest
-from pykafka2.broker.server.entrance import Entrance
+from pykafka2.broker.server.entrance import ListenerEndpoint
 from pykafka2.broker.server.intake import Intake
 from pykafka2.broker.server.muted import MutedConnections
 from pykafka2.broker.server.reply_bytes import encoded
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 1 << 20
 
-OPEN_LISTENER = Entrance()
+OPEN_LISTENER = ListenerEndpoint()
 """A listener without authentication."""
 
 Command = Callable[..., None]
@@ -101,10 +101,10 @@ class Processor(Part):
 
     # ------------------------------------------------------------------ any thread
 
-    def adopt(self, transport: Transport, entrance: Entrance = OPEN_LISTENER) -> None:
+    def adopt(self, transport: Transport, endpoint: ListenerEndpoint = OPEN_LISTENER) -> None:
         """Takes over a connection of this listener."""
         self._arriving.append(transport)
-        self._queue(self._adopt_next, entrance)
+        self._queue(self._adopt_next, endpoint)
 
     def _queue(self, command: Command, *arguments: object) -> None:
         self._commands.append((command, arguments))
@@ -326,7 +326,7 @@ class Processor(Part):
             transport.close(reset=reset)
             self._quotas.release(transport.peer)
 
-    def _adopt_next(self, now: float, entrance: Entrance) -> None:
+    def _adopt_next(self, now: float, endpoint: ListenerEndpoint) -> None:
         transport = self._arriving.popleft()
         channel = Channel(
             pipelined=self._pipelined, max_requests=self._max_pipelined, max_bytes=self._max_pipelined_bytes
@@ -334,7 +334,7 @@ class Processor(Part):
         connection = Connection(
             transport, channel, self, self.loop.selector, self._intake.max_frame_bytes, self._all_unsent, now
         )
-        client = self.connections[connection] = Client(ClientOrigin(self, connection, entrance))
+        client = self.connections[connection] = Client(ClientOrigin(self, connection, endpoint))
         self._intake.limit_frames(connection, client.origin.authentication)
         self._idle_check_at = min(self._idle_check_at, now + self._max_idle)
         try:

@@ -197,19 +197,19 @@ class CommitCalls(Owned):
         Raises:
             IllegalState: there is no group_id.
         """
-        standing = self._with_group("group_metadata").standing
+        group_status = self._with_group("group_metadata").group_status
         options = self._options
         if options.enable_auto_commit and options.enable_auto_offset_store and not self._is_warned:
             self._is_warned = True
             logger.warning(
                 "group_metadata(): the consumer of group %r also commits automatically, so records of an "
                 "aborted transaction can be lost; set enable_auto_commit=False",
-                standing.group_id,
+                group_status.group_id,
             )
         is_member = self._subscription.mode is Mode.TOPICS
-        identity = standing.last_membership if is_member else standing.identity
+        identity = group_status.last_membership if is_member else group_status.identity
         return ConsumerGroupMetadata(
-            standing.group_id, identity.generation_id, identity.member_id, identity.group_instance_id
+            group_status.group_id, identity.generation_id, identity.member_id, identity.group_instance_id
         )
 
     def _with_group(self, call: str) -> Group:

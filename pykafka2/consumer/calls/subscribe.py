@@ -213,7 +213,7 @@ class SubscriptionCalls(Owned):
 
     def _release(self, partitions: list[TopicPartition]) -> None:
         """Unassign partitions that a new subscription does not contain."""
-        self._subscription.give_back(partitions)
+        self._subscription.remove_partitions(partitions)
         self._iteration_queue.forget(partitions)
         self._position_control.send_changes()
 

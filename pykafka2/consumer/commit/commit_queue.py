@@ -25,7 +25,7 @@ from pykafka2.consumer.commit.errors import (
     retriable_commit_error,
 )
 from pykafka2.consumer.commit.topic_ids import NO_IDS, TopicIds
-from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStanding, Rejection
+from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStatus, Rejection
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import GROUP, PollResult, Send, ToCoordinator
 from pykafka2.errors import (
@@ -53,10 +53,10 @@ MEMBERSHIP_ERRORS = (UnknownMemberId, IllegalGeneration, FencedInstanceId, Rebal
 class CommitQueue:
     """Offset commits in the order of the calls (a `Pollable`)."""
 
-    def __init__(self, cluster: ClusterClient, standing: GroupStanding) -> None:
+    def __init__(self, cluster: ClusterClient, group_status: GroupStatus) -> None:
         self._cluster = cluster
-        self._standing = standing
-        self._to = ToCoordinator(GROUP, standing.group_id)
+        self._group_status = group_status
+        self._to = ToCoordinator(GROUP, group_status.group_id)
         self._waiting: deque[Commit] = deque()
         """Commits to send or to retry."""
         self._soonest_deadline = FOREVER
@@ -206,7 +206,7 @@ class CommitQueue:
                 )
             )
         return OffsetCommitRequest(
-            group_id=self._standing.group_id,
+            group_id=self._group_status.group_id,
             generation_id_or_member_epoch=commit.identity.generation_id,
             member_id=commit.identity.member_id,
             group_instance_id=commit.identity.group_instance_id,
@@ -241,8 +241,8 @@ class CommitQueue:
         elif isinstance(error, MEMBERSHIP_ERRORS) or (
             isinstance(error, GroupIdNotFound) and commit.identity.membership
         ):
-            self._standing.rejection = Rejection(commit.identity, error)
-            self._end(commit, membership_error(error, self._standing, commit.identity))
+            self._group_status.rejection = Rejection(commit.identity, error)
+            self._end(commit, membership_error(error, self._group_status, commit.identity))
         elif not error.retriable or commit.completion.is_cancelled:
             self._end(commit, error)
         elif not commit.is_retried:
@@ -253,9 +253,9 @@ class CommitQueue:
 
     def _on_stale_epoch(self, commit: Commit, error: KafkaError, now: float) -> None:
         """Retry with the current epoch if the membership is the same: it still owns the partitions."""
-        current = self._standing.identity
+        current = self._group_status.identity
         if current.membership != commit.identity.membership:
-            self._end(commit, membership_error(error, self._standing, commit.identity))
+            self._end(commit, membership_error(error, self._group_status, commit.identity))
         elif not commit.is_retried or commit.completion.is_cancelled:
             self._end(commit, retriable_commit_error(error))
         else:
@@ -294,7 +294,7 @@ class CommitQueue:
 
     def _timed_out(self, commit: Commit) -> KafkaError:
         return commit_timeout_error(
-            commit.offsets, self._standing.group_id, commit.timeout, commit.last_error
+            commit.offsets, self._group_status.group_id, commit.timeout, commit.last_error
         )
 
 

@@ -23,7 +23,7 @@ from pykafka2.consumer.commit.errors import recreated_topic_error
 from pykafka2.consumer.commit.topic_ids import TopicIds
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.consumer.state.group_identity import GroupStatus
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.driver.completion import Completion
@@ -69,7 +69,7 @@ class Committer:
         cluster: ClusterClient,
         subscription: Subscription,
         iteration_queue: IterationQueue,
-        standing: GroupStanding,
+        group_status: GroupStatus,
         commits: CommitQueue,
         interceptors: Interceptors,
         is_of_old_topic: IsOfOldTopic,
@@ -79,7 +79,7 @@ class Committer:
         self._driver = cluster.driver
         self._subscription = subscription
         self._iteration_queue = iteration_queue
-        self._standing = standing
+        self._group_status = group_status
         self._commit_queue = commits
         self._interceptors = interceptors
         self._is_of_old_topic = is_of_old_topic
@@ -93,7 +93,7 @@ class Committer:
 
     # ------------------------------------------------------------------ offsets to commit
 
-    def handed_over(self, partitions: Collection[TopicPartition] | None = None) -> Offsets:
+    def consumed_offsets(self, partitions: Collection[TopicPartition] | None = None) -> Offsets:
         """Return the application's position in these partitions (or in all), with leader epochs.
 
         With enable_auto_offset_store=False, these are the offsets of `store_offsets`. Partitions of a topic
@@ -138,7 +138,7 @@ class Committer:
 
     def commit(self, offsets: Offsets | None, timeout: float) -> None:
         """Commit offsets and wait: see `KafkaConsumer.commit`."""
-        chosen = self.handed_over() if offsets is None else offsets
+        chosen = self.consumed_offsets() if offsets is None else offsets
         try:
             self._wait(self._begin(chosen, timeout, is_retried=True), timeout)
             self._interceptors.on_commit(chosen)
@@ -148,7 +148,7 @@ class Committer:
     def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Completion[None]:
         """Start to commit offsets: see `KafkaConsumer.commit_async`."""
         self._call_back_once()
-        chosen = self.handed_over() if offsets is None else offsets
+        chosen = self.consumed_offsets() if offsets is None else offsets
         return self._begin_with_callback(
             chosen, self._options.request_timeout, callback or self._default_callback
         )
@@ -187,10 +187,10 @@ class Committer:
         now = self._driver.clock.monotonic()
         if now < self._next_auto_at or (self._auto is not None and not self._auto.is_done):
             return
-        if self._standing.obstacle is not None:
+        if self._group_status.commit_error is not None:
             return
         self._next_auto_at = now + self._options.auto_commit_interval
-        offsets = self.handed_over()
+        offsets = self.consumed_offsets()
         if not offsets:
             return
         self._auto = self._begin_with_callback(offsets, self._options.request_timeout, self._on_auto_commit)
@@ -198,8 +198,8 @@ class Committer:
     def due_in(self) -> float:
         if self._next_auto_at == FOREVER or (self._auto is not None and not self._auto.is_done):
             return FOREVER
-        if self._standing.obstacle is not None:
-            return FOREVER  # the membership has news when the obstacle ends
+        if self._group_status.commit_error is not None:
+            return FOREVER  # the membership reports news when commits are possible again
         return max(self._next_auto_at - self._driver.clock.monotonic(), 0.001)
 
     def has_news(self) -> bool:
@@ -214,7 +214,7 @@ class Committer:
 
     def leave(self, partitions: Collection[TopicPartition]) -> None:
         """Start the last automatic commit of partitions that the application unassigns."""
-        offsets = self.handed_over(partitions) if self._options.enable_auto_commit else {}
+        offsets = self.consumed_offsets(partitions) if self._options.enable_auto_commit else {}
         if offsets:
             self._begin_with_callback(offsets, self._options.request_timeout, _on_last_commit)
 
@@ -229,7 +229,7 @@ class Committer:
         """
         if not self._options.enable_auto_commit:
             return None
-        offsets = self._without_deleted_topics(self.handed_over(partitions))
+        offsets = self._without_deleted_topics(self.consumed_offsets(partitions))
         if not offsets:
             return None
         return self._begin_with_callback(offsets, timeout, _on_last_commit, is_retried=True)
@@ -244,8 +244,8 @@ class Committer:
             self._abandon_commits()  # nothing can be sent any more
             return
         deadline = self._driver.clock.monotonic() + timeout
-        if autocommit and self._options.enable_auto_commit and self._standing.obstacle is None:
-            offsets = self._without_deleted_topics(self.handed_over())
+        if autocommit and self._options.enable_auto_commit and self._group_status.commit_error is None:
+            offsets = self._without_deleted_topics(self.consumed_offsets())
             if offsets:
                 self._begin_with_callback(offsets, timeout, _on_last_commit, is_retried=True)
         cleanup = Cleanup()
@@ -277,13 +277,17 @@ class Committer:
         completion: Completion[None] = Completion(self._driver, "a commit")
         # The identity first: a member that the driver's thread removes in between must not commit without a
         # member id, because an empty group would accept that.
-        identity, obstacle, options = self._standing.identity, self._standing.obstacle, self._options
+        identity, commit_error, options = (
+            self._group_status.identity,
+            self._group_status.commit_error,
+            self._options,
+        )
         # The ids first: a topic that is recreated in between must not get the offsets of the old one.
         ids = TopicIds.of({partition.topic for partition in offsets}, self._cluster.metadata)
         recreated = {partition.topic for partition in offsets if self._is_of_deleted_topic(partition)}
         refusal: KafkaError | None = recreated_topic_error(sorted(recreated)) if recreated else None
-        if offsets and obstacle is not None:  # a commit without offsets needs no membership
-            refusal = obstacle.anew()
+        if offsets and commit_error is not None:  # a commit without offsets needs no membership
+            refusal = commit_error.anew()
         commit = Commit(
             dict(offsets),
             identity,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStanding
+from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStatus
 from pykafka2.errors import (
     CommitFailed,
     CorruptResponse,
@@ -51,9 +51,9 @@ def refusal_in(response: OffsetCommitResponse, partitions: Collection[TopicParti
     return error_of(worst, f"{where}: {error_of(worst)}")
 
 
-def membership_error(error: KafkaError, standing: GroupStanding, identity: GroupIdentity) -> KafkaError:
+def membership_error(error: KafkaError, group_status: GroupStatus, identity: GroupIdentity) -> KafkaError:
     """Return the error of a commit that the coordinator rejected because of the membership."""
-    group = standing.group_id
+    group = group_status.group_id
     if isinstance(error, FencedInstanceId):
         failure: KafkaError = FencedInstanceId(
             f"another member of group {group!r} uses group_instance_id={identity.group_instance_id!r}; "
@@ -70,7 +70,7 @@ def membership_error(error: KafkaError, standing: GroupStanding, identity: Group
             f"({error}); use another group_id for it"
         )
     else:
-        because = standing.lost_because or (
+        because = group_status.lost_because or (
             "either poll() was not called for max_poll_interval_ms, or no heartbeat was sent for "
             f"{'its session' if identity.membership else 'session_timeout_ms'}"
         )

@@ -14,7 +14,7 @@ from enum import Enum
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.commit.errors import MembershipMoved
 from pykafka2.consumer.commit.topic_ids import TopicIds
-from pykafka2.consumer.state.group_identity import GroupStanding, Rejection
+from pykafka2.consumer.state.group_identity import GroupStatus, Rejection
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import GROUP, ToCoordinator
 from pykafka2.errors import (
@@ -68,11 +68,11 @@ class RequestFormat(Enum):
 class CommittedOffsets:
     """Fetches the committed offsets of one group."""
 
-    def __init__(self, cluster: ClusterClient, standing: GroupStanding) -> None:
+    def __init__(self, cluster: ClusterClient, group_status: GroupStatus) -> None:
         self.clock = cluster.driver.clock
         self._cluster = cluster
-        self._standing = standing
-        self._group_id = standing.group_id
+        self._group_status = group_status
+        self._group_id = group_status.group_id
         self.request_format = RequestFormat.GROUPS
 
     def of(self, partitions: Collection[TopicPartition], timeout: float) -> Found:
@@ -146,7 +146,7 @@ class CommittedOffsets:
                 for name, some in numbers.items()
             ]
             group = OffsetFetchRequestGroup(group_id=self._group_id, topics=topics)
-            identity = self._standing.identity
+            identity = self._group_status.identity
             if identity.membership:  # so that the coordinator rejects a stale epoch
                 group.member_id, group.member_epoch = identity.member_id, identity.generation_id
             return OffsetFetchRequest(groups=[group], require_stable=True)
@@ -202,9 +202,9 @@ class CommittedOffsets:
 
     def _moved(self, error: KafkaError) -> KafkaError:
         """Return `MembershipMoved` for an error that is about the member and not about the offsets."""
-        identity = self._standing.identity
+        identity = self._group_status.identity
         if isinstance(error, UnknownMemberId) and identity.membership:
-            self._standing.rejection = Rejection(identity, error)
+            self._group_status.rejection = Rejection(identity, error)
         moved = MembershipMoved(str(error))
         moved.__cause__ = error
         return moved

@@ -383,7 +383,7 @@ class FetchedData:
     def _restart(self, position: int) -> None:
         self._index = 0
         self._is_behind_batches = False
-        # An earlier batch that claims to contain this position is damaged and was skipped.
+        # An earlier batch whose header also covers this position is damaged and was skipped.
         self._shown_from = 0
         for index, batch in enumerate(self._batches):
             if isinstance(batch, RecordBatch) and batch.base_offset == position:
@@ -404,13 +404,15 @@ class FetchedData:
 
 
 def log_truncated(partition: TopicPartition, offset: int, epoch: int, end: EpochEndOffset) -> LogTruncated:
-    """Return the error for a log that was truncated below `offset`, the position after records of this leader
-    epoch.  `end` is the broker's end offset of the last epoch in common."""
+    """Return the error for a log that was truncated below the fetch offset (KIP-320).
+
+    `epoch` is the leader epoch of the record before `offset`, `end` the DivergingEpoch of the response."""
     error = LogTruncated(
         f"{partition}: the log was truncated to offset {min(end.end_offset, offset)} after records up to "
         f"{offset} (leader epoch {epoch}) had been fetched"
     )
     error.offset = min(end.end_offset, offset)
-    # The common epoch cannot be later than ours; the broker would never accept a later one in a fetch.
+    # A later epoch is invalid: the broker returns its last epoch up to the requested one (KIP-320).  A fetch
+    # from `offset` with a later one would diverge again.
     error.leader_epoch = end.epoch if end.epoch <= epoch else -1
     return error

@@ -80,7 +80,7 @@ class Fetcher:
         origin: int | None = None,
     ) -> None:
         """See `FetchTable.begin`."""
-        self._resets.give_up(partition)
+        self._resets.cancel(partition)
         self.table.begin(partition, generation, offset, epoch, origin)
 
     def reset(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
@@ -273,7 +273,7 @@ class Fetcher:
                 if self.table.states.get(state.partition) is not state or state.offset != offset:
                     is_fruitful = True  # it is now fetched from another offset, without a delay
                     continue
-                self._answers.take_in(state, offset, partition, response.node_endpoints, now)
+                self._answers.apply(state, offset, partition, response.node_endpoints, now)
                 is_fruitful = is_fruitful or state.offset > offset
         if is_fruitful:
             # A waiting poll() can continue while the next fetch is being written.

@@ -1,6 +1,6 @@
 """Offsets by time and the first and last offsets of partitions (ListOffsets).
 
-`OffsetLookups` runs on the driver's thread and retries each question until it succeeds, fails or times out;
+`OffsetLookups` runs on the driver's thread and retries each lookup until it succeeds, fails or times out;
 resets use it, too. `OffsetQueries` blocks the caller's thread for `beginning_offsets`, `end_offsets` and
 `offsets_for_times`.
 """
@@ -40,7 +40,7 @@ UNKNOWN_OFFSET = -1
 
 
 @attrs.define(eq=False)
-class Question:
+class OffsetLookup:
     """A request for one partition's offset at a timestamp (in milliseconds, or -2 and -1 for the log's ends).
 
     `on_found` receives None if no record has that or a later timestamp. Either `on_found` or `on_failed` is
@@ -62,63 +62,63 @@ class Question:
 
 
 class OffsetLookups:
-    """The open questions of one consumer (a `Pollable`)."""
+    """The lookups in progress of one consumer (a `Pollable`)."""
 
     def __init__(self, cluster: ClusterClient, isolation: int) -> None:
         self._cluster = cluster
         self._isolation = isolation
-        self._questions: dict[Question, None] = {}  # in order; removal from a list would take linear time
+        self._lookups: dict[OffsetLookup, None] = {}  # in order; removal from a list would take linear time
 
-    def ask(self, question: Question) -> None:
+    def add(self, lookup: OffsetLookup) -> None:
         options = self._cluster.options
         random = self._cluster.driver.entropy.random
-        question.backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
-        self._questions[question] = None
+        lookup.backoff = Backoff(options.retry_backoff, options.retry_backoff_max, random)
+        self._lookups[lookup] = None
 
-    def give_up(self, question: Question) -> None:
-        """Cancel a question: it is not retried, and neither callback is called."""
-        if not question.is_over:
-            question.is_over = True
-            self._questions.pop(question, None)  # a Ctrl-C can come before `ask`
+    def cancel(self, lookup: OffsetLookup) -> None:
+        """Cancel a lookup: it is not retried, and neither callback is called."""
+        if not lookup.is_over:
+            lookup.is_over = True
+            self._lookups.pop(lookup, None)  # a Ctrl-C can come before `add`
 
-    def trouble_of(self, partition: TopicPartition) -> str | None:
-        """Return the error of the last attempt for this partition, if a question is open.  Any thread."""
-        for question in tuple(self._questions):
-            if question.partition == partition and question.last_error is not None:
-                return str(question.last_error)
+    def last_error_of(self, partition: TopicPartition) -> str | None:
+        """Return the error of the last attempt for this partition; None without a lookup.  Any thread."""
+        for lookup in tuple(self._lookups):
+            if lookup.partition == partition and lookup.last_error is not None:
+                return str(lookup.last_error)
         return None
 
     def poll(self, now: float) -> PollResult:
-        """Send the questions that are due, and fail those that have timed out, also in flight."""
+        """Send the lookups that are due, and fail those that have timed out, also in flight."""
         result = PollResult.idle()
-        if not self._questions:
+        if not self._lookups:
             return result
-        by_node: dict[int, list[Question]] = {}
-        for question in list(self._questions):
-            if now >= question.deadline:
-                self._end(question, self._timed_out(question), now)
+        by_node: dict[int, list[OffsetLookup]] = {}
+        for lookup in list(self._lookups):
+            if now >= lookup.deadline:
+                self._end(lookup, self._timed_out(lookup), now)
                 continue
-            result.wake_at = min(result.wake_at, question.deadline)
-            if question.is_in_flight:
+            result.wake_at = min(result.wake_at, lookup.deadline)
+            if lookup.is_in_flight:
                 continue
-            leader = self._leader(question, now) if now >= question.not_before else None
+            leader = self._leader(lookup, now) if now >= lookup.not_before else None
             if leader is not None:
-                by_node.setdefault(leader, []).append(question)
-            elif question.not_before > now:
-                result.wake_at = min(result.wake_at, question.not_before)
+                by_node.setdefault(leader, []).append(lookup)
+            elif lookup.not_before > now:
+                result.wake_at = min(result.wake_at, lookup.not_before)
         for node_id in sorted(by_node):
             result.sends.append(self._send(node_id, by_node[node_id]))
         return result
 
-    def _leader(self, question: Question, now: float) -> int | None:
-        """Return the leader's id; None if it is unknown, or the question has just failed."""
-        topic, number = question.partition
+    def _leader(self, lookup: OffsetLookup, now: float) -> int | None:
+        """Return the leader's id; None if it is unknown, or the lookup has just failed."""
+        topic, number = lookup.partition
         metadata = self._cluster.metadata
-        if not question.is_of_read_topic:
+        if not lookup.is_of_read_topic:
             metadata.want_topic(topic, now)
         error = metadata.topic_error(topic)
         if error is not None and not error.retriable:
-            self._end(question, error, now)
+            self._end(lookup, error, now)
             return None
         info = metadata.leader_of(topic, number)
         if info is not None:
@@ -126,31 +126,30 @@ class OffsetLookups:
         known = metadata.topic(topic)
         if known is not None:  # otherwise its metadata is being fetched, and its arrival wakes the driver
             is_missing = known.is_usable and number not in known.partitions
-            question.last_error = _no_partition(question, len(known.partitions)) if is_missing else error
+            lookup.last_error = _no_partition(lookup, len(known.partitions)) if is_missing else error
             metadata.request_update()
-            self._delay(question, now)
+            self._delay(lookup, now)
         return None
 
-    def _send(self, node_id: int, questions: list[Question]) -> Send[ListOffsetsResponse]:
+    def _send(self, node_id: int, lookups: list[OffsetLookup]) -> Send[ListOffsetsResponse]:
         by_topic: dict[str, list[ListOffsetsPartition]] = {}
-        in_flight: dict[TopicPartition, list[Question]] = {}
-        for question in questions:
-            question.is_in_flight = True
-            same = in_flight.setdefault(question.partition, [])
-            if same and same[0].timestamp != question.timestamp:
-                question.is_in_flight = (
-                    False  # another timestamp of the same partition goes into the next request
-                )
+        in_flight: dict[TopicPartition, list[OffsetLookup]] = {}
+        for lookup in lookups:
+            lookup.is_in_flight = True
+            same = in_flight.setdefault(lookup.partition, [])
+            if same and same[0].timestamp != lookup.timestamp:
+                # Another timestamp of the same partition goes into the next request.
+                lookup.is_in_flight = False
                 continue
-            same.append(question)
+            same.append(lookup)
             if len(same) == 1:
-                topic, number = question.partition
+                topic, number = lookup.partition
                 info = self._cluster.metadata.partition(topic, number)
                 by_topic.setdefault(topic, []).append(
                     ListOffsetsPartition(
                         partition_index=number,
                         current_leader_epoch=info.leader_epoch if info is not None else -1,
-                        timestamp=question.timestamp,
+                        timestamp=lookup.timestamp,
                     )
                 )
         request = ListOffsetsRequest(
@@ -170,88 +169,88 @@ class OffsetLookups:
         )
 
     def _on_response(
-        self, in_flight: dict[TopicPartition, list[Question]], response: ListOffsetsResponse, now: float
+        self, in_flight: dict[TopicPartition, list[OffsetLookup]], response: ListOffsetsResponse, now: float
     ) -> None:
-        answers = {
-            TopicPartition(topic.name, answer.partition_index): answer
+        results = {
+            TopicPartition(topic.name, result.partition_index): result
             for topic in response.topics
-            for answer in topic.partitions
+            for result in topic.partitions
         }
-        for partition, questions in in_flight.items():
-            for question in questions:
-                question.is_in_flight = False
-                answer = answers.get(partition)
-                if question.is_over:
+        for partition, lookups in in_flight.items():
+            for lookup in lookups:
+                lookup.is_in_flight = False
+                result = results.get(partition)
+                if lookup.is_over:
                     continue
-                if answer is None:
-                    self._delay(question, now)
-                elif answer.error_code:
-                    words = f"{partition}: {error_of(answer.error_code)}"
-                    self._on_error(question, error_of(answer.error_code, words), now)
+                if result is None:
+                    self._delay(lookup, now)
+                elif result.error_code:
+                    words = f"{partition}: {error_of(result.error_code)}"
+                    self._on_error(lookup, error_of(result.error_code, words), now)
                 else:
-                    self._answer(question, answer, now)
+                    self._complete(lookup, result, now)
 
     def _on_failure(
-        self, in_flight: dict[TopicPartition, list[Question]], error: KafkaError, now: float
+        self, in_flight: dict[TopicPartition, list[OffsetLookup]], error: KafkaError, now: float
     ) -> None:
-        for questions in in_flight.values():
-            for question in questions:
-                question.is_in_flight = False
-                if not question.is_over:
-                    self._on_error(question, error, now)
+        for lookups in in_flight.values():
+            for lookup in lookups:
+                lookup.is_in_flight = False
+                if not lookup.is_over:
+                    self._on_error(lookup, error, now)
 
-    def _answer(self, question: Question, answer: ListOffsetsPartitionResponse, now: float) -> None:
-        question.is_over = True
-        del self._questions[question]
+    def _complete(self, lookup: OffsetLookup, result: ListOffsetsPartitionResponse, now: float) -> None:
+        lookup.is_over = True
+        del self._lookups[lookup]
         found = None
-        if answer.offset > UNKNOWN_OFFSET:
-            found = OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
-        question.on_found(found, now)
+        if result.offset > UNKNOWN_OFFSET:
+            found = OffsetAndTimestamp(result.offset, result.timestamp, result.leader_epoch)
+        lookup.on_found(found, now)
 
-    def _on_error(self, question: Question, error: KafkaError, now: float) -> None:
+    def _on_error(self, lookup: OffsetLookup, error: KafkaError, now: float) -> None:
         # An unknown server error can be transient; the Java client retries it, too.
         if not error.retriable and not isinstance(error, UnknownServerError):
-            self._end(question, error, now)
+            self._end(lookup, error, now)
             return
-        question.last_error = error
+        lookup.last_error = error
         if error.refresh_metadata or isinstance(error, UnknownLeaderEpoch):
             self._cluster.metadata.request_update(error)
-        self._delay(question, now)
+        self._delay(lookup, now)
 
-    def _delay(self, question: Question, now: float) -> None:
-        if question.backoff is not None:
-            question.not_before = now + question.backoff.next()
+    def _delay(self, lookup: OffsetLookup, now: float) -> None:
+        if lookup.backoff is not None:
+            lookup.not_before = now + lookup.backoff.next()
 
-    def _end(self, question: Question, error: KafkaError, now: float) -> None:
-        if question.is_over:
+    def _end(self, lookup: OffsetLookup, error: KafkaError, now: float) -> None:
+        if lookup.is_over:
             return
-        question.is_over = True
-        del self._questions[question]
-        question.on_failed(error, now)
+        lookup.is_over = True
+        del self._lookups[lookup]
+        lookup.on_failed(error, now)
 
-    def _timed_out(self, question: Question) -> KafkaError:
-        error = question.last_error
+    def _timed_out(self, lookup: OffsetLookup) -> KafkaError:
+        error = lookup.last_error
         if isinstance(error, UnknownTopicOrPartition):
             return UnknownUntilTimeout(str(error))
         if not self._cluster.nodes.has_connection:
             return self._cluster.nodes.unreachable()
         reason = f"; the last attempt failed: {error}" if error is not None else ""
-        if question.is_in_flight:
+        if lookup.is_in_flight:
             reason = f"; its leader has not responded{reason}"
-        return KafkaTimeoutError(f"looking up an offset of {question.partition} timed out{reason}")
+        return KafkaTimeoutError(f"looking up an offset of {lookup.partition} timed out{reason}")
 
 
-def _no_partition(question: Question, count: int) -> UnknownTopicOrPartition:
-    topic, number = question.partition
+def _no_partition(lookup: OffsetLookup, count: int) -> UnknownTopicOrPartition:
+    topic, number = lookup.partition
     return UnknownTopicOrPartition(f"topic {topic!r} has {count} partitions and no partition {number}")
 
 
-# The driver fails questions at their deadline itself, with a better message than a waiter has.
+# The driver fails lookups at their deadline, with a better message than the waiting thread has.
 GRACE = 1.0
 
 
-class _Answers:
-    """Answers that the driver's thread collects and the caller's thread waits for."""
+class _LookupResults:
+    """Results that the driver's thread collects and the caller's thread waits for."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
@@ -293,40 +292,40 @@ class OffsetQueries:
         if not timestamps:
             return {}
         driver = self._cluster.driver
-        answers = _Answers(len(timestamps))
+        results = _LookupResults(len(timestamps))
         deadline = driver.clock.monotonic() + timeout
-        questions = [
-            Question(
+        lookups = [
+            OffsetLookup(
                 partition,
                 timestamp,
-                on_found=partial(answers.on_found, partition),
-                on_failed=answers.on_failed,
+                on_found=partial(results.on_found, partition),
+                on_failed=results.on_failed,
                 deadline=deadline,
             )
             for partition, timestamp in timestamps.items()
         ]
 
-        def ask(now: float) -> None:
-            for question in questions:
-                self._lookups.ask(question)
+        def add_all(now: float) -> None:
+            for lookup in lookups:
+                self._lookups.add(lookup)
 
-        def give_up(now: float) -> None:
-            for question in questions:
-                self._lookups.give_up(question)
+        def cancel_all(now: float) -> None:
+            for lookup in lookups:
+                self._lookups.cancel(lookup)
 
         try:
-            driver.call_soon(ask)
-            driver.wait_until(answers.is_over, timeout + GRACE, answers.waiters)
+            driver.call_soon(add_all)
+            driver.wait_until(results.is_over, timeout + GRACE, results.waiters)
         finally:
             # After an error or a Ctrl-C the others would be retried until the deadline.
-            if len(answers.found) < answers.wanted:
+            if len(results.found) < results.wanted:
                 with suppress(KafkaError):  # a signal handler can have closed the client and then raised
-                    driver.call_soon(give_up)
-        if answers.error is not None:
-            raise answers.error
-        if not answers.is_over():
+                    driver.call_soon(cancel_all)
+        if results.error is not None:
+            raise results.error
+        if not results.is_over():
             raise KafkaTimeoutError(f"looking up offsets took longer than {timeout:g} s")
-        return {partition: answers.found[partition] for partition in timestamps}
+        return {partition: results.found[partition] for partition in timestamps}
 
     def partition_numbers(self, topic: str, timeout: float) -> set[int] | None:
         """See `KafkaConsumer.partitions_for_topic`."""

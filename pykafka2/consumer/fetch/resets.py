@@ -10,7 +10,7 @@ from functools import partial
 from pykafka2.clock import FOREVER
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetched_data import Problem
-from pykafka2.consumer.fetch.offset_lookups import OffsetLookups, Question
+from pykafka2.consumer.fetch.offset_lookups import OffsetLookup, OffsetLookups
 from pykafka2.consumer.fetch.partitions import FRUITLESS_GAP, FetchTable
 from pykafka2.consumer.reset_policy import LATEST_TIMESTAMP
 from pykafka2.errors import KafkaError, NoOffsetForPartition
@@ -26,7 +26,7 @@ class PositionResets:
         self._table = table
         self._not_before: dict[TopicPartition, float] = {}
         """The earliest time of the next lookup after a failed one."""
-        self._open: dict[TopicPartition, Question] = {}
+        self._open: dict[TopicPartition, OffsetLookup] = {}
         """The lookups in progress.  They are cancelled when obsolete, because a lookup for a deleted topic
         would be retried forever."""
 
@@ -35,22 +35,22 @@ class PositionResets:
         self._table.lose_place(partition, generation)
         self._look_up_offset(partition, generation, timestamp)
 
-    def give_up(self, partition: TopicPartition) -> None:
+    def cancel(self, partition: TopicPartition) -> None:
         """Cancel the lookup of this partition, if there is one."""
-        question = self._open.pop(partition, None)
-        if question is not None:
-            self._lookups.give_up(question)
+        lookup = self._open.pop(partition, None)
+        if lookup is not None:
+            self._lookups.cancel(lookup)
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop the state of a partition that is no longer read."""
-        self.give_up(partition)
+        self.cancel(partition)
         self._not_before.pop(partition, None)
 
     def _look_up_offset(
         self, partition: TopicPartition, generation: int, timestamp: int, end: int | None = None
     ) -> None:
-        self._look_up(
-            Question(
+        self._start(
+            OffsetLookup(
                 partition,
                 timestamp,
                 on_found=partial(self._on_found, partition, generation, timestamp, end),
@@ -59,11 +59,11 @@ class PositionResets:
             )
         )
 
-    def _look_up(self, question: Question) -> None:
-        question.is_of_read_topic = True
-        self.give_up(question.partition)
-        self._open[question.partition] = question
-        self._lookups.ask(question)
+    def _start(self, lookup: OffsetLookup) -> None:
+        lookup.is_of_read_topic = True
+        self.cancel(lookup.partition)
+        self._open[lookup.partition] = lookup
+        self._lookups.add(lookup)
 
     def _on_found(
         self,
@@ -85,7 +85,7 @@ class PositionResets:
             error = NoOffsetForPartition(f"{partition}: the broker returned no offset to start from")
             self._on_failed(partition, generation, error, now)
             return
-        self.give_up(partition)
+        self.cancel(partition)
         self._table.begin(partition, generation, found.offset)
         misses = self._table.misses.get(partition)
         if misses is not None and misses.attempts > 1:
@@ -96,9 +96,10 @@ class PositionResets:
         self._buffer.put_reset(partition, generation, found.offset)
 
     def _look_up_end(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
-        """Start at the end if no record is that young, unless one has been written since.
+        """Start at the log's end if no record has that or a later timestamp.
 
-        The end is looked up first and the timestamp again after it; the other order could skip a record.
+        The end is looked up first and the timestamp again after it: with the other order, a record appended
+        in between would be skipped.
         """
 
         def on_found(found: OffsetAndTimestamp | None, now: float) -> None:
@@ -106,7 +107,7 @@ class PositionResets:
                 self._look_up_offset(partition, generation, timestamp, found.offset if found else 0)
 
         failed = partial(self._on_failed, partition, generation)
-        self._look_up(Question(partition, LATEST_TIMESTAMP, on_found, failed))
+        self._start(OffsetLookup(partition, LATEST_TIMESTAMP, on_found, failed))
 
     def _on_failed(self, partition: TopicPartition, generation: int, error: KafkaError, now: float) -> None:
         if self._table.generations.get(partition) == generation:

@@ -39,7 +39,7 @@ class FetchAnswers:
         self._buffer = buffer
         self._table = table
 
-    def take_in(
+    def apply(
         self,
         state: FetchState,
         offset: int,

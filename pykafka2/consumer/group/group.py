@@ -25,7 +25,7 @@ from pykafka2.consumer.group.owned_partitions import OwnedPartitions
 from pykafka2.consumer.group.task import GroupProtocol, GroupTask
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import CONSUMER, ConsumerOptions
-from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.consumer.state.group_identity import GroupStatus
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.consumer.state.subscription import Subscription
@@ -35,7 +35,7 @@ from pykafka2.consumer.state.subscription import Subscription
 class Group:
     """The group-related parts of one consumer."""
 
-    standing: GroupStanding
+    group_status: GroupStatus
     commits: CommitQueue
     committer: Committer
     committed: CommittedOffsets
@@ -54,33 +54,42 @@ class Group:
         is_of_old_topic: IsOfOldTopic,
     ) -> Self:
         """Build the parts.  Raises `ConfigurationError` for an unknown assignor."""
-        standing = GroupStanding(options.group_id or "")
-        commits = CommitQueue(cluster, standing)
+        group_status = GroupStatus(options.group_id or "")
+        commits = CommitQueue(cluster, group_status)
         committer = Committer(
-            options, cluster, subscription, iteration_queue, standing, commits, interceptors, is_of_old_topic
+            options,
+            cluster,
+            subscription,
+            iteration_queue,
+            group_status,
+            commits,
+            interceptors,
+            is_of_old_topic,
         )
-        committed = CommittedOffsets(cluster, standing)
+        committed = CommittedOffsets(cluster, group_status)
 
         def owned_partitions(polls: PollClock) -> OwnedPartitions:
             return OwnedPartitions(options, cluster, subscription, iteration_queue, polls, committer)
 
         make = _kip848 if options.group_protocol == CONSUMER else _classic
-        membership, moves, protocol = make(options, cluster, subscription, standing, owned_partitions)
+        membership, moves, protocol = make(options, cluster, subscription, group_status, owned_partitions)
         cluster.add(commits, membership)
-        rebalance = GroupTask(standing.group_id, cluster, subscription, standing, membership, moves, protocol)
+        rebalance = GroupTask(
+            group_status.group_id, cluster, subscription, group_status, membership, moves, protocol
+        )
         resume = StartPositions(committed, subscription)
-        return cls(standing, commits, committer, committed, resume, membership, rebalance)
+        return cls(group_status, commits, committer, committed, resume, membership, rebalance)
 
 
 def _classic(
     options: ConsumerOptions,
     cluster: ClusterClient,
     subscription: Subscription,
-    standing: GroupStanding,
+    group_status: GroupStatus,
     owned_partitions: Callable[[PollClock], OwnedPartitions],
 ) -> tuple[Membership, OwnedPartitions, GroupProtocol]:
     assignors = OfferedAssignors(read_assignors(options.partition_assignment_strategy), options.client_rack)
-    member = Membership(options, cluster, standing, assignors.assignors, assignors.protocol)
+    member = Membership(options, cluster, group_status, assignors.assignors, assignors.protocol)
     moves = owned_partitions(member.polls)
     return member, moves, Rebalance(options, cluster, subscription, member, moves, assignors)
 
@@ -89,9 +98,9 @@ def _kip848(
     options: ConsumerOptions,
     cluster: ClusterClient,
     subscription: Subscription,
-    standing: GroupStanding,
+    group_status: GroupStatus,
     owned_partitions: Callable[[PollClock], OwnedPartitions],
 ) -> tuple[ConsumerMembership, OwnedPartitions, GroupProtocol]:
-    member = ConsumerMembership(options, cluster, standing)
+    member = ConsumerMembership(options, cluster, group_status)
     moves = owned_partitions(member.polls)
     return member, moves, Reconciliation(cluster, subscription, member, moves)

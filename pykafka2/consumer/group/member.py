@@ -17,7 +17,7 @@ from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.consumer.state.group_identity import GroupStatus
 from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.driver.pollable import GROUP, ToCoordinator
 from pykafka2.errors import CommitFailed, IllegalTransition, KafkaError
@@ -110,7 +110,7 @@ class Member(Generic[StateT, EventT]):
         self,
         options: ConsumerOptions,
         cluster: ClusterClient,
-        standing: GroupStanding,
+        group_status: GroupStatus,
         state: StateT,
         moves: Mapping[tuple[StateT, EventT], StateT],
     ) -> None:
@@ -133,7 +133,7 @@ class Member(Generic[StateT, EventT]):
         self._cluster = cluster
         self._driver = driver
         self._to = ToCoordinator(GROUP, options.group_id or "")
-        self._standing = standing
+        self._group_status = group_status
         self._log = ClientLogger(type(self).__module__, options.client_id)
         self._new_backoff: Callable[[], Backoff] = partial(
             Backoff, options.retry_backoff, options.retry_backoff_max, driver.entropy.random
@@ -172,7 +172,7 @@ class Member(Generic[StateT, EventT]):
         """Mark the owned partitions as lost."""
         self.losses += 1
         self.because = because
-        self._standing.lost_because = because
-        self._standing.obstacle = CommitFailed(
+        self._group_status.lost_because = because
+        self._group_status.commit_error = CommitFailed(
             f"the offsets were not committed, because this consumer is not a member of the group: {because}"
         )

@@ -24,7 +24,7 @@ from pykafka2.logs import ClientLogger
 from pykafka2.types import TopicPartition
 
 # A commit without a response must not end the membership: other members wait up to max_poll_interval_ms,
-# and heartbeats on the same connection wait behind the commit.  Half of either timeout remains.
+# and heartbeats on the same connection wait behind the commit.  Half of each timeout remains for the rest.
 SHARE_OF_COMMIT = 0.5
 
 
@@ -69,7 +69,7 @@ class OwnedPartitions:
         """Partitions that a listener is being called for.  If it unsubscribes or closes, they are skipped."""
 
     def due_in(self) -> float:
-        """Seconds until `revoke` must be called again, at most."""
+        """Seconds until the last commit times out, when `revoke` must be called again."""
         if self.last_commit is None:
             return FOREVER
         return max(self._commit_until - self._driver.clock.monotonic(), 0.001)
@@ -86,7 +86,7 @@ class OwnedPartitions:
         a new one.
         """
         self._begun, self._of_other_topics = frozenset(), frozenset(of_other_topics)
-        going = self._subscription.hold_back(partitions)
+        going = self._subscription.mark_revoking(partitions)
         if not going:
             return False
         self._begin_last_commit(going)
@@ -102,7 +102,7 @@ class OwnedPartitions:
                 return False
             commit.cancel()  # it would be retried until its deadline
         self.last_commit = None
-        self._take_away(self.listeners.revoked, partitions)
+        self._call_and_remove(self.listeners.revoked, partitions)
         return True
 
     def lose(self, because: str) -> None:
@@ -112,7 +112,7 @@ class OwnedPartitions:
         if not lost:
             return
         self._log.warning("partitions were lost: %s", because)
-        self._take_away(self.listeners.lost, lost)
+        self._call_and_remove(self.listeners.lost, lost)
 
     def revoke_all(self, deadline: float, *, commit: bool) -> None:
         """Revoke all partitions before the member leaves.  Waits for the last commit until `deadline`."""
@@ -120,7 +120,7 @@ class OwnedPartitions:
         owned = [partition for partition in self._subscription.assigned if partition not in self._going]
         if not owned:
             return
-        self._subscription.hold_back(owned)
+        self._subscription.mark_revoking(owned)
         timeout = max(deadline - self._driver.clock.monotonic(), 0.0)
         last = self._commit_queue.commit_before_rebalance(owned, timeout) if commit else None
         try:
@@ -129,7 +129,7 @@ class OwnedPartitions:
         except BaseException:
             self._forget(owned)
             raise
-        self._take_away(self.listeners.revoked, owned)
+        self._call_and_remove(self.listeners.revoked, owned)
 
     # ------------------------------------------------------------------ assignment
 
@@ -141,7 +141,7 @@ class OwnedPartitions:
         """Call the listener, also with an empty list, then start returning records of these partitions."""
         self._call(self.listeners.assigned, new, self._subscription.confirm)
 
-    def go_on(self) -> bool | None:
+    def continue_reconciliation(self) -> bool | None:
         """Continue a revocation or assignment in progress, including one that a Ctrl-C interrupted.
 
         False while a commit is in progress, None if there is nothing to continue.
@@ -199,7 +199,7 @@ class OwnedPartitions:
             if was_inside:
                 polls.enter()
 
-    def _take_away(self, listener: Callback, partitions: list[TopicPartition]) -> None:
+    def _call_and_remove(self, listener: Callback, partitions: list[TopicPartition]) -> None:
         before, table = self._going, self._subscription.assigned
         held = {partition: table.get(partition) for partition in partitions}
 
@@ -215,4 +215,4 @@ class OwnedPartitions:
 
     def _forget(self, partitions: list[TopicPartition]) -> None:
         self._iteration_queue.forget(partitions)
-        self._subscription.give_back(partitions)
+        self._subscription.remove_partitions(partitions)

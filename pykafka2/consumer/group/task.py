@@ -17,7 +17,7 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.group.listeners import Listeners
 from pykafka2.consumer.group.member import Member
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
-from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.consumer.state.group_identity import GroupStatus
 from pykafka2.consumer.state.subscription import Mode, Subscription
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError, RebalanceInProgress
 from pykafka2.interrupts import Cleanup, is_interrupt
@@ -25,7 +25,7 @@ from pykafka2.interrupts import Cleanup, is_interrupt
 Done = Callable[[KafkaError | None], None]
 
 # Seconds to wait for the LeaveGroup response after an interrupt.
-HASTE = 0.05
+LEAVE_WAIT_AFTER_INTERRUPT = 0.05
 
 
 class GroupProtocol(Protocol):
@@ -74,7 +74,7 @@ class GroupTask:
         group_id: str,
         cluster: ClusterClient,
         subscription: Subscription,
-        standing: GroupStanding,
+        group_status: GroupStatus,
         membership: Member[Any, Any],
         owned_partitions: OwnedPartitions,
         protocol: GroupProtocol,
@@ -84,7 +84,7 @@ class GroupTask:
         self._driver = cluster.driver
         self._metadata = cluster.metadata
         self._subscription = subscription
-        self._standing = standing
+        self._group_status = group_status
         self._membership = membership
         self._owned_partitions = owned_partitions
         self._seen_news = self._seen_version = -1
@@ -168,26 +168,26 @@ class GroupTask:
         member = self._membership
         self._seen_news, self._seen_version = member.news, self._metadata.snapshot.version
         if member.losses != self._seen_losses:
-            self._lose()
+            self._handle_lost_membership()
             return True
         self.protocol.raise_failure()
-        has_progressed = self._owned_partitions.go_on()
+        has_progressed = self._owned_partitions.continue_reconciliation()
         if has_progressed is not None:
             return has_progressed
         return self.protocol.step(self._seen_losses)
 
-    def _lose(self) -> None:
+    def _handle_lost_membership(self) -> None:
         """Handle the end of the membership: other members can own the partitions already."""
         losses = self._membership.losses
         self.protocol.forget()
-        self._owned_partitions.lose(self._standing.lost_because)
+        self._owned_partitions.lose(self._group_status.lost_because)
         self._seen_losses = losses  # last: if a listener raises, the next step calls it for the rest
 
     def _explain_loss(self, gap: float) -> None:
         """Record the final length of the poll gap that ended the membership."""
         polls = self._membership.polls
         if gap > polls.limit and self._membership.losses != self._seen_losses:
-            self._standing.lost_because = polls.complaint(gap)
+            self._group_status.lost_because = polls.complaint(gap)
 
     # ------------------------------------------------------------------ calls of the application
 
@@ -196,8 +196,8 @@ class GroupTask:
         self._owned_partitions.listeners = listeners
         self._seen_news = -1  # iteration then takes a step before the records of the last poll run out
         self._settled_at = ()
-        if self.protocol.subscribed() and self._standing.obstacle is None:
-            self._standing.obstacle = RebalanceInProgress(
+        if self.protocol.subscribed() and self._group_status.commit_error is None:
+            self._group_status.commit_error = RebalanceInProgress(
                 f"this consumer has not joined group {self._group_id!r} yet; call poll(), then commit"
             )
 
@@ -219,13 +219,13 @@ class GroupTask:
         self.protocol.forget()
         self._membership.polls.leave()
         if cleanup.is_interrupted:
-            deadline = min(deadline, self._driver.clock.monotonic() + HASTE)
+            deadline = min(deadline, self._driver.clock.monotonic() + LEAVE_WAIT_AFTER_INTERRUPT)
         cleanup.run(self._leave, reason, deadline, leave)
         cleanup.raise_first()
 
     def _revoke_all(self, deadline: float, commit: bool) -> None:
         if self._membership.losses != self._seen_losses or self._driver.failure is not None:
-            self._lose()  # after a failure of the driver's thread nothing can be committed
+            self._handle_lost_membership()  # after a failure of the driver's thread nothing can be committed
         self._owned_partitions.revoke_all(deadline, commit=commit)
 
     def _leave(self, reason: str, deadline: float, leave: bool | None) -> None:
@@ -240,7 +240,7 @@ class GroupTask:
         """Leave the group if an interrupt ended `end`, perhaps before it sent the LeaveGroup request."""
         if is_interrupt(error) and self._subscription.mode is Mode.TOPICS:
             with suppress(ClientClosed, ClientFailed):
-                self._leave(reason, self._driver.clock.monotonic() + HASTE, leave)
+                self._leave(reason, self._driver.clock.monotonic() + LEAVE_WAIT_AFTER_INTERRUPT, leave)
 
     def leave_at_exit(self, reason: str, timeout: float) -> None:
         """Leave the group at interpreter exit, on any thread, without committing or calling listeners.

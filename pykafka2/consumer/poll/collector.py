@@ -77,11 +77,11 @@ class Collector:
         """Return records; empty if there are none, or if the interceptors drop all of them."""
         if self._on_consume is None:
             return self._collect_once(limit, keep_position)[0]
-        handed_over, is_more = self._collect_once(limit, keep_position)
-        if is_more and not handed_over and not keep_position:
+        returned, is_more = self._collect_once(limit, keep_position)
+        if is_more and not returned and not keep_position:
             self.moved = None  # the interceptors dropped these records, so they are not returned again
             self.is_unfinished = True
-        return handed_over
+        return returned
 
     def _collect_once(self, limit: int, keep_position: bool) -> tuple[Records, bool]:
         """Return the records after the interceptors, and whether there were any before them."""
@@ -110,9 +110,9 @@ class Collector:
         found = self._collect(current, limit, list, take)
         if keep_position:
             _keep_positions(current, found)
-        handed_over = self._on_consume(found) if found and self._on_consume is not None else found
+        returned = self._on_consume(found) if found and self._on_consume is not None else found
         self._finish(current, bool(found))
-        return handed_over, bool(found)
+        return returned, bool(found)
 
     def columns(self, limit: int) -> dict[TopicPartition, Columns]:
         current = self._begin_pass()

@@ -148,7 +148,7 @@ class StallDetector:
     def _describe(self, partition: TopicPartition, stall: _Stall) -> str:
         end = self._fetcher.table.readable_ends.get(partition)
         info = self._cluster.metadata.leader_of(*partition)
-        trouble = self._fetcher.table.troubles.get(partition) or self._lookups.trouble_of(partition)
+        trouble = self._fetcher.table.troubles.get(partition) or self._lookups.last_error_of(partition)
         position = stall.position
         where = "no position was found" if position is None else f"its position has been {position}"
         behind = "" if end is None or position is None else f" although there are records up to {end}"

@@ -183,7 +183,7 @@ class Subscription:
         self._all_owned_as_of = holds
         return False
 
-    def hold_back(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def mark_revoking(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Stop returning records of these partitions before they are revoked; return the assigned ones."""
         going = [partition for partition in partitions if partition in self.assigned]
         for partition in going:
@@ -191,7 +191,7 @@ class Subscription:
             self.assigned[partition].hold = Hold.REVOKING
         return going
 
-    def give_back(self, partitions: Iterable[TopicPartition]) -> None:
+    def remove_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove these partitions from the assignment."""
         gone = set(partitions)
         self.replace([partition for partition in self.assigned if partition not in gone])

@@ -149,7 +149,7 @@ class Accumulator:
             else:
                 self._return(permit)
         except BaseException:
-            self._give_back(queue, batch, permit)
+            self._undo_append(queue, batch, permit)
             raise
         return delivery
 
@@ -184,7 +184,7 @@ class Accumulator:
             self._add_columns(queue, batch, on_joined)
             self._wake()
         except BaseException:
-            self._give_back(queue, batch, permit)
+            self._undo_append(queue, batch, permit)
             raise
 
     def begin_flush(self, who: object) -> list[ProducerBatch]:
@@ -344,7 +344,7 @@ class Accumulator:
 
     def release(self, batch: ProducerBatch) -> None:
         """Return the memory of a batch to the pool. Safe to repeat."""
-        self.pool.give_back(batch.permit)
+        self.pool.deallocate(batch.permit)
 
     # ------------------------------------------------------------------ inside
 
@@ -446,8 +446,8 @@ class Accumulator:
         self._active[queue] = None
         queue.batches.append(batch)
 
-    def _give_back(self, queue: PartitionQueue, batch: ProducerBatch | None, permit: Permit) -> None:
-        """Return the memory after an error or a Ctrl-C, unless the batch has joined the queue."""
+    def _undo_append(self, queue: PartitionQueue, batch: ProducerBatch | None, permit: Permit) -> None:
+        """Free the memory after an error or a Ctrl-C, unless the batch is in the queue already."""
         if batch is not None:
             if self._has_joined(queue, batch):
                 self._wake()
@@ -462,7 +462,7 @@ class Accumulator:
             return batch in queue.batches or batch.state is not BatchState.OPEN
 
     def _return(self, permit: Permit) -> None:
-        self.pool.give_back(permit)
+        self.pool.deallocate(permit)
 
 
 def _outside_steps(locked_steps: LockedSteps, wait_until: WaitUntil) -> WaitUntil:

@@ -312,7 +312,7 @@ class ProducerBatch:
             self.waiters.wake()
             outcome = None
             if part is not None and kept is not None and kept() is not None:
-                part.let_go()  # a caller keeps a delivery
+                part.release_records()  # a caller keeps a delivery
 
     def fail(self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None) -> None:
         """Set the outcome of a batch that failed, and call its callbacks.

@@ -39,7 +39,7 @@ class Permit:
 
 
 class BufferPool:
-    """Accounts for `total_bytes`. Every permit that was requested must be returned by `give_back`.
+    """Accounts for `total_bytes`. Every permit that was requested must be returned by `deallocate`.
 
     `available_bytes` are left now; `overhead_bytes` are charged now.
     """
@@ -113,8 +113,8 @@ class BufferPool:
         return one, other
 
     @locked_step
-    def give_back(self, permit: Permit) -> None:
-        """Return the bytes, or leave the queue, and grant waiting permits.
+    def deallocate(self, permit: Permit) -> None:
+        """Free the permit's bytes, or remove it from the queue, then grant waiting permits.
 
         Safe to repeat.
         """

@@ -3,15 +3,15 @@
 A signal handler or a finalizer runs on the thread that it interrupts. If it called the producer while that
 thread holds one of the accumulator's locks, it would wait for its own thread forever. The contract:
 
-* A method that takes a lock of the accumulator is a `locked_step`. It makes no other locked step, waits for
+* A method that takes a lock of the accumulator is a `locked_step`. It calls no other locked step, waits for
   nothing, and calls no code of the user.
 * A public call that can wait, for a lock or for memory, calls `check` first. In a handler that interrupted a
   locked step of its thread it raises IllegalState, and nothing was changed.
-* A Ctrl-C can end a step between any two lines. So each step can be repeated, no step concludes one fact from
-  another (a batch can be sealed and still be the tail), and `Accumulator._give_back` undoes by what it finds.
+* A Ctrl-C can end a step between any two lines. So each step can be repeated, and no step concludes one fact
+  from another (a batch can be sealed and still be the tail). `Accumulator._undo_append` checks what was done.
 
 The thread of a step is recorded without a lock: `running` is changed by single operations of a dict. Appends
-without a lock are no steps (open_batch.py).
+without a lock are not steps (open_batch.py).
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class BatchOutcome:
     def settle(self, part: Part, fields: Fields) -> None:
         """Add the outcome of a part. The last one completes the outcome and wakes its waiters.
 
-        Afterwards the caller releases the records with `Part.let_go`, if a delivery keeps the outcome.
+        If a delivery keeps the outcome, the caller then calls `Part.release_records`.
         """
         if self.is_done:
             raise IllegalState(f"the outcome of a batch of {self.topic}-{self.partition} was settled before")
@@ -284,12 +284,12 @@ class Part:
     record_errors: Mapping[int, KafkaError] | None = None
     """Errors of single records by their index in the part."""
     fields: Fields | None = None
-    """The records until `let_go`."""
+    """The records until `release_records`."""
     timestamps: Sequence[int] = ()
     key_sizes: Sequence[int] = ()
     value_sizes: Sequence[int] = ()
 
-    def let_go(self) -> None:
+    def release_records(self) -> None:
         """Replace the records by their times and sizes. Called once; other threads can read meanwhile."""
         fields = self.fields or []
         if len(fields) == FIELDS:  # the usual case of a caller that waits for each record

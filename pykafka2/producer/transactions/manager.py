@@ -190,7 +190,7 @@ class TransactionManager:
 
     def on_batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         """Fail the transaction, as it must not be committed without the batch."""
-        self._facts.may_be_carried_out_late = self._facts.may_be_carried_out_late or batch.attempts > 0
+        self._facts.is_in_doubt = self._facts.is_in_doubt or batch.attempts > 0
         if self.identity.refusal is not None:
             self._fail_for_good(error, None, self._polled_at)
             return
@@ -315,7 +315,7 @@ class TransactionManager:
             step,
             transactional_id=self._id,
             timeout=self._options.transaction_timeout,
-            may_be_carried_out_late=self._facts.may_be_carried_out_late,
+            is_in_doubt=self._facts.is_in_doubt,
         )
         self._status.move_to(TransactionState.FATAL_ERROR, now, error)
         if self.identity.refusal is None:

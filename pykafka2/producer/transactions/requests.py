@@ -195,11 +195,11 @@ def fatal_error(
     *,
     transactional_id: str,
     timeout: float,
-    may_be_carried_out_late: bool,
+    is_in_doubt: bool,
 ) -> KafkaError:
     """Return the error of a producer that has failed. `step` is None for a failed batch.
 
-    Only the response to a commit's only attempt is certain that nothing was committed.
+    Only a commit that was fenced at its first attempt has certainly not been committed.
     """
     is_commit = step is Step.COMMIT
     text = str(error)
@@ -209,7 +209,7 @@ def fatal_error(
             f"another producer with transactional_id={transactional_id!r} has begun, or the coordinator has "
             f"ended the transaction after transaction_timeout_ms={timeout * 1000:g}"
         )
-    if is_commit and is_fenced and not may_be_carried_out_late:
+    if is_commit and is_fenced and not is_in_doubt:
         text += "; it was not committed"
     elif is_commit:
         text += "; whether the transaction was committed is not known"

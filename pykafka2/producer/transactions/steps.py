@@ -90,16 +90,16 @@ class Offsets:
 
 @attrs.define
 class Facts:
-    """The facts about the open transaction.
+    """The known facts about the open transaction.
 
     Attributes:
         version: the transaction.version of its records.
         added: partitions that were added, before version 2.
         new: partitions that must be added.
-        is_started: the coordinator can know the transaction.
+        is_started: a request was sent that starts the transaction on the coordinator.
         has_joined: the coordinator has confirmed a partition or group, before version 2.
-        may_be_carried_out_late: a request got no response, or a batch failed, so the next transaction needs
-            another epoch.
+        is_in_doubt: a request got no response, or a sent batch failed, so a broker can execute it later. The
+            next transaction then needs another epoch.
         is_ended: the end is decided; the next epoch can be missing.
         last_error: the error for which the current step is repeated; None once it succeeded.
     """
@@ -109,7 +109,7 @@ class Facts:
     new: dict[TopicPartition, None] = attrs.field(factory=dict)
     is_started: bool = False
     has_joined: bool = False
-    may_be_carried_out_late: bool = False
+    is_in_doubt: bool = False
     is_ended: bool = False
     last_error: KafkaError | None = None
 
@@ -118,7 +118,7 @@ class Facts:
         self.added.clear()
         self.new.clear()
         self.is_started = self.has_joined = False
-        self.may_be_carried_out_late = self.is_ended = False
+        self.is_in_doubt = self.is_ended = False
         self.last_error = None
 
 
@@ -193,7 +193,7 @@ class TransactionSteps:
         facts, is_raised = self.facts, False
         if facts.is_started:
             is_raised = yield from self._request_end(step)
-        needs_epoch = facts.may_be_carried_out_late or (facts.is_started and facts.version >= EPOCH_BUMP)
+        needs_epoch = facts.is_in_doubt or (facts.is_started and facts.version >= EPOCH_BUMP)
         was_version = facts.version
         if facts.is_started:  # otherwise no request was sent, and no broker may be connected
             facts.version = self._features.finalized_feature(FEATURE)
@@ -223,7 +223,7 @@ class TransactionSteps:
             is_unknown = isinstance(failed.error, InvalidTxnState) and not self.facts.has_joined
             if step is not Step.ABORT or not (is_forgotten or is_unknown):
                 raise
-            self.facts.may_be_carried_out_late = True
+            self.facts.is_in_doubt = True
             return False
         self.facts.is_ended = True
         if answer.producer_id < 0:
@@ -252,7 +252,7 @@ class TransactionSteps:
                 answer = yield from call_to(request, to, versions=versions)
             except KafkaError as failure:
                 # It can have arrived, and be executed later.
-                self.facts.may_be_carried_out_late = True
+                self.facts.is_in_doubt = True
                 error = failure
             else:
                 error = error_in(answer)

@@ -167,7 +167,7 @@ def connection_views(running: Running, client_id: str | None) -> list[Connection
             one.software,
             len(client.unanswered()),
             one.may_read and not broker.is_paused,
-            client.origin.entrance.listener,
+            client.origin.endpoint.listener,
             str(client.origin.caller.principal),
         )
         for broker in running.brokers

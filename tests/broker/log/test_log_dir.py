@@ -109,7 +109,7 @@ def test_replicas_share_produced_bytes_across_leader_moves_and_crashes(
     assert others == [first, first]
 
 
-def test_little_that_goes_is_not_worth_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_removed_bytes_do_not_release_memory_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     released: list[int] = []
     monkeypatch.setattr(log_dir, "release_free_memory", lambda: released.append(1))
     monkeypatch.setattr(log_dir, "MIN_RELEASED_BYTES", 1000)
@@ -130,7 +130,7 @@ BATCH_BYTES = 100_000
 @pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
-def test_three_replicas_take_the_memory_of_one_and_give_it_back(wait_for: WaitFor) -> None:
+def test_three_replicas_use_the_memory_of_one_and_release_it(wait_for: WaitFor) -> None:
     """The brokers' own process, without the history, which keeps up to 32 MB of requests."""
     with KafkaCluster(3, {"t": Topic(1, 3)}, process=True, history_entries=0) as cluster:
         address = cluster.bootstrap_servers.split(",")[cluster.partition("t", 0).leader]

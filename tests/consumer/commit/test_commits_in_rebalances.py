@@ -12,7 +12,7 @@ from pykafka2.clock import FOREVER
 from pykafka2.consumer.commit.committer import Committer
 from pykafka2.consumer.commit.errors import membership_error
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
-from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStanding
+from pykafka2.consumer.state.group_identity import GroupIdentity, GroupStatus
 from pykafka2.consumer.state.subscription import Assigned
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import (
@@ -92,7 +92,7 @@ def test_a_commit_just_as_the_membership_is_lost_is_the_members(
     consumer = member(simulation, cluster)
     read_some(consumer, 5)
     assert consumer._group is not None
-    real = consumer._group.standing
+    real = consumer._group.group_status
 
     class LostAfterTheFirstLook:
         looks = 0
@@ -100,10 +100,10 @@ def test_a_commit_just_as_the_membership_is_lost_is_the_members(
         def __getattr__(self, name: str) -> object:
             self.looks += 1
             if self.looks == 2:
-                real.obstacle, real.identity = CommitFailed("lost"), GroupIdentity()
+                real.commit_error, real.identity = CommitFailed("lost"), GroupIdentity()
             return getattr(real, name)
 
-    monkeypatch.setattr(consumer._group.committer, "_standing", LostAfterTheFirstLook())
+    monkeypatch.setattr(consumer._group.committer, "_group_status", LostAfterTheFirstLook())
     with pytest.raises(CommitFailed):
         consumer.commit()
     assert all(one.member_id for one in cluster.history.requests(OffsetCommitRequest))
@@ -176,14 +176,14 @@ def test_commit_after_max_poll_interval_names_the_measured_gap(
 @pytest.mark.parametrize("error", [UnknownMemberId, IllegalGeneration])
 def test_a_commit_on_its_way_as_the_member_leaves_names_the_cause(error: type[KafkaError]) -> None:
     """The coordinator's answer comes when the member knows already why it is none any more."""
-    standing = GroupStanding(GROUP)
-    identity = standing.identity = GroupIdentity("member-1", 3)
-    standing.lost_because = "poll() was not called for 27.1 s, longer than max_poll_interval_ms=20000"
-    told = membership_error(error(), standing, identity)
+    group_status = GroupStatus(GROUP)
+    identity = group_status.identity = GroupIdentity("member-1", 3)
+    group_status.lost_because = "poll() was not called for 27.1 s, longer than max_poll_interval_ms=20000"
+    told = membership_error(error(), group_status, identity)
     assert isinstance(told, CommitFailed)
-    assert standing.lost_because in str(told)
-    standing.lost_because = ""
-    assert "max_poll_interval_ms" in str(membership_error(error(), standing, identity)), "what it may be"
+    assert group_status.lost_because in str(told)
+    group_status.lost_because = ""
+    assert "max_poll_interval_ms" in str(membership_error(error(), group_status, identity)), "what it may be"
 
 
 def test_the_new_owners_commit_stands(simulation: Simulation, cluster: KafkaCluster) -> None:

@@ -47,7 +47,7 @@ def test_returned_positions_are_found_without_a_search() -> None:
         for number in range(2):
             consumer.seek(MANY[number], number)
         committer, owned_partitions = consumer._group.committer, consumer._group.rebalance._owned_partitions
-        assert list(committer.handed_over(Unsearched(MANY[1:]))) == [MANY[1]]
+        assert list(committer.consumed_offsets(Unsearched(MANY[1:]))) == [MANY[1]]
         assert owned_partitions.begin_revocation(MANY[:2], of_other_topics=Unsearched(MANY[:2]))
 
 

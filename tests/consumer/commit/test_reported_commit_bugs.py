@@ -48,12 +48,12 @@ def positions_are_taken_as_handed_over(patch: pytest.MonkeyPatch) -> None:
 def what_a_poll_returns_is_not_committed_by_that_poll(simulation: Simulation, cluster: KafkaCluster) -> None:
     """The same, with polls: a crash while the records are worked on would lose them."""
     consumer = reader(simulation, cluster, [FIRST], enable_auto_commit=True)
-    handed_over = 0
+    returned = 0
     for _ in range(10):
-        handed_over += len(consumer.poll(1000, max_records=1)[FIRST])
+        returned += len(consumer.poll(1000, max_records=1)[FIRST])
         simulation.run_for(2)
         done = committed(cluster).get(FIRST, 0) if cluster.history.count("OffsetCommit") else 0
-        assert done < handed_over
+        assert done < returned
 
 
 def automatic_commits_at_the_end_of_a_poll(patch: pytest.MonkeyPatch) -> None:

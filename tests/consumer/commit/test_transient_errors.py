@@ -131,13 +131,13 @@ def test_member_with_a_new_epoch_repeats_its_commit_at_once(cluster: OldCluster)
         times.append(cluster.now)
         if len(times) > 1:
             return cluster.commit(request, broker)
-        standing.identity = GroupIdentity("me", 6, None, 1)
+        group_status.identity = GroupIdentity("me", 6, None, 1)
         return refused(StaleMemberEpoch.code)
 
     with reader(cluster) as consumer:
         assert consumer._group is not None
-        standing = consumer._group.standing
-        standing.identity = GroupIdentity("me", 5, None, 1)
+        group_status = consumer._group.group_status
+        group_status.identity = GroupIdentity("me", 5, None, 1)
         cluster.on(OffsetCommitRequest, stale_once)
         consumer.commit({FIRST: 1})
         assert times[1] - times[0] < 0.05
@@ -190,11 +190,11 @@ def test_automatic_commits_wait_where_there_is_no_member(
     ):
         consumer.seek(FIRST, 0)
         assert consumer._group is not None
-        consumer._group.standing.obstacle = RebalanceInProgress("not now")
+        consumer._group.group_status.commit_error = RebalanceInProgress("not now")
         for _ in range(5):
             consumer.poll(200)
         assert not [message for message in caplog.messages if "automatic commit" in message]
-        consumer._group.standing.obstacle = None
+        consumer._group.group_status.commit_error = None
         consumer.poll(200)
         cluster.runtime.run_for(0.1)
         assert sent(cluster)
@@ -319,6 +319,6 @@ def test_a_place_found_for_an_earlier_reset_does_not_count(subscription: Subscri
 
 def test_partition_revoked_before_its_callback_stays_revoking(subscription: Subscription) -> None:
     subscription.add_pending([SECOND])
-    subscription.hold_back([SECOND])
+    subscription.mark_revoking([SECOND])
     subscription.confirm([SECOND])
     assert subscription.held(Holding.REVOKING) == [SECOND]

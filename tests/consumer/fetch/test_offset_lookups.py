@@ -1,4 +1,4 @@
-"""Several questions for offsets at once: who is asked what, and when the driver looks again."""
+"""Several lookups for offsets at once: who is asked what, and when the driver looks again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.consumer.fetch.offset_lookups import OffsetLookups, Question
+from pykafka2.consumer.fetch.offset_lookups import OffsetLookup, OffsetLookups
 from pykafka2.driver.pollable import Send
 from pykafka2.errors import (
     BrokerError,
@@ -60,16 +60,16 @@ class Bench:
     def _request_update(self, error: KafkaError | None = None) -> None:
         self.asked_for_metadata += 1
 
-    def ask(self, partition: TopicPartition, timestamp: int = LATEST, **more: float) -> Question:
-        question = Question(
+    def look_up(self, partition: TopicPartition, timestamp: int = LATEST, **more: float) -> OffsetLookup:
+        lookup = OffsetLookup(
             partition,
             timestamp,
             on_found=lambda found, now: self.found.append((partition, timestamp, found.offset)),  # type: ignore[union-attr]
             on_failed=lambda error, now: self.failed.append((partition, error)),
             **more,  # type: ignore[arg-type]
         )
-        self.lookups.ask(question)
-        return question
+        self.lookups.add(lookup)
+        return lookup
 
 
 def asked(send: Send[Any]) -> list[tuple[int, int]]:
@@ -94,7 +94,7 @@ def answer(send: Send[Any], now: float, code: int = 0) -> None:
 def test_driver_wakes_at_the_earliest_lookup_deadline(deadlines: tuple[float, float]) -> None:
     bench = Bench()
     for partition, deadline in zip(ORDERS, deadlines, strict=False):
-        bench.ask(partition, deadline=deadline)
+        bench.look_up(partition, deadline=deadline)
     assert [bench.lookups.poll(now).wake_at for now in (0.0, 1.0)] == [5.0, 5.0], "also in flight"
     assert bench.lookups.poll(5.0).wake_at == 9.0
     assert bench.lookups.poll(9.0).wake_at == float("inf")
@@ -104,16 +104,16 @@ def test_driver_wakes_at_the_earliest_lookup_deadline(deadlines: tuple[float, fl
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_driver_wakes_at_the_end_of_the_first_of_two_backoffs(order: tuple[int, int]) -> None:
     bench = Bench()
-    questions = [bench.ask(ORDERS[number], deadline=60.0) for number in order]
+    lookups = [bench.look_up(ORDERS[number], deadline=60.0) for number in order]
     sends = bench.lookups.poll(0.0).sends
     for send, at in zip(sends, (1.0, 1.5), strict=True):
         answer(send, at, NotLeaderOrFollower.code)
     assert bench.asked_for_metadata == 2
-    first = min(question.not_before for question in questions)
+    first = min(lookup.not_before for lookup in lookups)
     assert first < 1.5
     # The first of them is due at 1.5; in between it was not looked at.
-    for question in questions:
-        question.not_before += 1.0
+    for lookup in lookups:
+        lookup.not_before += 1.0
     assert bench.lookups.poll(1.6).wake_at == first + 1.0
 
 
@@ -123,7 +123,7 @@ def test_driver_wakes_at_the_end_of_the_first_of_two_backoffs(order: tuple[int, 
 def test_offset_lookups_are_retried_after_retriable_errors(error: type[BrokerError], refreshes: int) -> None:
     bench = Bench()
     for partition in ORDERS[:2]:
-        bench.ask(partition, deadline=60.0)
+        bench.look_up(partition, deadline=60.0)
     for send in bench.lookups.poll(0.0).sends:
         answer(send, 1.0, error.code or 0)
     assert bench.asked_for_metadata == refreshes
@@ -145,7 +145,7 @@ def test_lookup_timeout_names_the_missing_partition_or_topic_error(is_usable: bo
     if not is_usable:
         metadata.topic_error = lambda topic: LeaderNotAvailable("orders is being created")
     for partition in ORDERS[2:]:
-        bench.ask(partition, deadline=5.0)
+        bench.look_up(partition, deadline=5.0)
     bench.lookups.poll(0.0)
     bench.lookups.poll(5.0)
     assert [partition for partition, _ in bench.failed] == ORDERS[2:]
@@ -157,7 +157,7 @@ def test_equal_questions_share_a_request_and_different_ones_for_a_partition_foll
     bench = Bench()
     for timestamp in (LATEST, EARLIEST, LATEST, EARLIEST):
         for partition in (ORDERS[0], ORDERS[2]):
-            bench.ask(partition, timestamp)
+            bench.look_up(partition, timestamp)
     requests = []
     for now in (0.0, 1.0):
         [send] = bench.lookups.poll(now).sends

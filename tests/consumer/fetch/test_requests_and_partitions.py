@@ -66,20 +66,18 @@ def test_partition_removed_from_the_fetcher_leaves_no_state(fetcher: Fetcher) ->
 
 
 def test_offset_is_looked_up_once_and_only_while_wanted(fetcher: Fetcher) -> None:
-    open_questions = fetcher._resets._lookups._questions
+    open_lookups = fetcher._resets._lookups._lookups
     fetcher.reset(ORDERS_0, 1, EARLIEST_TIMESTAMP)
     fetcher.reset(ORDERS_0, 2, LATEST_TIMESTAMP)
-    assert [question.timestamp for question in open_questions] == [LATEST_TIMESTAMP]
+    assert [question.timestamp for question in open_lookups] == [LATEST_TIMESTAMP]
     fetcher.begin(ORDERS_0, 3, 5)
-    assert not open_questions, "the application has sought its own place"
+    assert not open_lookups, "the application has sought its own place"
     fetcher.reset(ORDERS_0, 4, EARLIEST_TIMESTAMP)
     fetcher._resets._on_failed(ORDERS_0, 4, CorruptData("refused"), 100.0)
     fetcher.end([ORDERS_0])
-    assert not open_questions, "it is not read any more"
+    assert not open_lookups, "it is not read any more"
     fetcher.reset(ORDERS_0, 5, EARLIEST_TIMESTAMP)
-    assert next(iter(open_questions)).not_before < 0, (
-        "and no refusal of before delays it when it is read again"
-    )
+    assert next(iter(open_lookups)).not_before < 0, "and no refusal of before delays it when it is read again"
 
 
 def test_retry_of_the_same_position_keeps_the_longer_pause(fetcher: Fetcher, cluster: LogCluster) -> None:

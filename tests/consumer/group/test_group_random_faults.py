@@ -205,13 +205,13 @@ def test_a_group_rides_out_a_storm(seed: int) -> None:
 
 @pytest.mark.gate
 def test_storm_detects_commits_ahead_of_returned_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    handed_over = Committer.handed_over
+    consumed_offsets = Committer.consumed_offsets
 
     def ahead(self: Committer, partitions: Collection[TopicPartition] | None = None) -> Offsets:
-        told = handed_over(self, partitions)
+        told = consumed_offsets(self, partitions)
         return {partition: OffsetAndMetadata(one.offset + 1) for partition, one in told.items()}
 
-    monkeypatch.setattr(Committer, "handed_over", ahead)
+    monkeypatch.setattr(Committer, "consumed_offsets", ahead)
     for seed in range(20):
         with Simulation(seed) as simulation:
             storm = Storm(simulation, seed)

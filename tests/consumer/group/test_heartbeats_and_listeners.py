@@ -175,7 +175,7 @@ def test_log_line_for_ten_thousand_revoked_partitions_is_short() -> None:
     subscription.subscribe(["orders"])
     going = [TopicPartition("orders", number) for number in range(10_000)]
     subscription.replace(going)
-    subscription.hold_back(going)
+    subscription.mark_revoking(going)
     health = {
         "id": "readers",
         "protocol": "classic",

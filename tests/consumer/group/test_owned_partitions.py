@@ -81,12 +81,12 @@ def test_the_commit_of_a_topic_that_exists_is_waited_for_although_another_topic_
     assert owner.parts.begin_revocation(ORDERS + BILLS)
     for one in BILLS:
         del owner.metadata[one]
-    assert owner.parts.go_on() is False
+    assert owner.parts.continue_reconciliation() is False
     (_, commit) = owner.commits[0]
     assert not commit.is_cancelled
     for one in ORDERS:
         del owner.metadata[one]
-    assert owner.parts.go_on() is True
+    assert owner.parts.continue_reconciliation() is True
     assert commit.is_cancelled
     assert (owner.revoked, owner.owned) == ([sorted(ORDERS + BILLS)], [])
 
@@ -96,7 +96,7 @@ def test_partitions_of_recreated_topics_are_not_committed_on_revocation() -> Non
     assert owner.parts.begin_revocation(ORDERS + BILLS, of_other_topics=BILLS)
     assert [partitions for partitions, _ in owner.commits] == [ORDERS]
     owner.commits[0][1].succeed(None)
-    assert owner.parts.go_on() is True
+    assert owner.parts.continue_reconciliation() is True
     owner.complete_assignment(BILLS)
     assert owner.parts.begin_revocation(BILLS)
     assert [partitions for partitions, _ in owner.commits] == [ORDERS, BILLS], "that holds for one rebalance"
@@ -111,12 +111,12 @@ def test_a_ctrl_c_before_the_last_commit_of_a_second_rebalance_does_not_skip_it(
             with pytest.raises(KeyboardInterrupt):
                 owner.parts.begin_revocation(ORDERS)
             assert owner.subscription.held(Hold.REVOKING) == ORDERS
-            assert owner.parts.go_on() is False
+            assert owner.parts.continue_reconciliation() is False
         else:
             assert owner.parts.begin_revocation(ORDERS)
         assert [partitions for partitions, _ in owner.commits] == [ORDERS] * number
         owner.commits[-1][1].succeed(None)
-        assert owner.parts.go_on() is True
+        assert owner.parts.continue_reconciliation() is True
         assert (owner.revoked, owner.owned) == ([ORDERS] * number, BILLS)
 
 
@@ -126,7 +126,7 @@ def test_a_ctrl_c_in_the_last_commit_at_close_leaves_no_partition() -> None:
     with pytest.raises(KeyboardInterrupt):
         owner.parts.revoke_all(5.0, commit=True)
     assert owner.owned == []
-    assert owner.parts.go_on() is None
+    assert owner.parts.continue_reconciliation() is None
 
 
 def test_a_commit_of_partitions_that_were_lost_keeps_nothing_waiting() -> None:

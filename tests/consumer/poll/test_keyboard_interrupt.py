@@ -188,8 +188,8 @@ def test_the_steps_that_move_something_are_whole(step: str, way: str, protocol: 
 GIVING_UP = [
     (step, protocol)
     for step in (
-        "give_back",
-        "handed_over",
+        "remove_partitions",
+        "consumed_offsets",
         "_begin_last_commit",
         "begin_revocation",
         "_forget",

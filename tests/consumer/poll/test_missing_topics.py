@@ -113,10 +113,10 @@ def test_a_topic_that_has_no_metadata_for_a_while_keeps_its_positions() -> None:
         for _ in range(3):
             consumer.bootstrap(refresh=True)
             consumer.poll(100)
-        handed_over = consumer.position(ORDERS_0, timeout_ms=100)
+        returned = consumer.position(ORDERS_0, timeout_ms=100)
         cluster.topics["orders"] = topic
         consumer.bootstrap(refresh=True)
-        assert consumer.position(ORDERS_0) == handed_over >= 1
+        assert consumer.position(ORDERS_0) == returned >= 1
 
 
 def test_brokers_that_are_not_reached_for_a_moment_are_not_warned_of(

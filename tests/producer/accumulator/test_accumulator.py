@@ -310,7 +310,7 @@ def test_batches_are_ready_when_memory_is_short() -> None:
     permit = Permit(2500)
     accumulator.pool.request(permit)
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 1.0
-    accumulator.pool.give_back(permit)
+    accumulator.pool.deallocate(permit)
     assert accumulator.ready_at(queue, 1.0, accumulator.is_flushing) == 5.0
 
 
@@ -485,7 +485,7 @@ def test_a_ctrl_c_that_keeps_a_batch_from_joining_gives_its_memory_back(by_colum
 
     with pytest.raises(KeyboardInterrupt):
         append()
-    accumulator.pool.give_back(held)
+    accumulator.pool.deallocate(held)
     pool = accumulator.pool
     assert (pool.available_bytes, pool.overhead_bytes, pool.waiting) == (3000, 0, 0)
 

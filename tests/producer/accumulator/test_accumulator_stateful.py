@@ -79,7 +79,7 @@ class AccumulatorAgainstLists(RuleBasedStateMachine):
     def give_memory_back(self, data: st.DataObject) -> None:
         permit = data.draw(st.sampled_from(self.others))
         self.others.remove(permit)
-        self.accumulator.pool.give_back(permit)
+        self.accumulator.pool.deallocate(permit)
 
     # ------------------------------------------------------------------ the IO thread
 

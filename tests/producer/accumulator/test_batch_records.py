@@ -70,7 +70,7 @@ def test_batch_memory_equals_its_permit() -> None:
     taken = pool.total_bytes - pool.available_bytes
     assert taken == len(batch.bytes())
     assert pool.overhead_bytes < 3000
-    pool.give_back(batch.permit)
+    pool.deallocate(batch.permit)
     assert (pool.available_bytes, pool.overhead_bytes) == (pool.total_bytes, 0)
 
 

@@ -20,71 +20,71 @@ def request(pool: BufferPool, size_bytes: int) -> Permit:
     return permit
 
 
-def test_a_newcomer_never_overtakes_a_waiter() -> None:
+def test_new_permit_never_overtakes_a_waiting_one() -> None:
     pool = BufferPool(100)
     first = request(pool, 80)
     large = request(pool, 50)
     small = request(pool, 10)
     assert (large.is_granted, small.is_granted, pool.waiting) == (False, False, 2)
-    pool.give_back(first)
+    pool.deallocate(first)
     assert (large.is_granted, small.is_granted, pool.available_bytes) == (True, True, 40)
 
 
-def test_waiter_that_gives_back_grants_those_behind_it() -> None:
+def test_cancelled_permit_grants_those_behind_it() -> None:
     pool = BufferPool(100)
     request(pool, 60)
     large, small = request(pool, 90), request(pool, 40)
-    pool.give_back(large)
+    pool.deallocate(large)
     assert (small.is_granted, pool.waiting, pool.available_bytes) == (True, 0, 0)
 
 
-def test_giving_back_twice_gives_back_once() -> None:
+def test_second_deallocate_of_a_permit_frees_nothing() -> None:
     pool = BufferPool(100)
     permit = request(pool, 60)
-    pool.give_back(permit)
-    pool.give_back(permit)
+    pool.deallocate(permit)
+    pool.deallocate(permit)
     assert pool.available_bytes == 100
 
 
-def test_more_than_everything_is_refused() -> None:
+def test_permit_larger_than_the_pool_raises() -> None:
     with pytest.raises(IllegalState, match="101 bytes were requested from a pool of 100"):
         request(BufferPool(100), 101)
 
 
-def test_overhead_within_the_allowance_leaves_the_bytes_alone_and_beyond_it_takes_of_them() -> None:
+def test_overhead_beyond_the_allowance_uses_the_pool() -> None:
     pool = BufferPool(100, allowance_bytes=100)
     first = request(pool, 10)
     assert pool.charge(first, 100)
     second = request(pool, 90)
     assert second.is_granted
     assert not pool.charge(second, 30)
-    pool.give_back(first)
+    pool.deallocate(first)
     assert pool.charge(second, 104)
     assert request(pool, 6).is_granted
     assert not request(pool, 1).is_granted
 
 
-def test_overhead_is_charged_once_and_never_after_give_back() -> None:
+def test_overhead_is_charged_once_and_never_after_deallocate() -> None:
     pool = BufferPool(100)
     permit = Permit(10, overhead_bytes=5)
     pool.request(permit)
     for overhead_bytes in (20, 40, 40):
         pool.charge(permit, overhead_bytes)
     assert pool.overhead_bytes == 40
-    pool.give_back(permit)
+    pool.deallocate(permit)
     pool.charge(permit, 50)
     assert (pool.overhead_bytes, pool.available_bytes) == (0, 100)
 
 
 @pytest.mark.parametrize("size_bytes", [10, 11])
-def test_halves_of_a_permit_are_all_of_it(size_bytes: int) -> None:
+def test_divided_permit_frees_all_of_its_bytes(size_bytes: int) -> None:
     pool = BufferPool(100)
     permit = Permit(size_bytes, overhead_bytes=7)
     pool.request(permit)
     one, other = pool.divide(permit)
     assert pool.available_bytes == 100 - size_bytes
     for half in (permit, one, other):
-        pool.give_back(half)
+        pool.deallocate(half)
     assert (pool.available_bytes, pool.overhead_bytes) == (100, 0)
 
 
@@ -104,20 +104,20 @@ class PoolAgainstAList(RuleBasedStateMachine):
             self.held.append(self.queue.popleft())
 
     @rule(target=permits, size_bytes=st.integers(0, 100))
-    def ask(self, size_bytes: int) -> Permit:
+    def request(self, size_bytes: int) -> Permit:
         permit = request(self.pool, size_bytes)
         self.queue.append(permit)
         self.serve()
         return permit
 
     @rule(permit=consumes(permits))
-    def give_back(self, permit: Permit) -> None:
-        self.pool.give_back(permit)
+    def deallocate(self, permit: Permit) -> None:
+        self.pool.deallocate(permit)
         (self.held if permit in self.held else self.queue).remove(permit)
         self.serve()
 
     @invariant()
-    def nothing_is_lost(self) -> None:
+    def available_bytes_match_the_held_permits(self) -> None:
         assert self.pool.available_bytes == 100 - sum(permit.size_bytes for permit in self.held)
         assert self.pool.waiting == len(self.queue)
         assert all(permit.is_granted for permit in self.held)

@@ -78,8 +78,6 @@ def test_request_versions_follow_the_transaction_version() -> None:
 
 @pytest.mark.parametrize(("late", "words"), [(False, "was not committed"), (True, "committed is not known")])
 def test_a_fenced_commit_promises_nothing_that_may_yet_happen(late: bool, words: str) -> None:
-    error = fatal_error(
-        ProducerFenced(), Step.COMMIT, transactional_id="t", timeout=60, may_be_carried_out_late=late
-    )
+    error = fatal_error(ProducerFenced(), Step.COMMIT, transactional_id="t", timeout=60, is_in_doubt=late)
     assert isinstance(error, ProducerFenced)
     assert words in str(error)

@@ -50,7 +50,7 @@ from pykafka2.protocol.messages.group import (
     SyncGroupRequestAssignment,
 )
 
-# As in the Java client: the coordinator responds to JoinGroup up to a moment after the rebalance timeout.
+# As in the Java client: the coordinator responds to JoinGroup shortly after the rebalance timeout at latest.
 ANSWER_LAPSE = 5.0
 MAX_REASON_CHARS = 255
 FIRST_VERSION_WITH_MEMBERS = 3
@@ -60,7 +60,7 @@ Lead = Callable[[JoinGroupResponse], Script[list[SyncGroupRequestAssignment]]]
 
 
 @attrs.define(frozen=True)
-class JoinWish:
+class JoinProtocols:
     """A member's topics and assignors for its JoinGroup, built on the caller's thread."""
 
     topics: frozenset[str]
@@ -90,7 +90,7 @@ class Watcher(Protocol):
 
 def join_group(
     options: ConsumerOptions,
-    wish: JoinWish,
+    protocols: JoinProtocols,
     member_id: str,
     first_wait: float,
     backoff: Backoff,
@@ -105,7 +105,7 @@ def join_group(
     if first_wait > 0:
         yield from wait(first_wait)
     while True:
-        joined = yield from _join(options, wish, member_id, backoff, watcher)
+        joined = yield from _join(options, protocols, member_id, backoff, watcher)
         watcher.on_joined(joined)
         is_leading = joined.leader == joined.member_id
         assignments = (yield from lead(joined)) if is_leading else []
@@ -117,7 +117,7 @@ def join_group(
 
 
 def _join(
-    options: ConsumerOptions, wish: JoinWish, member_id: str, backoff: Backoff, watcher: Watcher
+    options: ConsumerOptions, protocols: JoinProtocols, member_id: str, backoff: Backoff, watcher: Watcher
 ) -> Script[JoinGroupResponse]:
     while True:
         request = JoinGroupRequest(
@@ -128,9 +128,9 @@ def _join(
             group_instance_id=options.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=data) for name, data in wish.subscriptions
+                JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols.subscriptions
             ],
-            reason=wish.reason[:MAX_REASON_CHARS],
+            reason=protocols.reason[:MAX_REASON_CHARS],
         )
         try:
             response = yield from call_to(request, timeout=_timeout(options))
@@ -163,10 +163,10 @@ def _synchronise(
 
     A coordinator stores a generation only after its leader has assigned partitions. So after a failover the
     member is still in the generation before, keeps its partitions and rejoins, as in the Java client. A
-    static member does not, because its group can have moved on without it.
+    static member does not rejoin, because its group can be in a later generation.
     """
-    # A retry names the same generation; if the group has a newer one, the coordinator rejects the request.
-    may_be_another = False
+    # Whether another coordinator, without this generation, may handle the retry.
+    is_other_coordinator_possible = False
     while True:
         request = SyncGroupRequest(
             group_id=options.group_id or "",
@@ -182,17 +182,17 @@ def _synchronise(
         except KafkaError as failure:
             if not failure.retriable:
                 raise explained(failure, options) from failure
-            may_be_another = options.group_instance_id is None
+            is_other_coordinator_possible = options.group_instance_id is None
             yield from wait(backoff.next())
             continue
         if not response.error_code:
             backoff.reset()
             return bytes(response.assignment)
         error = error_of(response.error_code)
-        if may_be_another and isinstance(error, IllegalGeneration):
+        if is_other_coordinator_possible and isinstance(error, IllegalGeneration):
             return None
         if error.refresh_coordinator:
-            may_be_another = options.group_instance_id is None
+            is_other_coordinator_possible = options.group_instance_id is None
         yield from _wait_or_raise(error, options, backoff)
 
 
@@ -383,7 +383,7 @@ class Joining:
 
     def begin(
         self,
-        wish: JoinWish,
+        protocols: JoinProtocols,
         member_id: str,
         watcher: Watcher,
         then: Callable[[Outcome[Assigned]], None],
@@ -399,7 +399,7 @@ class Joining:
 
         script = join_group(
             self._options,
-            wish,
+            protocols,
             member_id,
             self._not_before - now,
             self._new_backoff(),

@@ -2,7 +2,7 @@
 
 Owned by the driver's thread, which polls it. The caller's thread (rebalance.py) sends it commands and reads
 its plain attributes, each of which is replaced by one assignment. Its parts: join.py, heartbeats.py (timing:
-group/member.py), group/leave.py, leader.py. Commits read its state from `GroupStanding`.
+group/member.py), group/leave.py, leader.py. Commits read its state from `GroupStatus`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,18 @@ from functools import partial
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.assignor import Assignor, RebalanceProtocol
 from pykafka2.consumer.group.classic.heartbeats import Heartbeats
-from pykafka2.consumer.group.classic.join import Assigned, ClassicLeaveRequests, Joining, JoinWish, explained
+from pykafka2.consumer.group.classic.join import (
+    Assigned,
+    ClassicLeaveRequests,
+    Joining,
+    JoinProtocols,
+    explained,
+)
 from pykafka2.consumer.group.classic.leader import GroupLeader
 from pykafka2.consumer.group.classic.states import HEARTBEATING, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.group.member import Member
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, GroupStanding
+from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, GroupStatus
 from pykafka2.driver.pollable import PollResult
 from pykafka2.driver.runtime import Outcome
 from pykafka2.errors import (
@@ -42,11 +48,11 @@ class Membership(Member[MemberState, MemberEvent]):
         self,
         options: ConsumerOptions,
         cluster: ClusterClient,
-        standing: GroupStanding,
+        group_status: GroupStatus,
         assignors: Sequence[Assignor],
         protocol: RebalanceProtocol,
     ) -> None:
-        super().__init__(options, cluster, standing, MemberState.OUT, MOVES)
+        super().__init__(options, cluster, group_status, MemberState.OUT, MOVES)
         self.leader_id = ""
         """The leader's member id in the last generation that this member joined."""
         self.others: tuple[str, ...] = ()
@@ -77,9 +83,9 @@ class Membership(Member[MemberState, MemberEvent]):
             self._assigned = None
         return assigned
 
-    def join(self, number: int, losses: int, wish: JoinWish) -> None:
+    def join(self, number: int, losses: int, protocols: JoinProtocols) -> None:
         """Join the group, unless the membership that the caller has seen has ended."""
-        self._driver.call_soon(partial(self._begin_join, number, losses, wish))
+        self._driver.call_soon(partial(self._begin_join, number, losses, protocols))
 
     def rebalance(self, because: str) -> None:
         """Request a rebalance, which the caller's next `join` starts."""
@@ -107,12 +113,12 @@ class Membership(Member[MemberState, MemberEvent]):
         result = self._joining.poll(now)
         if self._leave_requests.runners:
             self._leave_requests.poll_into(result, now)
-        if self._standing.rejection is not None:
+        if self._group_status.rejection is not None:
             self._on_rejected_commit(now)
         if self.state in HEARTBEATING:
             self._check_poll_interval(now)
         if self.state is MemberState.STABLE:
-            self._follow_topics(now)
+            self._rejoin_if_topics_changed(now)
         if self.state in HEARTBEATING:
             more = self._poll_heartbeat(now)
             result.sends += more.sends
@@ -124,9 +130,9 @@ class Membership(Member[MemberState, MemberEvent]):
         if not heartbeat.is_due(now):
             return PollResult.idle_until(min(heartbeat.wake_at(), next_check))
         self._leader.keep_topics(now)
-        return PollResult([self._heartbeats.next(self._standing.identity, now)], next_check)
+        return PollResult([self._heartbeats.next(self._group_status.identity, now)], next_check)
 
-    def _follow_topics(self, now: float) -> None:
+    def _rejoin_if_topics_changed(self, now: float) -> None:
         news = self._leader.news(now)
         if news:
             self._request_rejoin(news, now)
@@ -139,24 +145,24 @@ class Membership(Member[MemberState, MemberEvent]):
         # A static member sends no LeaveGroup: it can return before its session times out (KIP-345).
         if self._options.group_instance_id is None:
             self._leave_group(words)
-        self._lose(MemberEvent.LEAVE, words)
+        self._end_membership(MemberEvent.LEAVE, words)
 
     # ------------------------------------------------------------------ commands
 
-    def _begin_join(self, number: int, losses: int, wish: JoinWish, now: float) -> None:
+    def _begin_join(self, number: int, losses: int, protocols: JoinProtocols, now: float) -> None:
         self.joins_handled = number
         self.news += 1
         if losses != self.losses or (self.state, MemberEvent.JOIN) not in MOVES:
             return
-        self._move(MemberEvent.JOIN, wish.reason)
+        self._move(MemberEvent.JOIN, protocols.reason)
         self.because = ""
         self._assigned = None
         self._leader.resign()
         self.heartbeat.end()
-        self._standing.obstacle = RebalanceInProgress(
+        self._group_status.commit_error = RebalanceInProgress(
             f"group {self._options.group_id!r} is rebalancing; call poll() until that is over, then commit"
         )
-        self._joining.begin(wish, self._standing.identity.member_id, self, self._on_join_ended, now)
+        self._joining.begin(protocols, self._group_status.identity.member_id, self, self._on_join_ended, now)
 
     def _request_rejoin(self, because: str, now: float) -> None:
         # While SyncGroup is in flight, its response reports the rebalance.
@@ -177,17 +183,17 @@ class Membership(Member[MemberState, MemberEvent]):
             done(None)
         self._move(MemberEvent.LEAVE, reason)
         self._forget_membership(keep_id=False)
-        self._standing.obstacle = None
+        self._group_status.commit_error = None
 
     # ------------------------------------------------------------------ progress of a join (`join.Watcher`)
 
     def on_member_id(self, member_id: str) -> None:
         """Store the member id that the coordinator assigned."""
-        self._standing.identity = GroupIdentity(member_id, -1, self._options.group_instance_id)
+        self._group_status.identity = GroupIdentity(member_id, -1, self._options.group_instance_id)
 
     def on_joined(self, response: JoinGroupResponse) -> None:
         """Enter the new generation and start heartbeats."""
-        self._standing.identity = GroupIdentity(
+        self._group_status.identity = GroupIdentity(
             response.member_id, response.generation_id, self._options.group_instance_id
         )
         self.leader_id = response.leader
@@ -207,15 +213,15 @@ class Membership(Member[MemberState, MemberEvent]):
             self._on_join_failed(outcome.error)
             return
         self._assigned = outcome.get()
-        self._standing.obstacle = None
+        self._group_status.commit_error = None
         self._move(MemberEvent.SYNCED)
 
     def _on_join_failed(self, error: BaseException) -> None:
         if self._end_if_expelled(error):
             return
         if isinstance(error, RebalanceInProgress):
-            self._standing.obstacle = None
-            self._rejoin("the group began another rebalance before this one was over")
+            self._group_status.commit_error = None
+            self._rejoin("the group started another rebalance before this one had finished")
         elif isinstance(error, CorruptData) and self.state is MemberState.SYNCING:
             self._log.warning("group %r: data of another member cannot be decoded: %s", self._to.key, error)
             self._rejoin(f"data of another member cannot be decoded: {error}")
@@ -232,7 +238,7 @@ class Membership(Member[MemberState, MemberEvent]):
         self._leader.resign()
         if self.state is MemberState.JOINING:
             self.losses += 1  # no heartbeats are sent, so other members get the partitions it kept
-            self._standing.lost_because = str(error)
+            self._group_status.lost_because = str(error)
         self.failure = error if isinstance(error, KafkaError) else _unexpected(error)
         self.because = str(error)
         self._move(MemberEvent.REFUSED, str(error))
@@ -241,7 +247,7 @@ class Membership(Member[MemberState, MemberEvent]):
 
     def _on_heartbeat(self, identity: GroupIdentity, error: KafkaError | None, now: float) -> None:
         """Handle the response to a heartbeat, or its failure; see `heartbeats.OnHeartbeat`."""
-        if identity != self._standing.identity or self.state not in HEARTBEATING:
+        if identity != self._group_status.identity or self.state not in HEARTBEATING:
             return
         if error is None:
             self.heartbeat.on_answer(now)
@@ -258,8 +264,8 @@ class Membership(Member[MemberState, MemberEvent]):
 
     def _on_rejected_commit(self, now: float) -> None:
         """Handle a rejected commit, which can report a rebalance or an expulsion before a heartbeat does."""
-        rejection, self._standing.rejection = self._standing.rejection, None
-        if rejection is None or rejection.identity != self._standing.identity:
+        rejection, self._group_status.rejection = self._group_status.rejection, None
+        if rejection is None or rejection.identity != self._group_status.identity:
             return
         if self.state not in HEARTBEATING:
             return
@@ -283,14 +289,14 @@ class Membership(Member[MemberState, MemberEvent]):
     def _expel(self, error: KafkaError) -> None:
         because = f"the coordinator removed this member from group {self._options.group_id!r}: {error}"
         self._log.warning("%s", because)
-        self._lose(MemberEvent.EXPELLED, because, keep_id=isinstance(error, IllegalGeneration))
+        self._end_membership(MemberEvent.EXPELLED, because, keep_id=isinstance(error, IllegalGeneration))
 
     def _fence(self, error: KafkaError) -> None:
         self.failure = explained(error, self._options)
         self._log.error("%s", self.failure)
-        self._lose(MemberEvent.FENCE, str(self.failure))
+        self._end_membership(MemberEvent.FENCE, str(self.failure))
 
-    def _lose(self, event: MemberEvent, because: str, *, keep_id: bool = False) -> None:
+    def _end_membership(self, event: MemberEvent, because: str, *, keep_id: bool = False) -> None:
         """Mark the owned partitions as lost."""
         self._assigned = None  # first: a caller that sees the loss must not find an assignment
         self._record_loss(because)
@@ -298,8 +304,8 @@ class Membership(Member[MemberState, MemberEvent]):
         self._forget_membership(keep_id=keep_id)
 
     def _forget_membership(self, *, keep_id: bool) -> None:
-        identity = self._standing.identity
-        self._standing.identity = (
+        identity = self._group_status.identity
+        self._group_status.identity = (
             GroupIdentity(identity.member_id, -1, identity.group_instance_id) if keep_id else NOBODY
         )
         self._assigned = None
@@ -313,7 +319,7 @@ class Membership(Member[MemberState, MemberEvent]):
         if self.state is MemberState.FENCED:
             done(None)  # the group_instance_id belongs to another consumer
         else:
-            member_id, is_joining = self._standing.identity.member_id, self._joining.is_under_way
+            member_id, is_joining = self._group_status.identity.member_id, self._joining.is_under_way
             self._leave_requests.send(member_id, reason, done, is_joining=is_joining)
 
 

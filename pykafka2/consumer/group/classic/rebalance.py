@@ -20,7 +20,7 @@ from pykafka2.consumer.assignors.assignor import (
     rebalance_protocol,
 )
 from pykafka2.consumer.assignors.wire_format import subscription_bytes
-from pykafka2.consumer.group.classic.join import Assigned, JoinWish
+from pykafka2.consumer.group.classic.join import Assigned, JoinProtocols
 from pykafka2.consumer.group.classic.membership import Membership
 from pykafka2.consumer.group.classic.states import MemberState
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
@@ -59,10 +59,11 @@ class Rebalance:
         """The number of the last join that was requested."""
         self._joined_topics: frozenset[str] | None = None
         """The topics of the last join; None while this consumer is not a member."""
-        self._coming: Assigned | None = None
+        self._assignment: Assigned | None = None
         """The new assignment while it is being applied."""
-        self._gives_way = False
-        """Whether it revokes partitions that other members wait for."""
+        self._has_revoked = False
+        """Whether applying it has revoked partitions, so that this member must rejoin afterwards (cooperative
+        rebalancing)."""
 
     # ------------------------------------------------------------------ for group/task.py
 
@@ -76,15 +77,15 @@ class Rebalance:
             raise failure.anew()
 
     def step(self, losses: int) -> bool:
-        self._coming = self._membership.take_assignment() or self._coming
-        if self._coming is not None:
-            return self._apply(self._coming)
+        self._assignment = self._membership.take_assignment() or self._assignment
+        if self._assignment is not None:
+            return self._apply(self._assignment)
         return self._join_if_needed(losses)
 
     def forget(self) -> None:
-        self._gives_way = False
+        self._has_revoked = False
         self._assignors.forget()
-        self._coming = self._joined_topics = None
+        self._assignment = self._joined_topics = None
 
     def subscribed(self) -> bool:
         return self._membership.state is MemberState.OUT
@@ -104,12 +105,12 @@ class Rebalance:
 
     # ------------------------------------------------------------------ applying an assignment
 
-    def _apply(self, coming: Assigned) -> bool:
+    def _apply(self, assigned: Assigned) -> bool:
         """Revoke the partitions that are no longer assigned, over several polls; then add the new ones."""
         subscription, member = self._subscription, self._membership
-        problem = self._problem_with(coming.assignment.partitions)
+        problem = self._problem_with(assigned.assignment.partitions)
         if problem:
-            self._coming = None
+            self._assignment = None
             self._log.warning(
                 "rejected an assignment of group %r: the leader %s", self._options.group_id, problem
             )
@@ -117,23 +118,27 @@ class Rebalance:
             return False
         # Topics that were unsubscribed since this member joined are left out; the next join reports them.
         wanted = [
-            partition for partition in coming.assignment.partitions if partition.topic in subscription.topics
+            partition
+            for partition in assigned.assignment.partitions
+            if partition.topic in subscription.topics
         ]
         stays = frozenset(wanted)
         gone = [partition for partition in subscription.assigned if partition not in stays]
         if gone:
-            self._gives_way = True
+            self._has_revoked = True
             return self._owned_partitions.begin_revocation(gone)
         new = [partition for partition in wanted if partition not in subscription.assigned]
         try:
-            self._assignors.take(coming)
+            self._assignors.take(assigned)
         finally:  # if a custom assignor raises, the new partitions are still assigned
             self._owned_partitions.begin_assignment(new)
-            self._coming = None
-            if self._gives_way:
+            self._assignment = None
+            if self._has_revoked:
                 # The next JoinGroup no longer lists them as owned, so the leader can assign them to others.
-                member.rebalance("partitions were given up for other members")
-                self._gives_way = False
+                member.rebalance(
+                    "this member has revoked partitions, which the leader can now assign to others"
+                )
+                self._has_revoked = False
         self._owned_partitions.complete_assignment(new)
         return True
 
@@ -160,10 +165,10 @@ class Rebalance:
         if going:
             return self._owned_partitions.begin_revocation(going)
         subscription = self._subscription
-        wish = self._assignors.wish(subscription.topics, subscription.assigned, reason)
-        self._joined_topics = wish.topics
+        protocols = self._assignors.join_protocols(subscription.topics, subscription.assigned, reason)
+        self._joined_topics = protocols.topics
         number = max(self._last_join, member.joins_handled) + 1
-        member.join(number, losses, wish)
+        member.join(number, losses, protocols)
         self._last_join = number  # last: a Ctrl-C before `join` would leave it waiting forever
         return False
 
@@ -207,7 +212,9 @@ class OfferedAssignors:
         not change the generation, because it assigned nothing."""
         self._rack = rack
 
-    def wish(self, topics: frozenset[str], owned: Iterable[TopicPartition], reason: str) -> JoinWish:
+    def join_protocols(
+        self, topics: frozenset[str], owned: Iterable[TopicPartition], reason: str
+    ) -> JoinProtocols:
         """Return the topics and assignors to join with."""
         last = self.last
         subscription = MemberSubscription(
@@ -223,7 +230,7 @@ class OfferedAssignors:
             )
             for assignor in self.assignors
         )
-        return JoinWish(topics, tuple(subscriptions), reason)
+        return JoinProtocols(topics, tuple(subscriptions), reason)
 
     def take(self, assigned: Assigned) -> None:
         """Store the leader's assignment and call the assignor that made it."""

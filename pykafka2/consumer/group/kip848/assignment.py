@@ -20,7 +20,7 @@ PartitionsById = Mapping[bytes, frozenset[int]]
 
 
 @attrs.define(frozen=True)
-class Wish:
+class SubscribedTopics:
     """A member's subscription."""
 
     topics: frozenset[str] = frozenset()

@@ -14,7 +14,7 @@ import attrs
 
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.group.kip848.assignment import Owned, Wish, written
+from pykafka2.consumer.group.kip848.assignment import Owned, SubscribedTopics, written
 from pykafka2.consumer.group.leave import LEAVE_ATTEMPTS, LeaveRequests
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.driver.pollable import PollResult, ToCoordinator
@@ -51,7 +51,7 @@ class Heartbeats:
 
     _options: ConsumerOptions
     _member_id: str
-    _wish: Wish | None = None
+    _subscribed: SubscribedTopics | None = None
     """The subscription that was sent last; None if the coordinator may not have it."""
     _owned: Owned | None = None
     _had_pattern: bool = False
@@ -59,15 +59,15 @@ class Heartbeats:
 
     def forget(self) -> None:
         """Send everything again in the next heartbeat, because the last one may be lost."""
-        self._wish = self._owned = None
+        self._subscribed = self._owned = None
 
-    def next(self, epoch: int, wish: Wish, owned: Owned) -> ConsumerGroupHeartbeatRequest:
+    def next(self, epoch: int, subscribed: SubscribedTopics, owned: Owned) -> ConsumerGroupHeartbeatRequest:
         """Return the next heartbeat; with `JOIN_EPOCH` it carries everything.
 
         The owned partitions are sent again for each target, even unchanged: until a report arrives, the
         coordinator assumes that the member owns what it was assigned before.
         """
-        options, before = self._options, self._wish
+        options, before = self._options, self._subscribed
         if epoch == JOIN_EPOCH:
             before, owned = None, NOTHING
         is_full = before is None
@@ -81,15 +81,15 @@ class Heartbeats:
             request.rack_id = options.client_rack or None
             request.rebalance_timeout_ms = min(int(options.max_poll_interval * 1000), 2**31 - 1)
             request.server_assignor = options.group_remote_assignor
-        if before is None or wish.topics != before.topics:
-            request.subscribed_topic_names = sorted(wish.topics)
-        if before is None or wish.pattern != before.pattern:
+        if before is None or subscribed.topics != before.topics:
+            request.subscribed_topic_names = sorted(subscribed.topics)
+        if before is None or subscribed.pattern != before.pattern:
             # An empty string clears the pattern; null leaves it unchanged and works with older brokers, too.
-            request.subscribed_topic_regex = wish.pattern or ("" if self._had_pattern else None)
-            self._had_pattern = self._had_pattern or wish.pattern is not None
+            request.subscribed_topic_regex = subscribed.pattern or ("" if self._had_pattern else None)
+            self._had_pattern = self._had_pattern or subscribed.pattern is not None
         if is_full or owned != self._owned:
             request.topic_partitions = written(owned.partitions)
-        self._wish, self._owned = wish, owned
+        self._subscribed, self._owned = subscribed, owned
         return request
 
 

@@ -3,7 +3,7 @@
 Owned by the driver's thread, which polls it. The caller's thread (reconciliation.py) sends it commands and
 reads its plain attributes, each of which is replaced by one assignment. The coordinator assigns the
 partitions. Its parts: heartbeats.py (requests, also to leave), errors.py, group/member.py (timing). Commits
-read its state from `GroupStanding`.
+read its state from `GroupStatus`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.group.kip848.assignment import Owned, Target, Wish, read_assignment
+from pykafka2.consumer.group.kip848.assignment import Owned, SubscribedTopics, Target, read_assignment
 from pykafka2.consumer.group.kip848.errors import EXPELLING, FATAL, explained
 from pykafka2.consumer.group.kip848.heartbeats import (
     FIRST_VERSION_WITH_PATTERN,
@@ -26,7 +26,7 @@ from pykafka2.consumer.group.kip848.heartbeats import (
 from pykafka2.consumer.group.kip848.states import JOINED, MEMBERS, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.group.member import Heartbeat, Member
 from pykafka2.consumer.options import ConsumerOptions
-from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, GroupStanding
+from pykafka2.consumer.state.group_identity import NOBODY, GroupIdentity, GroupStatus
 from pykafka2.driver.pollable import PollResult, Send
 from pykafka2.errors import (
     CorruptResponse,
@@ -57,8 +57,8 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
     leader_id = ""
     others: tuple[str, ...] = ()
 
-    def __init__(self, options: ConsumerOptions, cluster: ClusterClient, standing: GroupStanding) -> None:
-        super().__init__(options, cluster, standing, MemberState.UNSUBSCRIBED, MOVES)
+    def __init__(self, options: ConsumerOptions, cluster: ClusterClient, group_status: GroupStatus) -> None:
+        super().__init__(options, cluster, group_status, MemberState.UNSUBSCRIBED, MOVES)
         self.target: Target | None = None
         """The target assignment of this member; None before the coordinator's first response."""
         # The client generates its id, so it can leave even if its first heartbeat got no response (KIP-1082).
@@ -71,7 +71,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         """Consecutive heartbeats that timed out."""
         self._leaving = Leaving(options, cluster, self._to, self.member_id, self._new_backoff)
         self._heartbeats = Heartbeats(options, self.member_id)
-        self._wish = Wish()
+        self._subscribed = SubscribedTopics()
         self._owned = NOTHING
         self._epoch = JOIN_EPOCH
         self._memberships = 0
@@ -79,15 +79,15 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
 
     # ------------------------------------------------------------------ the caller's thread
 
-    def join(self, number: int, losses: int, wish: Wish) -> None:
+    def join(self, number: int, losses: int, subscribed: SubscribedTopics) -> None:
         """Join the group, unless the membership that the caller has seen has ended."""
-        self._driver.call_soon(partial(self._begin_join, number, losses, wish))
+        self._driver.call_soon(partial(self._begin_join, number, losses, subscribed))
 
-    def subscribe(self, wish: Wish) -> None:
+    def subscribe(self, subscribed: SubscribedTopics) -> None:
         """Send a changed subscription to the coordinator."""
 
         def change(now: float) -> None:
-            self._wish = wish
+            self._subscribed = subscribed
             if self.state in MEMBERS:
                 self.heartbeat.hurry()
 
@@ -106,7 +106,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
 
     def poll(self, now: float) -> PollResult:
         result = self._leaving.poll(now)
-        if self._standing.rejection is not None:
+        if self._group_status.rejection is not None:
             self._on_rejected_commit()
         if self.state in MEMBERS:
             self._check_poll_interval(now)
@@ -122,7 +122,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
             return PollResult.idle_until(min(heartbeat.wake_at(), self.polls.wake_at(now)))
         heartbeat.on_sent(now)
         membership, owned = self._memberships, self._owned
-        request = self._heartbeats.next(self._epoch, self._wish, owned)
+        request = self._heartbeats.next(self._epoch, self._subscribed, owned)
         send: Send[ConsumerGroupHeartbeatResponse] = Send(
             request,
             self._to,
@@ -144,17 +144,17 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         words = self.polls.why_overrun(now)
         self._log.warning("leaving group %r: %s", self._options.group_id, words)
         self._leaving.step_out()
-        self._lose(MemberEvent.OVERRUN, words)
+        self._end_membership(MemberEvent.OVERRUN, words)
 
     def _on_rejected_commit(self) -> None:
         """Send a heartbeat after a rejected commit, to find out whether this is still a member."""
-        rejection, self._standing.rejection = self._standing.rejection, None
+        rejection, self._group_status.rejection = self._group_status.rejection, None
         if rejection is not None and rejection.identity.membership == self._memberships:
             self.heartbeat.hurry()
 
     # ------------------------------------------------------------------ commands
 
-    def _begin_join(self, number: int, losses: int, wish: Wish, now: float) -> None:
+    def _begin_join(self, number: int, losses: int, subscribed: SubscribedTopics, now: float) -> None:
         self.joins_handled = number
         self.news += 1
         if losses != self.losses or (self.state, MemberEvent.JOIN) not in MOVES:
@@ -163,10 +163,10 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         self._move(MemberEvent.JOIN)
         self.because, self.failure = "", None
         self._memberships += 1
-        self._wish = wish
+        self._subscribed = subscribed
         self._owned = NOTHING
         self._epoch = JOIN_EPOCH
-        self._standing.obstacle = RebalanceInProgress(
+        self._group_status.commit_error = RebalanceInProgress(
             f"this consumer is joining group {self._options.group_id!r}; call poll() until it has joined, "
             "then commit"
         )
@@ -196,7 +196,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         was_member = self.state in MEMBERS
         self._move(MemberEvent.LEAVE, reason)
         self._forget_membership()
-        self._standing.obstacle = None
+        self._group_status.commit_error = None
         self._leaving.leave(for_good, was_member, left)
 
     # ------------------------------------------------------------------ responses
@@ -231,10 +231,10 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         self.heartbeat.on_answer(now)
         self._timeouts = 0
         self._epoch = response.member_epoch
-        self._standing.identity = GroupIdentity(
+        self._group_status.identity = GroupIdentity(
             self.member_id, self._epoch, self._options.group_instance_id, membership
         )
-        self._standing.obstacle = None
+        self._group_status.commit_error = None
         self._leaving.on_place_taken()
         self._apply_response(owned, response)
 
@@ -278,7 +278,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         elif isinstance(error, FATAL):
             self._refuse(error)
         elif not error.retriable:
-            self.failure = explained(error, self._options, self._wish.pattern)
+            self.failure = explained(error, self._options, self._subscribed.pattern)
             self.news += 1
 
     # ------------------------------------------------------------------ ends of a membership
@@ -287,14 +287,14 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         self._expulsions += 1
         because = f"the coordinator removed this member from group {self._options.group_id!r}: {error}"
         self._log.warning("%s", because)
-        self._lose(MemberEvent.EXPELLED, because)
+        self._end_membership(MemberEvent.EXPELLED, because)
 
     def _refuse(self, error: KafkaError) -> None:
-        self.failure = explained(error, self._options, self._wish.pattern)
+        self.failure = explained(error, self._options, self._subscribed.pattern)
         self._log.error("%s", self.failure)
-        self._lose(MemberEvent.REFUSED, str(self.failure))
+        self._end_membership(MemberEvent.REFUSED, str(self.failure))
 
-    def _lose(self, event: MemberEvent, because: str) -> None:
+    def _end_membership(self, event: MemberEvent, because: str) -> None:
         """Mark the owned partitions as lost."""
         self.target = None  # first: a caller that sees the loss must not find a target
         self._record_loss(because)
@@ -302,7 +302,7 @@ class ConsumerMembership(Member[MemberState, MemberEvent]):
         self._move(event, because)
 
     def _forget_membership(self) -> None:
-        self._standing.identity = NOBODY
+        self._group_status.identity = NOBODY
         self.target = None
         self._heartbeats.forget()
         self.heartbeat.end()

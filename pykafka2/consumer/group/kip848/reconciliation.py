@@ -9,7 +9,7 @@ partitions, calls the listeners).
 from __future__ import annotations
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.group.kip848.assignment import Owned, Target, Wish, by_id, resolve
+from pykafka2.consumer.group.kip848.assignment import Owned, SubscribedTopics, Target, by_id, resolve
 from pykafka2.consumer.group.kip848.membership import ConsumerMembership
 from pykafka2.consumer.group.kip848.states import MemberState
 from pykafka2.consumer.group.owned_partitions import OwnedPartitions
@@ -37,7 +37,7 @@ class Reconciliation:
         self._owned_partitions = owned_partitions
         self._last_join = 0
         """The number of the last join that was requested."""
-        self._wish: Wish | None = None
+        self._subscribed: SubscribedTopics | None = None
         """The last subscription for the coordinator; None while this consumer is not a member."""
         self._has_resubscribed = False
         """Whether the subscription has changed since the coordinator rejected this member."""
@@ -77,7 +77,7 @@ class Reconciliation:
         return False
 
     def forget(self) -> None:
-        self._wish = self._reported = None
+        self._subscribed = self._reported = None
         self._settled, self._ids = (), {}
         self._await_names(frozenset())
 
@@ -169,15 +169,15 @@ class Reconciliation:
         if subscription.pattern is not None and not self._metadata.has_all_topics:
             return  # the pattern must be matched against all topics first
         if subscription.remote_pattern is not None:
-            wish = Wish(pattern=subscription.remote_pattern)
+            subscribed = SubscribedTopics(pattern=subscription.remote_pattern)
         else:
-            wish = Wish(subscription.topics)
+            subscribed = SubscribedTopics(subscription.topics)
         if member.state in _JOINABLE or (member.state is MemberState.FATAL and self._has_resubscribed):
             self._has_resubscribed = False
             number = max(self._last_join, member.joins_handled) + 1
             self._has_left = False
-            member.join(number, losses, wish)
+            member.join(number, losses, subscribed)
             self._last_join = number  # last: a Ctrl-C before `join` would leave it waiting forever
-        elif wish != self._wish:
-            member.subscribe(wish)
-        self._wish = wish
+        elif subscribed != self._subscribed:
+            member.subscribe(subscribed)
+        self._subscribed = subscribed

@@ -10,7 +10,7 @@ import pytest
 from pykafka2.clock import FOREVER
 from pykafka2.consumer.assignors.assignor import Assignment
 from pykafka2.consumer.group.classic.heartbeats import Heartbeats
-from pykafka2.consumer.group.classic.join import Assigned, JoinWish, leave_group
+from pykafka2.consumer.group.classic.join import Assigned, JoinProtocols, leave_group
 from pykafka2.consumer.group.classic.membership import Membership
 from pykafka2.consumer.group.classic.rebalance import Rebalance
 from pykafka2.consumer.group.classic.states import MemberEvent, MemberState
@@ -37,7 +37,7 @@ from tests.consumer.logs import LogCluster
 
 ME = GroupIdentity("me", 5)
 EARLIER = GroupIdentity("me", 4)
-WISH = JoinWish(frozenset({"orders"}), (("range", b""),))
+WISH = JoinProtocols(frozenset({"orders"}), (("range", b""),))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def member(cluster: LogCluster) -> Iterator[Membership]:
         assert group is not None
         assert isinstance(group.membership, Membership)
         group.membership.state = MemberState.STABLE
-        group.standing.identity = ME
+        group.group_status.identity = ME
         yield group.membership
 
 
@@ -61,7 +61,7 @@ def member(cluster: LogCluster) -> Iterator[Membership]:
 
 
 def test_join_requested_before_a_loss_is_not_started(member: Membership, cluster: LogCluster) -> None:
-    member._lose(MemberEvent.EXPELLED, "put out")
+    member._end_membership(MemberEvent.EXPELLED, "put out")
     member._begin_join(1, 0, WISH, cluster.now)
     assert member.state is MemberState.OUT
     assert member.joins_handled == 1, "it came too late, and is not waited for"
@@ -77,7 +77,7 @@ def test_error_for_an_earlier_generation_does_not_end_this_one(
         if by == "heartbeat":
             member._on_heartbeat(identity, UnknownMemberId(), cluster.now)
         else:
-            member._standing.rejection = Rejection(identity, UnknownMemberId())
+            member._group_status.rejection = Rejection(identity, UnknownMemberId())
             member._on_rejected_commit(cluster.now)
 
     tell(EARLIER)
@@ -158,9 +158,9 @@ def test_member_out_of_the_group_requests_no_further_rebalance(cluster: LogClust
         assert consumer._group is not None
         protocol = consumer._group.rebalance.protocol
         assert isinstance(protocol, Rebalance)
-        protocol._gives_way = True
+        protocol._has_revoked = True
         protocol.forget()
-        assert not protocol._gives_way
+        assert not protocol._has_revoked
 
 
 # ---------------------------------------------------------------------------------------- what is let go
@@ -195,7 +195,7 @@ def test_expelled_member_keeps_a_member_id_still_known(
     member: Membership, error: KafkaError, identity: GroupIdentity
 ) -> None:
     member._expel(error)
-    assert member._standing.identity == identity
+    assert member._group_status.identity == identity
 
 
 def test_refused_join_loses_the_kept_partitions(member: Membership, cluster: LogCluster) -> None:
@@ -210,17 +210,17 @@ def test_obstacle_to_commits_ends_with_the_join_or_membership(
     member: Membership, cluster: LogCluster, end: str
 ) -> None:
     member.state = MemberState.SYNCING
-    member._standing.obstacle = RebalanceInProgress("not now")
+    member._group_status.commit_error = RebalanceInProgress("not now")
     if end == "leaving":
         member._leave("closed", lambda error: None, False, cluster.now)
     else:
         member._on_join_failed(RebalanceInProgress())
-    assert member._standing.obstacle is None
+    assert member._group_status.commit_error is None
 
 
 def test_expelled_member_does_not_lead(member: Membership) -> None:
     member._leader.topics = frozenset({"orders"})
-    member._lose(MemberEvent.EXPELLED, "put out")
+    member._end_membership(MemberEvent.EXPELLED, "put out")
     assert not member.is_leading
 
 
@@ -250,7 +250,7 @@ def test_expelled_member_takes_no_assignment(member: Membership, monkeypatch: py
         move(self, event, because)
 
     monkeypatch.setattr(Membership, "_move", look_and_move)
-    member._lose(MemberEvent.EXPELLED, "put out")
+    member._end_membership(MemberEvent.EXPELLED, "put out")
     assert seen == [None]
 
 

@@ -208,7 +208,7 @@ def claim_the_newest_generation(patch: pytest.MonkeyPatch) -> None:
     def claiming(self: Rebalance, losses: int) -> bool:
         last = self._assignors.last
         if last is not None:
-            generation = self._membership._standing.identity.generation_id
+            generation = self._membership._group_status.identity.generation_id
             self._assignors.last = attrs.evolve(last, generation=generation)
         return join(self, losses)
 
@@ -216,14 +216,14 @@ def claim_the_newest_generation(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_what_was_lost(patch: pytest.MonkeyPatch) -> None:
-    lose = Membership._lose
+    lose = Membership._end_membership
 
     def quietly(self: Membership, *args: Any, **more: Any) -> None:
         losses = self.losses
         lose(self, *args, **more)
         self.losses = losses
 
-    patch.setattr(Membership, "_lose", quietly)
+    patch.setattr(Membership, "_end_membership", quietly)
 
 
 def let_go_only_after_a_good_commit(patch: pytest.MonkeyPatch) -> None:
@@ -270,14 +270,14 @@ def leave_without_looking_at_the_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_why_it_left(patch: pytest.MonkeyPatch) -> None:
-    lose = Membership._lose
+    lose = Membership._end_membership
 
     def speechless(self: Membership, *args: Any, **more: Any) -> None:
         lose(self, *args, **more)
-        self._standing.obstacle = None
-        self._standing.lost_because = ""
+        self._group_status.commit_error = None
+        self._group_status.lost_because = ""
 
-    patch.setattr(Membership, "_lose", speechless)
+    patch.setattr(Membership, "_end_membership", speechless)
 
 
 BUGS: dict[str, tuple[Story, Mutant]] = {

@@ -11,7 +11,7 @@ from pykafka2.consumer.assignors.range import RangeAssignor
 from pykafka2.consumer.group.classic.membership import Membership
 from pykafka2.consumer.group.classic.states import HEARTBEATING, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.options import CONSUMER_OPTIONS
-from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.consumer.state.group_identity import GroupStatus
 from tests.cluster.scripted import BOOTSTRAP, ScriptedCluster
 from tests.consumer.group.state_tables import assert_follows_table, states_reached
 
@@ -20,7 +20,7 @@ def membership() -> Membership:
     cluster = ScriptedCluster(1, {})
     options = CONSUMER_OPTIONS.parse(None, {"bootstrap_servers": BOOTSTRAP, "group_id": "g"})
     return Membership(
-        options, cluster.client(), GroupStanding("g"), (RangeAssignor(),), RebalanceProtocol.EAGER
+        options, cluster.client(), GroupStatus("g"), (RangeAssignor(),), RebalanceProtocol.EAGER
     )
 
 

@@ -153,7 +153,7 @@ def test_without_that_check_it_is(simulation: Simulation, monkeypatch: pytest.Mo
     check = CommitQueue._on_stale_epoch
 
     def forgetful(self: CommitQueue, commit: Commit, error: KafkaError, now: float) -> None:
-        commit.identity = attrs.evolve(commit.identity, membership=self._standing.identity.membership)
+        commit.identity = attrs.evolve(commit.identity, membership=self._group_status.identity.membership)
         check(self, commit, error, now)
 
     monkeypatch.setattr(CommitQueue, "_on_stale_epoch", forgetful)

@@ -9,7 +9,14 @@ import attrs
 import pytest
 
 from pykafka2.backoff import Backoff
-from pykafka2.consumer.group.kip848.assignment import Owned, Wish, by_id, read_assignment, resolve, written
+from pykafka2.consumer.group.kip848.assignment import (
+    Owned,
+    SubscribedTopics,
+    by_id,
+    read_assignment,
+    resolve,
+    written,
+)
 from pykafka2.consumer.group.kip848.heartbeats import JOIN_EPOCH, NOTHING, Heartbeats
 from pykafka2.consumer.group.kip848.states import MemberState
 from pykafka2.consumer.group.member import Heartbeat
@@ -39,9 +46,9 @@ def heartbeats(**options: Any) -> Heartbeats:
     return Heartbeats(CONSUMER_OPTIONS.parse(None, given), "me")
 
 
-def said(heartbeats: Heartbeats, epoch: int, wish: Wish, owned: Owned) -> set[str]:
+def said(heartbeats: Heartbeats, epoch: int, subscribed: SubscribedTopics, owned: Owned) -> set[str]:
     """The fields that a heartbeat fills in, beside those that every one has."""
-    request = heartbeats.next(epoch, wish, owned)
+    request = heartbeats.next(epoch, subscribed, owned)
     assert (request.group_id, request.member_id, request.member_epoch) == ("g", "me", epoch)
     found = {name for name in OPTIONAL if getattr(request, name) is not None}
     return found | ({"rebalance_timeout_ms"} if request.rebalance_timeout_ms >= 0 else set())
@@ -51,24 +58,26 @@ EVERYTHING = {"subscribed_topic_names", "topic_partitions", "rebalance_timeout_m
 
 
 def test_heartbeat_has_only_changed_fields_and_all_when_in_doubt() -> None:
-    beats, wish = heartbeats(), Wish(frozenset({"orders"}))
+    beats, subscribed = heartbeats(), SubscribedTopics(frozenset({"orders"}))
     has = Owned(1, {ORDERS: frozenset({0, 1})}, is_whole=True)
-    assert said(beats, JOIN_EPOCH, wish, NOTHING) == EVERYTHING
-    assert said(beats, 1, wish, NOTHING) == set()
-    assert said(beats, 1, wish, has) == {"topic_partitions"}
-    assert said(beats, 2, wish, has) == set()
-    assert said(beats, 2, Wish(frozenset({"bills"})), has) == {"subscribed_topic_names"}
+    assert said(beats, JOIN_EPOCH, subscribed, NOTHING) == EVERYTHING
+    assert said(beats, 1, subscribed, NOTHING) == set()
+    assert said(beats, 1, subscribed, has) == {"topic_partitions"}
+    assert said(beats, 2, subscribed, has) == set()
+    assert said(beats, 2, SubscribedTopics(frozenset({"bills"})), has) == {"subscribed_topic_names"}
     again = attrs.evolve(has, number=2)
-    assert said(beats, 2, Wish(frozenset({"bills"})), again) == {"topic_partitions"}, "for each assignment"
+    assert said(beats, 2, SubscribedTopics(frozenset({"bills"})), again) == {"topic_partitions"}, (
+        "for each assignment"
+    )
     beats.forget()
-    assert said(beats, 2, wish, has) == EVERYTHING
-    assert said(beats, JOIN_EPOCH, wish, has) == EVERYTHING
-    assert beats.next(JOIN_EPOCH, wish, has).topic_partitions == [], "who joins owns nothing yet"
+    assert said(beats, 2, subscribed, has) == EVERYTHING
+    assert said(beats, JOIN_EPOCH, subscribed, has) == EVERYTHING
+    assert beats.next(JOIN_EPOCH, subscribed, has).topic_partitions == [], "who joins owns nothing yet"
 
 
 def test_regex_is_cleared_again_if_the_last_request_was_lost() -> None:
     beats = heartbeats(client_rack="cellar", group_remote_assignor="range")
-    pattern, names = Wish(pattern="ord.*"), Wish(frozenset({"bills"}))
+    pattern, names = SubscribedTopics(pattern="ord.*"), SubscribedTopics(frozenset({"bills"}))
     assert said(beats, JOIN_EPOCH, pattern, NOTHING) == {
         *EVERYTHING,
         "subscribed_topic_regex",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaConsumer, TopicPartition
-from pykafka2.consumer.group.kip848.assignment import Owned, Target, Wish
+from pykafka2.consumer.group.kip848.assignment import Owned, SubscribedTopics, Target
 from pykafka2.consumer.group.kip848.heartbeats import JOIN_EPOCH, LEAVE_EPOCH, NOTHING, STATIC_LEAVE_EPOCH
 from pykafka2.consumer.group.kip848.membership import ConsumerMembership
 from pykafka2.consumer.group.kip848.reconciliation import Reconciliation
@@ -34,7 +34,7 @@ from tests.consumer.group.kip848.test_heartbeats_and_assignments import ORDERS
 from tests.consumer.logs import LogCluster
 
 NO_SEND: Any = SimpleNamespace(to=None)
-WISH = Wish(frozenset({"orders"}))
+WISH = SubscribedTopics(frozenset({"orders"}))
 HAS = Owned(1, {ORDERS: frozenset({0})}, is_whole=True)
 
 
@@ -152,7 +152,7 @@ def test_answers_that_do_not_come_are_waited_for_longer_each_time(member: Consum
 def test_changed_subscription_is_sent_at_once(member: ConsumerMembership) -> None:
     answer(member)
     member.heartbeat.delay(now_of(member) + 5)
-    member.subscribe(Wish(frozenset({"bills"})))
+    member.subscribe(SubscribedTopics(frozenset({"bills"})))
     member._driver._commands.pop()(now_of(member))
     assert member.heartbeat.is_due(now_of(member))
 
@@ -194,10 +194,10 @@ def test_responses_of_an_earlier_membership_are_ignored(member: ConsumerMembersh
     member._on_reconciled(0, HAS, now_of(member))
     assert member._owned is NOTHING, "what was taken on before the loss"
     member.heartbeat.delay(now_of(member) + 5)
-    member._standing.rejection = Rejection(earlier, UnknownMemberId())
+    member._group_status.rejection = Rejection(earlier, UnknownMemberId())
     member._on_rejected_commit()
     assert not member.heartbeat.is_due(now_of(member)), "a commit"
-    member._standing.rejection = Rejection(member._standing.identity, UnknownMemberId())
+    member._group_status.rejection = Rejection(member._group_status.identity, UnknownMemberId())
     member._on_rejected_commit()
     assert member.heartbeat.is_due(now_of(member))
 

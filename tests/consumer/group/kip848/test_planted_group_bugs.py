@@ -76,14 +76,14 @@ def take_a_topic_made_anew_for_the_old_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_what_was_lost(patch: pytest.MonkeyPatch) -> None:
-    lose = ConsumerMembership._lose
+    lose = ConsumerMembership._end_membership
 
     def quietly(self: ConsumerMembership, *args: Any) -> None:
         losses = self.losses
         lose(self, *args)
         self.losses = losses
 
-    patch.setattr(ConsumerMembership, "_lose", quietly)
+    patch.setattr(ConsumerMembership, "_end_membership", quietly)
 
 
 def never_look_at_the_time_between_polls(patch: pytest.MonkeyPatch) -> None:

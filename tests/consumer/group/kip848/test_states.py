@@ -9,7 +9,7 @@ import pytest
 from pykafka2.consumer.group.kip848.membership import ConsumerMembership
 from pykafka2.consumer.group.kip848.states import JOINED, MEMBERS, MOVES, MemberEvent, MemberState
 from pykafka2.consumer.options import CONSUMER_OPTIONS
-from pykafka2.consumer.state.group_identity import GroupStanding
+from pykafka2.consumer.state.group_identity import GroupStatus
 from tests.cluster.scripted import BOOTSTRAP, ScriptedCluster
 from tests.consumer.group.state_tables import assert_follows_table, states_reached
 
@@ -17,7 +17,7 @@ from tests.consumer.group.state_tables import assert_follows_table, states_reach
 def membership() -> ConsumerMembership:
     cluster = ScriptedCluster(1, {})
     given = {"bootstrap_servers": BOOTSTRAP, "group_id": "g", "group_protocol": "consumer"}
-    return ConsumerMembership(CONSUMER_OPTIONS.parse(None, given), cluster.client(), GroupStanding("g"))
+    return ConsumerMembership(CONSUMER_OPTIONS.parse(None, given), cluster.client(), GroupStatus("g"))
 
 
 @pytest.mark.parametrize(("state", "event"), list(itertools.product(MemberState, MemberEvent)))
