@@ -1,13 +1,13 @@
-"""The asyncio clients come here with a later version: `KafkaProducer`, `KafkaConsumer`, `KafkaAdminClient`.
+"""The place of the asyncio clients, which a later version adds.
 
-Until then none of them is there, and importing one says what serves meanwhile.  In a coroutine the blocking
-clients do: `await producer.send(...)` waits for the delivery on the loop (the call itself may block for
-`max_block_ms` while metadata or memory is missing), and any other call may run in `asyncio.to_thread`.
+Until then the import of one raises an error that names its replacement. The blocking clients work in a
+coroutine: `await producer.send(...)` waits for the delivery on the loop (the call itself can block for
+`max_block_ms` while metadata or memory is missing), and `asyncio.to_thread` runs any other call.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers take the name for true, and so refuse the names that are not there
+TYPE_CHECKING = False  # type checkers assume True, so they reject the missing names
 
 _MEANWHILE = {
     "KafkaProducer": "pykafka2.KafkaProducer, whose deliveries can be awaited: `await producer.send(...)`",
@@ -18,7 +18,7 @@ _MEANWHILE = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Raise what says that a client is not there yet, and what to use meanwhile."""
+        """Raise an error that names the client to use until this one exists."""
         if name in _MEANWHILE:
             raise ImportError(
                 f"pykafka2.aio has no {name} yet: the asyncio clients come with a later version; "

@@ -1,7 +1,7 @@
-"""Codecs by id or name; each loads its library at first use and never produces more than it is allowed.
+"""Codecs by id or name; each loads its library at first use and limits its output.
 
-Runs on whichever thread builds or reads a batch; codecs hold no state and may be shared by threads.
-Used by records/; knows nothing of batches.
+Runs on whichever thread builds or reads a batch; codecs have no state, so threads can share them. Used by
+records/.
 """
 
 from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Codec, codec

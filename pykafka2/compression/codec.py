@@ -13,12 +13,12 @@ from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps, fini
 from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData, UnsupportedCompressionType
 
 MAX_OUTPUT_BYTES = 128 << 20
-"""How much one batch may decompress to unless the caller says otherwise."""
+"""The default limit of the decompressed size of a batch, in bytes."""
 
 Buffer = bytes | bytearray | memoryview
 
-# How much compressed data a streaming decompressor is given at once.  It copies what it leaves unused, so
-# a stream of very many tiny frames costs at most this much copying for each.
+# The compressed bytes that a streaming decompressor gets at once.  It copies the unused ones, so each frame
+# of a stream of many tiny frames costs a copy of this size at most.
 CHUNK_BYTES = 64 << 10
 
 

@@ -1,6 +1,6 @@
-"""lz4 and zstd by cramjam, which comes with python-snappy, where their own packages have no wheel.
+"""lz4 and zstd with cramjam (a dependency of python-snappy), if their own packages have no wheel.
 
-Any thread.  cramjam decompresses into a buffer of given size, which is what caps the output.
+Any thread. cramjam decompresses into a buffer of a fixed size, which limits the output.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def decompress(codec: Codec, module: str, data: Buffer, max_output_bytes: int, m
         try:
             written: int = decompress_into(data, output)
         except cramjam.DecompressionError as error:
-            # It says "no room" in the words of several libraries; a larger buffer tells it from damage.
+            # Libraries report a full buffer in different words; a larger buffer shows whether it is damage.
             if size <= max_output_bytes:
                 size *= 4
                 continue

@@ -1,6 +1,6 @@
-"""gzip by the standard library's zlib.
+"""gzip with the standard library's zlib.
 
-Members one after the other are read as one stream, as Java's GZIPInputStream does.  Any thread.
+Consecutive members are read as one stream, as Java's GZIPInputStream does. Any thread.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Gzip(Codec):
         view = memoryview(data)
         parts: list[bytes] = []
         size, position, step_ends_at = 0, 0, STEP_BYTES
-        is_full = False  # the last call gave all that it was allowed to, so it may hold more
+        is_full = False  # the last call reached its output limit, so it can hold more
         member = zlib.decompressobj(GZIP_FORMAT)
         chunk = b""
         try:

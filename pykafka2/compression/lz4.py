@@ -1,6 +1,6 @@
 """lz4 in its frame format, in independent blocks of 64 KiB and without content size, as Java writes it.
 
-By the lz4 package; cramjam serves where that has no wheel.  Any thread.
+Uses the lz4 package, or cramjam if that has no wheel. Any thread.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Lz4(Codec):
             raise self.damaged(error) from error
 
     def mend_header(self, data: bytes) -> bytes:
-        """Give a frame the header checksum that the library expects, if it has another.
+        """Replace the header checksum of a frame by the one that the library expects.
 
-        For message format 0, whose writers took the checksum over the wrong bytes (KAFKA-3160).  It is one
-        byte, so trying all values needs no hash function of our own.
+        For message format 0, whose writers computed the checksum over the wrong bytes (KAFKA-3160). It is one
+        byte, so all values can be tried without a hash function.
         """
         try:
             import lz4.frame

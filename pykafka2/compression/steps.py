@@ -1,7 +1,7 @@
-"""Long work in short steps, so that the caller can stop between two of them and go on later.
+"""Long work in short steps, so that the caller can stop between two of them and continue later.
 
-Any thread.  A step is a generator's way from one `yield` to the next; it yields how many bytes the work holds
-so far, and returns the result.
+Any thread. A step runs a generator from one `yield` to the next. It yields the number of bytes that the work
+holds, and returns the result.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ T = TypeVar("T")
 Steps = Generator[int, None, T]
 
 STEP_BYTES = 4 << 20
-"""How much one step decompresses: some 10 ms of work."""
+"""The bytes that one step decompresses: some 10 ms of work."""
 
 FRAME_COST_BYTES = STEP_BYTES >> 10
-"""Beginning a frame or a block takes as long as decompressing so many bytes; some hold nothing at all."""
+"""A new frame or block takes as long as this many decompressed bytes; some are empty."""
 
 
 def finish(steps: Steps[T]) -> T:
-    """Take all steps at once."""
+    """Run all steps at once; return the result."""
     try:
         while True:
             next(steps)

@@ -23,7 +23,7 @@ HIGHEST_LEVEL_KEPT = 9
 
 _kept = threading.local()
 
-# A block tells up to 128 KiB in as little as 4 bytes, so one byte of input makes at most this much output.
+# A block of 4 bytes can contain 128 KiB, so one byte of input makes at most this many bytes of output.
 MOST_OUTPUT_PER_BYTE = (128 << 10) // 4
 
 # Input is given in pieces that make at most STEP_BYTES of output each, and in larger ones (of up to 32 MiB)

@@ -1,7 +1,7 @@
-"""One transport in a driver's hands: established, read, written and closed by the IO turn.
+"""One transport of a driver: connected, read, written and closed in the IO turn.
 
-A channel moves bytes between its transport and its handler and knows nothing of frames; the handler
-(cluster/nodes.py with network/connection.py) knows nothing of sockets.  Belongs to the driver's thread.
+A channel moves bytes between its transport and its handler (cluster/nodes.py with network/connection.py). It
+parses no frames, and the handler uses no sockets. Belongs to the driver's thread.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Tra
 
 
 class ChannelHandler(Protocol):
-    """The owner of the bytes.  All calls come on the driver's thread."""
+    """Produces and consumes the bytes of a channel. All calls run on the driver's thread."""
 
     def on_open(self, now: float) -> None:
-        """Connected (and TLS agreed): bytes may flow."""
+        """Called when the transport is connected and its TLS handshake is done."""
         ...
 
     def buffer(self) -> memoryview:
-        """The buffer for the next bytes; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         ...
 
     def on_received(self, count: int, now: float) -> None:
-        """`count` bytes are in the buffer handed out last.  A `KafkaError` raised here closes the channel."""
+        """Handle `count` bytes in the last returned buffer. A `KafkaError` raised here closes the channel."""
         ...
 
     def on_written(self, now: float) -> bool:
@@ -38,7 +38,7 @@ class ChannelHandler(Protocol):
         ...
 
     def on_close(self, error: KafkaError, now: float) -> None:
-        """The channel ended by itself or by an error; called once, and not after `Channel.close()`."""
+        """Called once when the channel has closed by itself or with an error; not after `Channel.close()`."""
         ...
 
 

@@ -26,9 +26,9 @@ class Waiting(Protocol):
 
 
 class Completion(Generic[T]):
-    """A value or an error, sooner or later.  Thread-safe; offers the names of the standard futures.
+    """A value or an error that is set later.  Thread-safe; has the method names of the standard futures.
 
-    `what` is named by the error of a wait that takes too long.
+    `what` is named in the error of a wait that times out.
     """
 
     __slots__ = ("_callbacks", "_driver", "_error", "_value", "is_cancelled", "is_done", "waiters", "what")
@@ -37,37 +37,38 @@ class Completion(Generic[T]):
         self.what = what
         self.is_done = False
         self.is_cancelled = False
-        """Its caller waits no longer: no further attempt is to be made."""
+        """Whether the caller no longer waits, so no further attempt is made."""
         self._driver = driver
         self._value: T | None = None
         self._error: BaseException | None = None
         self._callbacks: deque[Callable[[], object]] = deque()
         self.waiters = WaitQueue()
-        """Of the threads and tasks that wait for it."""
+        """The threads and tasks that wait for it."""
 
     def done(self) -> bool:
         return self.is_done
 
     def succeed(self, value: T) -> None:
-        """It has come to this.  The driver's thread; what is completed already stays as it is."""
+        """Set the value, unless it is done.  Driver's thread only."""
         if not self.is_done:
             self._value = value
             self._finish()
 
     def fail(self, error: BaseException) -> None:
-        """It has failed.  As `succeed`."""
+        """Set the error, unless it is done.  Driver's thread only."""
         if not self.is_done:
             self._error = error
             self._finish()
 
     def cancel(self) -> None:
-        """Give it up: what is on the wire may still be carried out, but is not sent again.  Any thread."""
+        """Stop further attempts; a request on the wire can still be executed.  Any thread."""
         self.is_cancelled = True
 
     def result(self, timeout: float = float("inf")) -> T:
-        """The value; waits at most `timeout` seconds.
+        """Return the value; waits at most `timeout` seconds.
 
-        Raises the error if there is one; `KafkaTimeoutError` if it is not done in time: it goes on.
+        Raises the error if there is one, and `KafkaTimeoutError` on a timeout, after which the call
+        continues.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -75,15 +76,15 @@ class Completion(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def exception(self, timeout: float = float("inf")) -> BaseException | None:
-        """The error, or None; waits as `result` does."""
+        """Return the error, or None; waits as `result` does."""
         if not self.is_done and not self._driver.wait_until(self.done, timeout, self.waiters):
-            raise KafkaTimeoutError(f"{self.what} is not done after {timeout:g} s; it goes on")
+            raise KafkaTimeoutError(f"{self.what} is not done after {timeout:g} s; it continues")
         return self._error
 
     def add_done_callback(self, callback: Callable[[Completion[T]], object]) -> None:
-        """Call `callback(self)` when it is done: on the driver's thread, or here and now if it is by then.
+        """Call `callback(self)` on the driver's thread when it is done; on this thread if it is done by then.
 
-        It must not block; what it raises is logged.
+        It must not block; its exceptions are logged.
         """
         self._callbacks.append(lambda: callback(self))
         if self.is_done:
@@ -94,13 +95,13 @@ class Completion(Generic[T]):
         return self.result(0)
 
     def _finish(self) -> None:
-        # From here on others may read the outcome; everything it consists of is in place.
+        # Other threads can read the outcome from here on, so all of it is in place.
         self.is_done = True
         self.waiters.wake()
         self._tell()
 
     def _tell(self) -> None:
-        # Popping decides who calls it, should two threads be here.
+        # If two threads are here, the one that pops a callback calls it.
         while self._callbacks:
             try:
                 callback = self._callbacks.popleft()

@@ -1,9 +1,9 @@
-"""A client's driver: one loop that turns its managers, its channels and its command queue.
+"""A client's driver: one loop that runs its managers, its channels and its command queue.
 
-The loop is turned by a `Runtime`: a real thread in production, the seeded scheduler in the simulation.  An IO
-turn makes one select, one large read for each readable channel, polls every manager, and one gathered write
-for each channel with something to say; results reach callers at the end of the turn, so per batch and never
-per record.
+A `Runtime` runs the loop: a real thread in production, the seeded scheduler in the simulation. An IO turn is
+one select, one large read for each readable channel, one poll of each manager, and one gathered write for
+each channel with unsent bytes. Results reach callers at the end of the turn, once per batch and not per
+record.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ logger = logging.getLogger(__name__)
 class Driver:
     """Runs the loop of one client.
 
-    A loop that ends by an error, whatever it is, ends the client: `failure` names it, every later call raises
-    `ClientFailed`, blocked calls raise it at once, and the `on_failed` listeners fail what still waits.
+    Any exception that ends the loop ends the client: `failure` holds it, later and blocked calls raise
+    `ClientFailed`, and the `on_failed` listeners fail the pending work.
 
-    Any thread: `call_soon`, `wake`, `wait_until`, `notify`, `offload`, `close`, `raise_failure`.
-    The driver's thread only (that is: inside a command, a `poll` or a handler): everything else.
+    Any thread: `call_soon`, `wake`, `wait_until`, `notify`, `offload`, `close`, `raise_failure`. The driver's
+    thread only (inside a command, a `poll` or a handler): everything else.
     """
 
     def __init__(self, runtime: Runtime, name: str, router: RequestRouter | None = None) -> None:
@@ -55,7 +55,7 @@ class Driver:
         self._pollables: list[Pollable] = []
         self._channels: dict[Channel, None] = {}  # ordered, so that a seed decides all in the simulation
         self._unsettled: dict[Channel, None] = {}
-        """Channels that have something to write, or are closed."""
+        """Channels that have unsent bytes, or are closed."""
         self._commands: deque[Command] = deque()
         self._selector = runtime.network.selector()
         self._in_turn = False
@@ -71,7 +71,7 @@ class Driver:
     def call_soon(self, command: Command) -> None:
         """Run `command(now)` on the driver's thread, after those queued before it.
 
-        Raises `ClientClosed`, or what killed the loop.
+        Raises `ClientClosed`, or the error that ended the loop.
         """
         self.raise_failure()
         if self.is_closed:
@@ -80,15 +80,15 @@ class Driver:
         self._task.wake()
 
     def wake(self) -> None:
-        """Have the managers polled soon.  From any thread or signal handler; takes no lock."""
+        """Poll the managers soon.  Any thread or signal handler; takes no lock."""
         self._task.wake()
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
-        """Block until the predicate holds (see `Runtime.wait_until`); the value of the predicate at the end.
+        """Block until the predicate is true (see `Runtime.wait_until`); return its last value.
 
-        Raises a background failure, and `ClientClosed` if the driver is closed meanwhile; at its end what
-        `interrupt` was given.  Called from the driver's own thread (an acknowledgement callback, say) it
-        raises `IllegalState` at once: the thread that is waited for would be the one that waits.
+        Raises a background failure, `ClientClosed` if the driver is closed meanwhile, and at the end an
+        exception passed to `interrupt`. On the driver's own thread (such as in an acknowledgement callback)
+        it raises `IllegalState` at once, because it would wait for itself.
         """
         if self._in_turn and self.is_own_thread():
             raise IllegalState(
@@ -121,9 +121,9 @@ class Driver:
         then: Callable[[Outcome[T], float], None],
         lane: Lane = Lane.COMPUTING,
     ) -> None:
-        """Run blocking `work` elsewhere, then `then(outcome, now)` on the driver's thread.
+        """Run blocking `work` on another thread, then `then(outcome, now)` on the driver's thread.
 
-        Where the system has no thread for it, that is its outcome: it may have one later.
+        If the system has no thread for it, the outcome is that error, which can pass.
         """
 
         def deliver(outcome: Outcome[T]) -> None:
@@ -137,7 +137,7 @@ class Driver:
             deliver(Outcome(error=error))
 
     def raise_failure(self) -> None:
-        """Raise what killed the loop, if anything did: a background failure is never swallowed.
+        """Raise the error that ended the loop, if there is one; no background failure is swallowed.
 
         Raises `ClientFailed` or `ForkedClientError`.
         """
@@ -148,37 +148,39 @@ class Driver:
             raise self._failed(failure) from failure
 
     def interrupt(self, error: BaseException) -> None:
-        """A callback of the user's raised what no callback may swallow (`sys.exit()`): some call of the
-        user's own threads is to raise it, once: the next that blocks, at its end.  The loop goes on.
+        """Raise a callback's exception that must not be swallowed (`sys.exit()`) from a call of the user.
 
-        On a thread of the user's it is raised here and now.
+        On the driver's thread the loop continues, and the next blocking call of another thread raises it at
+        its end, once. On any other thread it is raised at once.
         """
         if not self.is_own_thread():
             raise error
         self._interruption = error
 
     def raise_interruption(self) -> None:
-        """Raise what `interrupt` was given, the first time that a thread of the user's asks."""
+        """Raise the exception that was passed to `interrupt`, once, on a thread of the user."""
         if self._interruption is not None and not self.is_own_thread():
             error, self._interruption = self._interruption, None
             if error is not None:
                 raise error
 
     def raise_news(self) -> None:
-        """`raise_failure` and `raise_interruption`, for who asks often."""
+        """Call `raise_failure` and `raise_interruption`; for callers that check often."""
         if self.failure is not None or self._interruption is not None:
             self.raise_failure()
             self.raise_interruption()
 
     def on_failed(self, listener: OnFailed) -> None:
-        """Have `listener(error, now)` called should the loop end by an error, on whatever thread that is
-        found; listeners added first are called first.  Before the driver is used."""
+        """Call `listener(error, now)` if an error ends the loop, on the thread that detects it.
+
+        Listeners are called in the order in which they were added.  Call it before the driver is used.
+        """
         self._on_failed.append(listener)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Stop the loop and close all channels; False if the loop did not end in time.  Safe to repeat.
 
-        Commands that were queued before still run, and what they wrote is handed to the transports.
+        Commands that were queued before still run, and their bytes are passed to the transports.
         """
         if isinstance(self.failure, ForkedClientError):
             return True
@@ -199,8 +201,10 @@ class Driver:
         return stopped
 
     def abandon(self, error: ForkedClientError) -> None:
-        """In the child of a fork: raise this error from now on.  Takes no lock and closes nothing, for the
-        sockets and the selector are the parent's too."""
+        """Raise this error from now on, in the child of a fork.
+
+        Takes no lock and closes nothing, because the sockets and the selector belong to the parent, too.
+        """
         self.failure = error
         self.is_closed = True
 
@@ -214,19 +218,21 @@ class Driver:
         self._channels.clear()
 
     def is_own_thread(self) -> bool:
-        """True on the thread (in the simulation: within the turn) that runs this driver."""
+        """Return whether the caller runs on the driver's thread (in the simulation: within its turn)."""
         return self.runtime.is_current(self._task)
 
     # ------------------------------------------------------------------ the driver's thread
 
     def add(self, pollable: Pollable) -> None:
-        """Poll this manager every turn, after those added before it.  Also from the thread that made the
-        driver, before it is used."""
+        """Poll this manager every turn, after those added before it.
+
+        The thread that creates the driver can also call it, before the driver is used.
+        """
         self._pollables.append(pollable)
         self._task.wake()
 
     def tell_waiters(self) -> None:
-        """Wake now, in the middle of a turn, whose predicate holds: what is left of it may take a while."""
+        """Wake waiters whose predicate is true, in the middle of a turn: the rest of it can take long."""
         self.runtime.check_waiters()
 
     def remove(self, pollable: Pollable) -> None:
@@ -241,7 +247,7 @@ class Driver:
         tls: TlsWrapper | None = None,
         server_name: str | None = None,
     ) -> Channel:
-        """Starts to connect.  A failure is passed to the handler's `on_close`, never raised."""
+        """Start to connect.  A failure is passed to the handler's `on_close`, never raised."""
         try:
             transport = self.runtime.network.connect(
                 endpoint, options=options, tls=tls, server_name=server_name
@@ -257,7 +263,7 @@ class Driver:
         return channel
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
-        """One IO turn (see `runtime.Step`)."""
+        """Run one IO turn (see `runtime.Step`)."""
         self._in_turn = True
         try:
             return self._turn(now, events)
@@ -269,7 +275,7 @@ class Driver:
             self.runtime.check_waiters()
 
     def _fail(self, error: BaseException) -> None:
-        """The loop ends by this error: nothing may wait for it any longer."""
+        """Fail all pending work, because this error ends the loop."""
         if self.failure is not None:
             return
         logger.error("%s stopped by a bug in its loop", self.name, exc_info=error)
@@ -323,7 +329,7 @@ class Driver:
         self.router.route(send, now)
 
     def _settle_all(self, now: float) -> None:
-        """Write what there is to write; forget who is closed."""
+        """Write the unsent bytes; drop closed channels."""
         for channel in list(self._unsettled):
             # Requests that are written from here on, by notified waiters, belong to the next turn.
             self._unsettled.pop(channel, None)

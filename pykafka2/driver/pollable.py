@@ -1,7 +1,7 @@
 """The interface between a manager and its driver: `poll(now)` returns requests and the time of the next poll.
 
-Managers belong to the driver's thread, never block and never read a
-clock.  Where a request goes is said by a `Destination`; the router (cluster/router.py) knows the way.
+Managers belong to the driver's thread, never block and never read a clock. Each request has a `Destination`;
+the router (cluster/router.py) finds the connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ R = TypeVar("R", bound=Response)
 
 @attrs.define(frozen=True)
 class AnyNode:
-    """The least busy node that can be reached; the one left out only where no other can."""
+    """The least busy reachable node; the excluded one is used only if there is no other."""
 
     but: int | None = None
 
@@ -34,7 +34,7 @@ class ToNode:
 
 @attrs.define(frozen=True)
 class ToController:
-    """The broker that the metadata names as controller; any broker where it names none."""
+    """The broker that the metadata names as controller; any broker if it names none."""
 
 
 @attrs.define(frozen=True)
@@ -51,7 +51,7 @@ TRANSACTION = 1
 
 @attrs.define(frozen=True)
 class ToCoordinator:
-    """The coordinator of a group (kind 0) or a transactional id (kind 1), on a connection of its own."""
+    """The coordinator of a group (kind 0) or a transactional id (kind 1), over a connection of its own."""
 
     kind: int
     key: str
@@ -66,15 +66,16 @@ def ignore_failure(error: KafkaError, now: float) -> None:
 
 @attrs.define
 class Send(Generic[R]):
-    """A request on its way out.
+    """A request to send.
 
     Exactly one of `on_response(response, now)` and `on_failure(error, now)` is called, once, on the driver's
-    thread: the response as decoded (its error codes are the caller's to read), or why none came
-    (`Disconnected`, `RequestTimeout`, `UnsupportedVersion`, `NoBrokersAvailable` ...).
-    `timeout` (seconds) replaces request_timeout_ms.  `on_sent(now)` runs when the last byte was handed to
-    the transport.  With `expects_response=False` (acks=0) `on_response` gets None at that moment.
-    `min_version` and `max_version` narrow the choice of the version.  `sent_to` (a node's id) and `sent_at`
-    are written when it leaves, and None before.
+    thread. The response is decoded, and its error codes are left to the caller; the error is the reason for a
+    missing response (`Disconnected`, `RequestTimeout`, `UnsupportedVersion`, `NoBrokersAvailable` ...).
+    `timeout` (seconds) replaces request_timeout_ms.
+
+    `on_sent(now)` is called when the transport has the last byte. With `expects_response=False` (acks=0)
+    `on_response` then gets None. `min_version` and `max_version` limit the version. `sent_to` (a node's id)
+    and `sent_at` are None until the request is sent.
     """
 
     request: Request[R]
@@ -121,7 +122,7 @@ class PollResult:
 
 
 NOTHING = PollResult([])
-"""No wish at all; of all who have none, so not to be changed."""
+"""The result without requests and without a next time.  Shared, so it must not be changed."""
 
 
 class Pollable(Protocol):
@@ -133,6 +134,6 @@ class Pollable(Protocol):
 
 
 class RequestRouter(Protocol):
-    """Takes requests to where they want to go: cluster/router.py."""
+    """Routes requests to their destinations: cluster/router.py."""
 
     def route(self, send: Send[Any], now: float) -> None: ...

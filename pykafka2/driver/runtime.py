@@ -39,33 +39,32 @@ def ignore_error(error: BaseException) -> None:
 
 
 class Step(Protocol):
-    """The body of a loop: what a broker's thread or a client's IO thread does each time round."""
+    """The body of a loop: one turn of a broker's thread or of a client's IO thread."""
 
     def run_once(self, now: float, events: Sequence[Ready]) -> float:
-        """Do what can be done without waiting; return when to be called again at the latest.
+        """Do the work that needs no waiting; return the latest time of the next call.
 
-        `events` is what the task's selector reported (empty for a task without one).  A time at or before
-        `now` means "again at once"; `FOREVER` means "when an event or a wake-up comes".
+        `events` are those of the task's selector (empty for a task without one). A time at or before `now`
+        means at once; `FOREVER` means at the next event or wake-up.
         """
         ...
 
 
 class Task(Protocol):
-    """A loop that is being turned."""
+    """A running loop."""
 
     name: str
     error: BaseException | None
     """Why the loop ended, if it ended by itself: a step that raises ends its task."""
 
     def wake(self) -> None:
-        """Have `run_once` called soon.  From any thread or signal handler; takes no lock."""
+        """Call `run_once` soon.  Any thread or signal handler; takes no lock."""
         ...
 
     def stop(self, timeout: float = 5.0) -> bool:
-        """End the loop after its current round and wait for it; False if it did not end in time.
+        """End the loop after its current turn and wait for it; False if it did not end in time.
 
-        The task closes the selector it was given.  Safe to repeat, and from the loop's own step (then it
-        does not wait).
+        The task closes its selector.  Safe to repeat, also from the loop's own step (then it does not wait).
         """
         ...
 
@@ -124,7 +123,7 @@ class Runtime(Protocol):
         then: Callable[[Outcome[T]], None],
         lane: Lane = Lane.COMPUTING,
     ) -> None:
-        """Run `work` where blocking is allowed, then `then(outcome)` on that same thread of the lane."""
+        """Run `work` on a thread that can block, then `then(outcome)` on that same thread of the lane."""
         ...
 
     def is_current(self, task: Task) -> bool:
@@ -132,11 +131,11 @@ class Runtime(Protocol):
         ...
 
     def is_in_a_loop(self) -> bool:
-        """True if the caller runs inside any loop, of whatever runtime: others wait while it waits."""
+        """Return whether the caller runs inside any loop of any runtime, which others can wait for."""
         ...
 
     def close(self) -> None:
-        """Release what the runtime itself holds (its pool); tasks are stopped by their owners."""
+        """Release the runtime's own resources (its pool); owners stop their tasks."""
         ...
 
 

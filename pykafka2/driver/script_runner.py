@@ -1,7 +1,7 @@
 """Runs a script (network/script.py) as a manager: its calls become requests, its waits wake-up times.
 
-Belongs to the driver's thread.  For exchanges that happen in order over the router, such as JoinGroup then
-SyncGroup; the handshake of a connection is run by network/connection.py itself.
+Belongs to the driver's thread. For exchanges that happen in order over the router, such as JoinGroup then
+SyncGroup; network/connection.py itself runs the handshake of a connection.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ R = TypeVar("R", bound=Response)
 Forget = Callable[[Send[Any]], None]
 Offload = Callable[[Callable[[], Any], Callable[[Outcome[Any], float], None]], None]
 Versions = tuple[int | None, int | None]
-"""The lowest and the highest that may be chosen; None for any."""
+"""The lowest and the highest version; None for any."""
 
 ANY_VERSION: Versions = (None, None)
 
 
 @attrs.define(frozen=True)
 class CallTo(Call):
-    """A call with a destination and a timeout of its own; None takes the runner's.
+    """A call with its own destination and timeout; None uses the runner's.
 
-    `min_version` and `max_version` narrow the choice of the version where `version` does not name it.
+    `min_version` and `max_version` limit the version if `version` does not set it.
     """
 
     to: Destination | None = None
@@ -55,14 +55,14 @@ class CallTo(Call):
 
 @attrs.define(frozen=True)
 class Work(Step):
-    """Do this off the driver's thread, as it may block or take long; the answer is what it returns."""
+    """Run this function on another thread, because it can block or take long; its result is the answer."""
 
     work: Callable[[], Any]
 
 
 @attrs.define(frozen=True)
 class ForgetCoordinator(Step):
-    """The coordinator that answered the last call says that it is none: have it looked up again."""
+    """Forget the coordinator: the broker responded to the last call that it is not the coordinator."""
 
 
 def call_to(
@@ -78,7 +78,7 @@ def call_to(
 
 
 def offloaded(work: Callable[[], T]) -> Script[T]:
-    """`value = yield from offloaded(long_computation)`; what it raises is raised here."""
+    """`value = yield from offloaded(long_computation)`; its exceptions are raised here."""
     return cast(T, (yield Work(work)))
 
 
@@ -88,21 +88,22 @@ def forget_coordinator() -> Script[None]:
 
 
 def _keep_coordinator(send: Send[Any]) -> None:
-    """For scripts that ask no coordinator."""
+    """Do nothing, for scripts without requests to a coordinator."""
 
 
 def _no_offload(work: Callable[[], Any], then: Callable[[Outcome[Any], float], None]) -> None:
-    raise IllegalState("a script wants work done off the driver's thread, and its runner was given no way to")
+    raise IllegalState("a script offloads work, but its runner was created without `offload`")
 
 
 class ScriptRunner(Generic[T]):
     """A running script: a `Pollable` that ends.
 
-    `then(outcome, now)` is called once, with the script's result or with the error that it raised; also an
-    error that is no `KafkaError`, so nothing is swallowed.  What a request failed with is thrown in at the
-    `yield`; of a `gather` the first failure is, and the other answers are dropped.  `to` and `timeout` hold
-    for calls that name none of their own (`call_to`); `forget(send)` is what `forget_coordinator` leads to,
-    `offload(work, then)` what `offloaded` does (`Driver.offload`).
+    `then(outcome, now)` is called once, with the script's result or the error that it raised, including
+    errors that are not a `KafkaError`. The error of a request is thrown in at the `yield`. For a `gather`
+    this is the first error, and the other responses are dropped.
+
+    `to` and `timeout` apply to calls that set none of their own (`call_to`). `forget(send)` implements
+    `forget_coordinator`, and `offload(work, then)` implements `offloaded` (`Driver.offload`).
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class ScriptRunner(Generic[T]):
         self._offload = offload
         self._last_sends: list[Send[Any]] = []
         self._is_started = False
-        # Counts the steps, so that answers to a step that is over are known as such.
+        # The number of the step, to detect answers to an earlier one.
         self._step = 0
         self._sends: list[Send[Any]] = []
         self._resume_at = FOREVER
@@ -134,7 +135,7 @@ class ScriptRunner(Generic[T]):
         return self.outcome is not None
 
     def poll(self, now: float) -> PollResult:
-        """Go on if a wait is over; the requests to send."""
+        """Continue if a wait is over; return the requests to send."""
         if not self._is_started:
             self._is_started = True
             self._advance(lambda: self._script.send(None), now)
@@ -144,8 +145,7 @@ class ScriptRunner(Generic[T]):
         return PollResult(sends, self._resume_at)
 
     def cancel(self, error: KafkaError, now: float) -> None:
-        """Throw `error` in where the script stands.  It may still send requests: the runner is done when the
-        script is."""
+        """Throw `error` into the script, which can send more requests; the runner ends with the script."""
         if self.is_done:
             return
         self._is_started = True
@@ -183,7 +183,7 @@ class ScriptRunner(Generic[T]):
         elif isinstance(step, Work):
             self._work(step.work)
         else:
-            unknown = IllegalState(f"a script yielded {step!r}, which is no step")
+            unknown = IllegalState(f"a script yielded {step!r}, which is not a step")
             self._advance(lambda: self._script.throw(unknown), now)
 
     def _request(
@@ -260,7 +260,7 @@ def run_script(
 ) -> ScriptRunner[T]:
     """Add a runner to the driver until its script ends.  The driver's thread only.
 
-    `forget(send)` is what `forget_coordinator` in the script leads to (`Coordinators.forget_answerer`).
+    `forget(send)` implements the script's `forget_coordinator` (`Coordinators.forget_answerer`).
     """
 
     def end(outcome: Outcome[T], now: float) -> None:

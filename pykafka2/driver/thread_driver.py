@@ -1,9 +1,8 @@
-"""The machine's runtime: each loop in a daemon thread of its own, real clocks, real sockets.
+"""The runtime on real threads, clocks and sockets: each loop has its own daemon thread.
 
 The only module of the client that starts threads; its counterpart in virtual time is
-testing/simulation/driver.py.
-Waiting and waking take no lock that a signal handler or a Ctrl-C could find held: a sleeper parks on a lock
-of its own that serves as a binary semaphore.
+testing/simulation/driver.py. Waiting and waking take no lock that a signal handler or a Ctrl-C could find
+held: a sleeper parks on its own lock, which serves as a binary semaphore.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _loops: set[int] = set()
 class Parker:
     """A place where one thread sleeps until another unparks it; an early unpark is not lost.
 
-    `unpark` may be called from any thread and from a signal handler, also one that interrupted `unpark`.
+    `unpark` can be called by any thread and by a signal handler, even one that interrupted `unpark`.
     """
 
     __slots__ = ("_permit",)
@@ -83,13 +82,13 @@ class Watched:
         self._unpark = unpark
 
     def look(self) -> bool:
-        """Whether the predicate holds or has held.  On the waiter's own thread; raises what it raises."""
+        """Return whether the predicate is or was true.  On the waiter's own thread; raises its exception."""
         with self._looking:
             self._is_over = self._is_over or bool(self._predicate())
             return self._is_over
 
     def check(self) -> None:
-        """Unpark the waiter if its predicate holds.  From any thread; never blocks."""
+        """Unpark the waiter if its predicate is true.  Any thread; never blocks."""
         if not self._looking.acquire(blocking=False):
             self._unpark()
             return
@@ -132,14 +131,14 @@ class ThreadTask:
         return self._thread.is_alive()
 
     def wake(self) -> None:
-        """Have `run_once` called soon.  From any thread or signal handler; takes no lock."""
+        """Call `run_once` soon.  Any thread or signal handler; takes no lock."""
         if self._selector is None:
             self._parker.unpark()
         else:
             self._selector.wake()
 
     def stop(self, timeout: float = 5.0) -> bool:
-        """End the loop after its current round and wait for it; False if it did not end in time."""
+        """End the loop after its current turn and wait for it; False if it did not end in time."""
         self._stopping = True
         self.wake()
         if self._thread is threading.current_thread():
@@ -213,9 +212,9 @@ class ThreadRuntime:
         selector: Selector | None = None,
         on_failed: Callable[[BaseException], None] = ignore_error,
     ) -> Task:
-        """Start a daemon thread that turns the loop; its first round comes at once.
+        """Start a daemon thread that runs the loop; its first turn is immediate.
 
-        Raises `ClientNotStarted` where the system has no thread for it.
+        Raises `ClientNotStarted` if the system has no thread for it.
         """
         self._check_process()
         task = ThreadTask(self, name, step, selector, on_failed)
@@ -261,13 +260,13 @@ class ThreadRuntime:
             self._waiters.pop(parker, None)
 
     def notify(self) -> None:
-        """Called when state of waiters may have changed.  From any thread; 0.05 us without waiters."""
+        """Wake all waiters, whose conditions can have changed.  Any thread; 0.05 us without waiters."""
         if self._waiters:
             for parker in list(self._waiters):
                 parker.unpark()
 
     def check_waiters(self) -> None:
-        """Wake those whose predicate holds by now (see `Runtime`)."""
+        """Wake the waiters whose predicate is true (see `Runtime`)."""
         if self._watched:
             for watched in list(self._watched):
                 watched.check()
@@ -278,10 +277,10 @@ class ThreadRuntime:
         then: Callable[[Outcome[T]], None],
         lane: Lane = Lane.COMPUTING,
     ) -> None:
-        """Run `work`, then `then(outcome)`, in one of the few helper threads of its lane.
+        """Run `work`, then `then(outcome)`, on one of the few helper threads of its lane.
 
-        Raises `ClientClosed` after `close`, `RuntimeError` where the system has no thread for it.  A `then`
-        that raises is logged.
+        Raises `ClientClosed` after `close`, `RuntimeError` if the system has no thread for it. Exceptions of
+        `then` are logged.
         """
         self._check_process()
 
@@ -301,7 +300,7 @@ class ThreadRuntime:
         return threading.get_ident() in _loops
 
     def close(self) -> None:
-        """End the helper threads; one that is stuck in its work is left behind (they are daemons)."""
+        """End the helper threads; those that hang in their work are abandoned (they are daemons)."""
         deadline = self.clock.monotonic() + CLOSE_TIMEOUT
         for pool in self._pools.values():
             pool.begin_to_close()
@@ -310,7 +309,7 @@ class ThreadRuntime:
 
     @property
     def was_forked(self) -> bool:
-        """True in a child process: its threads stayed behind in the parent."""
+        """Return True in a child process: its threads exist only in the parent."""
         return os.getpid() != self._pid
 
     def _check_process(self) -> None:
@@ -319,7 +318,7 @@ class ThreadRuntime:
 
 
 class _Pool:
-    """A few daemon threads that start when there is work and end when there has been none for a while."""
+    """A few daemon threads that start when there is work and end when they have been idle for a while."""
 
     def __init__(self, monotonic: Callable[[], float], name: str) -> None:
         self._monotonic = monotonic
@@ -341,8 +340,10 @@ class _Pool:
             self._jobs.put(job)
 
     def _start_thread(self) -> None:
-        """One more, or none while others can do its work.  Raises `RuntimeError` where the system refuses the
-        first.  The lock is held."""
+        """Start one more thread, unless others can do the work.  The lock is held.
+
+        Raises `RuntimeError` if the system cannot start the first one.
+        """
         thread = threading.Thread(target=self._work, name=self._name, daemon=True)
         self._threads.add(thread)
         try:

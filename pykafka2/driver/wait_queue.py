@@ -1,8 +1,7 @@
 """Threads that wait for one event: a permit, an outcome, a response.
 
-The thread that causes the event wakes them, and no other thread evaluates it.  Thread-safe without a lock, as
-each
-operation on the dict is one step in C.  Joined by `Runtime.wait_until`.
+The thread that causes the event wakes them, and each waiter checks its own condition. Thread-safe without a
+lock, because each operation on the dict is one step in C. `Runtime.wait_until` adds the waiters.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ from typing import Protocol
 
 
 class Waiter(Protocol):
-    """A thread that sleeps, or is about to."""
+    """A thread that sleeps or is about to."""
 
     def unpark(self) -> None:
-        """Let it look again at what it waits for.  From any thread or signal handler; never blocks."""
+        """Wake it to check its condition again.  Any thread or signal handler; never blocks."""
         ...
 
 
 class WaitQueue:
-    """The waiters for one thing.  Who changes it does so first and calls `wake` afterwards."""
+    """The waiters for one condition.  A thread changes the condition first and then calls `wake`."""
 
     __slots__ = ("_waiters",)
 
@@ -27,7 +26,7 @@ class WaitQueue:
         self._waiters: dict[Waiter, None] = {}
 
     def join(self, waiter: Waiter) -> None:
-        """From now on it is woken; it looks once more before it sleeps."""
+        """Add a waiter; it checks its condition once more before it sleeps."""
         self._waiters[waiter] = None
 
     def leave(self, waiter: Waiter) -> None:
