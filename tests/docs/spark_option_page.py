@@ -37,7 +37,7 @@ def spark_page() -> str:
         HEAD,
         "## The source\n",
         *_table(("Option", "Default", "Legal", "For", "What it does"), _rows(SourceOptions)),
-        "One of `subscribe`, `subscribePattern` and `assign` says what to read.\n",
+        "One of `subscribe`, `subscribePattern` and `assign` selects the partitions to read.\n",
         "## The sink\n",
         *_table(("Option", "Default", "Legal", "For", "What it does"), _rows(SinkOptions)),
         KAFKA,
