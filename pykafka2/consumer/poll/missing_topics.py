@@ -33,7 +33,8 @@ class MissingTopics:
         self._checked_version = -1
         self._checked_topics: frozenset[str] = frozenset()
         self._checked_changes = -1
-        self._missing: dict[str | TopicPartition, float] = {}
+        self.missing: dict[str | TopicPartition, float] = {}
+        """The missing topics and partitions, with the times since when."""
         self._warned_at: dict[str | TopicPartition, float] = {}
         self._unreachable_since: float | None = None
         self._warned_unreachable_at = -FOREVER
@@ -46,10 +47,10 @@ class MissingTopics:
 
     def due_in(self) -> float:
         """Return the seconds until the next `check`, for a warning or for a topic missing for too long."""
-        if not self._missing:
+        if not self.missing:
             return WARN_EVERY  # to check whether brokers are still connected
         limit = self._cluster.options.default_api_timeout
-        due = min(min(self._missing.values()) + limit, self._next_warning())
+        due = min(min(self.missing.values()) + limit, self._next_warning())
         return max(due - self._cluster.driver.clock.monotonic(), 0.001)
 
     def check(self) -> None:
@@ -61,14 +62,14 @@ class MissingTopics:
         is_checked = version == self._checked_version and topics == self._checked_topics
         changes = self._subscription.changes
         if not is_checked or changes != self._checked_changes:
-            self._missing = self._find_missing(topics)
+            self.missing = self._find_missing(topics)
             self._checked_changes = changes
         if not is_checked:
             self._checked_version, self._checked_topics = version, topics
             self._raise_topic_error(topics)
         if topics:
             self._warn_if_unreachable()
-        if self._missing:
+        if self.missing:
             self._warn_of_missing()
             self._raise_if_overdue()
 
@@ -89,11 +90,11 @@ class MissingTopics:
         for topic in sorted(topics):
             known = self._metadata.topic(topic)
             if known is None or not known.is_usable:
-                missing[topic] = self._missing.get(topic, now)
+                missing[topic] = self.missing.get(topic, now)
         for partition in self._subscription.assigned:
             known = self._metadata.topic(partition.topic)
             if known is not None and known.is_usable and partition.partition not in known.partitions:
-                missing[partition] = self._missing.get(partition, now)
+                missing[partition] = self.missing.get(partition, now)
         return missing
 
     def _raise_topic_error(self, topics: frozenset[str]) -> None:
@@ -106,9 +107,9 @@ class MissingTopics:
 
     def _raise_if_overdue(self) -> None:
         now, limit = self._cluster.driver.clock.monotonic(), self._cluster.options.default_api_timeout
-        for missing, since in self._missing.items():
+        for missing, since in self.missing.items():
             if now - since >= limit:
-                self._missing[missing] = now
+                self.missing[missing] = now
                 raise self._error_of(missing, limit)
 
     def _next_warning(self) -> float:
@@ -116,7 +117,7 @@ class MissingTopics:
         if self._unreachable_since is not None:
             return max(self._unreachable_since + UNREACHABLE_FOR, self._warned_unreachable_at + WARN_EVERY)
         return min(
-            (self._warned_at[missing] for missing in self._missing if missing in self._warned_at),
+            (self._warned_at[missing] for missing in self.missing if missing in self._warned_at),
             default=FOREVER,
         ) + (WARN_EVERY)
 
@@ -143,7 +144,7 @@ class MissingTopics:
         if self._unreachable_since is not None:
             return
         now = self._cluster.driver.clock.monotonic()
-        for missing, since in self._missing.items():
+        for missing, since in self.missing.items():
             topic = missing.topic if isinstance(missing, TopicPartition) else missing
             if (
                 self._metadata.topic(topic) is None

@@ -221,8 +221,12 @@ class Poller:
             self._assign_all_partitions()
             self._assigned_as_of = version
         topics = (version, subscription.wanted_topics, subscription.changes)
-        # While something is missing, metadata is requested again and again, so its version changes.
-        if topics != self._checked_topics or self._buffer.is_empty or self._metadata.last_error is not None:
+        if (
+            topics != self._checked_topics
+            or self._buffer.is_empty
+            or self._missing_topics.missing  # its time passes also while the metadata stays the same
+            or self._metadata.last_error is not None
+        ):
             self._missing_topics.check()
             self._checked_topics = topics
         if self._poll_errors.to_read_again:

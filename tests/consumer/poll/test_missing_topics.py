@@ -174,3 +174,23 @@ def test_a_missing_partition_raises_in_time_while_another_always_has_records() -
         assert "no partition 7" in str(raised)
         assert 3 <= cluster.now - began < 5
         assert not consumer._buffer.is_empty
+
+
+def test_missing_partition_raises_in_time_despite_a_long_metadata_backoff() -> None:
+    cluster = LogCluster({"orders": [0]}, brokers=1)
+    for number in range(600):
+        cluster.append("orders", 0, b"%d" % number)
+    options = {"default_api_timeout_ms": 5000, "retry_backoff_ms": 20_000, "retry_backoff_max_ms": 20_000}
+    with cluster.consumer(max_poll_records=1, **options) as consumer:
+        consumer.assign([ORDERS_0, TopicPartition("orders", 9)])
+        began = cluster.now
+
+        def poll_on() -> None:
+            while cluster.now - began < 30:
+                cluster.runtime.run_for(0.1)
+                consumer.poll(1000)
+
+        with pytest.raises(UnknownTopicOrPartition, match="no partition 9"):
+            poll_on()
+        assert 5 <= cluster.now - began < 6
+        assert not consumer._buffer.is_empty
