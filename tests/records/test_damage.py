@@ -171,6 +171,13 @@ def _numbered(body: bytes, count: int) -> bytes:
     return b"".join(body[:3] + bytes([number << 1]) + body[4:] for number in range(count))
 
 
+def test_number_of_records_is_checked_before_opened_bytes_are_read() -> None:
+    [batch] = batches(with_records(GOOD, 1))
+    rows = decode_tuples(batch, "orders-1", buffer=GOOD[:3])
+    with pytest.raises(CorruptData, match="orders-1 at offset 500: 1 records cannot be in 3 bytes"):
+        next(rows)
+
+
 def test_an_offset_that_is_read_must_not_be_negative() -> None:
     [batch] = batches(with_records(GOOD[:3] + b"\x01" + GOOD[4:], 1, last_offset_delta=5))
     with pytest.raises(CorruptData, match="negative offset delta"):

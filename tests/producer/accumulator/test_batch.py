@@ -17,11 +17,12 @@ from pykafka2.producer.accumulator.batch_records import RowRecords
 from pykafka2.producer.accumulator.batch_sizes import (
     BATCH_OVERHEAD_BYTES,
     LARGEST_STEP_BYTES,
+    LONGER_OVERHEAD_BYTES,
     SMALLEST_RECORD_BYTES,
     BatchPlan,
 )
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
-from pykafka2.producer.accumulator.open_batch import append_unlocked
+from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, append_unlocked, note_open
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
 from pykafka2.producer.delivery.callbacks import LISTENERS_BYTES
@@ -170,6 +171,67 @@ def test_batch_takes_no_record_without_memory_for_it() -> None:
     has_memory[0] = False
     assert batch.open.append(*a_row()) is None
     assert batch.size == 2
+
+
+@pytest.mark.parametrize(("later_ms", "longer_bytes"), [(SHORT - 1, 0), (SHORT, 1), (-1, 1)])
+def test_bound_of_a_record_with_a_long_timestamp_delta_is_larger(later_ms: int, longer_bytes: int) -> None:
+    batch = a_batch()
+    tail = batch.open
+    assert tail is not None
+    row, size_bytes = a_row(timestamp=NOW)
+    tail.append(row, size_bytes)
+    tail.append(a_row(timestamp=NOW + later_ms)[0], size_bytes)
+    assert tail.shut() == 2 * size_bytes + longer_bytes * LONGER_OVERHEAD_BYTES
+
+
+def test_bound_of_a_record_with_a_long_offset_delta_is_larger() -> None:
+    batch = a_batch(plan=a_plan(1 << 20))
+    tail = batch.open
+    assert tail is not None
+    row, size_bytes = a_row(timestamp=NOW)
+    for _ in range(SHORT):
+        tail.append(row, size_bytes)
+    before_bytes = tail.shut()
+    tail.append(row, size_bytes)
+    assert tail.shut() >= before_bytes + size_bytes + LONGER_OVERHEAD_BYTES
+
+
+def test_bytes_beyond_the_permit_are_charged() -> None:
+    charged: list[int] = []
+
+    def charge(permit: Permit, overhead_bytes: int) -> bool:
+        charged.append(overhead_bytes)
+        return True
+
+    batch = a_batch(hooks=attrs.evolve(HOOKS, charge=charge), permit=Permit(100))
+    appended(batch)
+    assert batch.open is not None
+    for bound_bytes in (0, 100, 130):
+        batch.open.charge_memory(bound_bytes)
+    assert [each - charged[0] for each in charged] == [0, 0, 30]
+
+
+def test_no_moment_of_note_open_gives_a_record_the_timestamp_of_another_time() -> None:
+    def attempt(number: int) -> bool:
+        tail = a_batch().open
+        assert tail is not None
+        open_batches: dict[str, OpenBatch] = {}
+        for timestamp in (5, 3):
+            note_open(open_batches, "orders", tail, timestamp)
+        seen: list[tuple[int, int, int]] = []
+
+        def look() -> None:
+            seen.append((tail.since_ns, tail.until_ns, tail.timestamp))
+
+        was_reached = at_line(
+            note_open.__code__, number, look, lambda: note_open(open_batches, "orders", tail, 4)
+        )
+        look()
+        for since_ns, until_ns, timestamp in seen:
+            assert since_ns >= until_ns or {since_ns, until_ns - NS_PER_MS} == {timestamp * NS_PER_MS}
+        return was_reached
+
+    assert len(list(at_every_line(attempt))) > 5
 
 
 def test_a_time_far_from_the_first_is_counted_as_long_as_it_is() -> None:
