@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykafka2.errors import CorruptData, CorruptMessage, UnsupportedCompressionType
+from pykafka2.records import decoder
 from pykafka2.records.batch import CRC_START, batches, crc32c
 from pykafka2.records.batch_reader import AnyBatch, any_batches, decode_any_records, decode_any_tuples
 from pykafka2.records.column_decoder import decode_columns
@@ -176,6 +177,18 @@ def test_number_of_records_is_checked_before_opened_bytes_are_read() -> None:
     rows = decode_tuples(batch, "orders-1", buffer=GOOD[:3])
     with pytest.raises(CorruptData, match="orders-1 at offset 500: 1 records cannot be in 3 bytes"):
         next(rows)
+
+
+def test_skipping_headers_pauses_after_every_few_of_them_across_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decoder, "HEADERS_AT_ONCE", 3)
+    builder = BatchBuilder(max_bytes=1 << 20)
+    for number in (2, 2, 7):
+        builder.append(NOW, None, b"v", [("n", b"h")] * number)
+    [batch] = batches(builder.build())
+    found = [row is STILL_READING for row in decode_tuples(batch, keeps_headers=False)]
+    assert found == [False, True, False, True, True, False]
 
 
 def test_an_offset_that_is_read_must_not_be_negative() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pykafka2 import TopicPartition
-from pykafka2.consumer.calls.guards import Handover
+from pykafka2.consumer.calls.guards import Handover, Owned, handing_over
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.types import ConsumerRecord
 
@@ -180,3 +181,26 @@ def test_take_back_restores_polled_records_that_were_not_queued(parts: Parts) ->
     parts.queue.clear()
     parts.handover.take_back(was_in_pass=False)
     assert parts.taken_back == ["polled"]
+
+
+def test_interrupt_before_the_call_began_takes_nothing_back() -> None:
+    """What the call before returned is with the application already."""
+
+    class Consumer(Owned):
+        def __init__(self, handover: Any) -> None:
+            self._lock = threading.RLock()
+            self._refusal = None
+            self._handover = handover
+
+        @handing_over
+        def poll(self) -> None:
+            """Return nothing."""
+
+    def interrupt() -> bool:
+        raise KeyboardInterrupt
+
+    taken_back: list[bool] = []
+    consumer = Consumer(SimpleNamespace(begin=interrupt, take_back=taken_back.append))
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll()
+    assert taken_back == []

@@ -158,11 +158,15 @@ def test_explain_names_a_partition_that_its_topic_has_not() -> None:
         assert "no partition 1" not in told
 
 
-def test_a_missing_partition_raises_in_time_while_another_always_has_records() -> None:
+@pytest.mark.parametrize("is_added_later", [False, True])
+def test_a_missing_partition_raises_in_time_while_another_always_has_records(is_added_later: bool) -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     for number in range(200):
         cluster.append("orders", 0, b"%d" % number)
     with cluster.consumer(default_api_timeout_ms=3000, max_poll_records=1) as consumer:
+        if is_added_later:
+            consumer.assign([ORDERS_0])
+            assert consumer.poll(1000)
         consumer.assign([TopicPartition("orders", 7), TopicPartition("orders", 0)])
         began, raised = cluster.now, None
         while raised is None and cluster.now - began < 10:

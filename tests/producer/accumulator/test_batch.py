@@ -185,15 +185,14 @@ def test_bound_of_a_record_with_a_long_timestamp_delta_is_larger(later_ms: int, 
 
 
 def test_bound_of_a_record_with_a_long_offset_delta_is_larger() -> None:
-    batch = a_batch(plan=a_plan(1 << 20))
-    tail = batch.open
-    assert tail is not None
     row, size_bytes = a_row(timestamp=NOW)
-    for _ in range(SHORT):
-        tail.append(row, size_bytes)
-    before_bytes = tail.shut()
+    bound_bytes = 2 * size_bytes + LONGER_OVERHEAD_BYTES
+    tail = a_batch(plan=a_plan(HEADER_BYTES + bound_bytes)).open
+    assert tail is not None
     tail.append(row, size_bytes)
-    assert tail.shut() >= before_bytes + size_bytes + LONGER_OVERHEAD_BYTES
+    tail.count = SHORT
+    tail.append(row, size_bytes)
+    assert tail.shut() == bound_bytes
 
 
 def test_bytes_beyond_the_permit_are_charged() -> None:

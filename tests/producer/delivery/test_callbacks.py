@@ -54,6 +54,18 @@ def test_errback_added_to_all_records_is_called_with_each_failure() -> None:
     assert (notes.offsets, batch.unreported) == ([], 0)
 
 
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_first_callable_of_a_batch_is_called_for_its_kind_of_result_only(has_failed: bool) -> None:
+    called: list[str] = []
+    batches = {"callback": a_batch(), "errback": a_batch()}
+    appended(batches["callback"]).add_callback(lambda metadata: called.append("callback"))
+    appended(batches["errback"]).add_errback(lambda error: called.append("errback"))
+    for batch in batches.values():
+        batch.seal()
+        batch.fail(KafkaError("failed")) if has_failed else batch.complete(7, -1)
+    assert called == ["errback" if has_failed else "callback"]
+
+
 def test_callback_added_after_completion_is_called_at_once() -> None:
     batch, notes = a_batch(), Notes()
     deliveries = [appended(batch) for _ in range(3)]
