@@ -45,7 +45,7 @@ SHOWN_BY: dict[str, tuple[str, str]] = {
     "enable_auto_offset_store": (AUTOMATIC, "test_only_marks_are_committed"),
     "enable_incremental_fetch_sessions": (
         "tests/consumer/fetch/test_fetch_sessions.py",
-        "test_sessions_may_be_switched_off",
+        "test_fetch_sessions_can_be_disabled",
     ),
     "exclude_internal_topics": (HERE, "test_exclude_internal_topics"),
     "fetch_max_bytes": (HERE, "test_fetch_max_bytes"),

@@ -35,7 +35,7 @@ def error_of(wire: Wire, records: bytes | None, **options: int) -> str:
 
 @one_broker
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_acks_are_minus_1_0_or_1(leader: Leader, acks: int) -> None:
+def test_acks_other_than_minus_1_0_and_1_are_rejected(leader: Leader, acks: int) -> None:
     assert error_of(leader("t", 0), batch(), acks=acks) == "InvalidRequiredAcks"
 
 
@@ -45,7 +45,7 @@ def test_acks_are_minus_1_0_or_1(leader: Leader, acks: int) -> None:
     [None, b"", batch() + batch(), batch(magic=1)],
     ids=["null", "empty", "two batches", "magic 1"],
 )
-def test_exactly_one_batch_of_format_2(leader: Leader, records: bytes | None) -> None:
+def test_produce_needs_exactly_one_batch_of_format_2(leader: Leader, records: bytes | None) -> None:
     assert error_of(leader("t", 0), records) == "InvalidRecord"
 
 
@@ -76,7 +76,7 @@ def test_the_size_is_checked_again_after_recompression(leader: Leader) -> None:
 
 
 @one_broker
-def test_a_wrong_checksum_is_corrupt(leader: Leader) -> None:
+def test_batch_with_a_wrong_crc_is_corrupt_message(leader: Leader) -> None:
     assert error_of(leader("t", 0), batch(corrupt=True)) == "CorruptMessage"
 
 
@@ -102,7 +102,7 @@ def test_torn_batch_is_rejected_and_a_torn_tail_is_dropped(
     ],
     ids=["count", "last delta", "no records", "control batch", "sequence below 0"],
 )
-def test_inconsistent_headers_are_invalid(leader: Leader, records: bytes) -> None:
+def test_batch_with_an_inconsistent_header_is_invalid_record(leader: Leader, records: bytes) -> None:
     assert error_of(leader("t", 0), records) == "InvalidRecord"
 
 
@@ -144,7 +144,7 @@ def test_a_timestamp_too_old_is_invalid(leader: Leader) -> None:
 
 
 @one_broker
-def test_a_mark_of_log_append_time_is_cleared_where_create_times_are_kept(
+def test_log_append_time_flag_is_cleared_in_topics_with_create_time(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     """As Kafka 4.3 does; older descriptions say that it is refused."""
@@ -155,7 +155,7 @@ def test_a_mark_of_log_append_time_is_cleared_where_create_times_are_kept(
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={"message.timestamp.type": "LogAppendTime"})})
-def test_a_client_may_not_stamp_its_batch_itself(leader: Leader) -> None:
+def test_client_batch_with_log_append_time_is_rejected(leader: Leader) -> None:
     answer = produce(leader("t", 0), "t", 0, batch([b"a", b"b"], attributes=0x08))
     assert for_code(answer.error_code).__name__ == "InvalidTimestamp"
     assert [one.batch_index for one in answer.record_errors] == [0, 1]
@@ -174,7 +174,7 @@ def test_log_append_time_is_written_and_returned(kafka_cluster: KafkaCluster, le
 
 
 @one_broker
-def test_create_time_answers_minus_1(leader: Leader) -> None:
+def test_produce_response_has_log_append_time_minus_1_with_create_time(leader: Leader) -> None:
     assert produce(leader("t", 0), "t", 0, batch()).log_append_time_ms == -1
 
 
@@ -182,7 +182,7 @@ def test_create_time_answers_minus_1(leader: Leader) -> None:
     ("wanted", "codec"),
     [("gzip", GZIP), ("snappy", SNAPPY), ("lz4", LZ4), ("zstd", ZSTD), ("uncompressed", 0)],
 )
-def test_a_topic_with_its_own_compression_recompresses(wanted: str, codec: int) -> None:
+def test_topic_compression_type_recompresses_batches(wanted: str, codec: int) -> None:
     topic = Topic(configs={"compression.type": wanted})
     with (
         KafkaCluster(brokers=1, topics={"t": topic}) as cluster,
@@ -205,7 +205,7 @@ def test_compression_type_producer_keeps_the_bytes(kafka_cluster: KafkaCluster, 
 
 
 @pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 17), ("zstd", -50, 19)])
-def test_a_topic_recompresses_at_its_own_level(codec: str, low: int, high: int) -> None:
+def test_topic_compression_level_is_applied(codec: str, low: int, high: int) -> None:
     values = [b"%d, %d and once more %d" % (n, n * n, n) for n in range(400)]
     topics = {
         name: Topic(configs={"compression.type": codec, f"compression.{codec}.level": level})
@@ -273,13 +273,13 @@ def test_every_version_by_name_is_answered_with_success_and_with_errors(
 
 
 @pytest.mark.kafka(brokers=1, topics={"__consumer_offsets": 1})
-def test_clients_may_not_write_to_internal_topics(connect: Callable[[], Wire]) -> None:
+def test_produce_to_internal_topics_is_rejected(connect: Callable[[], Wire]) -> None:
     answer = produce(connect(), "__consumer_offsets", 0, batch())
     assert for_code(answer.error_code).__name__ == "InvalidTopicException"
 
 
 @pytest.mark.kafka(brokers=1, topics={"__consumer_offsets": 1})
-def test_a_client_that_calls_itself_the_admin_client_may_write_to_internal_topics(
+def test_admin_client_id_can_produce_to_internal_topics(
     kafka_cluster: KafkaCluster,
 ) -> None:
     with Wire(kafka_cluster.brokers[0].address, client_id="__admin_client") as wire:
@@ -287,7 +287,9 @@ def test_a_client_that_calls_itself_the_admin_client_may_write_to_internal_topic
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(configs={"min.insync.replicas": 3})})
-def test_too_few_in_sync_refuses_and_appends_nothing(kafka_cluster: KafkaCluster, leader: Leader) -> None:
+def test_acks_all_below_min_isr_is_rejected_and_appends_nothing(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
     leading = kafka_cluster.partition("t", 0).leader
     kafka_cluster.controls.crash_broker((leading + 1) % 3)
     wire = leader("t", 0)
@@ -297,12 +299,12 @@ def test_too_few_in_sync_refuses_and_appends_nothing(kafka_cluster: KafkaCluster
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(replication_factor=1, configs={"min.insync.replicas": 2})})
-def test_min_isr_cannot_ask_for_more_replicas_than_there_are(leader: Leader) -> None:
+def test_min_isr_above_the_replication_factor_does_not_reject_acks_all(leader: Leader) -> None:
     assert error_of(leader("t", 0), batch()) == "none"
 
 
 @pytest.mark.kafka(brokers=3, topics={"t": Topic(configs={"min.insync.replicas": 2})})
-def test_below_min_isr_the_high_watermark_does_not_move(
+def test_high_watermark_does_not_advance_below_min_isr(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     """Both followers die while an acks=all waits: it is not answered as if one replica were enough (4.x)."""
@@ -321,7 +323,7 @@ def test_below_min_isr_the_high_watermark_does_not_move(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_replicas_that_do_not_come_time_out_and_the_data_stays(
+def test_acks_all_times_out_if_followers_lag_and_the_batch_stays(
     kafka_cluster: KafkaCluster, leader: Leader
 ) -> None:
     kafka_cluster.controls.pause_followers()
@@ -336,7 +338,7 @@ def test_replicas_that_do_not_come_time_out_and_the_data_stays(
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
-def test_a_new_leader_ends_the_wait_at_once(
+def test_leader_change_ends_a_waiting_acks_all_produce_at_once(
     kafka_cluster: KafkaCluster, leader: Leader, wait_for: Callable[..., None]
 ) -> None:
     kafka_cluster.controls.pause_followers()
@@ -369,7 +371,7 @@ def test_a_produce_by_topic_id_names_an_unknown_one(kafka_cluster: KafkaCluster,
 
 
 @one_broker
-def test_a_partition_that_is_not_there_is_unknown(leader: Leader) -> None:
+def test_produce_to_a_missing_partition_is_unknown_topic_or_partition(leader: Leader) -> None:
     wire = leader("t", 0)
     for topic, partition in (("t", 7), ("t", -1), ("other", 0)):
         assert produce(wire, topic, partition, batch()).error_code == errors.UnknownTopicOrPartition.code

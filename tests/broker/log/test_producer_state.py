@@ -58,7 +58,7 @@ def test_sequences_wrap_to_zero(log: PartitionLog) -> None:
     assert log.log_end_offset == 4
 
 
-def test_a_batch_may_wrap_inside(log: PartitionLog) -> None:
+def test_sequence_number_can_wrap_to_zero_inside_a_batch(log: PartitionLog) -> None:
     append(log, 2**31 - 1, 3)
     append(log, 2)
     assert append(log, 2**31 - 1, 3).is_duplicate

@@ -71,7 +71,7 @@ def test_an_unverified_transaction_may_not_begin(log: PartitionLog) -> None:
     assert log.log_end_offset == 0
 
 
-def test_with_the_guard_it_begins_and_later_batches_need_none(log: PartitionLog) -> None:
+def test_verification_guard_is_needed_only_by_the_first_batch_of_a_transaction(log: PartitionLog) -> None:
     log.verifications.required = True
     guard = log.begin_verification(7, 0, 0, False, NOW_MS)
     assert guard is not None

@@ -90,7 +90,7 @@ def test_a_caught_up_follower_outside_the_isr_holds_the_high_watermark_back(
     assert leader.high_watermark(dead=dead) == expected
 
 
-def test_below_min_isr_the_high_watermark_stands_still() -> None:
+def test_high_watermark_does_not_advance_with_an_isr_below_min_isr() -> None:
     leader = Leader(0, 1, min_isr=3)
     leader.fetched(1, 10)
     leader.fetched(2, 10)

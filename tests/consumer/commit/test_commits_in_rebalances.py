@@ -427,7 +427,7 @@ def test_an_application_that_is_slow_with_each_record_stays_a_member(
 # ------------------------------------------------------------------ the same, planted into ours
 
 
-def records_are_returned_while_a_partition_is_let_go(patch: pytest.MonkeyPatch) -> None:
+def records_are_returned_while_a_partition_is_revoked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Assigned, "is_readable", property(lambda self: not self.is_paused))
 
 
@@ -461,7 +461,7 @@ def an_eviction_is_taken_for_something_that_passes(patch: pytest.MonkeyPatch) ->
 
 PLANTED: dict[Callable[[Simulation, KafkaCluster], None], Callable[[pytest.MonkeyPatch], None]] = {
     test_partition_with_its_last_commit_in_flight_returns_no_records: (
-        records_are_returned_while_a_partition_is_let_go
+        records_are_returned_while_a_partition_is_revoked
     ),
     test_the_commit_before_a_rebalance_is_sent_once_and_the_member_joins_in_time: each_poll_commits_again,
     test_a_refused_commit_in_a_rebalance_keeps_no_partition_from_being_read: (

@@ -137,7 +137,7 @@ def test_invalid_session_epoch_ends_the_session(cluster: SessionCluster) -> None
         assert list(cluster.sessions) == [2]
 
 
-def test_a_lost_connection_begins_a_new_session(cluster: SessionCluster) -> None:
+def test_lost_connection_starts_a_new_fetch_session(cluster: SessionCluster) -> None:
     with cluster.consumer("orders") as consumer:
         read(consumer, 2)
         cluster.brokers[0].stop()
@@ -157,7 +157,7 @@ def test_broker_without_sessions_gets_all_partitions_each_time() -> None:
         assert told == {(0, 0, 0, 1)}
 
 
-def test_sessions_may_be_switched_off(cluster: SessionCluster) -> None:
+def test_fetch_sessions_can_be_disabled(cluster: SessionCluster) -> None:
     with cluster.consumer("orders", enable_incremental_fetch_sessions=False) as consumer:
         read(consumer, 3)
         told = {(one.session_id, one.session_epoch, *named(one)) for one in cluster.requests(FetchRequest)}
@@ -201,7 +201,7 @@ def test_recreated_topic_starts_a_new_fetch_session() -> None:
     assert [topic.topic_id for topic in request.topics] == [b"n" * 16]
 
 
-def test_names_and_ids_do_not_mix_in_a_session() -> None:
+def test_fetch_session_never_mixes_topic_names_and_ids() -> None:
     session = begun()
     request = filled(session, has_ids=False)
     assert (request.session_id, request.session_epoch, named(request)) == (9, 0, [0])

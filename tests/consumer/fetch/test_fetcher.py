@@ -63,7 +63,7 @@ def test_buffer_space_freed_between_check_and_fetch_is_used(filled: int) -> None
     client.close()
 
 
-def test_data_of_a_partition_that_was_let_go_is_not_kept() -> None:
+def test_data_of_an_unassigned_partition_is_dropped() -> None:
     cluster = LogCluster({"orders": [0]}, brokers=1)
     cluster.append("orders", 0, b"a")
     with cluster.consumer() as consumer:

@@ -175,7 +175,7 @@ def test_an_answer_to_a_fetch_from_behind_is_not_taken_in(cluster: LogCluster) -
         assert read(consumer) == [b"0", b"1"]
 
 
-def test_a_partition_that_was_let_go_while_paused_is_read_when_it_is_back(cluster: LogCluster) -> None:
+def test_partition_revoked_while_paused_is_fetched_after_reassignment(cluster: LogCluster) -> None:
     cluster.append("orders", 0, b"0")
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])

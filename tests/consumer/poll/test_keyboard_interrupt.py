@@ -178,7 +178,9 @@ STEPS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("step", "way", "protocol"), rest_in_gate(STEPS))
-def test_the_steps_that_move_something_are_whole(step: str, way: str, protocol: str) -> None:
+def test_interrupted_position_changes_take_effect_whole_or_not_at_all(
+    step: str, way: str, protocol: str
+) -> None:
     moments = min(play(0, way, protocol, step).moments, 6)
     assert moments
     for at in range(1, moments + 1):

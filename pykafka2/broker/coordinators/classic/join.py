@@ -135,7 +135,7 @@ class ClassicJoins(ClassicRebalance):
         elif caller.version >= FIRST_JOIN_WITH_REQUIRED_ID:
             # The client joins again with this id, or the id expires (rule new-members-are-given-an-id-first).
             group.pending_join.add(member_id)
-            self.arm_id(group, member_id, now + request.session_timeout_ms / 1000)
+            self.schedule_member_expiration(group, member_id, now + request.session_timeout_ms / 1000)
             out.reply(deferred, join_error(caller.version, MemberIdRequired.code, member_id))
             return
         self._add(group, member_id, caller, deferred, out, now)
@@ -191,7 +191,7 @@ class ClassicJoins(ClassicRebalance):
             group.new_member_added = True
         group.add(member)
         # It cannot send heartbeats yet; this bounds how long an absent member counts.
-        self.arm_session(group, member, now, self.settings.new_member_join_timeout)
+        self.schedule_session_timeout(group, member, now, self.settings.new_member_join_timeout)
         self.rebalance_or_complete(group, out, now)
 
     def _update(
@@ -234,7 +234,7 @@ class ClassicJoins(ClassicRebalance):
         group.replace_static(instance_id, old_id, new_id)
         self.timers.cancel(("member", group.id, old_id))
         self._take_over(member, request)
-        self.arm_session(group, member, now)
+        self.schedule_session_timeout(group, member, now)
         if group.state is not GroupState.STABLE:
             member.awaiting_join = deferred
             if group.state is GroupState.COMPLETING_REBALANCE:
@@ -261,7 +261,7 @@ class ClassicJoins(ClassicRebalance):
             group.replace_static(instance_id, new_id, old_id)
             member.protocols, member.rebalance_timeout, member.session_timeout = before
             self.timers.cancel(("member", group.id, new_id))
-            self.arm_session(group, member, now)
+            self.schedule_session_timeout(group, member, now)
 
         out.on_append_error = revert
 

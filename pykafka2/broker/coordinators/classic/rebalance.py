@@ -80,7 +80,7 @@ class ClassicRebalance:
             self._wait_for_members(group, now)
 
     def _wait_for_members(self, group: ClassicGroup, now: float) -> None:
-        self._arm(("join", group.id), group, now + group.rebalance_timeout, self.complete_join)
+        self._schedule(("join", group.id), group, now + group.rebalance_timeout, self.complete_join)
 
     def _wait_for_first_members(
         self, group: ClassicGroup, delay: float, remaining: float, now: float
@@ -98,7 +98,7 @@ class ClassicRebalance:
             longer = min(self.settings.initial_rebalance_delay, remaining)
             self._wait_for_first_members(group, longer, max(remaining - delay, 0.0), now)
 
-        self._arm(("join", group.id), group, now + delay, wait_on)
+        self._schedule(("join", group.id), group, now + delay, wait_on)
 
     def complete_join_if_all_joined(self, group: ClassicGroup, out: Result, now: float) -> None:
         if (
@@ -132,10 +132,10 @@ class ClassicRebalance:
             return
         for member in group.members.values():
             self.answer_join(group, member, out)
-            self.arm_session(group, member, now)
+            self.schedule_session_timeout(group, member, now)
             member.is_new = False
             group.pending_sync.add(member.id)
-        self._arm(("sync", group.id), group, now + group.rebalance_timeout, self._expire_sync)
+        self._schedule(("sync", group.id), group, now + group.rebalance_timeout, self._expire_sync)
 
     def answer_join(self, group: ClassicGroup, member: ClassicMember, out: Result) -> None:
         deferred, member.awaiting_join = member.awaiting_join, None
@@ -182,7 +182,7 @@ class ClassicRebalance:
                 continue
             out.reply(deferred, sync_response(group, member, code))
             # Its session did not run while it waited.
-            self.arm_session(group, member, now)
+            self.schedule_session_timeout(group, member, now)
 
     def note_synced(self, group: ClassicGroup, member_id: str) -> None:
         group.pending_sync.discard(member_id)
@@ -191,18 +191,20 @@ class ClassicRebalance:
 
     # -- sessions -----------------------------------------------------------------------------------
 
-    def arm_session(
+    def schedule_session_timeout(
         self, group: ClassicGroup, member: ClassicMember, now: float, timeout: float | None = None
     ) -> None:
-        self.arm_id(group, member.id, now + (member.session_timeout if timeout is None else timeout))
+        self.schedule_member_expiration(
+            group, member.id, now + (member.session_timeout if timeout is None else timeout)
+        )
 
-    def arm_id(self, group: ClassicGroup, member_id: str, deadline: float) -> None:
+    def schedule_member_expiration(self, group: ClassicGroup, member_id: str, deadline: float) -> None:
         """Sets the deadline of a member, or of an unused member id."""
 
         def expire(group: ClassicGroup, out: Result, now: float) -> None:
             self._expire_member(group, member_id, out, now)
 
-        self._arm(("member", group.id, member_id), group, deadline, expire)
+        self._schedule(("member", group.id, member_id), group, deadline, expire)
 
     def _expire_member(self, group: ClassicGroup, member_id: str, out: Result, now: float) -> None:
         if member_id in group.pending_join:
@@ -238,7 +240,7 @@ class ClassicRebalance:
     def on_loaded(self, group: ClassicGroup, out: Result, now: float) -> None:
         """Continues a loaded group: its members get a full session, without a rebalance."""
         for member in group.members.values():
-            self.arm_session(group, member, now)
+            self.schedule_session_timeout(group, member, now)
         if len(group.members) > self.settings.max_size:
             self.prepare_rebalance(group, out, now)
 
@@ -262,7 +264,7 @@ class ClassicRebalance:
             out.refuse(member.awaiting_sync, RebalanceInProgress.code)
         member.awaiting_sync = deferred
 
-    def _arm(
+    def _schedule(
         self,
         name: tuple[str, ...],
         group: ClassicGroup,

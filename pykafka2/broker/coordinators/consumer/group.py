@@ -86,16 +86,16 @@ class ConsumerGroups(ConsumerSteps):
 
         def appended(out: Result) -> None:
             if replaced is not None and replaced.id != moved.id:
-                self.disarm(group.id, replaced.id)
+                self.cancel_timers(group.id, replaced.id)
             live = self.groups.get(group.id)
             if isinstance(live, ConsumerGroup):
                 live.topics_seen, live.rules_seen = self.topics, caller.rules
                 if live is not group:  # it can have been upgraded with members that have left by now
                     for member in live.members.values():
-                        self.arm_session(group.id, member, now)
-            self.arm_session(group.id, moved, now)
+                        self.schedule_session_timeout(group.id, member, now)
+            self.schedule_session_timeout(group.id, moved, now)
             if moved != updated:
-                self._arm_revocation(group.id, moved, now)
+                self._schedule_revocation_timeout(group.id, moved, now)
 
         out.on_appended = appended
 
@@ -216,7 +216,7 @@ class ConsumerGroups(ConsumerSteps):
 
         def appended(out: Result) -> None:
             for member in members:
-                self.disarm(group.id, member.id)
+                self.cancel_timers(group.id, member.id)
 
         out.on_appended = appended
 
@@ -231,17 +231,17 @@ class ConsumerGroups(ConsumerSteps):
     def on_loaded(self, group: ConsumerGroup, now: float) -> None:
         """Continues a loaded group: its members get a full session."""
         for member in group.members.values():
-            self.arm_session(group.id, member, now)
-            self._arm_revocation(group.id, member, now)
+            self.schedule_session_timeout(group.id, member, now)
+            self._schedule_revocation_timeout(group.id, member, now)
 
-    def arm_session(self, group_id: str, member: ConsumerMember, now: float) -> None:
+    def schedule_session_timeout(self, group_id: str, member: ConsumerMember, now: float) -> None:
         configs = self.group_configs(group_id)
         timeout = seconds_of(configs, "consumer.session.timeout.ms", self.settings.consumer_session_timeout)
         if member.classic is not None:
             timeout = member.classic.session_timeout
-        self.arm_fence("session", group_id, member.id, now + timeout)
+        self.schedule_fencing("session", group_id, member.id, now + timeout)
 
-    def arm_fence(self, name: str, group_id: str, member_id: str, deadline: float) -> None:
+    def schedule_fencing(self, name: str, group_id: str, member_id: str, deadline: float) -> None:
         """Fences the member at this time, unless the timer is cancelled before."""
         self.timers.set(
             (name, group_id, member_id),
@@ -249,7 +249,7 @@ class ConsumerGroups(ConsumerSteps):
             lambda now: self._fence_by_id(group_id, member_id, None, now),
         )
 
-    def _arm_revocation(self, group_id: str, member: ConsumerMember, now: float) -> None:
+    def _schedule_revocation_timeout(self, group_id: str, member: ConsumerMember, now: float) -> None:
         """Starts the rebalance timeout within which a member must revoke partitions."""
         name = ("revocation", group_id, member.id)
         if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
@@ -272,7 +272,7 @@ class ConsumerGroups(ConsumerSteps):
         self.fence(group, [member], out, now)
         return out
 
-    def disarm(self, group_id: str, member_id: str) -> None:
+    def cancel_timers(self, group_id: str, member_id: str) -> None:
         for name in ("session", "revocation", "rejoin", "resync"):
             self.timers.cancel((name, group_id, member_id))
 

@@ -114,7 +114,7 @@ class ClassicGroups(ClassicJoins):
         member = group.check_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise IllegalGeneration
-        self.arm_session(group, member, now)
+        self.schedule_session_timeout(group, member, now)
         is_preparing = group.state is GroupState.PREPARING_REBALANCE
         out.reply(deferred, HeartbeatResponse(error_code=RebalanceInProgress.code if is_preparing else 0))
 

@@ -138,11 +138,11 @@ class MixedGroups(ConsumerGroups):
 
         def appended(out: Result) -> None:
             for member_id in group.members:
-                self.disarm(group.id, member_id)
+                self.cancel_timers(group.id, member_id)
             downgraded.logged = cast("ClassicGroup", self.groups[group.id]).logged
             self.groups[group.id] = downgraded
             for member in downgraded.members.values():
-                self.classic.arm_session(downgraded, member, now)
+                self.classic.schedule_session_timeout(downgraded, member, now)
             self.classic.prepare_rebalance(downgraded, out, now)
 
         out.on_appended = appended
@@ -204,13 +204,13 @@ class MixedGroups(ConsumerGroups):
 
         def appended(out: Result) -> None:
             if old is not None and old.id != moved.id:
-                self.disarm(group.id, old.id)
+                self.cancel_timers(group.id, old.id)
             live = self.groups.get(group.id)
             if isinstance(live, ConsumerGroup):
                 live.topics_seen, live.rules_seen = self.topics, caller.rules
             self.timers.cancel(("rejoin", group.id, moved.id))
-            self.arm_session(group.id, moved, now)
-            self.arm_fence("resync", group.id, moved.id, now + moved.rebalance_timeout)
+            self.schedule_session_timeout(group.id, moved, now)
+            self.schedule_fencing("resync", group.id, moved.id, now + moved.rebalance_timeout)
 
         out.on_appended = appended
 
@@ -255,7 +255,7 @@ class MixedGroups(ConsumerGroups):
             self._expect_rejoin(group, member, now)
             raise RebalanceInProgress
         self.timers.cancel(("resync", group.id, member.id))
-        self.arm_session(group.id, member, now)
+        self.schedule_session_timeout(group.id, member, now)
         data = assignment_bytes(member, member.assigned, self.topics)
         out.reply(
             deferred,
@@ -268,7 +268,7 @@ class MixedGroups(ConsumerGroups):
         member = self._classic_member(
             group, request.member_id, request.group_instance_id, request.generation_id
         )
-        self.arm_session(group.id, member, now)
+        self.schedule_session_timeout(group.id, member, now)
         code = 0
         if (
             member.epoch < group.epoch
@@ -289,7 +289,7 @@ class MixedGroups(ConsumerGroups):
 
     def _expect_rejoin(self, group: ConsumerGroup, member: ConsumerMember, now: float) -> None:
         if self.timers.deadline(("rejoin", group.id, member.id)) is None:
-            self.arm_fence("rejoin", group.id, member.id, now + member.rebalance_timeout)
+            self.schedule_fencing("rejoin", group.id, member.id, now + member.rebalance_timeout)
 
     def leave_classic(self, caller: Caller, deferred: Deferred[Any], out: Result, now: float) -> None:
         request = cast("LeaveGroupRequest", deferred.request)

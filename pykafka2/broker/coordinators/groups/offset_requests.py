@@ -68,7 +68,7 @@ class Offsets(OffsetStore):
             member = group.members.get(request.member_id)
             # A commit counts as a heartbeat.
             if member is not None and group.is_in(GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-                self._classic.arm_session(group, member, now)
+                self._classic.schedule_session_timeout(group, member, now)
         at_ms = self._wall_ms(now)
         expires_ms = None if request.retention_time_ms == -1 else at_ms + request.retention_time_ms
         topics = []

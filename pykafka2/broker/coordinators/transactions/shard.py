@@ -294,7 +294,7 @@ class TransactionShard:
         for draft in drafts:
             if draft.state is not TransactionState.DEAD:
                 self.transactions[draft.id] = draft
-                self._arm(draft, now)
+                self._schedule(draft, now)
             if draft.state.is_ending and draft.partitions:
                 self._order(draft, result, now)
             else:
@@ -320,7 +320,7 @@ class TransactionShard:
         self._loaded_at = now
         out = Result()
         for transaction in self.transactions.values():
-            self._arm(transaction, now)
+            self._schedule(transaction, now)
             if transaction.state.is_ending:
                 self._order(transaction, out, now)
         return out
@@ -392,7 +392,7 @@ class TransactionShard:
     def next_deadline(self) -> float:
         return self.timers.next_deadline
 
-    def _arm(self, transaction: Transaction, now: float) -> None:
+    def _schedule(self, transaction: Transaction, now: float) -> None:
         """Starts the two periodic checks while there is something to check."""
         settings = self.settings
         if transaction.state is TransactionState.ONGOING:
@@ -415,7 +415,7 @@ class TransactionShard:
         ongoing = [known for known in self.transactions.values() if known.state is TransactionState.ONGOING]
         drafts = []
         for transaction in ongoing:
-            self._arm(transaction, now)
+            self._schedule(transaction, now)
             is_late = transaction.started_ms + transaction.timeout_ms < now_ms
             if is_late and transaction.timeout_ms != NO_TIMEOUT_MS:
                 try:
@@ -437,7 +437,7 @@ class TransactionShard:
             if transaction.state in _MAY_EXPIRE and transaction.updated_ms <= oldest
         ]
         for transaction in self.transactions.values():
-            self._arm(transaction, now)
+            self._schedule(transaction, now)
         if not drafts:
             return None
         out = Result()

@@ -57,7 +57,7 @@ def test_kept_partitions_are_read_during_a_cooperative_rebalance(simulation: Sim
     }
 
 
-def test_eager_group_revokes_everything_first(simulation: Simulation) -> None:
+def test_eager_group_revokes_all_partitions_before_it_rejoins(simulation: Simulation) -> None:
     group = Group(simulation, partition_assignment_strategy="range")
     first = group.member("a")
     group.settle()
@@ -76,7 +76,7 @@ def test_one_eager_assignor_among_those_offered_makes_the_member_eager(simulatio
     assert group.cluster.group("g").protocol == "range"
 
 
-def test_members_move_to_another_assignor_in_two_rolling_restarts(simulation: Simulation) -> None:
+def test_group_changes_from_eager_to_cooperative_in_two_rolling_restarts(simulation: Simulation) -> None:
     group = Group(simulation)
     steps = [("range",), ("range", "cooperative-sticky"), ("cooperative-sticky",)]
     members = [group.member(f"{number}", partition_assignment_strategy=steps[0]) for number in range(2)]
@@ -188,7 +188,7 @@ def test_a_static_member_restarts_without_a_rebalance(simulation: Simulation) ->
 
 
 @pytest.mark.gate
-def test_a_rolling_restart_of_many_static_members_is_no_rebalance(simulation: Simulation) -> None:
+def test_rolling_restart_of_many_static_members_causes_no_rebalance(simulation: Simulation) -> None:
     """Those that stay beat by themselves, and would hear of a rebalance by that."""
     count = 30
     group = Group(simulation, {"orders": count}, session_timeout_ms=30_000)
@@ -210,7 +210,7 @@ def test_a_rolling_restart_of_many_static_members_is_no_rebalance(simulation: Si
     assert [member.owned for member in group.members] == owned
 
 
-def test_a_static_member_that_stays_away_is_missed_when_its_session_ends(simulation: Simulation) -> None:
+def test_absent_static_member_is_removed_after_its_session_timeout(simulation: Simulation) -> None:
     group = Group(simulation)
     first = group.member("a", group_instance_id="till-1")
     second = group.member("b", group_instance_id="till-2")

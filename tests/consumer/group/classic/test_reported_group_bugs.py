@@ -226,7 +226,7 @@ def keep_what_was_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Membership, "_end_membership", quietly)
 
 
-def let_go_only_after_a_good_commit(patch: pytest.MonkeyPatch) -> None:
+def revoke_only_after_a_successful_commit(patch: pytest.MonkeyPatch) -> None:
     revoke, lose = OwnedPartitions.revoke, OwnedPartitions.lose
 
     def stubborn(self: OwnedPartitions, partitions: list[TopicPartition]) -> bool:
@@ -287,7 +287,7 @@ BUGS: dict[str, tuple[Story, Mutant]] = {
     "KAFKA-13419": (a_member_that_was_thrown_out_owns_nothing, keep_what_was_lost),
     "librdkafka-2933": (
         a_commit_that_fails_in_a_rebalance_stops_no_partition,
-        let_go_only_after_a_good_commit,
+        revoke_only_after_a_successful_commit,
     ),
     "franz-go-offset-fetch": (
         a_member_whose_offsets_could_not_be_had_reads_once_they_can,

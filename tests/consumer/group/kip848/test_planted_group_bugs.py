@@ -36,7 +36,7 @@ Story = Callable[[Simulation], None]
 Mutant = Callable[[pytest.MonkeyPatch], None]
 
 
-def acknowledge_before_the_application_has_let_go(patch: pytest.MonkeyPatch) -> None:
+def revoke_without_the_last_commit(patch: pytest.MonkeyPatch) -> None:
     begin = OwnedPartitions.begin_revocation
 
     def hasty(self: OwnedPartitions, partitions: Any, **more: Any) -> bool:
@@ -147,7 +147,7 @@ def _epoch_one(member_id: str, epoch: int, instance_id: str | None, membership: 
 PLANTED: dict[str, tuple[Story, Mutant]] = {
     "no last commit": (
         test_members.test_only_moving_partitions_are_revoked_and_reading_continues,
-        acknowledge_before_the_application_has_let_go,
+        revoke_without_the_last_commit,
     ),
     "no acknowledgement": (
         test_members.test_members_share_the_partitions_as_they_come_and_go,
@@ -192,7 +192,7 @@ PLANTED: dict[str, tuple[Story, Mutant]] = {
         raise_a_refusal_only_once,
     ),
     "no look at the time": (
-        test_static_members.test_an_overrun_keeps_the_place_until_the_session_ends,
+        test_static_members.test_static_member_keeps_its_partitions_beyond_max_poll_interval,
         never_look_at_the_time_between_polls,
     ),
     "static members gone for good": (

@@ -79,7 +79,7 @@ def test_duplicate_static_member_is_refused_and_the_first_continues(simulation: 
 
 
 @pytest.mark.gate
-def test_an_overrun_keeps_the_place_until_the_session_ends(simulation: Simulation) -> None:
+def test_static_member_keeps_its_partitions_beyond_max_poll_interval(simulation: Simulation) -> None:
     group = consumer_group(
         simulation, max_poll_interval_ms=2000, config={"group.consumer.session.timeout.ms": 20_000}
     )
