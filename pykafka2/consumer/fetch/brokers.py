@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
-from pykafka2.consumer.fetch.partitions import Flight
+from pykafka2.consumer.fetch.partitions import FetchInFlight
 from pykafka2.errors import FetchSessionIdNotFound
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from pykafka2.protocol.primitives import ZERO_UUID
@@ -28,7 +28,7 @@ class FetchNodes:
     def __init__(self, *, sessions_are_wanted: bool, new_backoff: Callable[[], Backoff]) -> None:
         self._sessions_are_wanted = sessions_are_wanted
         self._new_backoff = new_backoff
-        self.in_flight: dict[int, Flight] = {}
+        self.in_flight: dict[int, FetchInFlight] = {}
         self._turns: dict[int, int] = {}
         self._sessions: dict[int, FetchSession] = {}
         self._backoffs: dict[int, Backoff] = {}
@@ -50,25 +50,25 @@ class FetchNodes:
         self._turns[node_id] = turn + 1
         return turn
 
-    def has_landed(self, flight: Flight) -> bool:
+    def end_fetch(self, flight: FetchInFlight) -> bool:
         """End a flight; False if the node was forgotten or has another fetch in flight."""
         if self.in_flight.get(flight.node_id) is not flight:
             return False
         del self.in_flight[flight.node_id]
         return True
 
-    def answered(self, node_id: int) -> None:
+    def on_success(self, node_id: int) -> None:
         """Reset the backoff of a node after a successful response."""
         self._backoffs.pop(node_id, None)
 
-    def failed(self, node_id: int, now: float) -> None:
+    def on_failure(self, node_id: int, now: float) -> None:
         """Delay the next fetch by a backoff that grows with each failure."""
         backoff = self._backoffs.get(node_id)
         if backoff is None:
             backoff = self._backoffs[node_id] = self._new_backoff()
         self._not_before[node_id] = now + backoff.next()
 
-    def brought_nothing(self, flight: Flight) -> None:
+    def on_empty_response(self, flight: FetchInFlight) -> None:
         self._not_before[flight.node_id] = flight.not_again_before
 
     def forget(self, node_id: int) -> None:

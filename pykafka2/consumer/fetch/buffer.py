@@ -31,16 +31,16 @@ class _Queue:
 class FetchBuffer:
     """Queues of fetched data by partition, with their bytes counted.
 
-    `on_room` is called on the caller's thread, under the lock, when data is removed after `ask_for_room`, so
-    it must not take a lock itself.
+    `on_drained` is called on the caller's thread, under the lock, when data is removed after
+    `notify_when_drained`, so it must not take a lock itself.
     """
 
-    def __init__(self, on_room: Callable[[], None]) -> None:
+    def __init__(self, on_drained: Callable[[], None]) -> None:
         self._lock = threading.RLock()
         self._queues: OrderedDict[TopicPartition, _Queue] = OrderedDict()
         self._resets: dict[TopicPartition, tuple[int, int]] = {}
-        self._on_room = on_room
-        self._room_wanted = False
+        self._on_room = on_drained
+        self._notifies_when_drained = False
         self.size_bytes = 0
         self.taken_bytes = 0
         """The total number of bytes that the application has read."""
@@ -69,7 +69,7 @@ class FetchBuffer:
         queue = self._queues.get(partition)
         return 0 if queue is None else queue.size_bytes
 
-    def put_back(self, partition: TopicPartition) -> list[Item]:
+    def remove_for_refetch(self, partition: TopicPartition) -> list[Item]:
         """Remove and return all data of a partition, to be fetched again; the result of a reset stays.
 
         The caller's thread can be reading it already if it was just resumed; then it later skips the records
@@ -82,10 +82,10 @@ class FetchBuffer:
             self.size_bytes -= queue.size_bytes
             return list(queue.items)
 
-    def ask_for_room(self) -> None:
-        """Call `on_room` when data is next removed."""
+    def notify_when_drained(self) -> None:
+        """Call `on_drained` when data is next removed."""
         with self._lock:
-            self._room_wanted = True
+            self._notifies_when_drained = True
 
     # ------------------------------------------------------------------ the caller's thread
 
@@ -118,7 +118,7 @@ class FetchBuffer:
             queue = self._queues.get(partition)
             return [] if queue is None else list(queue.items)
 
-    def serve_last(self, partition: TopicPartition) -> None:
+    def move_last(self, partition: TopicPartition) -> None:
         """Move this partition to the end of the order, after its records were taken."""
         with self._lock:
             if partition in self._queues:
@@ -141,7 +141,7 @@ class FetchBuffer:
                     queue.items.popleft()
                 if partition in queues and not queues[partition].items:
                     del queues[partition]
-            self._call_on_room()
+            self._notify_if_drained()
 
     def discard(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove all data of these partitions, which are read from another position or no longer read."""
@@ -153,10 +153,10 @@ class FetchBuffer:
                     del queues[partition]
                 if partition in resets:
                     del resets[partition]
-            self._call_on_room()
+            self._notify_if_drained()
 
-    def _call_on_room(self) -> None:
-        """Call `on_room` if room is wanted; under the lock, or a concurrent `ask_for_room` could be lost."""
-        if self._room_wanted:
+    def _notify_if_drained(self) -> None:
+        """Call `on_drained` if it is requested; the lock keeps a concurrent request from being lost."""
+        if self._notifies_when_drained:
             self._on_room()
-            self._room_wanted = False
+            self._notifies_when_drained = False

@@ -15,10 +15,16 @@ from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch.brokers import FetchNodes
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.offset_lookups import OffsetLookups
-from pykafka2.consumer.fetch.partitions import NOT_FOR_LONG, FetchState, FetchTable, Flight, Groups
+from pykafka2.consumer.fetch.partitions import (
+    DEPENDS_ON_TIME,
+    FetchInFlight,
+    FetchState,
+    FetchTable,
+    PartitionsByNode,
+)
 from pykafka2.consumer.fetch.requests import FetchRequests
 from pykafka2.consumer.fetch.resets import PositionResets
-from pykafka2.consumer.fetch.responses import FetchAnswers
+from pykafka2.consumer.fetch.responses import FetchResponses
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.driver.pollable import PollResult, Send, ToNode
 from pykafka2.errors import (
@@ -59,10 +65,10 @@ class Fetcher:
         self.lookups = lookups
         self.table = FetchTable(options, cluster, buffer)
         """The fetch state of each partition."""
-        self._answers = FetchAnswers(options, cluster, buffer, self.table)
+        self._responses = FetchResponses(options, cluster, buffer, self.table)
         self._resets = PositionResets(lookups, buffer, self.table)
         self._paused: set[TopicPartition] = set()
-        self._groups = Groups()
+        self._partitions_by_node = PartitionsByNode()
         self._nodes = FetchNodes(
             sessions_are_wanted=options.enable_incremental_fetch_sessions, new_backoff=self.table.new_backoff
         )
@@ -102,7 +108,7 @@ class Fetcher:
         self._paused.difference_update(partitions)
         self.table.changes += 1
 
-    def rediscover(self, partition: TopicPartition) -> None:
+    def reset_brokers_of(self, partition: TopicPartition) -> None:
         """Reset the state of the brokers that this partition can be fetched from, and update the metadata."""
         info, state = self._metadata.partition(*partition), self.table.states.get(partition)
         self._metadata.request_update()
@@ -138,7 +144,7 @@ class Fetcher:
     def _room(self) -> int:
         return self._options.queued_max_bytes - self.buffer.size_bytes
 
-    def _put_back_paused(self, wanted_bytes: int) -> None:
+    def _drop_paused(self, wanted_bytes: int) -> None:
         """Drop data of paused partitions, the largest first; it is fetched again when they are resumed."""
         size_of = self.buffer.bytes_of
         held = [
@@ -159,41 +165,41 @@ class Fetcher:
     def _idle_by_leader(self, now: float, result: PollResult) -> dict[int, list[FetchState]]:
         """Return the fetchable partitions by leader, for leaders that are reachable and have no fetch in
         flight."""
-        groups, in_flight = self._groups, self._nodes.in_flight
+        groups, in_flight = self._partitions_by_node, self._nodes.in_flight
         if groups.as_of != self.table.changes or groups.snapshot is not self._metadata.snapshot:
-            groups = self._groups = self._group_by_leader(now, result)
+            groups = self._partitions_by_node = self._group_by_leader(now, result)
         return {
             node_id: states
             for node_id, states in groups.by_node.items()
             if node_id not in in_flight and self._is_free(node_id, now, result)
         }
 
-    def _group_by_leader(self, now: float, result: PollResult) -> Groups:
+    def _group_by_leader(self, now: float, result: PollResult) -> PartitionsByNode:
         """Return the fetchable partitions by leader.  The result is valid until the table or the metadata
         changes, unless it depends on time."""
         snapshot, paused = self._metadata.snapshot, self._paused
-        groups = Groups(self.table.changes, snapshot)
+        groups = PartitionsByNode(self.table.changes, snapshot)
         self.table.moved.clear()  # with new lists, the next fetch names all partitions
         by_node, topics, nodes = groups.by_node, snapshot.topics, snapshot.nodes
         for state in self.table.states.values():
             if state.is_stopped or state.partition in paused:
                 continue
             if now < state.not_before:
-                groups.as_of = NOT_FOR_LONG
+                groups.as_of = DEPENDS_ON_TIME
                 result.wake_at = min(result.wake_at, state.not_before)
                 continue
             topic, number = state.partition
             known = topics.get(topic)
             info = known.partitions.get(number) if known is not None else None
             if known is None or info is None or info.leader not in nodes:
-                groups.as_of = NOT_FOR_LONG
+                groups.as_of = DEPENDS_ON_TIME
                 self._seek_leader(state, now, result)
             elif known.topic_id != state.topic_id and ZERO_UUID not in (known.topic_id, state.topic_id):
                 self._stop_at_new_topic(state)
             elif state.replica < 0:
                 by_node.setdefault(info.leader, []).append(state)
             else:
-                groups.as_of = NOT_FOR_LONG
+                groups.as_of = DEPENDS_ON_TIME
                 by_node.setdefault(self._node_for(state, info, now), []).append(state)
         return groups
 
@@ -249,8 +255,8 @@ class Fetcher:
             max_version=None if flight.has_ids else FIRST_VERSION_WITH_IDS - 1,
         )
 
-    def _on_response(self, flight: Flight, response: FetchResponse, now: float) -> None:
-        if not self._nodes.has_landed(flight):
+    def _on_response(self, flight: FetchInFlight, response: FetchResponse, now: float) -> None:
+        if not self._nodes.end_fetch(flight):
             return
         session = self._nodes.session(flight.node_id)
         if response.error_code:
@@ -262,7 +268,7 @@ class Fetcher:
                 self._metadata.request_update(error)
             return
         session.on_answer(response.session_id)
-        self._nodes.answered(flight.node_id)
+        self._nodes.on_success(flight.node_id)
         is_fruitful = False
         for topic in response.responses:
             name = topic.topic or flight.names.get(topic.topic_id, "")
@@ -273,16 +279,16 @@ class Fetcher:
                 if self.table.states.get(state.partition) is not state or state.offset != offset:
                     is_fruitful = True  # it is now fetched from another offset, without a delay
                     continue
-                self._answers.apply(state, offset, partition, response.node_endpoints, now)
+                self._responses.apply(state, offset, partition, response.node_endpoints, now)
                 is_fruitful = is_fruitful or state.offset > offset
         if is_fruitful:
             # A waiting poll() can continue while the next fetch is being written.
             self._cluster.driver.tell_waiters()
         else:
-            self._nodes.brought_nothing(flight)
+            self._nodes.on_empty_response(flight)
 
-    def _on_failure(self, flight: Flight, error: KafkaError, now: float) -> None:
-        if not self._nodes.has_landed(flight):
+    def _on_failure(self, flight: FetchInFlight, error: KafkaError, now: float) -> None:
+        if not self._nodes.end_fetch(flight):
             return
         self._nodes.session(flight.node_id).on_failure(error)
         for state, _ in flight.fetched.values():
@@ -291,14 +297,14 @@ class Fetcher:
                 self.table.changes += 1
         self._on_node_error(flight, error, now)
 
-    def _on_node_error(self, flight: Flight, error: KafkaError, now: float) -> None:
+    def _on_node_error(self, flight: FetchInFlight, error: KafkaError, now: float) -> None:
         states = [
             state for state, _ in flight.fetched.values() if self.table.states.get(state.partition) is state
         ]
         if error.retriable or isinstance(error, UnknownServerError):  # as for the error of one partition
             if error.refresh_metadata:
                 self._metadata.request_update(error)
-            self._nodes.failed(flight.node_id, now)
+            self._nodes.on_failure(flight.node_id, now)
             for state in states:
                 self.table.troubles[state.partition] = f"node {flight.node_id}: {error}"
             return

@@ -72,7 +72,7 @@ class FetchTable:
         state = FetchState(partition, generation, offset, self.new_backoff(), origin, epoch)
         if old is not None and old.generation == generation:
             # The application retries after a problem.  Data that arrived since is beyond the offset to retry.
-            self._buffer.put_back(partition)
+            self._buffer.remove_for_refetch(partition)
             not_before = max(old.not_before, self._cluster.driver.clock.monotonic() + UNREADABLE_GAP)
             state.topic_id, state.backoff, state.not_before = old.topic_id, old.backoff, not_before
         elif old is not None and old.origin == origin:
@@ -91,7 +91,7 @@ class FetchTable:
         known, now = state.topic_id, self._cluster.metadata.topic_id(partition.topic)
         return known != now and ZERO_UUID not in (known, now)
 
-    def lose_place(self, partition: TopicPartition, generation: int) -> None:
+    def clear_position(self, partition: TopicPartition, generation: int) -> None:
         """Fetch nothing until the position is found."""
         self.changes += 1
         self.states.pop(partition, None)
@@ -176,21 +176,21 @@ class FetchState:
         return was_follower
 
 
-NOT_FOR_LONG = -1
+DEPENDS_ON_TIME = -1
 
 
 @attrs.define(eq=False)
-class Groups:
+class PartitionsByNode:
     """Fetchable partitions by the node to fetch them from."""
 
-    as_of: int = NOT_FOR_LONG
-    """The value of `FetchTable.changes`; `NOT_FOR_LONG` if the grouping also depends on time."""
+    as_of: int = DEPENDS_ON_TIME
+    """The value of `FetchTable.changes`; `DEPENDS_ON_TIME` if the grouping also depends on time."""
     snapshot: ClusterSnapshot | None = None
     by_node: dict[int, list[FetchState]] = attrs.Factory(dict)
 
 
 @attrs.define(eq=False)
-class Flight:
+class FetchInFlight:
     """A fetch in flight, with the states and offsets of its partitions when it was sent."""
 
     node_id: int

@@ -11,7 +11,7 @@ import attrs
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.consumer.fetch.brokers import FetchNodes, SessionKey
 from pykafka2.consumer.fetch.buffer import FetchBuffer
-from pykafka2.consumer.fetch.partitions import FRUITLESS_GAP, FetchState, FetchTable, Flight
+from pykafka2.consumer.fetch.partitions import FRUITLESS_GAP, FetchInFlight, FetchState, FetchTable
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest
 from pykafka2.protocol.primitives import ZERO_UUID
@@ -27,7 +27,7 @@ class _LastFetch:
     states: list[FetchState]
     """The fetcher's list itself, which is replaced by another one when anything changes."""
     entries: dict[SessionKey, FetchPartition]
-    flight: Flight
+    flight: FetchInFlight
 
 
 class FetchRequests:
@@ -51,7 +51,7 @@ class FetchRequests:
 
     def make(
         self, node_id: int, states: list[FetchState], max_bytes: int, is_short: bool, now: float
-    ) -> tuple[FetchRequest, Flight] | None:
+    ) -> tuple[FetchRequest, FetchInFlight] | None:
         """Return a fetch of these partitions, of `max_bytes` at most; None if none of them has room.
 
         `is_short` is True if the buffer as a whole is at least half full.
@@ -59,14 +59,14 @@ class FetchRequests:
         options = self._options
         wanted = self._with_room(states, is_short)
         if not wanted:
-            self._buffer.ask_for_room()
+            self._buffer.notify_when_drained()
             wanted = self._with_room(states, is_short)  # data can have been removed between the two calls
             if not wanted:
                 return None
         max_wait = options.fetch_max_wait
         if len(wanted) < len(states):
             max_wait = min(max_wait, WAIT_WHILE_OTHERS_ARE_FULL)
-        flight = Flight(node_id, max_wait, now + min(max_wait, FRUITLESS_GAP))
+        flight = FetchInFlight(node_id, max_wait, now + min(max_wait, FRUITLESS_GAP))
         session = self._nodes.session(node_id)
         last = self._last.get(node_id)
         if last is not None and last.states is wanted and session.is_incremental:
@@ -96,7 +96,7 @@ class FetchRequests:
         turn = self._nodes.next_turn(node_id, len(states))
         return states[turn:] + states[:turn] if turn else states
 
-    def _take_moved(self, flight: Flight) -> list[FetchState]:
+    def _take_moved(self, flight: FetchInFlight) -> list[FetchState]:
         """Return the flight's partitions whose offsets have moved, and mark them as sent."""
         moved, fetched = self._table.moved, flight.fetched
         mine = [state for state in moved if (known := fetched.get(state.partition)) and known[0] is state]
@@ -104,7 +104,7 @@ class FetchRequests:
             del moved[state]
         return mine
 
-    def _entries(self, states: list[FetchState], flight: Flight) -> dict[SessionKey, FetchPartition]:
+    def _entries(self, states: list[FetchState], flight: FetchInFlight) -> dict[SessionKey, FetchPartition]:
         """Return the request's entries for these partitions, and record them in the flight."""
         max_bytes, fetched = self._options.max_partition_fetch_bytes, flight.fetched
         topics = self._metadata.snapshot.topics

@@ -32,7 +32,7 @@ class PositionResets:
 
     def begin(self, partition: TopicPartition, generation: int, timestamp: int) -> None:
         """Find the offset at this timestamp, put it into the buffer, and fetch from there on."""
-        self._table.lose_place(partition, generation)
+        self._table.clear_position(partition, generation)
         self._look_up_offset(partition, generation, timestamp)
 
     def cancel(self, partition: TopicPartition) -> None:

@@ -26,7 +26,7 @@ from pykafka2.types import Node
 DOUBT = 30.0
 
 
-class FetchAnswers:
+class FetchResponses:
     """Applies the brokers' responses for single partitions."""
 
     def __init__(

@@ -224,7 +224,7 @@ class Collector:
         """Apply the pass: one update moves all positions, and little runs between that and the return."""
         for partition in current.served:
             if partition != current.stays_first:
-                self._buffer.serve_last(partition)
+                self._buffer.move_last(partition)
         self._poll_errors.noted = current.failed
         if current.as_of != self._subscription.changes:
             self._keep_other_moves(current)

@@ -124,7 +124,7 @@ class PollErrors:
             self._position_control.send_changes()
             return True
         self.bad_records.skip(bad)
-        self._subscription.pass_over(partition, bad.next_offset)
+        self._subscription.skip_to(partition, bad.next_offset)
         self._position_control.send_changes()
         return True
 

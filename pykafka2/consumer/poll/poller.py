@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from pykafka2.cluster.client import ClusterClient
@@ -163,6 +164,9 @@ class Poller:
             for partition in stuck:
                 self._driver.call_soon(lambda now, partition=partition: self._fetcher.rediscover(partition))  # type: ignore[misc]
             self.position_control.send_changes()
+
+    def _reset_brokers_of(self, partition: TopicPartition, now: float) -> None:
+        self._fetcher.reset_brokers_of(partition)
 
     def _is_called(self) -> bool:
         """Return whether wakeup() was called or a task has news."""

@@ -77,7 +77,7 @@ class StallDetector:
         return {partition: stall.seconds for partition, stall in dict(self._stalls).items() if stall.seconds}
 
     def check(self) -> list[TopicPartition]:
-        """Return the partitions to rediscover; none before the check is due.
+        """Return the partitions whose brokers' state is to be reset; none before the check is due.
 
         Raises:
             ConsumerStalled: a partition has not advanced for two minutes; raised once every two minutes.

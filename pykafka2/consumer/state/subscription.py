@@ -152,7 +152,7 @@ class Subscription:
         if change.removed:
             self._next_generation()  # data fetched for the removed partitions is now stale
         for partition in change.removed:
-            self._forget_place(partition)  # first: a partition that is not assigned must have no position
+            self._clear_position(partition)  # first: a partition that is not assigned must have no position
             del self.assigned[partition]
         for partition in change.added:
             generation = self._next_generation()
@@ -251,7 +251,7 @@ class Subscription:
         else:
             self.leader_epochs.pop(partition, None)
 
-    def pass_over(self, partition: TopicPartition, offset: int) -> None:
+    def skip_to(self, partition: TopicPartition, offset: int) -> None:
         """Continue after unreadable records; records returned before them can still be committed."""
         assigned = self.find(partition)
         self.unsent.add(partition)
@@ -265,7 +265,7 @@ class Subscription:
         self.unsent.add(partition)
         assigned.generation = assigned.origin = self._next_generation()
         assigned.resetting_to = timestamp
-        self._forget_place(partition)
+        self._clear_position(partition)
 
     def end_resets(self, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Set the positions that resets found, unless the partition has changed since.  Idempotent."""
@@ -293,7 +293,7 @@ class Subscription:
     def paused(self) -> set[TopicPartition]:
         return {partition for partition, assigned in self.assigned.items() if assigned.is_paused}
 
-    def _forget_place(self, partition: TopicPartition) -> None:
+    def _clear_position(self, partition: TopicPartition) -> None:
         self.positions.pop(partition, None)
         self.leader_epochs.pop(partition, None)
         self.stored.pop(partition, None)

@@ -302,7 +302,7 @@ def subscription() -> Subscription:
 
 def test_leader_epoch_is_unknown_after_skipped_offsets(subscription: Subscription) -> None:
     subscription.seek(FIRST, 5, leader_epoch=3)
-    subscription.pass_over(FIRST, 9)
+    subscription.skip_to(FIRST, 9)
     assert subscription.positions == {FIRST: 9}
     assert subscription.leader_epochs == {}
 

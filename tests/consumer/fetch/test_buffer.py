@@ -35,10 +35,10 @@ class BufferMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.rooms = 0
-        self.buffer = FetchBuffer(self.on_room)
+        self.buffer = FetchBuffer(self.on_drained)
         self.model: dict[TopicPartition, list[Item]] = {}
 
-    def on_room(self) -> None:
+    def on_drained(self) -> None:
         self.rooms += 1
 
     @rule(partition=st.sampled_from(PARTITIONS), size=st.integers(0, 500))
@@ -72,13 +72,13 @@ class BufferMachine(RuleBasedStateMachine):
 
     @rule(partition=st.sampled_from(PARTITIONS))
     def serve(self, partition: TopicPartition) -> None:
-        self.buffer.serve_last(partition)
+        self.buffer.move_last(partition)
         if self.model.get(partition):
             assert self.buffer.partitions()[-1] == partition
 
     @rule(partition=st.sampled_from(PARTITIONS))
     def room_is_told_once(self, partition: TopicPartition) -> None:
-        self.buffer.ask_for_room()
+        self.buffer.notify_when_drained()
         before = self.rooms
         self.buffer.discard([partition])
         self.buffer.discard([partition])
@@ -133,7 +133,7 @@ def test_two_threads_lose_nothing_and_count_right() -> None:
                 taken = buffer.items(partition)
                 found += [item.offset for item in taken]
                 buffer.drop(taken)
-                buffer.serve_last(partition)
+                buffer.move_last(partition)
     finally:
         putter.join()
         sys.setswitchinterval(interval)
@@ -165,7 +165,7 @@ def interrupted(at: int) -> int:
 
     sys.setprofile(profile)
     try:
-        buffer.serve_last(PARTITIONS[0])
+        buffer.move_last(PARTITIONS[0])
         buffer.drop([item for partition in PARTITIONS for item in buffer.items(partition)])
         buffer.discard([PARTITIONS[1]])
     finally:

@@ -23,10 +23,10 @@ PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 class HastyBuffer(FetchBuffer):
     """The application takes everything just before the fetcher asks to hear of room."""
 
-    def ask_for_room(self) -> None:
+    def notify_when_drained(self) -> None:
         for partition in self.partitions():
             self.drop(self.items(partition))
-        super().ask_for_room()
+        super().notify_when_drained()
 
 
 def beginning(fetcher: Fetcher, partition: TopicPartition) -> Callable[[float], None]:

@@ -168,7 +168,7 @@ def test_stalled_follower_read_restarts_at_the_leader() -> None:
         values(consumer, 2)
         fetcher = consumer._fetcher
         assert set(fetcher._nodes.in_flight) == {1}
-        fetcher.rediscover(ORDERS_0)
+        fetcher.reset_brokers_of(ORDERS_0)
         assert not fetcher._nodes.in_flight
 
 

@@ -50,7 +50,7 @@ class Reading:
 
     def told(self, answer: PartitionData, now: float) -> bool:
         """Whether that answer ends the doubt about the place: it is asked for by its offset alone."""
-        self.fetcher._answers.apply(self.state, 20, answer, [], now)
+        self.fetcher._responses.apply(self.state, 20, answer, [], now)
         return self.state.epoch < 0
 
 

@@ -17,7 +17,7 @@ from pykafka2.cluster.snapshot import merge_response
 from pykafka2.consumer.fetch import fetched_data as isolation
 from pykafka2.consumer.fetch.fetched_data import FetchedData, Visibility
 from pykafka2.consumer.fetch.fetcher import Fetcher
-from pykafka2.consumer.fetch.responses import FetchAnswers
+from pykafka2.consumer.fetch.responses import FetchResponses
 from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.errors import CorruptMessage, KafkaError
 from pykafka2.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -193,10 +193,10 @@ def a_nearer_replica_that_nobody_knows_is_not_waited_for(cluster: LogCluster) ->
 
 
 def replicas_are_believed(patch: pytest.MonkeyPatch) -> None:
-    def read_from(self: FetchAnswers, state: Any, node_id: int, now: float) -> None:
+    def read_from(self: FetchResponses, state: Any, node_id: int, now: float) -> None:
         state.replica, state.replica_until = node_id, now + 300
 
-    patch.setattr(FetchAnswers, "_read_from", read_from)
+    patch.setattr(FetchResponses, "_read_from", read_from)
     patch.setattr(Fetcher, "_node_for", lambda self, state, info, now: state.replica)
 
 

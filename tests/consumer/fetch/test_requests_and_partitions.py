@@ -14,7 +14,7 @@ from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetched_data import FetchedData, Visibility, without_frames
 from pykafka2.consumer.fetch.fetcher import Fetcher
 from pykafka2.consumer.fetch.offset_lookups import OffsetLookups
-from pykafka2.consumer.fetch.partitions import Flight
+from pykafka2.consumer.fetch.partitions import FetchInFlight
 from pykafka2.consumer.options import CONSUMER_OPTIONS
 from pykafka2.consumer.reset_policy import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pykafka2.errors import CorruptData, KafkaError
@@ -96,7 +96,7 @@ def test_data_fetched_for_an_older_position_is_not_put_back(fetcher: Fetcher) ->
     fetcher.buffer.put(data(ORDERS_0, 2, 100))
     fetcher.table.states[ORDERS_0].offset = 101
     fetcher.pause([ORDERS_0])
-    fetcher._put_back_paused(1)
+    fetcher._drop_paused(1)
     assert fetcher.table.states[ORDERS_0].offset == 100
 
 
@@ -107,7 +107,7 @@ def test_data_put_back_is_refetched_without_the_epoch_of_its_end(fetcher: Fetche
     state = fetcher.table.states[ORDERS_0]
     state.offset, state.epoch = 1, 7
     fetcher.pause([ORDERS_0])
-    fetcher._put_back_paused(1)
+    fetcher._drop_paused(1)
     assert (state.offset, state.epoch) == (0, -1)
 
 
@@ -167,7 +167,7 @@ def test_an_answer_to_a_fetch_from_behind_is_not_taken_in(cluster: LogCluster) -
         assert late.topics[0].partitions[0].fetch_offset == 1
         consumer.pause(ORDERS_0)
         cluster.runtime.run_for(0.01)
-        consumer._fetcher._put_back_paused(1)
+        consumer._fetcher._drop_paused(1)
         held.release(cluster.fetch_now(late, cluster.brokers[0]))
         del cluster.brokers[0].handlers[FetchRequest]
         cluster.runtime.run_for(0.1)
@@ -250,21 +250,21 @@ def new_nodes() -> FetchNodes:
 def test_a_broker_that_is_well_again_begins_with_a_short_pause() -> None:
     nodes = new_nodes()
     for _ in range(5):
-        nodes.failed(0, now=100.0)
+        nodes.on_failure(0, now=100.0)
     assert nodes.not_before(0) > 101
-    nodes.answered(0)
-    nodes.failed(0, now=100.0)
+    nodes.on_success(0)
+    nodes.on_failure(0, now=100.0)
     assert nodes.not_before(0) < 100.2
 
 
 def test_response_to_an_abandoned_fetch_does_not_end_the_next_one() -> None:
-    nodes, first, second = new_nodes(), Flight(0, 0.5, 0.1), Flight(0, 0.5, 0.1)
+    nodes, first, second = new_nodes(), FetchInFlight(0, 0.5, 0.1), FetchInFlight(0, 0.5, 0.1)
     nodes.in_flight[0] = first
     nodes.forget(0)
     nodes.in_flight[0] = second
-    assert not nodes.has_landed(first)
+    assert not nodes.end_fetch(first)
     assert nodes.in_flight == {0: second}
-    assert nodes.has_landed(second)
+    assert nodes.end_fetch(second)
 
 
 def test_fetches_of_all_brokers_share_the_budget() -> None:

@@ -170,7 +170,7 @@ STEPS = [
     ("put", "iterate", "classic"),
     ("_replace", "iterate", "classic"),
     ("cut", "iterate", "classic"),
-    ("serve_last", "poll", "classic"),
+    ("move_last", "poll", "classic"),
     ("drop", "poll", "classic"),
     ("discard", "poll", "classic"),
 ]
@@ -195,7 +195,7 @@ GIVING_UP = [
         "_begin_last_commit",
         "begin_revocation",
         "_forget",
-        "_forget_place",
+        "_clear_position",
     )
     for protocol in ("consumer", "classic")
 ]
@@ -328,7 +328,7 @@ def test_a_seek_that_was_interrupted_skips_no_record(within: str) -> None:
         assert found in (list(range(2, RECORDS)), sought), where
 
 
-@pytest.mark.parametrize("within", ["forget", "_forget_place", "_release"])
+@pytest.mark.parametrize("within", ["forget", "_clear_position", "_release"])
 def test_repeated_subscribe_after_an_interrupt_reads_only_its_topics(within: str) -> None:
     for consumer, where in interrupt_amid_iteration(lambda one: one.subscribe(["payments"]), within):
         consumer.subscribe(["payments"])
