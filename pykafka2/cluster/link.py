@@ -39,7 +39,7 @@ from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import Node
 
-REST = 60.0
+FAILURE_REPORT_SECONDS = 60.0
 """Seconds after its last attempt for which a failed link is still reported as failing."""
 
 CANONICAL = "resolve_canonical_bootstrap_servers_only"
@@ -115,7 +115,7 @@ class NodeLink:
         self._endpoints: list[Endpoint] = []
         self._attempt = 0
         self._resolve_deadline = FOREVER
-        self._up_by = FOREVER
+        self._setup_deadline = FOREVER
         self._is_wanted = False
         # Only bootstrap addresses, which a user wrote, can have the wrong port; brokers name their own.
         self._diagnosis = PortDiagnosis(has_sasl=sasl is not None) if node.id < 0 else None
@@ -150,9 +150,9 @@ class NodeLink:
         return self.state is LinkState.BACKING_OFF
 
     def is_at_rest(self, now: float) -> bool:
-        """Returns True if it is idle, or failed more than `REST` seconds ago without a new attempt."""
+        """Return whether it is idle, or has made no attempt for `FAILURE_REPORT_SECONDS`."""
         if self.state is LinkState.BACKING_OFF:
-            return now >= self.retry_at + REST
+            return now >= self.retry_at + FAILURE_REPORT_SECONDS
         return self.state is LinkState.IDLE
 
     @property
@@ -308,7 +308,7 @@ class NodeLink:
         options = self._options
         setup_timeout = self._setup_timeout.delay(self._setup_timeout.attempts)
         # Responses of the handshake are limited by request_timeout as well.
-        self._up_by = now + min(setup_timeout, options.request_timeout)
+        self._setup_deadline = now + min(setup_timeout, options.request_timeout)
         probe = None if self._diagnosis is None else self._diagnosis.begin(endpoint)
         connection = self.connection = Connection(
             self.name,
@@ -386,7 +386,7 @@ class NodeLink:
             is_news = is_verdict or not self.has_failed
             self._log.log(logging.WARNING if is_news else logging.DEBUG, "%s: %s", self.name, error)
             self.has_failed = True
-            if self.state is LinkState.OPENING and now >= self._up_by:
+            if self.state is LinkState.OPENING and now >= self._setup_deadline:
                 # Raise the limit only after a timeout. Two seconds of refused connections would raise it to
                 # half a minute, and the next attempt that gets no response would wait that long.
                 self._setup_timeout.attempts += 1

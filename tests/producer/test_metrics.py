@@ -88,7 +88,7 @@ def test_explain_names_the_blocker_of_each_partition(simulation: Simulation, clu
     for _ in range(2):
         producer.send("orders", b"2")
         simulation.sleep(1)
-    assert f"orders-0 waits for answers of node {leader} to 1 requests." in producer.explain()
+    assert f"orders-0 waits for responses of node {leader} to 1 requests." in producer.explain()
     cluster.controls.clear()
     producer.flush(10)
     assert "waits" not in producer.explain().replace("Nothing waits", "")

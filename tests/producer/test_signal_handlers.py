@@ -94,7 +94,7 @@ STEPS = [
     OpenBatch.append,
     OpenBatch.charge_memory,
     Accumulator._append_with,
-    Accumulator._made_queue,
+    Accumulator._create_queue,
     Accumulator._join,
     BufferPool.request,
     BufferPool.charge,
@@ -148,7 +148,7 @@ def test_memory_is_returned_though_a_signal_handler_sends_meanwhile() -> None:
 
 def take_out_all(accumulator: Accumulator) -> None:
     for batch in [*accumulator.incomplete]:
-        accumulator.take_out(batch)
+        accumulator.remove(batch)
 
 
 IO_STEPS: list[tuple[Callable[[Accumulator], object], Callable[..., object]]] = [

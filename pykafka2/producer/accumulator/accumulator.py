@@ -104,11 +104,11 @@ class Accumulator:
         queue = self._queues.get(key)
         if queue is None:
             self.check_not_interrupted()
-            queue = self._made_queue(key)
+            queue = self._create_queue(key)
         return queue
 
     @locked_step
-    def _made_queue(self, key: TopicPartition) -> PartitionQueue:
+    def _create_queue(self, key: TopicPartition) -> PartitionQueue:
         with self._lock:
             new = PartitionQueue(key.topic, key.partition, self._wake, self.locked_steps)
             queue = self._queues.setdefault(key, new)
@@ -280,7 +280,7 @@ class Accumulator:
             return now
         return first.created_at + self._options.linger
 
-    def learn(self, batch: ProducerBatch) -> None:
+    def update_compression_estimate(self, batch: ProducerBatch) -> None:
         """Update the topic's compression ratio with a batch that was encoded for the first time."""
         if self._options.compression_type != "none":
             encoded_bytes = len(batch.bytes()) - HEADER_BYTES
@@ -325,7 +325,7 @@ class Accumulator:
         self, batch: ProducerBatch, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None
     ) -> None:
         """Fail a batch, wherever it is."""
-        self.take_out(batch)
+        self.remove(batch)
         # Before its waiters wake, so that their flush sees it.
         self._failed.append(batch)
         try:
@@ -338,7 +338,7 @@ class Accumulator:
             except ValueError:  # a flush has taken it just now
                 pass
 
-    def take_out(self, batch: ProducerBatch) -> bool:
+    def remove(self, batch: ProducerBatch) -> bool:
         """Remove a batch, sealed, from any place in its queue; False if it is not there."""
         return self.queue(batch.topic, batch.partition).remove(batch)
 

@@ -56,7 +56,7 @@ class Readiness(Protocol):
 
 
 @attrs.define(eq=False)
-class _Flight:
+class _ProduceInFlight:
     """A Produce request on the wire, with the identity of each of its batches."""
 
     node_id: int
@@ -112,7 +112,7 @@ class Sender:
             return NOTHING
         result = PollResult([], self._expire_at if now < self._expire_at else self._expire(now))
         if self._transactions is not None:
-            self._give_up_doomed(self._transactions)
+            self._fail_aborted_batches(self._transactions)
         queues = self._accumulator.active_queues()
         if not queues:
             self.waiting_for = {}
@@ -128,7 +128,7 @@ class Sender:
         for node_id, ready in self._ready_by_node(queues, is_flushing, now, result).items():
             self._send_to(node_id, ready, is_flushing, now, result)
         if sequences is not None and sequences.identity is not identity and not sequences.is_known:
-            # The last epoch of the producer id is used up, so waiting batches need another id.
+            # The epochs of the producer id are exhausted, so waiting batches need another id.
             self._request_identity(now, result)
         return result
 
@@ -137,12 +137,12 @@ class Sender:
         return sum(self._in_flight.values())
 
     def abort(self, error: KafkaError) -> None:
-        """Fail all unfinished batches; the error itself says that they may be in the log."""
+        """Fail all unfinished batches with this error, which warns that they can be in the log."""
         for leaf in self._open_batches():
             self._outcomes.give_up(leaf, error)
 
     def _refuse(self, error: KafkaError) -> None:
-        """Fail all unfinished batches; those that can be in the log get an error that says so."""
+        """Fail all unfinished batches; the error of a batch in flight warns that it can be in the log."""
         for leaf in self._open_batches():
             is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
             self._outcomes.refuse(leaf, error, is_on_the_wire=is_on_the_wire)
@@ -159,7 +159,7 @@ class Sender:
         purged = 0
         for queue in self._accumulator.active_queues():
             for batch in queue.snapshot():
-                if batch.attempts or not self._accumulator.take_out(batch):
+                if batch.attempts or not self._accumulator.remove(batch):
                     continue
                 batch.mark_reported()
                 purged += batch.count
@@ -242,7 +242,7 @@ class Sender:
                 return
         for queue in queues:
             if queue.batches:
-                self.waiting_for[str(queue)] = f"answers of node {node_id} to {in_flight} requests"
+                self.waiting_for[str(queue)] = f"responses of node {node_id} to {in_flight} requests"
 
     def _drain(
         self,
@@ -285,7 +285,7 @@ class Sender:
             queue.is_muted = self._mutes
             taken.append(batch)
             if self._is_compressing and not batch.attempts:
-                self._accumulator.learn(batch)
+                self._accumulator.update_compression_estimate(batch)
         return taken
 
     def _produce(self, node_id: int, batches: list[ProducerBatch], now: float) -> Send[ProduceResponse]:
@@ -315,7 +315,7 @@ class Sender:
             timeout_ms=self._timeout_ms,
             topic_data=[*topics.values()],
         )
-        flight = _Flight(node_id, now, sent, names)
+        flight = _ProduceInFlight(node_id, now, sent, names)
         low, high = self._versions(ZERO_UUID not in names)
         return Send(
             request,
@@ -338,16 +338,16 @@ class Sender:
 
     # ------------------------------------------------------------------ responses
 
-    def _on_response(self, flight: _Flight, response: ProduceResponse | None, now: float) -> None:
+    def _on_response(self, flight: _ProduceInFlight, response: ProduceResponse | None, now: float) -> None:
         latency_ms = (now - flight.sent_at) * 1000
         if response is None:  # acks=0: there is no response
             self._of_answers.add((latency_ms, None))
-            self._land(flight)
+            self._on_request_ended(flight)
             for batch, _ in flight.batches:
                 self._outcomes.written(batch, NO_OFFSET, NO_TIMESTAMP, now)
             return
         self._of_answers.add((latency_ms, response.throttle_time_ms))
-        self._land(flight)
+        self._on_request_ended(flight)
         endpoints: list[Node] = []
         if response.node_endpoints:
             endpoints = [
@@ -357,38 +357,38 @@ class Sender:
         for batch, sent_as in flight.batches:
             answer = answers.get((batch.topic, batch.partition))
             if answer is None:
-                # The broker has not rejected it.
+                # A missing partition is not a rejection: retry.
                 error: KafkaError = CorruptResponse(
-                    f"node {flight.node_id} did not answer for {batch.topic}-{batch.partition}"
+                    f"node {flight.node_id} sent a response without {batch.topic}-{batch.partition}"
                 )
                 self._outcomes.attempt_failed(batch, sent_as, error, now)
             else:
                 self._outcomes.settle(batch, sent_as, answer, endpoints, now)
 
-    def _on_failure(self, flight: _Flight, error: KafkaError, now: float) -> None:
-        self._land(flight)
+    def _on_failure(self, flight: _ProduceInFlight, error: KafkaError, now: float) -> None:
+        self._on_request_ended(flight)
         for batch, sent_as in flight.batches:
             self._outcomes.attempt_failed(batch, sent_as, error, now)
 
-    def _land(self, flight: _Flight) -> None:
-        """Note that the request has ended."""
+    def _on_request_ended(self, flight: _ProduceInFlight) -> None:
+        """Count the request as ended, and free what waited for it."""
         self._in_flight[flight.node_id] -= 1
         if self._transactions is not None:
-            self._transactions.on_request_landed()
+            self._transactions.on_request_ended()
         for batch, _ in flight.batches:
             if self._mutes:
                 self._accumulator.queue(batch.topic, batch.partition).is_muted = False
             if batch.is_done:  # it expired meanwhile and kept its memory until now
                 self._accumulator.release(batch)
 
-    def _give_up_doomed(self, transactions: TransactionManager) -> None:
+    def _fail_aborted_batches(self, transactions: TransactionManager) -> None:
         """Fail the queued batches of a transaction that can only be aborted."""
-        doom = transactions.doom()
-        if doom is None:
+        error = transactions.error_of_unsendable()
+        if error is None:
             return
         for queue in self._accumulator.active_queues():
             for batch in queue.snapshot():
-                self._outcomes.refuse(batch, doom, is_on_the_wire=False)
+                self._outcomes.refuse(batch, error, is_on_the_wire=False)
 
     def _expire(self, now: float) -> float:
         """Fail the batches that are older than delivery_timeout. Returns the time of the next check."""

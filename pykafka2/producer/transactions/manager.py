@@ -169,7 +169,7 @@ class TransactionManager:
         self._facts.new[place] = None
         return False
 
-    def doom(self) -> KafkaError | None:
+    def error_of_unsendable(self) -> KafkaError | None:
         """Return the error of batches that will never be sent; None if they can be sent."""
         state = self._status.state
         if state is TransactionState.ABORTING:
@@ -185,7 +185,7 @@ class TransactionManager:
         self._requests_in_flight += 1
         self._facts.is_started = True
 
-    def on_request_landed(self) -> None:
+    def on_request_ended(self) -> None:
         self._requests_in_flight -= 1
 
     def on_batch_failed(self, batch: ProducerBatch, error: KafkaError) -> None:

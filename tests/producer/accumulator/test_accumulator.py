@@ -400,7 +400,7 @@ def test_snapshots_and_appends_of_several_threads_run_at_once() -> None:
         accumulator.begin_flush(accumulator)
         accumulator.unsent_records()
         for batch in accumulator.open_batches()[:3]:
-            if accumulator.take_out(batch):
+            if accumulator.remove(batch):
                 accumulator.fail(batch, KafkaError("no"))
     for worker in workers:
         worker.join()

@@ -522,7 +522,9 @@ def test_partition_missing_from_the_response_is_resent_until_the_delivery_timeou
     again.on_response(ProduceResponse(responses=[]), bench.now)
     bench.now += 40
     bench.produce()
-    with pytest.raises(DeliveryTimeout, match=r"did not answer for orders-0.* may or may not be in the log"):
+    with pytest.raises(
+        DeliveryTimeout, match=r"sent a response without orders-0.* may or may not be in the log"
+    ):
         delivery.result(0)
 
 
