@@ -126,7 +126,7 @@ class Processor(Part):
             touched, self._touched = self._touched, {}
             for connection in touched:
                 try:
-                    self._go_on(connection, now)
+                    self._continue(connection, now)
                 except Exception as error:
                     self.failed(connection, error)
         if self._waiting.is_in_line:
@@ -218,7 +218,7 @@ class Processor(Part):
             return
         self._touched[connection] = None
 
-    def _go_on(self, connection: Connection, now: float) -> None:
+    def _continue(self, connection: Connection, now: float) -> None:
         """Writes the responses that can be sent, then takes further requests."""
         if connection.is_closed:
             return

@@ -41,15 +41,15 @@ class Failures:
     def __init__(self, client_id: str | None) -> None:
         self._log = ClientLogger(__name__, client_id)
         self._may_be_written: set[ProducerBatch] = set()
-        self._halves_of_doubt: set[ProducerBatch] = set()
+        self._parts_of_unclear_batches: set[ProducerBatch] = set()
         self._failing: set[TopicPartition] = set()
         """Partitions without a written batch since a failure was logged."""
 
     def attempt_failed(self, batch: ProducerBatch, error: KafkaError) -> None:
         if leaves_open(error):
-            self.note_doubt(batch)
+            self.mark_may_be_written(batch)
 
-    def note_doubt(self, batch: ProducerBatch) -> None:
+    def mark_may_be_written(self, batch: ProducerBatch) -> None:
         """Note that an attempt can have written the batch."""
         self._may_be_written.add(batch)
 
@@ -58,12 +58,12 @@ class Failures:
         if batch in self._may_be_written:
             self._may_be_written.discard(batch)
             self._may_be_written.update(parts)
-            self._halves_of_doubt.discard(batch)
-            self._halves_of_doubt.update(parts)
+            self._parts_of_unclear_batches.discard(batch)
+            self._parts_of_unclear_batches.update(parts)
 
-    def is_half_of_doubt(self, batch: ProducerBatch) -> bool:
+    def is_part_of_unclear_batch(self, batch: ProducerBatch) -> bool:
         """Return whether it is a part of a batch that an attempt can have written as a whole."""
-        return batch in self._halves_of_doubt
+        return batch in self._parts_of_unclear_batches
 
     def may_be_written(self, batch: ProducerBatch) -> bool:
         """Return whether an attempt ended without a clear result; its request can still be on the wire."""
@@ -108,4 +108,4 @@ class Failures:
 
     def _settled(self, batch: ProducerBatch) -> None:
         self._may_be_written.discard(batch)
-        self._halves_of_doubt.discard(batch)
+        self._parts_of_unclear_batches.discard(batch)

@@ -35,7 +35,7 @@ from pykafka2.protocol.messages.produce import PartitionProduceResponse
 from pykafka2.text import shown
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
 
-MOVES_AT_ONCE = 3
+LEADER_CHANGES_WITHOUT_BACKOFF = 3
 """Attempts of a batch that follow a moved leader without a backoff (KIP-951)."""
 
 
@@ -127,14 +127,14 @@ class Outcomes:
             named = None
             if answer is not None and answer.record_errors and final is error:
                 named = _record_errors(batch, answer)
-            self.give_up(batch, final, named)
+            self.fail(batch, final, named)
             return
         if verdict is Verdict.RENUMBER and self._sequences is not None:
             self._sequences.renumber(batch)
         batch.last_error = error
         # A leader that moves again and again gets a backoff, as each response can name another one.
-        goes_on = is_moved and batch.attempts <= MOVES_AT_ONCE
-        batch.retry_at = now if goes_on else now + self._backoff.delay(batch.attempts - 1)
+        follows_leader = is_moved and batch.attempts <= LEADER_CHANGES_WITHOUT_BACKOFF
+        batch.retry_at = now if follows_leader else now + self._backoff.delay(batch.attempts - 1)
         self._accumulator.put_back(batch)
         self._metrics.add("record-retry-total", batch.count)
         if self._event_sink.is_watched:
@@ -142,7 +142,7 @@ class Outcomes:
             event = BatchRetried(now, batch.topic, batch.partition, batch.count, batch.attempts, text)
             self._event_sink.emit(event)
 
-    def not_encoded(self, batch: ProducerBatch, now: float) -> float:
+    def requeue_unencoded(self, batch: ProducerBatch, now: float) -> float:
         """Return a batch to its queue, as there was no memory to encode it. Returns the time of the retry.
 
         Other batches are sent meanwhile, which frees memory. The delivery timeout still applies.
@@ -169,7 +169,7 @@ class Outcomes:
         verdict = self._policy.verdict(error, is_in_turn=is_in_turn)
         if verdict is Verdict.RENUMBER and sequences is not None:
             # The whole batch can be in the log; the broker would recognize it, but not its halves.
-            is_half = self._failures.is_half_of_doubt(batch)
+            is_half = self._failures.is_part_of_unclear_batch(batch)
             # Copies of it, and of a batch that failed before it, can still be on the wire.
             is_late = self._failures.may_be_written(batch) and sequences.may_come_late(batch)
             if is_half or is_late:
@@ -193,7 +193,7 @@ class Outcomes:
                 BatchCompleted(now, topic, partition, batch.count, base_offset, batch.attempts)
             )
 
-    def give_up(
+    def fail(
         self,
         batch: ProducerBatch,
         error: KafkaError,
@@ -228,11 +228,11 @@ class Outcomes:
         if self._sequences is not None:
             self._on_gap(batch, self._sequences, error)
 
-    def refuse(self, batch: ProducerBatch, error: KafkaError, *, is_on_the_wire: bool) -> None:
-        """Fail a batch because of an error that is not its own."""
+    def fail_with_producer(self, batch: ProducerBatch, error: KafkaError, *, is_on_the_wire: bool) -> None:
+        """Fail a batch because its producer or transaction has failed."""
         if is_on_the_wire:
-            self._failures.note_doubt(batch)
-        self.give_up(batch, self._failures.final_error(batch, error), is_on_the_wire=is_on_the_wire)
+            self._failures.mark_may_be_written(batch)
+        self.fail(batch, self._failures.final_error(batch, error), is_on_the_wire=is_on_the_wire)
 
     def _on_gap(self, batch: ProducerBatch, sequences: Sequences, error: KafkaError) -> None:
         """Renumber the batches behind a failed one, which would be written despite the gap."""
@@ -241,10 +241,10 @@ class Outcomes:
             return
         sequences.renumber(batch)
         for later in behind:
-            if self._failures.is_half_of_doubt(later):
+            if self._failures.is_part_of_unclear_batch(later):
                 is_on_the_wire = later.state is BatchState.IN_FLIGHT
                 final = self._failures.final_error(later, error)
-                self.give_up(later, final, is_on_the_wire=is_on_the_wire)
+                self.fail(later, final, is_on_the_wire=is_on_the_wire)
 
     def expired(self, batch: ProducerBatch, waited_for: str) -> DeliveryTimeout:
         """Return the error of a batch whose delivery timeout has passed."""

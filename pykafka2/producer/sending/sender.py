@@ -139,13 +139,13 @@ class Sender:
     def abort(self, error: KafkaError) -> None:
         """Fail all unfinished batches with this error, which warns that they can be in the log."""
         for leaf in self._open_batches():
-            self._outcomes.give_up(leaf, error)
+            self._outcomes.fail(leaf, error)
 
     def _refuse(self, error: KafkaError) -> None:
         """Fail all unfinished batches; the error of a batch in flight warns that it can be in the log."""
         for leaf in self._open_batches():
             is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
-            self._outcomes.refuse(leaf, error, is_on_the_wire=is_on_the_wire)
+            self._outcomes.fail_with_producer(leaf, error, is_on_the_wire=is_on_the_wire)
 
     def _open_batches(self) -> Iterator[ProducerBatch]:
         for batch in self._accumulator.open_batches():
@@ -164,7 +164,7 @@ class Sender:
                 batch.mark_reported()
                 purged += batch.count
                 error = RecordPurged(f"{queue}: purged before it was sent; it is not in the log")
-                self._outcomes.give_up(batch, error)
+                self._outcomes.fail(batch, error)
         return purged
 
     def on_loop_failed(self, error: ClientFailed, now: float) -> None:
@@ -280,7 +280,7 @@ class Sender:
             try:
                 room_bytes -= len(batch.bytes())
             except MemoryError:
-                result.wake_at = min(result.wake_at, self._outcomes.not_encoded(batch, now))
+                result.wake_at = min(result.wake_at, self._outcomes.requeue_unencoded(batch, now))
                 continue
             queue.is_muted = self._mutes
             taken.append(batch)
@@ -388,7 +388,7 @@ class Sender:
             return
         for queue in self._accumulator.active_queues():
             for batch in queue.snapshot():
-                self._outcomes.refuse(batch, error, is_on_the_wire=False)
+                self._outcomes.fail_with_producer(batch, error, is_on_the_wire=False)
 
     def _expire(self, now: float) -> float:
         """Fail the batches that are older than delivery_timeout. Returns the time of the next check."""
@@ -401,7 +401,7 @@ class Sender:
             for leaf in oldest.leaves:
                 is_on_the_wire = leaf.state is BatchState.IN_FLIGHT
                 expired = self._outcomes.expired(leaf, waited_for)
-                self._outcomes.give_up(leaf, expired, is_on_the_wire=is_on_the_wire)
+                self._outcomes.fail(leaf, expired, is_on_the_wire=is_on_the_wire)
         return FOREVER
 
 

@@ -29,7 +29,7 @@ from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.producer.idempotence import LAST_EPOCH
 from pykafka2.producer.options import PRODUCER_OPTIONS
 from pykafka2.producer.partitioning.sticky import NodeDelays
-from pykafka2.producer.sending.results import MOVES_AT_ONCE, SenderParts
+from pykafka2.producer.sending.results import LEADER_CHANGES_WITHOUT_BACKOFF, SenderParts
 from pykafka2.producer.sending.sender import Sender
 from pykafka2.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -379,7 +379,7 @@ def test_a_hint_at_the_new_leader_is_followed_at_once() -> None:
 def test_a_leader_that_moves_with_every_answer_is_followed_after_a_wait() -> None:
     bench = Bench()
     bench.append()
-    for epoch in range(6, 6 + MOVES_AT_ONCE):
+    for epoch in range(6, 6 + LEADER_CHANGES_WITHOUT_BACKOFF):
         [send] = bench.produce()
         send.on_response(moved(epoch, epoch), bench.now)
     [send] = bench.produce()
