@@ -127,9 +127,9 @@ class Fetcher:
         room = self._room()
         wanted_room = self._options.queued_max_bytes // 2
         if room < wanted_room:
-            self._put_back_paused(wanted_room - room)
-            self.buffer.ask_for_room()
-            # Room that was made before `ask_for_room` causes no wake-up, so check again.
+            self._drop_paused(wanted_room - room)
+            self.buffer.notify_when_drained()
+            # Room that was made before `notify_when_drained` causes no wake-up, so check again.
             room = self._room()
             if room <= 0:
                 return result
@@ -155,7 +155,11 @@ class Fetcher:
                 return
             wanted_bytes -= size_of(partition)
             state = self.table.states[partition]
-            items = [item for item in self.buffer.put_back(partition) if item.generation == state.generation]
+            items = [
+                item
+                for item in self.buffer.remove_for_refetch(partition)
+                if item.generation == state.generation
+            ]
             if items:
                 # A response in flight belongs to a later offset, and will be dropped.
                 state.offset, state.epoch = items[0].offset, -1

@@ -162,7 +162,7 @@ class Poller:
         if stuck:
             self._subscription.unsent.update(stuck)
             for partition in stuck:
-                self._driver.call_soon(lambda now, partition=partition: self._fetcher.rediscover(partition))  # type: ignore[misc]
+                self._driver.call_soon(partial(self._reset_brokers_of, partition))
             self.position_control.send_changes()
 
     def _reset_brokers_of(self, partition: TopicPartition, now: float) -> None:

@@ -116,7 +116,7 @@ def test_paused_partition_with_most_data_is_discarded_first(fetcher: Fetcher) ->
         fetcher.begin(partition, 1, 0)
         fetcher.buffer.put(data(partition, 1, 0, count))
     fetcher.pause([ORDERS_0, ORDERS_1])
-    fetcher._put_back_paused(10)
+    fetcher._drop_paused(10)
     assert fetcher.buffer.partitions() == [ORDERS_0]
 
 
