@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pykafka2.errors import CorruptData, KafkaError
 from pykafka2.records import column_group
 from pykafka2.records.batch import HEADER, HEADER_BYTES, LENGTH_END, MIN_RECORD_BYTES, RecordBatch
-from pykafka2.records.batch_reader import decode_any_records, decode_any_tuples
+from pykafka2.records.batch_reader import decode_any_records, decode_any_tuples, looks_uniform
 from pykafka2.records.column_decoder import ColumnDecoder, decode_columns
 from pykafka2.records.column_group import ColumnGroup
 from pykafka2.records.columns import Columns
-from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples
+from pykafka2.records.decoder import RecordTuple, decode_records, decode_tuples, skip_headers
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.records.varint import varint
 from pykafka2.types import ConsumerRecord
@@ -214,3 +214,30 @@ def test_tracebacks_show_the_lines_of_a_compiled_decoder() -> None:
         shown = "".join(traceback.format_exception(caught.value))
         assert "position = read_headers(buffer, position, headers := [])" in shown
         assert "<pykafka2 decode " in shown
+
+
+ALIKE = b"\x0e\0\0\0\1\2v\0"
+HAS_HEADER = b"\x12\0\0\0\1\2v\2\0\1"
+
+
+@pytest.mark.parametrize(
+    ("body", "count", "last_offset_delta", "is_uniform"),
+    [
+        (ALIKE * 16, 16, 15, True),
+        (ALIKE * 16, 15, 14, False),
+        (ALIKE * 16, 16, 20, False),
+        (HAS_HEADER * 16, 16, 15, False),
+        (b"", 16, 15, False),
+        (b"\0" * 200, 16, 15, False),
+        (ALIKE * 15 + HAS_HEADER, 16, 15, False),
+    ],
+)
+def test_batch_looks_uniform_with_16_records_of_one_length_without_gaps_and_headers(
+    body: bytes, count: int, last_offset_delta: int, is_uniform: bool
+) -> None:
+    assert looks_uniform(batch_of(body, count, last_offset_delta), body) is is_uniform
+
+
+def test_skipped_header_with_a_name_of_negative_length_is_corrupt() -> None:
+    with pytest.raises(CorruptData, match="name of negative length"):
+        skip_headers(b"\3vv\0", 0, 1)

@@ -66,6 +66,19 @@ def test_first_callable_of_a_batch_is_called_for_its_kind_of_result_only(has_fai
     assert called == ["errback" if has_failed else "callback"]
 
 
+def test_callback_gets_its_keyword_arguments() -> None:
+    batch = a_batch()
+    found: list[tuple[int, str]] = []
+
+    def written(metadata: RecordMetadata, *, key: str) -> None:
+        found.append((metadata.offset, key))
+
+    appended(batch).add_callback(written, key="k")
+    batch.seal()
+    batch.complete(7, -1)
+    assert found == [(7, "k")]
+
+
 def test_callback_added_after_completion_is_called_at_once() -> None:
     batch, notes = a_batch(), Notes()
     deliveries = [appended(batch) for _ in range(3)]
