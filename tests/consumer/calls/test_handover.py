@@ -153,7 +153,7 @@ def test_queue_is_compared_with_the_assignment_only_after_a_change(
     assert len(calls) == 1
 
 
-def test_begin_forgets_what_the_call_before_has_returned(parts: Parts) -> None:
+def test_begin_forgets_the_records_of_the_call_before(parts: Parts) -> None:
     parts.queue.take(2, keep=False)
     parts.poller.collector.moved = {ORDERS_0: (7, 4, None)}
     parts.handover.begin()
