@@ -42,7 +42,7 @@ class Handover:
         """Partitions whose queued records are being read again instead."""
 
     def begin(self) -> bool:
-        """Start a call that returns records; returns the state that `take_back` needs.
+        """Start a call that returns records; returns the state that `undo_interrupted_call` needs.
 
         Finishes what an interrupt left of an earlier call first.
         """
@@ -58,9 +58,9 @@ class Handover:
         """Take the records of an interrupted call back, so that the next call returns them."""
         self._poller.is_in_pass = was_in_pass
         self._finish_rewinding()
-        self._iteration_queue.take_back()
+        self._iteration_queue.restore_taken()
         if not self._iteration_queue:  # otherwise the polled records are in the queue
-            self._poller.collector.take_back()
+            self._poller.collector.undo_last_pass()
 
     def rewind(self, partitions: Iterable[TopicPartition]) -> None:
         """Read the queued records of these partitions again, because they were not returned."""
@@ -144,7 +144,7 @@ def handing_over(
             return records
         except BaseException:
             if was_in_pass is not None:
-                self._handover.take_back(was_in_pass)
+                self._handover.undo_interrupted_call(was_in_pass)
             raise
 
     return guarded

@@ -251,7 +251,7 @@ class Collector:
                 current.positions.pop(partition, None)
                 current.leader_epochs.pop(partition, None)
 
-    def take_back(self) -> None:
+    def undo_last_pass(self) -> None:
         """Undo the last pass, because an exception kept its records from the application."""
         moved, self.moved = self.moved, None
         positions, epochs = self._subscription.positions, self._subscription.leader_epochs

@@ -67,7 +67,7 @@ class IterationQueue:
             self._replace(waiting[limit:])
         return found
 
-    def take_back(self) -> None:
+    def restore_taken(self) -> None:
         """Restore the records of the last `take`, which did not reach the application."""
         taken, self.taken = self.taken, None
         if taken is not None:

@@ -114,14 +114,14 @@ def test_records_taken_back_are_returned_again_with_the_former_position() -> Non
     with cluster.consumer() as consumer:
         consumer.assign([ORDERS_0])
         assert len(consumer.poll(1000)[ORDERS_0]) == 2
-        consumer._poller.collector.take_back()
+        consumer._poller.collector.undo_last_pass()
         assert consumer.position(ORDERS_0) == 0
         assert ORDERS_0 not in consumer._subscription.leader_epochs
         assert read(consumer) == [b"0", b"1"]
         cluster.epoch = 2
         cluster.write(b"2")
         assert read(consumer, 1) == [b"2"]
-        consumer._poller.collector.take_back()
+        consumer._poller.collector.undo_last_pass()
         assert consumer._subscription.leader_epochs[ORDERS_0] == 1
 
 
@@ -146,7 +146,7 @@ def test_records_taken_back_are_returned_again_before_the_damage(cluster: LogClu
         consumer.assign([ORDERS_0])
         for _ in range(3):
             assert read(consumer, 1) == [b"0"]
-            consumer._poller.collector.take_back()
+            consumer._poller.collector.undo_last_pass()
 
 
 def test_poll_without_position_updates_raises_leading_damage(cluster: LogCluster) -> None:
@@ -189,7 +189,7 @@ def test_iteration_queue_restores_records_taken_back() -> None:
     iteration_queue = IterationQueue()
     iteration_queue.put({ORDERS_0: records})
     assert iteration_queue.take(2, keep=False) == {ORDERS_0: records[:2]}
-    iteration_queue.take_back()
+    iteration_queue.restore_taken()
     assert iteration_queue.first_offset(ORDERS_0) == 0
 
 
