@@ -54,7 +54,7 @@ class Handover:
             self._checked_as_of = changes
         return self._poller.is_in_pass
 
-    def take_back(self, was_in_pass: bool) -> None:
+    def undo_interrupted_call(self, was_in_pass: bool) -> None:
         """Take the records of an interrupted call back, so that the next call returns them."""
         self._poller.is_in_pass = was_in_pass
         self._finish_rewinding()

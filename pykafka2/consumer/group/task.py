@@ -126,7 +126,6 @@ class GroupTask:
             self._membership.news,
             self._membership.losses,
             self._metadata.snapshot.version,
-            self._metadata.has_all_topics,  # set after the snapshot of the same response
             subscription.changes,
             subscription.topics,
             subscription.remote_pattern,

@@ -30,10 +30,12 @@ class Parts:
         self.rewound: list[tuple[TopicPartition, int]] = []
         self.interrupts = 0
         """So many calls of `rewind` are interrupted."""
-        collector = SimpleNamespace(moved=None, take_back=lambda: self.taken_back.append("polled"))
-        self.poller: Any = SimpleNamespace(collector=collector, is_in_pass=False)
-        position_control: Any = SimpleNamespace(rewind=self.rewind)
-        self.handover = Handover(self.subscription, self.poller, self.queue, position_control)
+        collector = SimpleNamespace(moved=None, undo_last_pass=lambda: self.taken_back.append("polled"))
+        position_control = SimpleNamespace(rewind=self.rewind)
+        self.poller: Any = SimpleNamespace(
+            collector=collector, is_in_pass=False, position_control=position_control
+        )
+        self.handover = Handover(self.subscription, self.poller, self.queue)
         self.queue.put({one: [record(one, offset) for offset in (4, 5, 6)] for one in (ORDERS_0, ORDERS_1)})
 
     def rewind(self, partition: TopicPartition, offset: int) -> None:
@@ -98,7 +100,7 @@ def test_next_rewind_finishes_an_interrupted_one(parts: Parts) -> None:
 
 def test_take_back_finishes_an_interrupted_rewind(parts: Parts) -> None:
     interrupt_rewind(parts)
-    parts.handover.take_back(was_in_pass=False)
+    parts.handover.undo_interrupted_call(was_in_pass=False)
     assert parts.rewound == [(ORDERS_0, 4)]
 
 
@@ -166,20 +168,20 @@ def test_take_back_restores_whether_a_pass_runs(parts: Parts, was_in_pass: bool)
     parts.poller.is_in_pass = was_in_pass
     before = parts.handover.begin()
     parts.poller.is_in_pass = not was_in_pass
-    parts.handover.take_back(before)
+    parts.handover.undo_interrupted_call(before)
     assert parts.poller.is_in_pass is was_in_pass
 
 
 def test_take_back_restores_records_taken_from_the_queue_and_no_others(parts: Parts) -> None:
     assert parts.queue.take(4, keep=False)
-    parts.handover.take_back(was_in_pass=False)
+    parts.handover.undo_interrupted_call(was_in_pass=False)
     assert parts.queue.places() == {ORDERS_0: (4, -1), ORDERS_1: (4, -1)}
     assert parts.taken_back == []
 
 
 def test_take_back_restores_polled_records_that_were_not_queued(parts: Parts) -> None:
     parts.queue.clear()
-    parts.handover.take_back(was_in_pass=False)
+    parts.handover.undo_interrupted_call(was_in_pass=False)
     assert parts.taken_back == ["polled"]
 
 

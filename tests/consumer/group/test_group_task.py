@@ -31,7 +31,9 @@ class Parts:
             is_reconciling=lambda: self.is_reconciling,
         )
         self.standing: Any = SimpleNamespace(lost_because="", obstacle=None)
-        owned: Any = SimpleNamespace(is_in_listener=False, go_on=lambda: None, lose=lambda because: None)
+        owned: Any = SimpleNamespace(
+            is_in_listener=False, continue_reconciliation=lambda: None, lose=lambda because: None
+        )
         protocol: Any = SimpleNamespace(
             raise_failure=lambda: None, step=self.step, forget=lambda: None, subscribed=lambda: False
         )

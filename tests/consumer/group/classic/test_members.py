@@ -15,7 +15,7 @@ from pykafka2.protocol.messages.group import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
-from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import Simulation
 from pykafka2.types import TopicPartition
 from tests.consumer.group.life import Group
@@ -390,28 +390,6 @@ def test_a_pattern_is_joined_for_when_all_topics_are_known_and_not_for_those_tha
     ordinary = {TopicPartition("ordinary", 0), TopicPartition("ordinary", 1)}
     group.turn_until(lambda: member.owned == ordinary, 10)
     assert member.what("assigned") == [[0, 1]]
-
-
-def test_pattern_subscriber_joins_if_poll_sees_the_snapshot_before_has_all_topics(
-    simulation: Simulation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The driver's thread sets one after the other; a poll() of another thread can come between them."""
-    group = Group(simulation, {"orders": 2})
-    member = group.member("a", subscribes=False)
-    metadata = member.consumer._cluster.metadata
-    note_refreshed = metadata._note_refreshed
-
-    def pause(response: MetadataResponse, now: float) -> None:
-        note_refreshed(response, now)
-        metadata.has_all_topics = False
-
-    monkeypatch.setattr(metadata, "_note_refreshed", pause)
-    member.consumer.subscribe(pattern="ord.*", listener=member)
-    group.turn_until(lambda: member.consumer.subscription() == {"orders"}, 10)
-    group.turn(1)
-    monkeypatch.undo()
-    metadata.has_all_topics = True
-    group.turn_until(lambda: len(member.owned) == 2, 20)
 
 
 def test_enforce_rebalance_makes_the_leader_reassign(simulation: Simulation) -> None:
