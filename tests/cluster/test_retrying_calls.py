@@ -83,7 +83,7 @@ def test_an_error_that_no_retry_cures_ends_it_at_once(
 def test_call_timeout_names_the_last_error(cluster: ScriptedCluster, client: ClusterClient) -> None:
     failing(cluster, CoordinatorLoadInProgress.code, 1000)
     call = client.start(BEAT, ToNode(1), 5, check)
-    with pytest.raises(KafkaTimeoutError, match="HeartbeatRequest is not done after 1 s; it goes on"):
+    with pytest.raises(KafkaTimeoutError, match="HeartbeatRequest is not done after 1 s; it continues"):
         call.result(1)
     words = "HeartbeatRequest got no successful response within 5 s; .*"
     words += "failed: The coordinator is still loading its log"
