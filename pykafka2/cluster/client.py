@@ -33,7 +33,7 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     RequestTimeout,
 )
-from pykafka2.interrupts import run_all
+from pykafka2.interrupts import CancelOnError, run_all
 from pykafka2.logs import ClientLogger, install_last_resort
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.framing import decode_response, encode_request, encode_response
@@ -168,16 +168,13 @@ class ClusterClient:
         """
         timeout = self.options.default_api_timeout if timeout is None else timeout
         completion = self.start(request, to, timeout, check, max_version, renewed)
-        try:
+        with CancelOnError(completion):
             self.driver.wait_until(
                 lambda: completion.is_done or self.is_closed, timeout + GRACE, completion.waiters
             )
             if not completion.is_done:
                 self._raise_if_closed()
                 raise self._timed_out(type(request).__name__, timeout, None)
-        except BaseException:
-            completion.cancel()  # after Ctrl-C, for example, the request must not be retried
-            raise
         return completion.result(0)
 
     def start(
