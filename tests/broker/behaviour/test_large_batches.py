@@ -184,7 +184,7 @@ def test_headers_of_a_small_batch_are_checked_without_objects() -> None:
     [
         ("zstd", record_of_headers(500_000), 1),
         ("zstd", record_of_headers(60_000) * 8, 8),
-        ("gzip", bytes(60 << 20), 1),
+        ("gzip", bytes(24 << 20), 1),
     ],
     ids=["one record", "several records", "no records"],
 )
@@ -192,7 +192,7 @@ def test_small_batch_that_holds_much_is_checked_in_slices(compression: str, body
     walk, slices = walk_of(large_batch(body, count, compression)), 1
     while not walk.advance(SLICE):
         slices += 1
-    assert slices > 10
+    assert slices > 5
 
 
 @pytest.mark.parametrize("body", [b"\x7f" * (4 << 20), record_of_headers(1 << 21)[:-1]])

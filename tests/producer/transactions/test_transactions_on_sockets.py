@@ -91,6 +91,7 @@ def test_threads_send_into_one_transaction_and_none_slips_past_its_end(
             else:
                 taken.append(value)
                 number += 1
+                time.sleep(0.0001)  # some thousand records in all, however fast the machine is
 
     threads = [threading.Thread(target=send_until_refused, args=(thread,)) for thread in range(4)]
     for thread in threads:
