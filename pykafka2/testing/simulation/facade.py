@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.clock import FOREVER
 from pykafka2.testing.simulation.actors import Actor
 from pykafka2.testing.simulation.driver import SimClock, SimRuntime
+from pykafka2.testing.simulation.event_loop import run_coroutine
 from pykafka2.testing.simulation.network import SimNetwork
 from pykafka2.testing.simulation.problems import LoopFailed
 from pykafka2.testing.simulation.scheduler import START, Scheduler
@@ -93,12 +95,18 @@ class Simulation:
         return True
 
     def spawn(self, function: Callable[[], object], name: str | None = None) -> Actor:
-        """Runs blocking code as an actor; `actor.result()` waits for its end."""
+        """Runs blocking code as an actor; `actor.result()` waits for its end.
+
+        A coroutine function runs in an event loop of its own: `asyncio.sleep`, timeouts and
+        `asyncio.to_thread` are in virtual time, too.
+        """
         actor_name = name or self._new_name(getattr(function, "__name__", "actor"))
+        if iscoroutinefunction(function):
+            return self.scheduler.spawn_actor(actor_name, lambda: run_coroutine(self.scheduler, function()))
         return self.scheduler.spawn_actor(actor_name, function)
 
     def run(self, function: Callable[[], object], name: str | None = None) -> Any:
-        """Runs a function as an actor and returns its result."""
+        """Runs a function or a coroutine function as an actor and returns its result."""
         return self.spawn(function, name).result()
 
     def queue(self, capacity: int | None = None) -> SimQueue[Any]:

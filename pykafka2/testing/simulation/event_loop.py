@@ -1,0 +1,96 @@
+"""An asyncio event loop in virtual time, run by one actor of the simulation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from pykafka2.clock import FOREVER
+from pykafka2.testing.simulation.problems import SimulationEnded, SimulationError
+from pykafka2.testing.simulation.scheduler import Scheduler
+
+T = TypeVar("T")
+
+
+def run_coroutine(scheduler: Scheduler, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine as `asyncio.run` does, in virtual time, on the calling actor.
+
+    Tasks that are left at its end are cancelled.  If the simulation ends before, they are dropped.
+    """
+    loop = SimEventLoop(scheduler)
+    try:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(coroutine)
+    finally:
+        loop.close()
+        coroutine.close()
+
+
+class SimEventLoop(asyncio.BaseEventLoop):
+    """Timers, tasks and thread-safe calls of asyncio in the virtual time of one actor.
+
+    Each pass over the ready callbacks takes a few virtual microseconds, drawn from the seed.  `to_thread`
+    runs its function as an actor.  There are no sockets: what a loop offers for those raises
+    `NotImplementedError`.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self._scheduler = scheduler
+        self._selector = self  # where BaseEventLoop waits
+        self._is_woken = False
+
+    def time(self) -> float:
+        return self._scheduler.now
+
+    def select(self, timeout: float | None) -> list[object]:
+        """Lets other actors and loops run until a thread-safe call arrives, at most `timeout` seconds."""
+        self._scheduler.wait_until(
+            self._woken, FOREVER if timeout is None else timeout, "an event loop's next call"
+        )
+        self._is_woken = False
+        return []
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Runs blocking code as an actor; `executor` must be None, as with `asyncio.to_thread`."""
+        if executor is not None:
+            raise SimulationError(
+                "an executor's threads are outside of the simulation; "
+                "pass None to run the function as an actor"
+            )
+        future: asyncio.Future[T] = self.create_future()
+
+        def settle(result: T | None, error: BaseException | None) -> None:
+            if future.cancelled():
+                return
+            if error is None:
+                future.set_result(result)  # type: ignore[arg-type]
+            else:
+                future.set_exception(error)
+
+        def call() -> None:
+            result, error = None, None
+            try:
+                result = func(*args)
+            except SimulationEnded:
+                raise
+            except BaseException as raised:
+                error = raised
+            if not self.is_closed():
+                self.call_soon_threadsafe(settle, result, error)
+
+        self._scheduler.spawn_actor(getattr(func, "__name__", "to_thread"), call)
+        return future
+
+    def _woken(self) -> bool:
+        return self._is_woken
+
+    def _write_to_self(self) -> None:
+        self._is_woken = True
+        self._scheduler.notify()
+
+    def _process_events(self, event_list: list[object]) -> None:
+        """Does nothing: there are no sockets."""
