@@ -1,0 +1,1 @@
+"""Apache Kafka's formats of the files in a log directory, as functions between bytes and values."""
