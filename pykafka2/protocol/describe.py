@@ -12,7 +12,16 @@ from typing import Any, TypeAlias
 
 from pykafka2.protocol.declared import resolved_fields
 from pykafka2.protocol.fields import Field, VersionRange
-from pykafka2.protocol.struct import Data, Message, RecordKey, RecordValue, Request, Response, Struct
+from pykafka2.protocol.struct import (
+    Data,
+    Message,
+    MetadataRecord,
+    RecordKey,
+    RecordValue,
+    Request,
+    Response,
+    Struct,
+)
 
 Span: TypeAlias = "tuple[int, int] | None"
 
@@ -21,11 +30,11 @@ def describe(cls: type[Message]) -> dict[str, Any]:
     """Returns a message's name, type, key, versions and fields.
 
     Returns:
-        name; type ("request", "response", "coordinator-key", "coordinator-value", "data"); api_key (of
-        records their kind, else None); valid_versions; flexible_versions; latest_version_unstable; fields,
-        each with name, type (Kafka's, "struct" for any struct, "[]" before the elements' of an array),
-        versions, nullable_versions, tagged_versions, tag, default (structs: None or "struct"), ignorable,
-        flexible, secret, fields (of a struct, else empty).
+        name; type ("request", "response", "coordinator-key", "coordinator-value", "metadata", "data");
+        api_key (of records their kind, else None); valid_versions; flexible_versions;
+        latest_version_unstable; fields, each with name, type (Kafka's, "struct" for any struct, "[]" before
+        the elements' of an array), versions, nullable_versions, tagged_versions, tag, default (structs: None
+        or "struct"), ignorable, flexible, secret, fields (of a struct, else empty).
     """
     valid = (cls.MIN_VERSION, cls.LAST_VERSION)
     return {
@@ -86,6 +95,7 @@ def _type_of(cls: type[Message]) -> str:
         (Response, "response"),
         (RecordKey, "coordinator-key"),
         (RecordValue, "coordinator-value"),
+        (MetadataRecord, "metadata"),
         (Data, "data"),
     ):
         if issubclass(cls, base):
@@ -96,4 +106,4 @@ def _type_of(cls: type[Message]) -> str:
 def _key_of(cls: type[Message]) -> int | None:
     if issubclass(cls, Request | Response):
         return cls.API_KEY
-    return cls.RECORD_KIND if issubclass(cls, RecordKey | RecordValue) else None
+    return cls.RECORD_KIND if issubclass(cls, RecordKey | RecordValue | MetadataRecord) else None

@@ -262,6 +262,34 @@ DATA_MODULES: Final[dict[str, tuple[str, ...]]] = {
         "TransactionLogKey",
         "TransactionLogValue",
     ),
+    "metadata_records": (
+        "RegisterBrokerRecord",
+        "UnregisterBrokerRecord",
+        "TopicRecord",
+        "PartitionRecord",
+        "ConfigRecord",
+        "PartitionChangeRecord",
+        "FenceBrokerRecord",
+        "UnfenceBrokerRecord",
+        "RemoveTopicRecord",
+        "DelegationTokenRecord",
+        "UserScramCredentialRecord",
+        "FeatureLevelRecord",
+        "ClientQuotaRecord",
+        "ProducerIdsRecord",
+        "BrokerRegistrationChangeRecord",
+        "AccessControlEntryRecord",
+        "RemoveAccessControlEntryRecord",
+        "NoOpRecord",
+        "ZkMigrationStateRecord",
+        "RemoveUserScramCredentialRecord",
+        "BeginTransactionRecord",
+        "EndTransactionRecord",
+        "AbortTransactionRecord",
+        "RemoveDelegationTokenRecord",
+        "RegisterControllerRecord",
+        "ClearElrRecord",
+    ),
 }
 """The messages that are neither requests nor responses, by module."""
 
@@ -302,6 +330,11 @@ def all_messages() -> Iterator[type[Message]]:
     for api_key in API_KEYS:
         yield request_class(api_key)
         yield response_class(api_key)
+    yield from all_data()
+
+
+def all_data() -> Iterator[type[Data]]:
+    """Returns the classes of all messages that are neither requests nor responses. Imports them all."""
     for module, names in DATA_MODULES.items():
         for name in names:
             yield cast("type[Data]", getattr(import_module(_MESSAGES + module), name))

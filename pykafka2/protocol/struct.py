@@ -290,6 +290,18 @@ class RecordValue(Data):
         cls.RECORD_KIND = kind
 
 
+class MetadataRecord(Data):
+    """A record of the metadata log; its API key is none of a request."""
+
+    __slots__ = ()
+
+    RECORD_KIND: ClassVar[int] = -1
+
+    def __init_subclass__(cls, *, api_key: int = -1, versions: str = "none", flexible: str = "none") -> None:
+        super().__init_subclass__(versions=versions, flexible=flexible)
+        cls.RECORD_KIND = api_key
+
+
 def _shown(entry: Field, value: Any) -> str:
     if value is None or value is MISSING:
         return repr(value)

@@ -70,10 +70,11 @@ class KafkaJars:
         return self.oldest / f"kafka-clients-{generation}.jar"
 
     def message_jars(self, generation: str) -> list[Path]:
-        """The jars that carry `common/message/*.json`; of the oldest only requests and responses."""
-        names = [] if generation == OLDEST else ["group", "transaction", "share"]
-        coordinators = [self.current / f"kafka-{name}-coordinator-{CURRENT}.jar" for name in names]
-        return [self.clients_jar(generation), *coordinators]
+        """The jars that carry schemas; of the oldest only those of requests and responses."""
+        coordinators = ["group-coordinator", "transaction-coordinator", "share-coordinator"]
+        names = [] if generation == OLDEST else [*coordinators, "metadata"]
+        others = [self.current / f"kafka-{name}-{CURRENT}.jar" for name in names]
+        return [self.clients_jar(generation), *others]
 
     def java(
         self, main: str, *arguments: str, generation: str = CURRENT, flags: tuple[str, ...] = ()

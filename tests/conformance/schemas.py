@@ -1,4 +1,4 @@
-"""Kafka's message schemas, read out of the jars (`common/message/*.json`) and seen version by version.
+"""Kafka's message schemas, read from the jars (`common/message`, `common/metadata`), version by version.
 
 A schema is written in version ranges; what bytes look like is a question about one version.  So both Kafka's
 schemas and our declarations are turned into the same picture, Shape: the fields of one version in order.
@@ -27,7 +27,11 @@ JAVA_PACKAGES = {
     "kafka-group-coordinator": "org.apache.kafka.coordinator.group.generated",
     "kafka-transaction-coordinator": "org.apache.kafka.coordinator.transaction.generated",
     "kafka-share-coordinator": "org.apache.kafka.coordinator.share.generated",
+    "kafka-metadata": "org.apache.kafka.common.metadata",
 }
+SCHEMA = r"common/(message|metadata)/\w+\.json"
+"""The files of schemas in the jars."""
+
 DATA_SUFFIX_TYPES = ("request", "response", "header")
 """Messages of these types are Java classes named with "Data" at the end, for want of the plain name."""
 
@@ -122,7 +126,7 @@ def messages_of(jars: KafkaJars, generation: str = CURRENT) -> dict[str, Message
     for jar in jars.message_jars(generation):
         package = JAVA_PACKAGES[re.sub(r"-[\d.]+\.jar$", "", jar.name)]
         with zipfile.ZipFile(jar) as archive:
-            entries = [one for one in archive.namelist() if re.fullmatch(r"common/message/\w+\.json", one)]
+            entries = [one for one in archive.namelist() if re.fullmatch(SCHEMA, one)]
             found += [(_parsed(archive.read(entry).decode()), package) for entry in entries]
     unstable_apis = {schema["apiKey"] for schema, _ in found if schema.get("latestVersionUnstable")}
     return {

@@ -19,6 +19,7 @@ from pykafka2.broker.log.disk.index_files import (
     encode_time_index,
     encode_transaction_index,
 )
+from pykafka2.broker.log.disk.metadata_frames import decode_metadata_record, encode_metadata_record
 from pykafka2.broker.log.disk.text_files import (
     decode_epochs,
     decode_properties,
@@ -26,7 +27,14 @@ from pykafka2.broker.log.disk.text_files import (
     encode_epochs,
     encode_topic_id,
 )
+from pykafka2.protocol.messages.metadata_records import (
+    ConfigRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 from pykafka2.records.batch import batches as batches_of
+from pykafka2.records.decoder import decode_tuples
 
 from .brokers import Cluster
 from .real_kafka import RealKafka
@@ -105,3 +113,26 @@ def test_files_of_apache_are_read_and_written_to_the_byte(real_kafka: RealKafka,
     assert encode_topic_id(decode_topic_id(text, "metadata")) == text
     properties = decode_properties((segment.parent.parent / "meta.properties").read_text(), "properties")
     assert {"cluster.id", "node.id", "directory.id"} <= set(properties)
+
+
+def test_metadata_log_of_apache_is_read_and_written_to_the_byte(
+    real_kafka: RealKafka, apache: Cluster
+) -> None:
+    topic = attrs.evolve(apache, replicas=1).new_topic() + "-in-metadata"
+    with KafkaAdminClient(bootstrap_servers=apache.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, 2, replication_factor=1, configs={"retention.ms": "12345"})])
+        admin.wait_for_topics([topic])
+    records = []
+    for segment in sorted(real_kafka.segment("__cluster_metadata", 0).parent.glob("*.log")):
+        for batch in batches_of(segment.read_bytes(), str(segment)):
+            if not batch.is_control:
+                for _, _, _, value, _ in decode_tuples(batch, str(segment), keeps_headers=False):
+                    record, version = decode_metadata_record(value, str(segment))
+                    assert encode_metadata_record(record, version) == value
+                    records.append(record)
+    [topic_id] = [one.topic_id for one in records if isinstance(one, TopicRecord) and one.name == topic]
+    partitions = [one for one in records if isinstance(one, PartitionRecord) and one.topic_id == topic_id]
+    assert [one.partition_id for one in partitions] == [0, 1]
+    [value] = [one.value for one in records if isinstance(one, ConfigRecord) and one.resource_name == topic]
+    assert value == "12345"
+    assert any(isinstance(one, RegisterBrokerRecord) for one in records)

@@ -21,6 +21,7 @@ from pykafka2.broker.log.disk.index_files import (
     encode_time_index,
     encode_transaction_index,
 )
+from pykafka2.broker.log.disk.metadata_frames import decode_metadata_record, encode_metadata_record
 from pykafka2.broker.log.disk.text_files import (
     decode_epochs,
     decode_offsets,
@@ -34,6 +35,7 @@ from pykafka2.broker.log.disk.text_files import (
 from pykafka2.broker.log.leader_epochs import EpochEntry
 from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.errors import CorruptData
+from pykafka2.protocol.messages.metadata_records import ConfigRecord
 
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -171,3 +173,26 @@ def test_properties_are_read_with_comments_and_written_with_the_version() -> Non
     assert decode_properties(encode_properties(properties), "meta.properties") == properties
     with pytest.raises(CorruptData, match="version 0 is not 1"):
         decode_properties("version=0\nbroker.id=0\n", "meta.properties")
+
+
+def test_metadata_record_survives_its_frame() -> None:
+    record = ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="1000")
+    encoded = encode_metadata_record(record, 0)
+    assert encoded[:3] == b"\x01\x04\x00"
+    assert decode_metadata_record(encoded, "here") == (record, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"\0\4\0", "frame version 0 is not 1"),
+        (b"\1\x7f\0", "no metadata record with API key 127"),
+        (b"\1\4\1", "ConfigRecord has no version 1, only up to 0"),
+        (b"\1\4\0\2", "ConfigRecord"),
+        (b"\1", "ends"),
+        (b"", "ends"),
+    ],
+)
+def test_damaged_metadata_record_is_reported(value: bytes, message: str) -> None:
+    with pytest.raises(CorruptData, match=message):
+        decode_metadata_record(value, "__cluster_metadata-0")
