@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-import attrs
+from pykafka2.slotted import slotted
 
 
-@attrs.define
+@slotted
 class Backoff:
     """The wait before attempt n: `initial * 2**n`, at most `maximum`, +-20 %.
 

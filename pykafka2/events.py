@@ -9,19 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import attrs
+from pykafka2.slotted import slotted
 
 logger = logging.getLogger("pykafka2")
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Event:
     """An event at the time `at` (seconds of the driver's monotonic clock)."""
 
     at: float
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class RequestSent(Event):
     node: str
     api: str
@@ -30,7 +30,7 @@ class RequestSent(Event):
     size_bytes: int
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class RequestAnswered(Event):
     node: str
     api: str
@@ -39,7 +39,7 @@ class RequestAnswered(Event):
     error: str | None = None
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class StateMoved(Event):
     """A state machine `who` (a connection, a group, a transaction) changed its state."""
 
@@ -49,13 +49,13 @@ class StateMoved(Event):
     because: str = ""
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class LookupStarted(Event):
     kind: str
     key: str
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class LookupEnded(Event):
     kind: str
     key: str
@@ -63,14 +63,14 @@ class LookupEnded(Event):
     error: str | None = None
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class MetadataUpdated(Event):
     version: int
     brokers: int
     topics: int
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class BatchCompleted(Event):
     topic: str
     partition: int
@@ -80,7 +80,7 @@ class BatchCompleted(Event):
     error: str | None = None
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class BatchRetried(Event):
     topic: str
     partition: int
@@ -89,7 +89,7 @@ class BatchRetried(Event):
     error: str
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class LeaderChanged(Event):
     topic: str
     partition: int

@@ -12,6 +12,8 @@ from typing import Any
 
 import attrs
 
+from pykafka2.slotted import slotted
+
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 LONGEST_SENT_BYTES = 32767
@@ -40,7 +42,7 @@ def hidden(value: object) -> str:
     return "None" if value is None else "'[hidden]'"
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Option:
     """One public option. `read` converts a user's value into the internal one, or raises ValueError."""
 

@@ -5,10 +5,10 @@ Pure data, read by `options.OptionTable`; a client's own option of the same name
 
 from __future__ import annotations
 
-import attrs
+from pykafka2.slotted import slotted
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Refused:
     """An unsupported option of Kafka: the reason, and the values that have no effect and are accepted."""
 

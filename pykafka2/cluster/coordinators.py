@@ -12,8 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.validation import checked_node
@@ -22,12 +20,13 @@ from pykafka2.errors import CorruptResponse, KafkaError, UnsupportedVersion, err
 from pykafka2.events import EventSink, LookupEnded, LookupStarted
 from pykafka2.options import ClientOptions
 from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from pykafka2.slotted import slotted
 from pykafka2.types import Node
 
 LAST_VERSION_WITH_ONE_KEY = 3
 
 
-@attrs.define
+@slotted
 class _Lookup:
     """The known facts about one key's coordinator, and whether a lookup is in flight."""
 
@@ -41,7 +40,7 @@ class _Lookup:
     """Error of the last lookup; None if it found a broker."""
 
 
-@attrs.define
+@slotted
 class _Found:
     """The result for one key, from either version of the response."""
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from pykafka2.errors import Disconnected, KafkaError, TlsInterrupted
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.handshake import Agreement
 from pykafka2.network.port_probes import VERDICTS, probe_sasl, probe_without_tls
 from pykafka2.network.script import Script
+from pykafka2.slotted import slotted
 
 SUSPICIOUS_ENDS = 2
 """Consecutive connections closed before any response that rule out a restart."""
@@ -24,7 +23,7 @@ MOST_PROBES = 16
 """The newest addresses of a name with a probe; a resolver can return others each time."""
 
 
-@attrs.define
+@slotted
 class Probe:
     """The probe of a connection that is opened only to find out why the one before was closed."""
 

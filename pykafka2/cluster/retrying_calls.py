@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.coordinators import Coordinators
@@ -21,12 +19,13 @@ from pykafka2.driver.pollable import NOTHING, Destination, PollResult, Send
 from pykafka2.errors import ClientClosed, ClientFailed, IllegalState, KafkaError
 from pykafka2.interrupts import run_all
 from pykafka2.protocol.struct import Request
+from pykafka2.slotted import slotted
 
 Check = Callable[[Any], KafkaError | None]
 TimedOut = Callable[[str, float, KafkaError | None], KafkaError]
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class RetryingCall:
     """One call. `check` returns the error that a response reports, or None."""
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import attrs
-
 from pykafka2.cluster.coordinators import Coordinators
 from pykafka2.cluster.link import NodeLink, Purpose
 from pykafka2.cluster.metadata import Metadata
@@ -29,9 +27,10 @@ from pykafka2.driver.pollable import (
 from pykafka2.errors import ClientClosed, ClientFailed, KafkaError, KafkaTimeoutError
 from pykafka2.interrupts import run_all
 from pykafka2.options import ClientOptions
+from pykafka2.slotted import slotted
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class _Waiting:
     """A request that cannot be sent yet, and the link it waits for, if known.
 

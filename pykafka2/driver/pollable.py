@@ -9,35 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-import attrs
-
 from pykafka2.clock import FOREVER
 from pykafka2.errors import KafkaError
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.slotted import slotted
 
 R = TypeVar("R", bound=Response)
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class AnyNode:
     """The least busy reachable node; the excluded one is used only if there is no other."""
 
     but: int | None = None
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class ToNode:
     """One broker by its id."""
 
     id: int
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class ToController:
     """The broker that the metadata names as controller; any broker if it names none."""
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class ToLeader:
     """The leader of a partition."""
 
@@ -49,7 +48,7 @@ GROUP = 0
 TRANSACTION = 1
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class ToCoordinator:
     """The coordinator of a group (kind 0) or a transactional id (kind 1), over a connection of its own."""
 
@@ -64,7 +63,7 @@ def ignore_failure(error: KafkaError, now: float) -> None:
     """For requests whose loss does not matter."""
 
 
-@attrs.define
+@slotted
 class Send(Generic[R]):
     """A request to send.
 
@@ -91,7 +90,7 @@ class Send(Generic[R]):
     sent_at: float | None = None
 
 
-@attrs.define
+@slotted
 class PollResult:
     """The result of a poll: requests to send now, and the latest time of the next poll."""
 

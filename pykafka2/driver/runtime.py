@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-import attrs
-
 from pykafka2.clock import Clock, Entropy
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.network.script import Lane
 from pykafka2.network.transport import Network, Ready, Selector
+from pykafka2.slotted import slotted
 
 T = TypeVar("T")
 
 
-@attrs.define
+@slotted
 class Outcome(Generic[T]):
     """The result of offloaded work: a value or an error."""
 

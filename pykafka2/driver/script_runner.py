@@ -11,14 +11,13 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-import attrs
-
 from pykafka2.clock import FOREVER
 from pykafka2.driver.pollable import Destination, PollResult, Send
 from pykafka2.driver.runtime import Outcome
 from pykafka2.errors import ClientFailed, IllegalState, KafkaError
 from pykafka2.network.script import Call, Gather, Script, Step, Wait
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.slotted import slotted
 
 if TYPE_CHECKING:
     from pykafka2.driver.driver import Driver
@@ -34,7 +33,7 @@ Versions = tuple[int | None, int | None]
 ANY_VERSION: Versions = (None, None)
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class CallTo(Call):
     """A call with its own destination and timeout; None uses the runner's.
 
@@ -53,14 +52,14 @@ class CallTo(Call):
         return self.min_version, self.max_version
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Work(Step):
     """Run this function on another thread, because it can block or take long; its result is the answer."""
 
     work: Callable[[], Any]
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class ForgetCoordinator(Step):
     """Forget the coordinator: the broker responded to the last call that it is not the coordinator."""
 

@@ -12,8 +12,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, Protocol
 
-import attrs
-
 from pykafka2.clock import FOREVER
 from pykafka2.errors import (
     CorruptData,
@@ -39,6 +37,7 @@ from pykafka2.network.script import Call, Script
 from pykafka2.network.transport import Buffer
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.struct import Request
+from pykafka2.slotted import slotted
 
 LONGEST_THROTTLE = 60.0
 """Longest throttle in seconds that is obeyed: throttle_time_ms can be wrong."""
@@ -96,7 +95,7 @@ SETTING_UP = {
 }
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class ConnectionOptions:
     """The options that all connections of a client share. Durations are in seconds."""
 
@@ -109,7 +108,7 @@ class ConnectionOptions:
     """Required if `sasl` has work for another thread."""
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class Unwritten:
     """Callbacks of a request, called when its bytes have reached the transport."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
+from pykafka2.slotted import slotted
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Endpoint:
     """A resolved address: an IP (or, in the simulation, a broker's name) and a port.
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
-
 from pykafka2.errors import (
     IllegalSaslState,
     KafkaError,
@@ -23,6 +21,7 @@ from pykafka2.network.sasl.mechanism import SaslMechanism
 from pykafka2.network.script import Offload, Script, call
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from pykafka2.slotted import slotted
 from pykafka2.text import shown
 
 SOFTWARE_NAME = "pykafka2"
@@ -35,7 +34,7 @@ NO_SASL_HERE = (
 )
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Agreement:
     """The result of a handshake."""
 

@@ -11,14 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-import attrs
-
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, CorruptResponse, KafkaError, UnsupportedVersion
 from pykafka2.network.frames import Frame
 from pykafka2.protocol.framing import decode_response_body
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
+from pykafka2.slotted import slotted
 
 OnResponse = Callable[[Any, float], None]
 OnFailure = Callable[[KafkaError, float], None]
@@ -29,7 +28,7 @@ _CORRELATION_ID = struct.Struct(">i")
 _ERROR_AFTER_ID = struct.Struct(">ih")
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class InFlight:
     """A request in flight."""
 

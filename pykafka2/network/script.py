@@ -11,11 +11,10 @@ from collections.abc import Callable, Generator
 from enum import Enum
 from typing import Any, TypeVar, cast
 
-import attrs
-
 from pykafka2.clock import FOREVER
 from pykafka2.errors import KafkaError
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.slotted import slotted
 
 R = TypeVar("R", bound=Response)
 T = TypeVar("T")
@@ -27,7 +26,7 @@ class Step:
     __slots__ = ()
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Call(Step):
     """Send a request; the result is its response. If `version` is None, the highest common one is used."""
 
@@ -35,14 +34,14 @@ class Call(Step):
     version: int | None = None
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Wait(Step):
     """Resume after this many seconds."""
 
     seconds: float
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Gather(Step):
     """Send several requests at once; the result is the list of their responses, in order."""
 
@@ -58,7 +57,7 @@ class Lane(Enum):
     ASSIGNING = "assigning"
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Offload(Step):
     """Run blocking work on another thread; the result is the work's result or exception.
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import attrs
-
 from pykafka2.network.endpoint import Endpoint
+from pykafka2.slotted import slotted
 
 Buffer = bytes | bytearray | memoryview
 
@@ -22,7 +21,7 @@ Ready = tuple[object, int]
 """What a selector reports: the data given at registration, and the bits that are ready."""
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class SocketOptions:
     """Socket buffer sizes; -1 leaves a buffer to the kernel's own tuning, which large fetches need."""
 

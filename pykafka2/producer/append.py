@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from pykafka2.cluster.arguments import checked_topic
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import IllegalArgument, KafkaError, SerializationError
@@ -35,6 +33,7 @@ from pykafka2.producer.partitioning.topic_route import Route
 from pykafka2.producer.transactions.state import Call, TransactionStatus
 from pykafka2.records.encoder import NO_HEADERS, Row
 from pykafka2.serializers import SerializeFunction, serialize_function
+from pykafka2.slotted import slotted
 from pykafka2.text import brief
 from pykafka2.types import GivenHeaders, Headers
 
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from pykafka2.driver.driver import Driver
 
 
-@attrs.frozen
+@slotted(frozen=True)
 class Serializers:
     """The functions that turn keys and values into bytes; None if they are bytes already."""
 
@@ -73,7 +72,7 @@ class Serializers:
         return key, value, own or None
 
 
-@attrs.frozen
+@slotted(frozen=True)
 class AppendGuard:
     """Checks whether the producer can start a batch, before a call waits for anything."""
 

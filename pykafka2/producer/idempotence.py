@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import ClassVar
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.driver.pollable import PollResult
 from pykafka2.errors import (
@@ -38,6 +36,7 @@ from pykafka2.producer.accumulator.batch import ProducerBatch
 from pykafka2.producer.accumulator.batch_records import NO_IDENTITY, NO_SEQUENCE, Identity
 from pykafka2.producer.options import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
+from pykafka2.slotted import slot, slotted
 
 LAST_EPOCH = 2**15 - 2
 
@@ -132,14 +131,14 @@ def next_sequence(sequence: int, records: int) -> int:
     return (sequence + records) & LAST_SEQUENCE
 
 
-@attrs.define
+@slotted
 class _Run:
     """The sequence of one partition: its identity, its next number and its numbered batches."""
 
     identity: Identity = NO_IDENTITY
     next_sequence: int = 0
-    unfinished: list[ProducerBatch] = attrs.field(factory=list)
-    window: list[ProducerBatch] = attrs.field(factory=list)
+    unfinished: list[ProducerBatch] = slot(factory=list)
+    window: list[ProducerBatch] = slot(factory=list)
     """Numbered batches from the oldest unfinished one on, including finished ones."""
     has_gap: bool = False
     """A numbered batch failed, so no new batch can follow under this identity."""

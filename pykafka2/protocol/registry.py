@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final, cast
 
-import attrs
-
 from pykafka2.errors import UnsupportedVersion
 from pykafka2.protocol.struct import Data, Message, Request, Response
+from pykafka2.slotted import slotted
 
 
 class ApiKey:
@@ -99,7 +98,7 @@ class ApiKey:
     DELETE_SHARE_GROUP_OFFSETS: Final = 92
 
 
-@attrs.frozen
+@slotted(frozen=True)
 class ApiInfo:
     """One API: its key and name, the supported stable versions, the first flexible one (None: none)."""
 

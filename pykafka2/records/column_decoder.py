@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-import attrs
-
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import RecordBatch, has_gaps, open_batch
@@ -20,6 +18,7 @@ from pykafka2.records.columns import Columns
 from pykafka2.records.decoder import decode_rows, raise_leftover
 from pykafka2.records.runs import Field, Rows, UniformRun
 from pykafka2.records.varint import read_varint
+from pykafka2.slotted import slotted
 from pykafka2.types import LOG_APPEND_TIME
 
 SHORTEST_RUN = 4
@@ -45,7 +44,7 @@ Frame = list[tuple[int, int]]
 """Bytes that are the same in all records of a layout: their place within the record, and their value."""
 
 
-@attrs.define
+@slotted
 class Layout:
     """The places of the fields within a record, counted from its first byte."""
 
@@ -115,7 +114,7 @@ def offset_bytes(index: int) -> tuple[int, int]:
     return (1, 64) if index < 64 else (2, 8192) if index < 8192 else (3, 1 << 20)
 
 
-@attrs.define
+@slotted
 class PlannedRun:
     """A run of records of one layout: index and place of the first of them, and their number."""
 

@@ -14,8 +14,6 @@ from itertools import accumulate, repeat
 from operator import itemgetter
 from typing import Any, Protocol
 
-import attrs
-
 from pykafka2.records.encoder import NO_HEADERS
 from pykafka2.records.pieces import (
     ATTRIBUTES,
@@ -32,6 +30,7 @@ from pykafka2.records.pieces import (
     spans,
 )
 from pykafka2.records.varint import varint_size
+from pykafka2.slotted import slotted
 
 MAX_BATCH_RECORDS = 1 << 20
 MAX_OFFSET_BYTES = 3
@@ -44,7 +43,7 @@ MAX_NUMBERS_BYTES = 31
 SAMPLE_RECORDS = 1000
 
 
-@attrs.define
+@slotted
 class EncodedRecords:
     """The records of one batch, not yet compressed and without the batch's header.
 

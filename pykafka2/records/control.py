@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import struct
 
-import attrs
-
 from pykafka2.errors import CorruptData
 from pykafka2.records.batch import NO_LEADER_EPOCH, RecordBatch
 from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import BatchBuilder
+from pykafka2.slotted import slotted
 
 ABORT = 0
 COMMIT = 1
@@ -21,7 +20,7 @@ KEY = struct.Struct(">hh")  # version, type
 VALUE = struct.Struct(">hi")  # version, coordinator epoch
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class ControlMarker:
     """The content of a control record: its type (0 abort, 1 commit, others belong to KRaft) and the
     coordinator epoch.

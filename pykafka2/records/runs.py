@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from pykafka2.slotted import slotted
 from pykafka2.types import Headers
 
 Bytes = list["bytes | None"]
@@ -43,7 +44,7 @@ class Rows:
         return [self.headers.get(row) or [] for row in range(len(self.offsets))]
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class HeaderArrays:
     """The positions of headers in a buffer, in order, and the row of each one's record. Never empty."""
 
@@ -74,7 +75,7 @@ class HeaderArrays:
             rows[row].append((name, None if size < 0 else buffer[at : at + size]))
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class ArrayRun:
     """Records of any layout in `buffer`, with the places of their fields in numpy arrays.
 
@@ -138,7 +139,7 @@ class ArrayRun:
         ]
 
 
-@attrs.define
+@slotted
 class Field:
     """The position of one field in each record of a `UniformRun`, from its start; -1 for null."""
 

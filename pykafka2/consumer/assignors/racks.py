@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import attrs
-
 from pykafka2.consumer.assignors.assignor import ClusterMetadata, MemberSubscription
+from pykafka2.slotted import slot, slotted
 from pykafka2.types import TopicPartition
 
 NOWHERE: frozenset[str] = frozenset()
@@ -31,12 +30,12 @@ def racks_matter(of_members: Collection[str], of_partitions: Collection[frozense
     return any(racks != everywhere for racks in of_partitions)
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Racks:
     """The racks of members and of partitions' replicas; both are empty if racks do not matter."""
 
-    of_members: Mapping[str, str] = attrs.field(factory=dict)
-    of_partitions: Mapping[TopicPartition, frozenset[str]] = attrs.field(factory=dict)
+    of_members: Mapping[str, str] = slot(factory=dict)
+    of_partitions: Mapping[TopicPartition, frozenset[str]] = slot(factory=dict)
 
     def is_far(self, member_id: str, partition: TopicPartition) -> bool:
         """Return whether the member has a rack and no replica is in it."""

@@ -13,8 +13,6 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import attrs
-
 from pykafka2.consumer.assignors.assignor import (
     NO_GENERATION,
     ClusterMetadata,
@@ -22,6 +20,7 @@ from pykafka2.consumer.assignors.assignor import (
     subscribers,
 )
 from pykafka2.consumer.assignors.racks import Racks, racks_of_group
+from pykafka2.slotted import slotted
 from pykafka2.types import TopicPartition
 
 Division = dict[str, list[TopicPartition]]
@@ -365,7 +364,7 @@ def _divide(
     return divide_mixed(topics, readers, members, kept, earlier_owners(claims), racks, must_move=must_move)
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Claim:
     """The partitions that a member claims to own, and the generation of the claim (-1 if unknown)."""
 

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Mapping
 from functools import partial
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
@@ -45,6 +43,7 @@ from pykafka2.protocol.messages.committed_offsets import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from pykafka2.slotted import slotted
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 MEMBERSHIP_ERRORS = (UnknownMemberId, IllegalGeneration, FencedInstanceId, RebalanceInProgress)
@@ -301,7 +300,7 @@ class CommitQueue:
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class Commit:
     """Offsets to commit, with the member's identity and a deadline.
 

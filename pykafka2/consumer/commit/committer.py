@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import GRACE, ClusterClient
@@ -29,6 +27,7 @@ from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.interrupts import CancelOnError, Cleanup
+from pykafka2.slotted import slotted
 from pykafka2.text import named
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
@@ -39,7 +38,7 @@ IsOfOldTopic = Callable[[TopicPartition, int], bool]
 """Whether a partition's position, set in this generation, is in a topic that was recreated since."""
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class _PendingCallback:
     """A commit whose callback has not been called."""
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-import attrs
-
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.slotted import slotted
 
 LAST_VERSION_WITH_NAMES = 9
 
@@ -25,7 +24,7 @@ class NamedTopic(Protocol):
     topic_id: bytes
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class TopicIds:
     """The ids of the topics of one request; empty unless all of them are known."""
 

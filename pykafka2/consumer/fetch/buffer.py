@@ -12,19 +12,18 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 
-import attrs
-
 from pykafka2.consumer.fetch.fetched_data import FetchedData, Problem
+from pykafka2.slotted import slot, slotted
 from pykafka2.types import TopicPartition
 
 Item = FetchedData | Problem
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class _Queue:
     """The fetched data of one partition."""
 
-    items: deque[Item] = attrs.Factory(deque)
+    items: deque[Item] = slot(factory=deque)
     size_bytes: int = 0
 
 

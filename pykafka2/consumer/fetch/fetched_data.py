@@ -16,8 +16,6 @@ from heapq import heapify, heappop
 from itertools import islice
 from typing import Any
 
-import attrs
-
 from pykafka2.compression import MAX_OUTPUT_BYTES
 from pykafka2.compression.steps import Steps
 from pykafka2.errors import CorruptData, KafkaError, LogTruncated, RecordTooLarge, SerializationError
@@ -27,6 +25,7 @@ from pykafka2.records.batch_reader import AnyBatch, Opened, any_batches, decode_
 from pykafka2.records.column_group import MOST_AT_ONCE, ColumnGroup, ColumnPart
 from pykafka2.records.columns import Columns
 from pykafka2.records.control import read_marker
+from pykafka2.slotted import slotted
 from pykafka2.types import ConsumerRecord, TopicPartition
 
 
@@ -83,7 +82,7 @@ def without_frames(error: KafkaError) -> KafkaError:
     return error
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class Problem:
     """The error that replaces the data from this offset on."""
 
@@ -96,7 +95,7 @@ class Problem:
     size_bytes: int = 0
 
 
-@attrs.define
+@slotted
 class Damage:
     """An unreadable part of a log: its first offset, the next offset after it, and its bytes."""
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
@@ -34,12 +32,13 @@ from pykafka2.protocol.messages.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from pykafka2.slotted import slotted
 from pykafka2.types import OffsetAndTimestamp, TopicPartition
 
 UNKNOWN_OFFSET = -1
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class OffsetLookup:
     """A request for one partition's offset at a timestamp (in milliseconds, or -2 and -1 for the log's ends).
 

@@ -6,8 +6,6 @@ Other threads may read single entries of the dictionaries that are documented fo
 
 from __future__ import annotations
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
@@ -18,6 +16,7 @@ from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.errors import KafkaError
 from pykafka2.protocol.messages.fetch import FetchPartition
 from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.slotted import slot, slotted
 from pykafka2.types import TopicPartition
 
 # Minimum seconds between two fetches if the first one returned nothing usable.
@@ -124,7 +123,7 @@ class FetchTable:
         return Backoff(options.retry_backoff, options.retry_backoff_max, self._cluster.driver.entropy.random)
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class FetchState:
     """The fetch state of one partition."""
 
@@ -179,17 +178,17 @@ class FetchState:
 DEPENDS_ON_TIME = -1
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class PartitionsByNode:
     """Fetchable partitions by the node to fetch them from."""
 
     as_of: int = DEPENDS_ON_TIME
     """The value of `FetchTable.changes`; `DEPENDS_ON_TIME` if the grouping also depends on time."""
     snapshot: ClusterSnapshot | None = None
-    by_node: dict[int, list[FetchState]] = attrs.Factory(dict)
+    by_node: dict[int, list[FetchState]] = slot(factory=dict)
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class FetchInFlight:
     """A fetch in flight, with the states and offsets of its partitions when it was sent."""
 
@@ -201,6 +200,6 @@ class FetchInFlight:
     is_incremental: bool = False
     has_ids: bool = True
     """Whether the ids of all its topics are known."""
-    names: dict[bytes, str] = attrs.Factory(dict)
+    names: dict[bytes, str] = slot(factory=dict)
     """Topic names by id; a response has one or the other."""
-    fetched: dict[tuple[str, int], tuple[FetchState, int]] = attrs.Factory(dict)
+    fetched: dict[tuple[str, int], tuple[FetchState, int]] = slot(factory=dict)

@@ -6,8 +6,6 @@ thousand partitions.
 
 from __future__ import annotations
 
-import attrs
-
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.consumer.fetch.brokers import FetchNodes, SessionKey
 from pykafka2.consumer.fetch.buffer import FetchBuffer
@@ -15,12 +13,13 @@ from pykafka2.consumer.fetch.partitions import FRUITLESS_GAP, FetchInFlight, Fet
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.protocol.messages.fetch import FetchPartition, FetchRequest
 from pykafka2.protocol.primitives import ZERO_UUID
+from pykafka2.slotted import slotted
 
 # While partitions are left out for lack of room, the next fetch must be sent sooner than fetch_max_wait_ms.
 WAIT_WHILE_OTHERS_ARE_FULL = 0.05
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class _LastFetch:
     """The entries of the last fetch from a node."""
 

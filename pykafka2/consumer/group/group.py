@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self
 
-import attrs
-
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.registry import read_assignors
 from pykafka2.consumer.commit.commit_queue import CommitQueue
@@ -29,9 +27,10 @@ from pykafka2.consumer.state.group_identity import GroupStatus
 from pykafka2.consumer.state.iteration_queue import IterationQueue
 from pykafka2.consumer.state.poll_interval import PollClock
 from pykafka2.consumer.state.subscription import Subscription
+from pykafka2.slotted import slotted
 
 
-@attrs.define(frozen=True, eq=False)
+@slotted(frozen=True, eq=False)
 class Group:
     """The group-related parts of one consumer."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
-
 from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import NOT_AWAITED, is_async
+from pykafka2.slotted import slotted
 from pykafka2.types import TopicPartition
 
 Callback = Callable[[Sequence[TopicPartition]], object]
@@ -43,7 +42,7 @@ def _ignore(partitions: Sequence[TopicPartition]) -> None:
     """Do nothing, for a callback that was not set."""
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Listeners:
     """The listeners of `subscribe` as three functions."""
 

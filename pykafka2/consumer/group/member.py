@@ -11,8 +11,6 @@ from enum import Enum
 from functools import partial
 from typing import Generic, TypeVar
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.clock import FOREVER
 from pykafka2.cluster.client import ClusterClient
@@ -23,13 +21,14 @@ from pykafka2.driver.pollable import GROUP, ToCoordinator
 from pykafka2.errors import CommitFailed, IllegalTransition, KafkaError
 from pykafka2.events import StateMoved
 from pykafka2.logs import ClientLogger
+from pykafka2.slotted import slotted
 
 NEVER = -FOREVER
 StateT = TypeVar("StateT", bound=Enum)
 EventT = TypeVar("EventT", bound=Enum)
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class Heartbeat:
     """The heartbeats of one member, one at a time."""
 

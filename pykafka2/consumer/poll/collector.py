@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import attrs
-
 from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch.buffer import FetchBuffer, Item
 from pykafka2.consumer.fetch.fetched_data import FetchedData, Problem
@@ -23,23 +21,24 @@ from pykafka2.consumer.state.subscription import Assigned, Subscription
 from pykafka2.errors import KafkaError, SerializationError
 from pykafka2.records.columns import Columns
 from pykafka2.serializers import deserialize_function
+from pykafka2.slotted import slot, slotted
 from pykafka2.text import brief
 from pykafka2.types import BadRecord, ConsumerRecord, TopicPartition
 
 Take = Callable[[FetchedData, int, int, Any], int]
 
 
-@attrs.define
+@slotted
 class _Pass:
     """One pass over the buffer: nothing of it takes effect before `Collector._finish`."""
 
     as_of: int
     """`Subscription.changes` at the start of the pass."""
-    positions: dict[TopicPartition, int] = attrs.Factory(dict)
-    generations: dict[TopicPartition, int] = attrs.Factory(dict)
-    leader_epochs: dict[TopicPartition, int] = attrs.Factory(dict)
-    done: list[Item] = attrs.Factory(list)
-    served: list[TopicPartition] = attrs.Factory(list)
+    positions: dict[TopicPartition, int] = slot(factory=dict)
+    generations: dict[TopicPartition, int] = slot(factory=dict)
+    leader_epochs: dict[TopicPartition, int] = slot(factory=dict)
+    done: list[Item] = slot(factory=list)
+    served: list[TopicPartition] = slot(factory=list)
     failed: Failure | None = None
     next_position: int | None = None
     """The position in the failed partition: the records before it were taken or skipped."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 from copy import copy
 
-import attrs
-
 from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch.buffer import Item
 from pykafka2.consumer.fetch.fetched_data import FetchedData, Problem, without_frames
@@ -28,12 +26,13 @@ from pykafka2.errors import (
     OffsetOutOfRange,
     SerializationError,
 )
+from pykafka2.slotted import slotted
 from pykafka2.types import BadRecord, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 
-@attrs.frozen
+@slotted(frozen=True)
 class Failure:
     """An error that stops a partition."""
 

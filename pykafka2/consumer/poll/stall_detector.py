@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import logging
 
-import attrs
-
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch.fetcher import Fetcher
 from pykafka2.consumer.options import ConsumerOptions
 from pykafka2.consumer.state.subscription import Assigned, Subscription
 from pykafka2.errors import ConsumerStalled
+from pykafka2.slotted import slotted
 from pykafka2.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ STALLED_AFTER = 120.0
 LONGEST_STEP = CHECK_EVERY + 1.0
 
 
-@attrs.define
+@slotted
 class _Stall:
     """How long a partition has not advanced, in time that counts."""
 

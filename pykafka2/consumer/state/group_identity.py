@@ -10,6 +10,7 @@ from __future__ import annotations
 import attrs
 
 from pykafka2.errors import KafkaError
+from pykafka2.slotted import slotted
 
 
 @attrs.define(frozen=True)
@@ -28,7 +29,7 @@ class GroupIdentity:
 NOBODY = GroupIdentity()
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Rejection:
     """A commit that the coordinator rejected because the sender's membership or generation has ended.
 

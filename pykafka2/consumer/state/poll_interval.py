@@ -6,12 +6,11 @@ and a stale value only delays the check until the next one.
 
 from __future__ import annotations
 
-import attrs
-
 from pykafka2.clock import Clock
+from pykafka2.slotted import slotted
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class PollClock:
     """The time of the application's last poll().
 

@@ -12,10 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-import attrs
-
 from pykafka2.cluster.snapshot import ClusterSnapshot
 from pykafka2.errors import IllegalArgument, IllegalState
+from pykafka2.slotted import slot, slotted
 from pykafka2.types import OffsetAndMetadata, TopicPartition
 
 
@@ -37,7 +36,7 @@ class Hold(Enum):
     """Being revoked: no more records are returned, and its position is being committed."""
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class Assigned:
     """The state of one assigned partition."""
 
@@ -60,12 +59,12 @@ class Assigned:
         return not self.is_paused and self.hold is Hold.OWNED
 
 
-@attrs.define
+@slotted
 class Change:
     """The partitions that an assignment removed and added."""
 
-    removed: list[TopicPartition] = attrs.Factory(list)
-    added: list[TopicPartition] = attrs.Factory(list)
+    removed: list[TopicPartition] = slot(factory=list)
+    added: list[TopicPartition] = slot(factory=list)
 
 
 class Subscription:
@@ -307,7 +306,7 @@ def _topics_of(partitions: Iterable[TopicPartition]) -> frozenset[str]:
     return frozenset(partition.topic for partition in partitions)
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class TopicPattern:
     """A pattern, and whether it excludes Kafka's internal topics (exclude_internal_topics)."""
 

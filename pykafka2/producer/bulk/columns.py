@@ -22,6 +22,7 @@ from pykafka2.producer.arguments import (
 from pykafka2.records.column_encoder import ListColumns, RecordColumns
 from pykafka2.records.encoder import NO_HEADERS
 from pykafka2.records.pieces import Piece
+from pykafka2.slotted import slotted
 from pykafka2.types import Headers
 
 Serialize = Callable[[Headers, Any], "bytes | None"]
@@ -60,7 +61,7 @@ class BulkArguments:
     timestamps_ms: Any = None
 
 
-@attrs.define
+@slotted
 class BulkPart:
     """Records that are sent in order.
 

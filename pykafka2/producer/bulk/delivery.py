@@ -10,12 +10,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
-import attrs
-
 from pykafka2.driver.loop_wait import wait_in_loop
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.producer.delivery.batch_outcome import IS_DONE, BatchOutcome
 from pykafka2.producer.interceptors import Interceptors
+from pykafka2.slotted import slotted
 from pykafka2.types import BatchMetadata, RecordMetadata
 
 OnBatch = Callable[[BatchMetadata | None, KafkaError | None], object]
@@ -26,7 +25,7 @@ Report = Callable[["Share"], None]
 """Reports the outcome of a share to callbacks."""
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class Share:
     """Consecutive records of the call: their rows, and the index of the first in the batch."""
 

@@ -15,14 +15,13 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-import attrs
-
 from pykafka2.clock import FOREVER
 from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import IllegalState, KafkaError
 from pykafka2.producer.arguments import checked_timeout
 from pykafka2.producer.delivery.callbacks import WHOLE_BATCH, Interrupt, Listeners, metadata_of, note_raised
 from pykafka2.records.rows import FIELDS, Fields, row_at
+from pykafka2.slotted import slotted
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 WaitUntil = Callable[..., bool]
@@ -273,7 +272,7 @@ class BatchOutcome:
             self._interrupt(exit_request)
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class Part:
     """The outcome of the records from `first` to the next part."""
 

@@ -14,13 +14,12 @@ from itertools import count
 from operator import index
 from typing import Any, Protocol, SupportsIndex
 
-import attrs
-
 from pykafka2.cluster.snapshot import ClusterSnapshot
 from pykafka2.errors import ConfigurationError, IllegalArgument
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.partitioning.key_hashes import KeyHashes, crc32, fnv1a, positive_murmur2
 from pykafka2.producer.partitioning.topic_route import Route
+from pykafka2.slotted import slotted
 
 Choose = Callable[[Route, Any, "bytes | None", Any, "bytes | None"], "PartitionQueue | None"]
 """Returns the queue for route, key, key_bytes, value, value_bytes; None is the sticky partition."""
@@ -32,7 +31,7 @@ _OF_CALLABLE = ("key_bytes", "all_partitions", "available_partitions")
 _OF_OBJECT = ("topic", "key", "key_bytes", "value", "value_bytes", "cluster")
 
 
-@attrs.frozen
+@slotted(frozen=True)
 class Strategy:
     """How `send` finds a record's partition.
 

@@ -10,8 +10,6 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.errors import (
@@ -32,6 +30,7 @@ from pykafka2.producer.sending.failure_log import Failures
 from pykafka2.producer.sending.memory_shares import PartitionShares
 from pykafka2.producer.transactions.manager import TransactionManager
 from pykafka2.protocol.messages.produce import PartitionProduceResponse
+from pykafka2.slotted import slotted
 from pykafka2.text import shown
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
 
@@ -39,7 +38,7 @@ LEADER_CHANGES_WITHOUT_BACKOFF = 3
 """Attempts of a batch that follow a moved leader without a backoff (KIP-951)."""
 
 
-@attrs.frozen
+@slotted(frozen=True)
 class SenderParts:
     """The parts of a producer that the sender and its outcomes use."""
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
-import attrs
-
 from pykafka2.clock import FOREVER
 from pykafka2.driver.pollable import NOTHING, PollResult, Send, ToNode
 from pykafka2.errors import (
@@ -36,6 +34,7 @@ from pykafka2.protocol.messages.produce import (
 )
 from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.records.batch import HEADER_BYTES
+from pykafka2.slotted import slotted
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
 
 FIRST_VERSION_OF_FORMAT_2 = 3
@@ -55,7 +54,7 @@ class Readiness(Protocol):
         ...
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class _ProduceInFlight:
     """A Produce request on the wire, with the identity of each of its batches."""
 

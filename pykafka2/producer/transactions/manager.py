@@ -13,8 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import attrs
-
 from pykafka2.driver.completion import Completion
 from pykafka2.driver.pollable import TRANSACTION, PollResult, ToCoordinator
 from pykafka2.driver.runtime import Outcome
@@ -41,10 +39,11 @@ from pykafka2.producer.transactions.requests import (
 )
 from pykafka2.producer.transactions.state import OPEN_STATES, Call, TransactionState, TransactionStatus, again
 from pykafka2.producer.transactions.steps import Offsets, StepFailed, TransactionSteps
+from pykafka2.slotted import slotted
 from pykafka2.types import TopicPartition
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Detached:
     """The data of an open transaction that another process needs to end it."""
 
@@ -343,7 +342,7 @@ _UNDER_WAY = frozenset(
 )
 
 
-@attrs.define(eq=False)
+@slotted(eq=False)
 class Ticket:
     """A call that a thread waits for, which sets `is_received` when it has the outcome."""
 

@@ -15,8 +15,6 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.driver.pollable import GROUP, ToCoordinator
 from pykafka2.driver.script_runner import ANY_VERSION, Versions, call_to, forget_coordinator
@@ -55,6 +53,7 @@ from pykafka2.protocol.messages.transaction import (
     InitProducerIdRequest,
 )
 from pykafka2.protocol.struct import Request, Response
+from pykafka2.slotted import slot, slotted
 from pykafka2.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 R = TypeVar("R", bound=Response)
@@ -80,7 +79,7 @@ class StepFailed(Exception):
         self.error = error
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Offsets:
     """The arguments of `send_offsets_to_transaction`."""
 
@@ -88,7 +87,7 @@ class Offsets:
     group: ConsumerGroupMetadata
 
 
-@attrs.define
+@slotted
 class Facts:
     """The known facts about the open transaction.
 
@@ -105,8 +104,8 @@ class Facts:
     """
 
     version: int = 0
-    added: dict[TopicPartition, None] = attrs.field(factory=dict)
-    new: dict[TopicPartition, None] = attrs.field(factory=dict)
+    added: dict[TopicPartition, None] = slot(factory=dict)
+    new: dict[TopicPartition, None] = slot(factory=dict)
     is_started: bool = False
     has_joined: bool = False
     is_in_doubt: bool = False

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.assignors.assignor import Assignment
@@ -49,6 +47,7 @@ from pykafka2.protocol.messages.group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from pykafka2.slotted import slotted
 
 # As in the Java client: the coordinator responds to JoinGroup shortly after the rebalance timeout at latest.
 ANSWER_LAPSE = 5.0
@@ -59,7 +58,7 @@ Way = Callable[[], Destination | None]
 Lead = Callable[[JoinGroupResponse], Script[list[SyncGroupRequestAssignment]]]
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class JoinProtocols:
     """A member's topics and assignors for its JoinGroup, built on the caller's thread."""
 
@@ -69,7 +68,7 @@ class JoinProtocols:
     reason: str = ""
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Assigned:
     """The assignment of this member by the group leader."""
 

@@ -14,12 +14,13 @@ from pykafka2.protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatRequestTopicPartitions,
     ConsumerGroupHeartbeatResponseAssignment,
 )
+from pykafka2.slotted import slotted
 from pykafka2.types import TopicPartition
 
 PartitionsById = Mapping[bytes, frozenset[int]]
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class SubscribedTopics:
     """A member's subscription."""
 
@@ -28,7 +29,7 @@ class SubscribedTopics:
     """A regular expression in RE2 syntax that the broker resolves, instead of topics."""
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Target:
     """The target assignment of the coordinator; `number` grows with each changed assignment."""
 
@@ -49,7 +50,7 @@ class Owned:
     is_whole: bool
 
 
-@attrs.define(frozen=True)
+@slotted(frozen=True)
 class Resolved:
     """A target with topic names: the partitions with their topic ids, and the ids without a known name."""
 

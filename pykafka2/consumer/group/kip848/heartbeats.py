@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.group.kip848.assignment import Owned, SubscribedTopics, written
@@ -30,6 +28,7 @@ from pykafka2.errors import (
 )
 from pykafka2.network.script import Script, wait
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
+from pykafka2.slotted import slotted
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
@@ -45,7 +44,7 @@ _GONE = (UnknownMemberId, GroupIdNotFound, FencedMemberEpoch, FencedInstanceId)
 """Errors of a leave heartbeat that mean that no member has this id and epoch."""
 
 
-@attrs.define
+@slotted
 class Heartbeats:
     """Builds the heartbeats of one member."""
 
