@@ -59,16 +59,17 @@ class Tracked:
 
 
 _tracked: set[Tracked] = set()
-_loading = threading.RLock()
+loading = threading.RLock()
+"""Held by `with lifecycle.loading:` around imports that are not at the top of a module.
+
+A fork waits until it is released. Otherwise import locks that another thread holds at the fork would never be
+released in the child, and importing those modules there would block forever.
+"""
 
 
 def load_for_io_thread(load: Callable[[], T]) -> T:
-    """Run `load`, which imports what a client needs, before its IO thread starts.
-
-    A fork waits until it is done. Otherwise import locks that another thread holds at the fork would never
-    be released in the child, and importing those modules there would block forever.
-    """
-    with _loading:
+    """Run `load`, which imports what a client needs, before its IO thread starts."""
+    with loading:
         return load()
 
 
@@ -139,7 +140,5 @@ def _at_exit() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
-os.register_at_fork(
-    before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release
-)
+os.register_at_fork(before=loading.acquire, after_in_parent=loading.release, after_in_child=loading.release)
 atexit.register(_at_exit)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.cluster.arguments import checked_partition, checked_partitions, checked_topic
-from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.calls.arguments import (
     checked_close,
     checked_time,
@@ -29,17 +28,7 @@ from pykafka2.consumer.calls.commit import CommitCalls
 from pykafka2.consumer.calls.guards import Handover, Owned, owned
 from pykafka2.consumer.calls.poll import ReadingCalls, SliceLength
 from pykafka2.consumer.calls.subscribe import SubscriptionCalls
-from pykafka2.consumer.fetch.buffer import FetchBuffer
-from pykafka2.consumer.fetch.fetcher import Fetcher
-from pykafka2.consumer.fetch.offset_lookups import OffsetLookups, OffsetQueries
-from pykafka2.consumer.group.group import Group
-from pykafka2.consumer.inspection import Inspection
-from pykafka2.consumer.interceptors import Interceptors
-from pykafka2.consumer.options import CONSUMER_OPTIONS, ConsumerConfig, ConsumerOptions
-from pykafka2.consumer.poll.poller import Poller
 from pykafka2.consumer.reset_policy import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from pykafka2.consumer.state.iteration_queue import IterationQueue
-from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.errors import (
     ClientClosed,
     ClientFailed,
@@ -53,6 +42,12 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.types import K, OffsetAndTimestamp, TopicPartition, V
 
 if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+    from pykafka2.consumer.fetch.fetcher import Fetcher
+    from pykafka2.consumer.fetch.offset_lookups import OffsetQueries
+    from pykafka2.consumer.group.group import Group
+    from pykafka2.consumer.inspection import Inspection
+    from pykafka2.consumer.options import ConsumerConfig, ConsumerOptions
     from pykafka2.driver.runtime import Runtime
 
 
@@ -225,6 +220,17 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
         runtime: Runtime | None = None,
         **options: Unpack[ConsumerConfig[K, V]],
     ) -> None:
+        with lifecycle.loading:  # importing the class loads none of its parts
+            from pykafka2.cluster.client import ClusterClient
+            from pykafka2.consumer.fetch.buffer import FetchBuffer
+            from pykafka2.consumer.fetch.fetcher import Fetcher
+            from pykafka2.consumer.fetch.offset_lookups import OffsetLookups, OffsetQueries
+            from pykafka2.consumer.inspection import Inspection
+            from pykafka2.consumer.interceptors import Interceptors
+            from pykafka2.consumer.options import CONSUMER_OPTIONS
+            from pykafka2.consumer.poll.poller import Poller
+            from pykafka2.consumer.state.iteration_queue import IterationQueue
+            from pykafka2.consumer.state.subscription import Subscription
         config, names = split_topics(topics)
         self._options = parsed = CONSUMER_OPTIONS.parse(config, options)
         self._lock = threading.RLock()
@@ -375,6 +381,8 @@ class KafkaConsumer(SubscriptionCalls, ReadingCalls[K, V], QueryCalls, CommitCal
     def _new_group(self, options: ConsumerOptions, cluster: ClusterClient) -> Group | None:
         if options.group_id is None:
             return None
+        with lifecycle.loading:
+            from pykafka2.consumer.group.group import Group
         return Group.build(
             options,
             cluster,

@@ -6,21 +6,20 @@ a snapshot of one instant.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetcher import Fetcher
-from pykafka2.consumer.group.classic.membership import Membership
-from pykafka2.consumer.group.classic.states import MemberState as ClassicState
-from pykafka2.consumer.group.group import Group
-from pykafka2.consumer.group.kip848.states import MemberState as ConsumerState
 from pykafka2.consumer.options import CLASSIC, CONSUMER
 from pykafka2.consumer.poll.stall_detector import StallDetector
 from pykafka2.consumer.state.subscription import Hold, Mode, Subscription
 from pykafka2.text import named
+
+if TYPE_CHECKING:
+    from pykafka2.consumer.group.group import Group
 
 
 class Inspection:
@@ -156,6 +155,8 @@ MOST_NAMED = 5
 
 def group_health(group: Group, metadata: Metadata, now: float) -> dict[str, Any]:
     """Return the state of the membership; ages are in seconds, None for events that never happened."""
+    from pykafka2.consumer.group.classic.membership import Membership  # loaded with the group
+
     member, group_status, commits = group.membership, group.group_status, group.commits
     coordinator = None if member.coordinator is None else metadata.node(member.coordinator)
     return {
@@ -213,6 +214,8 @@ def group_words(health: dict[str, Any], subscription: Subscription) -> list[str]
 
 
 def _state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
+    from pykafka2.consumer.group.classic.states import MemberState as ClassicState
+
     because = f": {health['because']}" if health["because"] else ""
     if state == ClassicState.STABLE.value:
         role = "leads" if health["leading"] else "is a member of"
@@ -266,6 +269,8 @@ def coordinator_in_words(health: dict[str, Any]) -> str:
 
 def state_in_words(group: str, state: str, health: dict[str, Any]) -> str:
     """Return one sentence about the state of a member of the KIP-848 protocol."""
+    from pykafka2.consumer.group.kip848.states import MemberState as ConsumerState
+
     because = f": {health['because']}" if health["because"] else ""
     age, coordinator = f"{health['state_age']:.1f} s", coordinator_in_words(health)
     words = {

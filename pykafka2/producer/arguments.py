@@ -7,11 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pykafka2.errors import IllegalArgument
 from pykafka2.records.encoder import encode_headers
-from pykafka2.types import Headers
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # comes with every type checker; knows defaults
+
+    from pykafka2.serializers import Buffer
+    from pykafka2.types import Headers
+
+    K = TypeVar("K", default=Buffer, contravariant=True)
+    V = TypeVar("V", default=Buffer, contravariant=True)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K", contravariant=True)
+    V = TypeVar("V", contravariant=True)
 
 NO_TIMESTAMP_FROM = 1 << 63
 """The first number too large for a timestamp."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, TypeVar, get_args
 
 import attrs
 
@@ -26,20 +26,11 @@ from pykafka2.option_fields import (
     text,
 )
 from pykafka2.options import ClientConfig, ClientOptions, OptionTable, Refused
-from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
+from pykafka2.producer.arguments import K, V
+from pykafka2.serializers import SupportsSerialize, ToBytes
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # comes with every type checker; knows defaults
-
     from pykafka2.producer.partitioning.partitioners import Partitioner
-
-    K = TypeVar("K", default=Buffer, contravariant=True)
-    V = TypeVar("V", default=Buffer, contravariant=True)
-else:
-    from typing import TypeVar
-
-    K = TypeVar("K", contravariant=True)
-    V = TypeVar("V", contravariant=True)
 
 Acks = Literal[0, 1, -1, "0", "1", "-1", "all"]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]

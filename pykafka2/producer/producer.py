@@ -13,39 +13,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack, overload
 
 from pykafka2 import lifecycle
-from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ClientClosed, ForkedClientError, IllegalState, KafkaError
 from pykafka2.other_clients import no_such_attribute
-from pykafka2.producer.accumulator.accumulator import Accumulator, admit_always
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, append_unlocked
-from pykafka2.producer.append import Appender, AppendGuard, Serializers
-from pykafka2.producer.arguments import checked_timeout, refuse
-from pykafka2.producer.bulk.columns import ArrowData, BulkArguments
-from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
-from pykafka2.producer.bulk.sender import BulkSender
-from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
-from pykafka2.producer.inspection import Inspection, producer_metrics
-from pykafka2.producer.interceptors import Interceptors
-from pykafka2.producer.options import PRODUCER_OPTIONS, K, ProducerConfig, V
-from pykafka2.producer.partitioning.partitioners import strategy_of
-from pykafka2.producer.partitioning.route_table import Routes
-from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
-from pykafka2.producer.sending.results import SenderParts
-from pykafka2.producer.sending.sender import Sender
-from pykafka2.producer.shutdown import Shutdown
-from pykafka2.producer.transactions.state import Call, TransactionStatus
+from pykafka2.producer.arguments import K, V, checked_timeout, refuse
 from pykafka2.producer.transactions.transactions import (
     TransactionCalls,
     TransactionRunner,
     transactional_parts,
 )
 from pykafka2.records.encoder import NO_HEADERS, SHORT, load_codec
-from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
-from pykafka2.types import GivenHeaders, PartitionInfo
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
+    from pykafka2.producer.bulk.columns import ArrowData
+    from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
+    from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
+    from pykafka2.producer.options import ProducerConfig
+    from pykafka2.serializers import Buffer, SupportsSerialize, ToBytes
+    from pykafka2.types import GivenHeaders, PartitionInfo
 
     AnySerializer = SupportsSerialize[V] | ToBytes[V] | Callable[[Any], bytes | None]
 
@@ -136,6 +123,20 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         runtime: Runtime | None = None,
         **options: Unpack[ProducerConfig[K, V]],
     ) -> None:
+        with lifecycle.loading:  # importing the class loads none of its parts
+            from pykafka2.cluster.client import ClusterClient
+            from pykafka2.producer.accumulator.accumulator import Accumulator, admit_always
+            from pykafka2.producer.append import Appender, AppendGuard, Serializers
+            from pykafka2.producer.inspection import Inspection, producer_metrics
+            from pykafka2.producer.interceptors import Interceptors
+            from pykafka2.producer.options import PRODUCER_OPTIONS
+            from pykafka2.producer.partitioning.partitioners import strategy_of
+            from pykafka2.producer.partitioning.route_table import Routes
+            from pykafka2.producer.partitioning.sticky import NodeDelays, StickyChoice
+            from pykafka2.producer.sending.results import SenderParts
+            from pykafka2.producer.sending.sender import Sender
+            from pykafka2.producer.shutdown import Shutdown
+            from pykafka2.producer.transactions.state import Call, TransactionStatus
         self._options = parsed = PRODUCER_OPTIONS.parse(config, options)
         serializers = Serializers.of(parsed)
         self._interceptors = Interceptors(parsed.interceptors) if parsed.interceptors else None
@@ -169,8 +170,9 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             raise
         delays = NodeDelays()
         if status is not None:
-            manager, self._transactions = transactional_parts(
-                client, parsed, status, self._accumulator, self._metrics
+            accumulator, metrics = self._accumulator, self._metrics
+            manager, self._transactions = lifecycle.load_for_io_thread(
+                lambda: transactional_parts(client, parsed, status, accumulator, metrics)
             )
         parts = SenderParts(
             parsed,
@@ -354,6 +356,9 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
             refuse("topic", topic, topic, "must be a str")
         if on_delivery is not None and not callable(on_delivery):
             refuse("on_delivery", on_delivery, topic, "must be a callable of metadata and error")
+        with lifecycle.loading:
+            from pykafka2.producer.bulk.columns import BulkArguments
+            from pykafka2.producer.bulk.sender import BulkSender
         arguments = BulkArguments(topic, values, keys, headers, partition, partitions, timestamps_ms)
         return BulkSender(self._appender).send(arguments, on_delivery)
 

@@ -1,11 +1,12 @@
 """Importing pykafka2 is cheap: what is heavy loads at first use.
 
-The times are rows of `benchmarks/imports.py` (10 ms and 120 ms beyond bare Python); a test asserts ten times
-as much, because machines differ.
+The times are rows of `benchmarks/imports.py` (10 ms and 100 ms beyond bare Python). A test asserts three
+times as much, and more on a machine that is slower than that of the benchmark.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
@@ -23,6 +24,27 @@ HEAVY = [
     "crc32c",
     "tqdm",
 ]
+PARTS = [
+    "cluster.client",
+    "consumer.assignors",
+    "consumer.fetch",
+    "consumer.group.classic",
+    "consumer.group.kip848",
+    "consumer.options",
+    "consumer.poll",
+    "network",
+    "options",
+    "producer.bulk",
+    "producer.options",
+    "producer.sending",
+    "producer.transactions.manager",
+]
+"""Modules of the clients that their constructors or first calls import."""
+
+YARDSTICK = "import attrs"
+YARDSTICK_SECONDS = 0.030
+"""Processor time of the yardstick on the machine of the benchmark."""
+
 CLIENTS = "from pykafka2 import KafkaProducer, KafkaConsumer"
 
 
@@ -41,10 +63,28 @@ def test_import_loads_no_heavy_module(statement: str) -> None:
     assert _python(code) == "[]"
 
 
+def test_importing_the_clients_imports_none_of_their_parts() -> None:
+    parts = {f"pykafka2.{name}" for name in PARTS}
+    assert _python(f"import sys; {CLIENTS}; print(sorted({parts!r} & sys.modules.keys()))") == "[]"
+
+
+def test_parts_that_are_not_imported_exist() -> None:
+    assert [name for name in PARTS if importlib.util.find_spec(f"pykafka2.{name}") is None] == []
+
+
 @pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize(("statement", "limit"), [("import pykafka2", 0.010), (CLIENTS, 0.120)])
+@pytest.mark.parametrize(("statement", "limit"), [("import pykafka2", 0.010), (CLIENTS, 0.100)])
 def test_the_import_is_quick(statement: str, limit: float) -> None:
+    taken, yardstick = float("inf"), float("inf")
+    for _ in range(5):  # in turn, as the load of the machine changes
+        taken = min(taken, _processor_seconds(statement))
+        yardstick = min(yardstick, _processor_seconds(YARDSTICK))
+    assert taken < 3 * limit * max(1.0, yardstick / YARDSTICK_SECONDS)
+
+
+def _processor_seconds(statement: str) -> float:
     # Processor time, as other processes may have the cores.
-    code = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
-    assert min(float(_python(code)) for _ in range(3)) < 10 * limit
+    return float(
+        _python(f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)")
+    )

@@ -10,7 +10,6 @@ from typing import Any
 from pykafka2.cluster.arguments import checked_topic, describe_argument
 from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import INT64_MAX
-from pykafka2.options import warn_caller
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 
 MOST_SECONDS = 10
@@ -48,6 +47,8 @@ def checked_timeout(timeout_ms: float) -> float:
     if not timeout_ms >= 0:
         raise ValueError(f"timeout_ms={timeout_ms!r}: it must not be negative")
     if type(timeout_ms) is float and 0 < timeout_ms <= MOST_SECONDS and round(timeout_ms, 1) == timeout_ms:
+        from pykafka2.options import warn_caller  # loaded by the constructor
+
         warn_caller(
             f"poll({timeout_ms!r}) waits {timeout_ms:g} ms. If you mean seconds, write "
             f"timeout_ms={timeout_ms * 1000:g}; if you mean milliseconds, write an int.",

@@ -9,14 +9,16 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable
-from typing import Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, NoReturn, ParamSpec, TypeVar
 
-from pykafka2.consumer.poll.poller import Poller
-from pykafka2.consumer.state.iteration_queue import IterationQueue
-from pykafka2.consumer.state.subscription import Subscription
 from pykafka2.errors import ConcurrentUse, IllegalState, KafkaError
 from pykafka2.other_clients import explain_arguments
-from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.consumer.poll.poller import Poller
+    from pykafka2.consumer.state.iteration_queue import IterationQueue
+    from pykafka2.consumer.state.subscription import Subscription
+    from pykafka2.types import TopicPartition
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,19 +11,20 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from pykafka2.clock import Clock
+from pykafka2 import lifecycle
 from pykafka2.cluster.arguments import checked_partition
 from pykafka2.consumer.calls.arguments import checked_isolation, checked_limit, checked_range, checked_timeout
 from pykafka2.consumer.calls.guards import handing_over
 from pykafka2.consumer.calls.seek import PositionCalls
-from pykafka2.consumer.fetch.range_reader import RangeReader
-from pykafka2.records.columns import Columns
 from pykafka2.types import ConsumerRecord, K, TopicPartition, V
 
 if TYPE_CHECKING:
+    from pykafka2.clock import Clock
     from pykafka2.cluster.client import ClusterClient
     from pykafka2.consumer.fetch.offset_lookups import OffsetQueries
+    from pykafka2.consumer.fetch.range_reader import RangeReader
     from pykafka2.consumer.group.group import Group
+    from pykafka2.records.columns import Columns
 
 
 class ReadingCalls(PositionCalls, Generic[K, V]):
@@ -127,6 +128,8 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         partition = checked_partition(partition)
         level = checked_isolation(self._options.isolation_level if isolation is None else isolation)
         checked_range(start, end, max_bytes)
+        with lifecycle.loading:
+            from pykafka2.consumer.fetch.range_reader import RangeReader
         reader = RangeReader(
             self._options, self._cluster, self._queries, partition, start, end, level, max_bytes
         )

@@ -11,7 +11,6 @@ from pykafka2.cluster.arguments import checked_partition, checked_partitions
 from pykafka2.consumer.calls.arguments import checked_offset, checked_timeout
 from pykafka2.consumer.calls.guards import Owned, owned
 from pykafka2.consumer.reset_policy import EARLIEST, LATEST
-from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.consumer.fetch.fetcher import Fetcher
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pykafka2.consumer.poll.position_control import PositionControl
     from pykafka2.consumer.state.iteration_queue import IterationQueue
     from pykafka2.consumer.state.subscription import Subscription
+    from pykafka2.types import TopicPartition
 
 
 class PositionCalls(Owned):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.cluster.arguments import checked_partitions, checked_topic
 from pykafka2.consumer.calls.guards import Owned, owned
 from pykafka2.consumer.group.listeners import Callback, listeners_of
-from pykafka2.consumer.options import CONSUMER
 from pykafka2.consumer.state.subscription import Mode, topic_pattern
 from pykafka2.errors import ConfigurationError, IllegalArgument, IllegalState
 from pykafka2.types import SubscriptionPattern, TopicPartition
@@ -203,6 +202,8 @@ class SubscriptionCalls(Owned):
     # ------------------------------------------------------------------ inside
 
     def _check_remote_pattern(self, pattern: SubscriptionPattern) -> None:
+        from pykafka2.consumer.options import CONSUMER  # loaded by the constructor
+
         if self._options.group_protocol != CONSUMER or self._group is None:
             raise ConfigurationError(
                 f"subscribe(): pattern={pattern!r} is resolved by the coordinator of a group with "

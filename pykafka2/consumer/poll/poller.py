@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.consumer.commit.start_positions import StartPositions
 from pykafka2.consumer.fetch.fetcher import Fetcher
 from pykafka2.consumer.interceptors import Interceptors
 from pykafka2.consumer.options import ConsumerOptions
@@ -34,6 +33,9 @@ from pykafka2.errors import (
 from pykafka2.records.columns import Columns
 from pykafka2.text import named
 from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.consumer.commit.start_positions import StartPositions
 
 logger = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from pykafka2.compression import codec as find_codec
 from pykafka2.driver.wait_queue import WaitQueue
@@ -32,9 +33,11 @@ from pykafka2.producer.delivery.callbacks import Interrupt
 from pykafka2.producer.delivery.delivery import Delivery
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.records.batch import HEADER_BYTES
-from pykafka2.records.column_encoder import EncodedRecords
 from pykafka2.records.encoder import Row
 from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.records.column_encoder import EncodedRecords
 
 BATCHES = attrgetter("batches")
 FEW_QUEUES = 8

@@ -7,7 +7,7 @@ same way. Used on the IO thread.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pykafka2.errors import IllegalState
 from pykafka2.producer.accumulator.batch_sizes import (
@@ -18,11 +18,13 @@ from pykafka2.producer.accumulator.batch_sizes import (
     overhead_of,
 )
 from pykafka2.records.batch import RecordBatch, with_producer
-from pykafka2.records.column_encoder import EncodedRecords
 from pykafka2.records.decoder import decode_tuples
 from pykafka2.records.encoder import NO_HEADERS, Row, encode_headers, encode_only, encode_rows, frame_batch
 from pykafka2.records.plain_encoder import encode_plain
 from pykafka2.records.rows import FIELDS, Fields, fields_of_rows, has_columns, rows_of
+
+if TYPE_CHECKING:
+    from pykafka2.records.column_encoder import EncodedRecords
 
 Identity = tuple[int, int]
 """A producer id and its epoch."""

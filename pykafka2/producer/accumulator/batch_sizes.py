@@ -7,9 +7,8 @@ when a batch is closed: each value is one float, so there is no lock. Pure.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pykafka2.compression import Codec
 from pykafka2.producer.delivery.callbacks import HAS_GIL
 from pykafka2.records.encoder import (
     ESTIMATION_FACTOR,
@@ -19,6 +18,9 @@ from pykafka2.records.encoder import (
     SHORT_RECORD_OVERHEAD,
 )
 from pykafka2.records.rows import FIELDS, Fields
+
+if TYPE_CHECKING:
+    from pykafka2.compression import Codec
 
 SMALLEST_RECORD_BYTES = SHORT_RECORD_OVERHEAD + len(NO_HEADERS)
 LONGER_OVERHEAD_BYTES = MAX_RECORD_OVERHEAD - SHORT_RECORD_OVERHEAD

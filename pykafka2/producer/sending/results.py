@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pykafka2.backoff import Backoff
 from pykafka2.cluster.metadata import Metadata
@@ -28,11 +28,13 @@ from pykafka2.producer.idempotence import IdentityPolicy, ProducerIdentity, Sequ
 from pykafka2.producer.options import ProducerOptions
 from pykafka2.producer.sending.failure_log import Failures
 from pykafka2.producer.sending.memory_shares import PartitionShares
-from pykafka2.producer.transactions.manager import TransactionManager
 from pykafka2.protocol.messages.produce import PartitionProduceResponse
 from pykafka2.slotted import slotted
 from pykafka2.text import shown
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
+
+if TYPE_CHECKING:
+    from pykafka2.producer.transactions.manager import TransactionManager
 
 LEADER_CHANGES_WITHOUT_BACKOFF = 3
 """Attempts of a batch that follow a moved leader without a backoff (KIP-951)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pykafka2.clock import FOREVER
 from pykafka2.driver.pollable import NOTHING, PollResult, Send, ToNode
@@ -24,7 +24,6 @@ from pykafka2.producer.accumulator.partition_queue import PartitionQueue
 from pykafka2.producer.idempotence import ProducerIdentity, policy_of
 from pykafka2.producer.partitioning.sticky import NodeDelays
 from pykafka2.producer.sending.results import Outcomes, SenderParts
-from pykafka2.producer.transactions.manager import TransactionManager
 from pykafka2.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -36,6 +35,9 @@ from pykafka2.protocol.primitives import ZERO_UUID
 from pykafka2.records.batch import HEADER_BYTES
 from pykafka2.slotted import slotted
 from pykafka2.types import NO_OFFSET, NO_TIMESTAMP, Node
+
+if TYPE_CHECKING:
+    from pykafka2.producer.transactions.manager import TransactionManager
 
 FIRST_VERSION_OF_FORMAT_2 = 3
 FIRST_VERSION_WITH_ZSTD = 7

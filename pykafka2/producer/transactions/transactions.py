@@ -3,6 +3,9 @@
 Each call becomes a ticket for the IO thread (manager.py) and waits for it until the timeout; what it began
 continues, and the same call waits for it again. Arguments are checked here, because a value that no request
 can carry would fail the transaction on the IO thread. Thread-safe.
+
+Only `transactional_parts` loads the modules of the manager, so a producer without a transactional_id does not
+import them. It also loads the handle, because a fork during a later import would block the child.
 """
 
 from __future__ import annotations
@@ -10,9 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.offset_arguments import OffsetsToCommit, checked_offsets
 from pykafka2.driver.completion import Completion
 from pykafka2.errors import (
@@ -22,17 +24,19 @@ from pykafka2.errors import (
     KafkaTimeoutError,
     TransactionFailed,
 )
-from pykafka2.metrics import Metrics
 from pykafka2.option_fields import INT32_MAX, Because, sendable_text
-from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.arguments import checked_timeout
-from pykafka2.producer.idempotence import ProducerIdentity, policy_of
-from pykafka2.producer.options import ProducerOptions
-from pykafka2.producer.transactions.handle import TransactionHandle
-from pykafka2.producer.transactions.manager import Detached, Ticket, TransactionManager
 from pykafka2.producer.transactions.state import Call, TransactionState, TransactionStatus
-from pykafka2.producer.transactions.steps import Offsets, TransactionSteps
 from pykafka2.types import ConsumerGroupMetadata
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+    from pykafka2.metrics import Metrics
+    from pykafka2.producer.accumulator.accumulator import Accumulator
+    from pykafka2.producer.options import ProducerOptions
+    from pykafka2.producer.transactions.handle import TransactionHandle
+    from pykafka2.producer.transactions.manager import Detached, TransactionManager
+    from pykafka2.producer.transactions.steps import Offsets
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +110,8 @@ class TransactionCalls:
             IllegalArgument: an argument has the wrong type or value.
         """
         runner = self._runner("send_offsets_to_transaction")
+        from pykafka2.producer.transactions.steps import Offsets
+
         checked = Offsets(checked_offsets(offsets), checked_group(group_metadata))
         if checked.offsets:
             runner.run(Call.SEND_OFFSETS, timeout, checked)
@@ -147,6 +153,8 @@ class TransactionCalls:
             TransactionFailed: a record of the transaction failed.
         """
         runner = self._runner("detach_transaction")
+        from pykafka2.producer.transactions.handle import TransactionHandle
+
         detached: Detached = runner.run(Call.DETACH, timeout)
         return TransactionHandle(
             transactional_id=runner.status.transactional_id,
@@ -237,6 +245,8 @@ class TransactionRunner:
         self._accumulator.check_not_interrupted()
         timeout = checked_timeout(timeout)
         timeout = self.max_block if timeout is None else timeout
+        from pykafka2.producer.transactions.manager import Ticket
+
         ticket = Ticket(call, Completion(driver, call.value), offsets)
         began = clock.monotonic()
         driver.call_soon(lambda now: self._manager.start(ticket, now))
@@ -349,6 +359,11 @@ def transactional_parts(
     metrics: Metrics,
 ) -> tuple[TransactionManager, TransactionRunner]:
     """Return the manager, which the caller adds to the client after the sender, and the runner."""
+    from pykafka2.producer.idempotence import ProducerIdentity, policy_of
+    from pykafka2.producer.transactions import handle  # noqa: F401 - for detach_transaction
+    from pykafka2.producer.transactions.manager import TransactionManager
+    from pykafka2.producer.transactions.steps import TransactionSteps
+
     random = client.driver.entropy.random
     identity = ProducerIdentity(options, random, policy_of(options))
     manager = TransactionManager(
