@@ -139,6 +139,9 @@ def _at_exit() -> None:
             )
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
-os.register_at_fork(before=loading.acquire, after_in_parent=loading.release, after_in_child=loading.release)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=loading.acquire, after_in_parent=loading.release, after_in_child=loading.release
+    )
 atexit.register(_at_exit)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import selectors
+import socket
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -46,26 +47,21 @@ class _Registration:
 
 
 class WakeUp:
-    """An eventfd (a pipe if the system has none) that closes with its last reference.
+    """An eventfd that closes with its last reference.
 
     There is no `close`: a thread that signals holds a reference, so the file number cannot be closed and
     reused for another file between reading the number and writing to it.
     """
 
-    __slots__ = ("_writer", "reader")
+    __slots__ = ("reader",)
 
     def __init__(self) -> None:
-        self.reader = self._writer = -1  # remains so if the system has no file descriptor left
-        if hasattr(os, "eventfd"):
-            self.reader = self._writer = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        else:  # pragma: no cover - other systems than Linux
-            self.reader, self._writer = os.pipe()
-            os.set_blocking(self.reader, False)
-            os.set_blocking(self._writer, False)
+        self.reader = -1  # remains so if the system has no file descriptor left
+        self.reader = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def signal(self) -> None:
         try:
-            os.write(self._writer, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+            os.write(self.reader, b"\x01\x00\x00\x00\x00\x00\x00\x00")
         except BlockingIOError:
             pass  # full, so it is signalled already
 
@@ -76,14 +72,42 @@ class WakeUp:
             pass
 
     def __del__(self) -> None:
-        for number in {self.reader, self._writer} - {-1}:
-            os.close(number)
+        if self.reader >= 0:
+            os.close(self.reader)
+
+
+class SocketWakeUp:
+    """`WakeUp` on systems without eventfd: a pair of sockets, because Windows can wait for sockets only."""
+
+    __slots__ = ("_pair", "reader")
+
+    def __init__(self) -> None:
+        self._pair = socket.socketpair()
+        for end in self._pair:
+            end.setblocking(False)
+        self.reader = self._pair[0].fileno()
+
+    def signal(self) -> None:
+        try:
+            self._pair[1].send(b"\x01")
+        except BlockingIOError:
+            pass  # full, so it is signalled already
+
+    def clear(self) -> None:
+        try:
+            self._pair[0].recv(4096)
+        except BlockingIOError:
+            pass
+
+    def __del__(self) -> None:
+        for end in getattr(self, "_pair", ()):
+            end.close()
 
 
 class _Epoll:
     """epoll, without the per-event objects and calls of `selectors`."""
 
-    def __init__(self, wake_up: WakeUp) -> None:
+    def __init__(self, wake_up: WakeUp | SocketWakeUp) -> None:
         self._epoll = epoll = select.epoll()
         # Edge-triggered: each signal is reported once, so the wake-up need not be read.
         epoll.register(wake_up.reader, select.EPOLLIN | select.EPOLLET)
@@ -111,7 +135,7 @@ class _Epoll:
 class _AnyPoll:
     """The poll object of systems without epoll."""
 
-    def __init__(self, wake_up: WakeUp) -> None:
+    def __init__(self, wake_up: WakeUp | SocketWakeUp) -> None:
         self._wake_up = wake_up
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
         self._selector.register(wake_up.reader, READABLE)
@@ -146,8 +170,9 @@ class SocketSelector:
     """
 
     def __init__(self) -> None:
-        self._wake_up: WakeUp | None = WakeUp()
-        self._poller: Any = _Epoll(self._wake_up) if hasattr(select, "epoll") else _AnyPoll(self._wake_up)
+        wake_up = WakeUp() if hasattr(os, "eventfd") else SocketWakeUp()
+        self._wake_up: WakeUp | SocketWakeUp | None = wake_up
+        self._poller: Any = _Epoll(wake_up) if hasattr(select, "epoll") else _AnyPoll(wake_up)
         self._registrations: dict[int, _Registration] = {}
         self._watched: dict[int, _Registration] = {}
         """The registrations with an interest, by file number."""

@@ -6,6 +6,7 @@ Everything is non-blocking; a transport belongs to the thread that runs its loop
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import struct
 from collections.abc import Sequence
@@ -25,7 +26,16 @@ from pykafka2.network.transport import (
 )
 
 LISTEN_BACKLOG = 128
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+IS_WINDOWS = os.name == "nt"
+# struct linger has two shorts on Windows, two ints elsewhere.
+RESET_ON_CLOSE = struct.pack("hh" if IS_WINDOWS else "ii", 1, 0)
+CONNECTING = (0, errno.EINPROGRESS, errno.EINTR, getattr(errno, "WSAEWOULDBLOCK", errno.EINPROGRESS))
+"""Results of a connect that has begun; the last one is Windows'."""
+# With SO_REUSEADDR a second server could take the same port on Windows; elsewhere it allows a quick restart.
+LISTEN_OPTION: int = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+HAS_SENDMSG = hasattr(socket.socket, "sendmsg")  # not on Windows
+JOINED_BYTES = 1 << 18
+"""Without sendmsg: buffers are copied together up to this size, and larger ones are sent as they are."""
 
 _MESSAGES = {
     errno.ECONNREFUSED: "nothing listens there (connection refused); check bootstrap_servers and the port",
@@ -47,6 +57,18 @@ def disconnected(peer: str, error: OSError) -> Disconnected:
 
 def _message(error: OSError) -> str:
     return _MESSAGES.get(error.errno or 0) or error.strerror or str(error)
+
+
+def first_bytes(buffers: Sequence[Buffer]) -> Buffer:
+    """Return the start of the buffers for one call of `send`: several small ones, or a large one."""
+    first: list[Buffer] = []
+    size = 0
+    for buffer in buffers:
+        first.append(buffer)
+        size += len(buffer)
+        if size >= JOINED_BYTES:
+            break
+    return first[0] if len(first) == 1 else b"".join(first)
 
 
 class TcpTransport:
@@ -96,7 +118,9 @@ class TcpTransport:
     def write(self, buffers: Sequence[Buffer]) -> int:
         """Write the buffers as far as the kernel accepts them; returns the number of bytes written."""
         try:
-            return self._socket.sendmsg(buffers)
+            if HAS_SENDMSG:
+                return self._socket.sendmsg(buffers)
+            return self._socket.send(first_bytes(buffers))
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
@@ -177,7 +201,7 @@ class TcpNetwork:
         try:
             _prepare(connection, options)
             code = connection.connect_ex((endpoint.host, endpoint.port))
-            if code not in (0, errno.EINPROGRESS, errno.EINTR):
+            if code not in CONNECTING:
                 raise OSError(code, errno.errorcode.get(code, str(code)))
         except OSError as error:
             connection.close()
@@ -193,7 +217,7 @@ class TcpNetwork:
         listening = socket.socket(family)
         try:
             listening.setblocking(False)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setsockopt(socket.SOL_SOCKET, LISTEN_OPTION, 1)
             listening.bind((host, port))
             listening.listen(LISTEN_BACKLOG)
         except (OSError, OverflowError) as error:

@@ -138,7 +138,8 @@ def _renew_lock() -> None:
     _offset_lookup = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _dotted(name: str) -> str:

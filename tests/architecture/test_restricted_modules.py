@@ -17,6 +17,7 @@ ALLOWED_MODULES: dict[str, frozenset[str]] = {
     "concurrent.futures": frozenset(),
     "socket": frozenset(
         {
+            "pykafka2.network.selector",  # the wake-up of systems without eventfd
             "pykafka2.network.tcp",
             "pykafka2.network.resolver",
             "pykafka2.testing.remote.http_client",
