@@ -349,39 +349,125 @@ sys.exit(f"not loaded: {missing}" if missing else 0)
 
 FORK_WHILE_LOADING = """
 import os, signal, sys, threading, time
-from pykafka2 import KafkaProducer
+from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
+from pykafka2.errors import KafkaError
 
 is_loading = threading.Event()
 
 class Slow:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "crc32c" and not is_loading.is_set():
+        if name == MODULE and not is_loading.is_set():
             is_loading.set()
             time.sleep(0.5)
 
 sys.meta_path.insert(0, Slow)
+NOWHERE = {"bootstrap_servers": "127.0.0.1:1"}
 
-def make():
-    KafkaProducer(bootstrap_servers="127.0.0.1:1").close()
+def producer():
+    KafkaProducer(**NOWHERE).close()
 
-thread = threading.Thread(target=make)
+def transactional():
+    KafkaProducer(**NOWHERE, transactional_id="shop").close()
+
+def member():
+    KafkaConsumer(**NOWHERE, group_id="shop").close()
+
+def bulk():
+    with KafkaProducer(**NOWHERE, max_block_ms=0) as producer:
+        try:
+            producer.send_many("orders", [b"value"])
+        except KafkaError:
+            pass
+
+def ranged():
+    with KafkaConsumer(**NOWHERE) as consumer:
+        consumer.read_range(TopicPartition("orders", 0), 0, 1)
+
+thread = threading.Thread(target=USE)
 thread.start()
 is_loading.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(10)
-    make()
+    USE()
     os._exit(0)
 thread.join()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
+WHERE_IMPORTS_RUN = """
+import sys, threading
+
+class Recording:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if threading.current_thread() is not threading.main_thread():
+            elsewhere.append(name)
+
+elsewhere = []
+sys.meta_path.insert(0, Recording)
+from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
+from pykafka2.testing import KafkaCluster
+
+with KafkaCluster(topics={"orders": 1}, process=True) as cluster:
+    servers = cluster.bootstrap_servers
+    with KafkaProducer(bootstrap_servers=servers) as producer:
+        producer.send("orders", b"value", key=b"key").result(30)
+        producer.send_many("orders", [b"value"] * 10).result(30)
+    with KafkaProducer(bootstrap_servers=servers, transactional_id="shop") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("orders", b"value")
+    for protocol in ("classic", "consumer"):
+        with KafkaConsumer(
+            "orders",
+            bootstrap_servers=servers,
+            group_id=protocol,
+            group_protocol=protocol,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+        ) as consumer:
+            for _, record in zip(range(12), consumer):
+                pass
+            consumer.commit()
+            consumer.health(), consumer.explain(), consumer.metrics()
+            list(consumer.read_range(TopicPartition("orders", 0), 0, 5))
+sys.exit(f"imported on other threads: {elsewhere}" if elsewhere else 0)
+"""
+
+
+def _script(module: str, use: str) -> str:
+    return FORK_WHILE_LOADING.replace("MODULE", repr(module)).replace("USE", use)
+
 
 @pytest.mark.gate
 @pytest.mark.slow
-@pytest.mark.parametrize("script", [WHAT_IS_LOADED, FORK_WHILE_LOADING], ids=["loaded", "fork while loading"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        WHAT_IS_LOADED,
+        _script("crc32c", "producer"),
+        _script("pykafka2.producer.sending.sender", "producer"),
+        _script("pykafka2.producer.transactions.manager", "transactional"),
+        _script("pykafka2.producer.bulk.sender", "bulk"),
+        _script("pykafka2.consumer.fetch.fetcher", "member"),
+        _script("pykafka2.consumer.group.group", "member"),
+        _script("pykafka2.consumer.fetch.range_reader", "ranged"),
+    ],
+    ids=["loaded", "crc32c", "producer", "transactions", "send_many", "consumer", "group", "read_range"],
+)
 def test_a_fork_finds_no_module_half_imported(script: str) -> None:
+    _run_alone(script)
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_no_module_is_imported_on_the_io_thread() -> None:
+    _run_alone(WHERE_IMPORTS_RUN)
+
+
+def _run_alone(script: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],
         capture_output=True,
