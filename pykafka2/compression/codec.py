@@ -1,7 +1,7 @@
 """The interface and the table of codecs, and the loop that bounds decompression.
 
 Thread-safe.  The wrappers (gzip.py, snappy.py, lz4.py, zstd.py) are imported on first use of their codec, and
-import their libraries on their first call.
+import their libraries (libraries.py) on their first call.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 from typing import Any, Protocol
 
 from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps, finish
-from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData, UnsupportedCompressionType
+from pykafka2.errors import ConfigurationError, CorruptData, UnsupportedCompressionType
 
 MAX_OUTPUT_BYTES = 128 << 20
 """The default limit of the decompressed size of a batch, in bytes."""
@@ -89,9 +89,6 @@ class Codec:
 
     def damaged(self, why: object) -> CorruptData:
         return CorruptData(f"{self.name} data cannot be decompressed: {why}")
-
-    def unavailable(self, package: str, why: ImportError) -> CodecUnavailable:
-        return CodecUnavailable(f"compression {self.name} needs the package {package}: {why}")
 
     def __repr__(self) -> str:
         return f"<codec {self.id} {self.name}>"

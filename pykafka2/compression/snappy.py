@@ -6,9 +6,11 @@ cap on output, so the length that each block declares is checked before it is de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec
+from pykafka2.compression.libraries import library
 from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps
 
 MAGIC = b"\x82SNAPPY\x00"
@@ -18,6 +20,9 @@ BLOCK_BYTES = 32 << 10
 # The best that the format can do is a copy of 64 bytes encoded in 3; a larger declared length is false.
 BEST_RATIO = 22
 
+Function = Callable[[bytes], Any]
+"""Compresses or decompresses a block; returns a buffer."""
+
 
 class Snappy(Codec):
     id = 2
@@ -25,19 +30,19 @@ class Snappy(Codec):
 
     def compress(self, data: Buffer, level: int | None = None) -> bytes:
         self.check_level(level)
-        library = self._library()
+        compress, _ = _functions()
         view = memoryview(data)
         parts = [HEADER]
         for start in range(0, len(view), BLOCK_BYTES):
-            block: bytes = library.compress(view[start : start + BLOCK_BYTES].tobytes())
+            block = bytes(compress(view[start : start + BLOCK_BYTES].tobytes()))
             parts += (len(block).to_bytes(4, "big"), block)
         return b"".join(parts)
 
     def decompress_in_steps(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Steps[bytes]:
-        library = self._library()
+        _, decompress = _functions()
         data = bytes(data)
         if not data.startswith(MAGIC):
-            return self._block(library, data, max_output_bytes, max_output_bytes)
+            return self._block(decompress, data, max_output_bytes, max_output_bytes)
         parts: list[bytes] = []
         room, position = max_output_bytes, 0
         step_ends_at = room - STEP_BYTES
@@ -53,21 +58,21 @@ class Snappy(Codec):
             position = start + int.from_bytes(data[position:start], "big", signed=True)
             if not start < position <= len(data):
                 raise self.damaged("a block is longer than the data")
-            part = self._block(library, data[start:position], room, max_output_bytes)
+            part = self._block(decompress, data[start:position], room, max_output_bytes)
             room -= len(part)
             parts.append(part)
         if position > len(data):
             raise self.damaged("it ends in its header")
         return b"".join(parts)
 
-    def _block(self, library: Any, block: bytes, room: int, max_output_bytes: int) -> bytes:
+    def _block(self, decompress: Function, block: bytes, room: int, max_output_bytes: int) -> bytes:
         declared = self._declared_length(block)
         if declared > len(block) * BEST_RATIO:
             raise self.damaged(f"{len(block)} bytes declare {declared}, which they cannot hold")
         if declared > room:
             raise self.too_large(max_output_bytes)
         try:
-            part: bytes = library.decompress(block)
+            part = bytes(decompress(block))
         except Exception as error:
             raise self.damaged(error) from error
         return part
@@ -80,12 +85,12 @@ class Snappy(Codec):
                 return length
         raise self.damaged("a block declares no length")
 
-    def _library(self) -> Any:
-        try:
-            import snappy
-        except ImportError as missing:
-            raise self.unavailable("python-snappy", missing) from missing
-        return snappy
+
+def _functions() -> tuple[Function, Function]:
+    package, module = library("snappy")
+    if package == "cramjam":
+        return module.snappy.compress_raw, module.snappy.decompress_raw
+    return module.compress, module.decompress
 
 
 CODEC = Snappy()

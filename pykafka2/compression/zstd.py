@@ -1,4 +1,4 @@
-"""zstd from the standard library if available (CPython 3.14), else from zstandard, else from cramjam.
+"""zstd with zstandard if installed, else the standard library (CPython 3.14) or its backport, else cramjam.
 
 Thread-safe.  Threads must not share contexts, so each thread keeps its last compression context; creating one
 costs a third of compressing a batch of 16 KiB.
@@ -6,15 +6,12 @@ costs a third of compressing a batch of 16 KiB.
 
 from __future__ import annotations
 
-import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pykafka2.compression.codec import MAX_OUTPUT_BYTES, Buffer, Codec, frames_in_steps
+from pykafka2.compression.libraries import library
 from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps
-
-if TYPE_CHECKING:
-    import zstandard
 
 DEFAULT_LEVEL = 3
 
@@ -32,6 +29,8 @@ SMALL_PIECE = STEP_BYTES // MOST_OUTPUT_PER_BYTE
 LARGE_PIECE = 8 * SMALL_PIECE
 USUAL_RATIO = 64
 
+FIRST_BUFFER_BYTES = 64 << 10
+
 
 class Zstd(Codec):
     id = 4
@@ -43,45 +42,53 @@ class Zstd(Codec):
         self.check_level(level)
         # Level 0 is the library's word for its default; Kafka hands it through.
         level = DEFAULT_LEVEL if level is None else level
-        standard = _standard_library()
-        if standard is not None:
-            compressed: bytes = standard.compress(data, level=level)
-            return compressed
-        try:
-            import zstandard
-        except ImportError as missing:
-            from pykafka2.compression import fallback
-
-            return fallback.compress(self, "zstd", data, level, missing)
-        if level > HIGHEST_LEVEL_KEPT:
-            return zstandard.ZstdCompressor(level=level).compress(data)
-        if getattr(_kept, "level", None) != level:
-            _kept.compressor = zstandard.ZstdCompressor(level=level)
-            _kept.level = level
-        kept: zstandard.ZstdCompressor = _kept.compressor
-        return kept.compress(data)
+        package, module = library("zstd")
+        if package == "cramjam":
+            return bytes(module.zstd.compress(data, level=level))
+        compressor = _compressor(package, module, level)
+        if package == "zstandard":
+            compressed: bytes = compressor.compress(data)
+        else:
+            compressed = compressor.compress(data, compressor.FLUSH_FRAME)
+        return compressed
 
     def decompress_in_steps(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Steps[bytes]:
-        standard = _standard_library()
-        if standard is not None:
-            try:
-                return (yield from frames_in_steps(self, standard.ZstdDecompressor, data, max_output_bytes))
-            except standard.ZstdError as error:
-                raise self.damaged(error) from error
+        package, module = library("zstd")
+        if package == "cramjam":
+            return (yield from self._by_cramjam(module, data, max_output_bytes))
         try:
-            import zstandard
-        except ImportError as missing:
-            from pykafka2.compression import fallback
-
-            return fallback.decompress(self, "zstd", data, max_output_bytes, missing)
-        try:
-            return (yield from self._by_zstandard(zstandard.ZstdDecompressor(), data, max_output_bytes))
-        except zstandard.ZstdError as error:
+            if package == "zstandard":
+                return (yield from self._by_zstandard(module.ZstdDecompressor(), data, max_output_bytes))
+            return (yield from frames_in_steps(self, module.ZstdDecompressor, data, max_output_bytes))
+        except module.ZstdError as error:
             raise self.damaged(error) from error
 
-    def _by_zstandard(
-        self, context: zstandard.ZstdDecompressor, data: Buffer, max_output_bytes: int
-    ) -> Steps[bytes]:
+    def _by_cramjam(self, cramjam: Any, data: Buffer, max_output_bytes: int) -> Steps[bytes]:
+        """Decompress into buffers of growing size, the last of them one byte over the cap.
+
+        cramjam has no stream, so each buffer is one step, however large. It is used only if none of the
+        other libraries can be imported.
+        """
+        size = max(FIRST_BUFFER_BYTES, 4 * len(data))
+        while True:
+            size = min(size, max_output_bytes + 1)
+            output = bytearray(size)
+            try:
+                written: int = cramjam.zstd.decompress_into(data, output)
+            except cramjam.DecompressionError as error:
+                # A full buffer and damage are the same error; a larger buffer shows which it is.
+                if size <= max_output_bytes:
+                    size *= 4
+                    yield 0
+                    continue
+                raise self.damaged(f"{error}, or it is more than {max_output_bytes} bytes") from error
+            if written > max_output_bytes:
+                raise self.too_large(max_output_bytes)
+            if not data:
+                raise self.damaged("it ends in the middle of a frame")
+            return bytes(memoryview(output)[:written])
+
+    def _by_zstandard(self, context: Any, data: Buffer, max_output_bytes: int) -> Steps[bytes]:
         """Its streams take no cap on output, so input is rationed by what it could become."""
         view = memoryview(data)
         parts: list[bytes] = []
@@ -114,17 +121,14 @@ class Zstd(Codec):
                 yield max_output_bytes - room
 
 
-def _standard_library() -> Any:
-    """Returns compression.zstd or None.  Checks the version first: a failing import costs as much as a
-    batch.
-    """
-    if sys.hexversion < 0x030E0000:
-        return None
-    try:
-        from compression import zstd
-    except ImportError:
-        return None
-    return zstd
+def _compressor(package: str, module: Any, level: int) -> Any:
+    """Return this thread's compression context for the level."""
+    if level > HIGHEST_LEVEL_KEPT:
+        return module.ZstdCompressor(level=level)
+    if getattr(_kept, "key", None) != (package, level):
+        _kept.compressor = module.ZstdCompressor(level=level)
+        _kept.key = (package, level)
+    return _kept.compressor
 
 
 CODEC = Zstd()

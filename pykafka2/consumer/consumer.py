@@ -175,7 +175,8 @@ class QueryCalls(Owned):
         """Return the state of the consumer as data for a monitor.  Any thread can call it.
 
         `state` is open, failed or closed. `group` is None without a group_id. `partitions` has, by name, the
-        position, the high watermark, the last error and the seconds without progress.
+        position, the high watermark, the last error and the seconds without progress. `codec_libraries` has
+        the package that each codec uses, or None if there is none.
         """
         return self._inspection.health()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.metadata import Metadata
+from pykafka2.compression.libraries import packages_in_use
 from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetcher import Fetcher
@@ -88,6 +89,7 @@ class Inspection:
                 for partition, assigned in list(self._subscription.assigned.items())
             },
             "buffered_bytes": self._buffer.size_bytes,
+            "codec_libraries": packages_in_use(),
             "metadata_version": metadata.version,
             "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
             "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > 0 else None,

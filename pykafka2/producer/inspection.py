@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from pykafka2.cluster.client import ClusterClient
+from pykafka2.compression.libraries import packages_in_use
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.partitioning.route_table import Routes
@@ -60,6 +61,7 @@ class Inspection:
             "senders_waiting_for_memory": self._accumulator.pool.waiting,
             "senders_waiting_for_metadata": self._waiting_for_metadata(now),
             "throttled": self._client.nodes.throttled(now),
+            "codec_libraries": packages_in_use(),
             "metadata_version": metadata.version,
             "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
             "metadata_asked_age": now - metadata.last_refresh if metadata.last_refresh > 0 else None,

@@ -421,7 +421,10 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
         return self._metrics.snapshot()
 
     def health(self) -> dict[str, Any]:
-        """Return the state of the producer as data: waiting records, memory, metadata, producer id."""
+        """Return the state of the producer as data: waiting records, memory, metadata, producer id.
+
+        `codec_libraries` has the package that each codec uses, or None if there is none.
+        """
         return self._inspection.health()
 
     def explain(self) -> str:

@@ -18,6 +18,8 @@ HEAVY = [
     "ssl",
     "asyncio",
     "zstandard",
+    "backports.zstd",
+    "cramjam",
     "importlib.metadata",
     "lz4",
     "snappy",

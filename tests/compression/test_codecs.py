@@ -22,7 +22,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykafka2.compression import MAX_OUTPUT_BYTES, codec
+from pykafka2.compression import MAX_OUTPUT_BYTES, codec, libraries
 from pykafka2.compression.steps import STEP_BYTES
 from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData, UnsupportedCompressionType
 
@@ -163,7 +163,7 @@ def test_large_data_is_decompressed_in_a_step_for_every_few_bytes(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step_bytes = 1 << 17
-    for module in ("codec", "gzip", "snappy", "zstd"):
+    for module in ("codec", "gzip", "snappy", "zstd", "lz4_frames"):
         monkeypatch.setattr(import_module(f"pykafka2.compression.{module}"), "STEP_BYTES", step_bytes)
     data = random.Random(1).randbytes(10 * step_bytes)
     results: list[bytes] = []
@@ -294,7 +294,10 @@ def test_damaged_snappy_framing_is_corrupt(data: bytes, why: str) -> None:
 def without(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Make imports of the named modules fail, as on a machine without their wheels."""
 
+    monkeypatch.setattr(libraries, "chosen", {})
+
     def forbid(*modules: str) -> None:
+        libraries.chosen.clear()
         for module in modules:
             monkeypatch.setitem(sys.modules, module, None)
 
@@ -302,7 +305,11 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "modules"), [("lz4", ["lz4", "lz4.frame"]), ("zstd", ["zstandard", "compression"])]
+    ("name", "modules"),
+    [
+        ("lz4", ["lz4", "lz4.frame"]),
+        ("zstd", ["zstandard", "compression", "backports.zstd", "compression.zstd"]),
+    ],
 )
 def test_cramjam_serves_where_a_wheel_is_missing(name: str, modules: list[str], without: Any) -> None:
     found = codec(name)
@@ -327,8 +334,8 @@ def test_cramjam_serves_where_a_wheel_is_missing(name: str, modules: list[str], 
     ("name", "modules", "package"),
     [
         ("lz4", ["lz4", "lz4.frame", "cramjam"], "lz4"),
-        ("zstd", ["zstandard", "compression", "cramjam"], "zstandard"),
-        ("snappy", ["snappy"], "python-snappy"),
+        ("zstd", ["zstandard", "compression", "compression.zstd", "backports.zstd", "cramjam"], "zstandard"),
+        ("snappy", ["snappy", "cramjam"], "python-snappy"),
     ],
 )
 def test_a_missing_library_is_named_by_its_package(
@@ -347,7 +354,7 @@ def test_codecs_load_their_libraries_at_first_use() -> None:
 import sys
 from pykafka2.compression import codec
 from pykafka2.records import batch, decoder, encoder
-heavy = {"snappy", "cramjam", "lz4", "zstandard", "compression.zstd", "crc32c"}
+heavy = {"snappy", "cramjam", "lz4", "zstandard", "compression.zstd", "backports.zstd", "crc32c"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 codec("lz4").compress(b"")
 assert heavy & set(sys.modules) == {"lz4"}

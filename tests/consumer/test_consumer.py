@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2.compression import libraries
 from pykafka2.consumer.consumer import KafkaConsumer
 from pykafka2.consumer.fetch.fetched_data import FetchedData
 from pykafka2.errors import (
@@ -31,6 +32,7 @@ from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.types import OffsetAndTimestamp, TopicPartition
 from tests.cluster.scripted import Answer, ScriptedBroker
+from tests.compression.using import using
 from tests.consumer.logs import LogCluster
 
 ORDERS_0 = TopicPartition("orders", 0)
@@ -978,6 +980,15 @@ def test_health_and_words(cluster: LogCluster, consumer: KafkaConsumer) -> None:
     assert consumer.highwater(ORDERS_0) == 2
     assert consumer.bootstrap_connected()
     assert consumer.metrics()["bytes-consumed-total"] > 0
+
+
+def test_health_names_the_library_of_each_codec(consumer: KafkaConsumer) -> None:
+    assert consumer.health()["codec_libraries"] == {
+        name: libraries.library(name).package for name in ("gzip", "snappy", "lz4", "zstd")
+    }
+    for package in ("lz4", "cramjam"):
+        with using("lz4", package):
+            assert consumer.health()["codec_libraries"]["lz4"] == package
 
 
 @pytest.mark.parametrize("offset", [-1, -2, -7])

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from pykafka2.compression import libraries
 from pykafka2.errors import (
     BufferExhausted,
     DeliveryTimeout,
@@ -18,6 +19,7 @@ from pykafka2.errors import (
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster, Simulation
+from tests.compression.using import using
 from tests.gate import rest_in_gate
 from tests.producer.transactions.transactional import a_cluster, a_producer
 
@@ -309,6 +311,16 @@ def test_health_counts_records_and_batches_by_partition(
         "spread-2": (0, 0, 1),
     }
     assert 200 < told["spread-0"]["bytes"] < 400
+
+
+def test_health_names_the_library_of_each_codec(simulation: Simulation, cluster: KafkaCluster) -> None:
+    producer = simulation.producer(cluster)
+    assert producer.health()["codec_libraries"] == {
+        name: libraries.library(name).package for name in ("gzip", "snappy", "lz4", "zstd")
+    }
+    for package in ("lz4", "cramjam"):
+        with using("lz4", package):
+            assert producer.health()["codec_libraries"]["lz4"] == package
 
 
 @pytest.mark.parametrize(("hot", "is_told"), rest_in_gate([(90, True), (40, False)]))
