@@ -111,7 +111,7 @@ def read_header(codec: Codec, view: memoryview, position: int) -> Header:
 def compress(cramjam: Any, data: Buffer, level: int) -> bytes:
     """Compress to one frame as Java writes it; level 0 is the fast compressor, 3 to 12 the strong one."""
     frame = cramjam.lz4.Compressor(level, content_checksum=False, block_linked=False)
-    frame.compress(data)
+    frame.compress(bytes(data))  # it takes no other buffer; of bytes this makes no copy
     made = bytes(frame.finish())
     # Its frames have a checksum after each block, which Java's frames do not have.
     flags = made[MAGIC_BYTES]

@@ -157,7 +157,11 @@ class ProducerOptions(ClientOptions):
         "compression_gzip_level", -1, "1 to 9, or -1 for gzip's own default.", minimum=-1, maximum=9
     )
     compression_lz4_level: int = integer(
-        "compression_lz4_level", 9, "1 to 17; higher is smaller and slower.", minimum=1, maximum=17
+        "compression_lz4_level",
+        9,
+        "1 to 17; 9 is the fast compressor, all others are slower and write less.",
+        minimum=1,
+        maximum=17,
     )
     compression_zstd_level: int = integer(
         "compression_zstd_level",

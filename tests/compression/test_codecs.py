@@ -16,9 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 import cramjam
-import lz4.frame
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,15 +128,21 @@ BOMB_BYTES = 64 << 20
 CAP = 1 << 20
 
 
+def zstd_without_size(data: bytes) -> bytes:
+    stream = cramjam.zstd.Compressor()
+    stream.compress(data)
+    return bytes(stream.finish())
+
+
 def bombs() -> dict[str, bytes]:
     return {
         "gzip": gzip.compress(bytes(BOMB_BYTES)),
         "snappy": codec("snappy").compress(bytes(BOMB_BYTES)),
         "snappy raw": cramjam.snappy.compress_raw(bytes(BOMB_BYTES)).read(),
-        "lz4": lz4.frame.compress(bytes(BOMB_BYTES)),
-        "zstd": zstandard.ZstdCompressor().compress(bytes(BOMB_BYTES)),
-        "zstd without size": zstandard.ZstdCompressor(write_content_size=False).compress(bytes(BOMB_BYTES)),
-        "zstd frames": zstandard.ZstdCompressor().compress(bytes(CAP // 2)) * 100,
+        "lz4": cramjam.lz4.compress(bytes(BOMB_BYTES)).read(),
+        "zstd": cramjam.zstd.compress(bytes(BOMB_BYTES)).read(),
+        "zstd without size": zstd_without_size(bytes(BOMB_BYTES)),
+        "zstd frames": cramjam.zstd.compress(bytes(CAP // 2)).read() * 100,
         "gzip members": gzip.compress(bytes(CAP // 2)) * 100,
     }
 
@@ -244,7 +248,8 @@ def test_gzip_has_no_time_in_it() -> None:
 
 
 def test_lz4_frames_are_as_java_writes_them() -> None:
-    info = lz4.frame.get_frame_info(codec("lz4").compress(TEXT))
+    frame = pytest.importorskip("lz4.frame")
+    info = frame.get_frame_info(codec("lz4").compress(TEXT))
     assert info["block_size"] == 64 << 10
     assert not info["block_linked"]
     assert not info["content_checksum"]
@@ -352,12 +357,14 @@ def test_a_missing_library_is_named_by_its_package(
 def test_codecs_load_their_libraries_at_first_use() -> None:
     program = """
 import sys
-from pykafka2.compression import codec
+from pykafka2.compression import codec, libraries
 from pykafka2.records import batch, decoder, encoder
 heavy = {"snappy", "cramjam", "lz4", "zstandard", "compression.zstd", "backports.zstd", "crc32c"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 codec("lz4").compress(b"")
-assert heavy & set(sys.modules) == {"lz4"}
+package = libraries.library("lz4").package
+assert package in ("lz4", "cramjam")
+assert heavy & set(sys.modules) == {package}
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
