@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.metadata import Metadata
-from pykafka2.compression.libraries import packages_in_use
 from pykafka2.consumer.bad_records import BadRecords
 from pykafka2.consumer.fetch.buffer import FetchBuffer
 from pykafka2.consumer.fetch.fetcher import Fetcher
@@ -65,6 +64,8 @@ class Inspection:
         return max(lags, default=0)
 
     def health(self) -> dict[str, Any]:
+        from pykafka2.compression.libraries import packages_in_use
+
         cluster, metadata = self._cluster, self._cluster.metadata
         now = cluster.driver.clock.monotonic()
         state = "closed" if cluster.is_closed else "open"

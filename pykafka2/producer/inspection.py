@@ -12,7 +12,6 @@ from typing import Any
 import attrs
 
 from pykafka2.cluster.client import ClusterClient
-from pykafka2.compression.libraries import packages_in_use
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.partitioning.route_table import Routes
@@ -48,6 +47,8 @@ class Inspection:
         metrics.gauge("metadata-age", lambda: monotonic() - metadata.last_successful_refresh)
 
     def health(self) -> dict[str, Any]:
+        from pykafka2.compression.libraries import packages_in_use
+
         metadata, now = self._client.metadata, self._client.driver.clock.monotonic()
         identity = self._sender.identity
         state = "open" if not self._accumulator.is_closed else "closed"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
+from pykafka2.compression import libraries
 from tests.compression.using import CASES, using
 
 from .brokers import Cluster, eventually
@@ -15,6 +16,11 @@ from .peers import TIMEOUT, Peer, Row
 
 BATCH_BYTES = 300_000
 """Batches of several blocks of each format."""
+
+
+PREFERRED = {(name, next(iter(packages))) for name, packages in libraries.CANDIDATES.items()}
+IN_GATE = [case if case not in PREFERRED else pytest.param(*case, marks=pytest.mark.long) for case in CASES]
+"""test_real_kafka.py has the preferred libraries in the gate."""
 
 
 def rows_of(seed: str, count: int = 250) -> list[Row]:
@@ -67,7 +73,7 @@ def readers(cluster: Cluster) -> list[str]:
     return ["java", "confluent"] if cluster.kind == "apache" else ["confluent"]
 
 
-@pytest.mark.parametrize(("codec", "package"), CASES)
+@pytest.mark.parametrize(("codec", "package"), IN_GATE)
 def test_other_clients_read_batches_of_each_library(
     cluster: Cluster, peer_of: Callable[[str], Peer], codec: str, package: str
 ) -> None:
