@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 
+from pykafka2.version import __version__ as __version__
+
 TYPE_CHECKING = False  # type checkers take the name for true; importing typing would cost 5 ms
 
 if TYPE_CHECKING:
@@ -104,8 +106,6 @@ _HOMES = {
     "end_transaction": "pykafka2.producer.transactions.handle",
     "end_transactions": "pykafka2.producer.transactions.handle",
 }
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AclBinding",

@@ -23,9 +23,10 @@ from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersi
 from pykafka2.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from pykafka2.slotted import slotted
 from pykafka2.text import shown
+from pykafka2.version import __version__
 
 SOFTWARE_NAME = "pykafka2"
-SOFTWARE_VERSION = "0.1.0"
+SOFTWARE_VERSION = __version__
 MOST_OFFERED = 200
 """Characters of mechanism names that an error shows."""
 NO_SASL_HERE = (

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
+from email.message import Message
+from email.parser import Parser
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
+import pykafka2
+
 ROOT = Path(__file__).parents[2]
+DIST_INFO = f"pykafka2-{pykafka2.__version__}.dist-info"
 NEEDED_TO_TEST_AND_DOCUMENT = (
     "README.md",
     "CHANGELOG.md",
@@ -21,6 +29,7 @@ NEEDED_TO_TEST_AND_DOCUMENT = (
     "tests/conftest.py",
     "tests/campaign/run.py",
     ".ci/run",
+    "hatch_build.py",
 )
 
 
@@ -48,6 +57,57 @@ def test_the_wheel_has_no_simulation_runs_of_our_own(wheel_files: set[str]) -> N
 @pytest.mark.parametrize("path", NEEDED_TO_TEST_AND_DOCUMENT)
 def test_the_source_distribution_has(path: str, sdist_files: set[str]) -> None:
     assert path in sdist_files
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
+    [path] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")))
+    return ZipFile(path)
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: ZipFile) -> Message:
+    return Parser().parsestr(wheel.read(f"{DIST_INFO}/METADATA").decode())
+
+
+def test_the_built_wheel_has_type_marks_command_plugin_license_and_sbom(wheel: ZipFile) -> None:
+    names = set(wheel.namelist())
+    assert {"pykafka2/py.typed", "pykafka2/__main__.py", "spark_connector/py.typed"} <= names
+    assert {name for name in names if name.startswith(f"{DIST_INFO}/")} == {
+        f"{DIST_INFO}/{name}"
+        for name in (
+            "METADATA",
+            "RECORD",
+            "WHEEL",
+            "entry_points.txt",
+            "licenses/LICENSE",
+            "sboms/pykafka2.cdx.json",
+        )
+    }
+    entry_points = wheel.read(f"{DIST_INFO}/entry_points.txt").decode()
+    assert "[console_scripts]" in entry_points
+    assert "[pytest11]" in entry_points
+
+
+def test_the_wheel_takes_its_version_from_the_package(metadata: Message) -> None:
+    assert metadata["Version"] == pykafka2.__version__
+
+
+def test_the_sbom_names_the_package_and_each_requirement(wheel: ZipFile, metadata: Message) -> None:
+    sbom = json.loads(wheel.read(f"{DIST_INFO}/sboms/pykafka2.cdx.json"))
+    assert (sbom["bomFormat"], sbom["specVersion"]) == ("CycloneDX", "1.6")
+    root = sbom["metadata"]["component"]
+    assert root["purl"] == f"pkg:pypi/pykafka2@{pykafka2.__version__}"
+    assert root["licenses"] == [{"license": {"id": "Apache-2.0"}}]
+    declared = {one["properties"][0]["value"] for one in sbom["components"]}
+    assert declared == {one for one in metadata.get_all("Requires-Dist", ()) if "extra ==" not in one}
+    refs = [one["bom-ref"] for one in sbom["components"]]
+    assert sbom["dependencies"][0] == {"ref": root["purl"], "dependsOn": refs}
+
+
+def test_the_newest_heading_of_the_changelog_is_this_version() -> None:
+    newest = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    assert newest == pykafka2.__version__
 
 
 @pytest.mark.parametrize("extra", ["spark", "spark-local", "spark-test"])

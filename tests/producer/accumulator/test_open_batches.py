@@ -309,7 +309,7 @@ def lines_of(instructions: Any) -> list[list[Any]]:
 
 
 def names_in(line: list[Any]) -> Iterator[str]:
-    """CPython 3.13 and later load two variables with one instruction, whose value is the tuple of their names."""
+    """From CPython 3.13 on one instruction loads two variables; its value is the tuple of their names."""
     for one in line:
         values = one.argval if isinstance(one.argval, tuple) else (one.argval,)
         yield from map(str, values)
