@@ -36,6 +36,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def wheels(session: nox.Session) -> None:
+    """Every required package has a wheel for each Python and platform, so that nothing needs a compiler."""
+    session.install("attrs", "pip>=25.3", "uv>=0.9")
+    session.run("python", "-m", "tests.packages.wheels", *session.posargs)
+
+
+@nox.session
 def conformance(session: nox.Session) -> None:
     """Apache Kafka's schemas, bytes and brokers, and other people's clients."""
     session.install(".[test]")

@@ -105,6 +105,12 @@ def test_the_sbom_names_the_package_and_each_requirement(wheel: ZipFile, metadat
     assert sbom["dependencies"][0] == {"ref": root["purl"], "dependsOn": refs}
 
 
+def test_the_version_is_written_in_one_place_only() -> None:
+    files = [ROOT / "pyproject.toml", *(ROOT / "pykafka2").rglob("*.py")]
+    quoted = f'"{pykafka2.__version__}"'
+    assert [one.name for one in files if quoted in one.read_text(encoding="utf-8")] == ["version.py"]
+
+
 def test_the_newest_heading_of_the_changelog_is_this_version() -> None:
     newest = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[0]
     assert newest == pykafka2.__version__

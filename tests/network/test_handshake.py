@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,13 +60,6 @@ def test_api_versions_request_has_our_name_and_version() -> None:
         client_software_name="pykafka2", client_software_version=pykafka2.__version__
     )
     assert step.request == expected
-
-
-def test_the_version_is_written_in_one_place_only() -> None:
-    root = Path(__file__).parents[2]
-    files = [root / "pyproject.toml", *(root / "pykafka2").rglob("*.py")]
-    quoted = f'"{pykafka2.__version__}"'
-    assert [one.name for one in files if quoted in one.read_text(encoding="utf-8")] == ["version.py"]
 
 
 def test_without_sasl_api_versions_is_all() -> None:

@@ -1,0 +1,100 @@
+"""The check for wheels, on packages made here; `nox -s wheels` runs it on the project's own with PyPI."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.packages import wheels
+from tests.packages.wheels import PLATFORMS, Check, Outcome, Platform, project_requirements, table
+
+pytest.importorskip("uv", reason="the check resolves with uv, which the extra `test` installs")
+PLATFORM = {platform.name: platform for platform in PLATFORMS}
+GLIBC, MUSL = PLATFORM["manylinux x86_64"], PLATFORM["musllinux x86_64"]
+
+
+def metadata(name: str, requirements: list[str]) -> str:
+    lines = ["Metadata-Version: 2.2", f"Name: {name}", "Version: 1.0"]
+    return "\n".join(lines + [f"Requires-Dist: {one}" for one in requirements]) + "\n"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    """`pure` for all; `compiled`, as lz4 is: wheels for glibc with the GIL, and a source distribution."""
+    add_wheel(tmp_path, "pure", "py3-none-any", ['compiled; python_version < "3.14"'])
+    for python in ("cp311", "cp313"):
+        add_wheel(tmp_path, "compiled", f"{python}-{python}-manylinux_2_17_x86_64")
+    info = metadata("compiled", []).encode()
+    with tarfile.open(tmp_path / "compiled-1.0.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo("compiled-1.0/PKG-INFO")
+        member.size = len(info)
+        archive.addfile(member, io.BytesIO(info))
+    return tmp_path
+
+
+def add_wheel(folder: Path, name: str, tag: str, requirements: list[str] | None = None) -> None:
+    info = f"{name}-1.0.dist-info"
+    with ZipFile(folder / f"{name}-1.0-{tag}.whl", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", metadata(name, requirements or []))
+        wheel.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def outcome(index: Path, requirement: str, python: str, platform: Platform) -> Outcome:
+    return Check((requirement,), ("--no-index", "--find-links", str(index))).run(python, platform)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("requirement", "python", "platform", "expected"),
+    [
+        ("compiled", "3.11", GLIBC, Outcome("3.11", GLIBC.name, ("compiled==1.0",))),
+        ("pure", "3.11", MUSL, Outcome("3.11", MUSL.name, PINS := ("compiled==1.0", "pure==1.0"), PINS[:1])),
+        ("pure", "3.14", MUSL, Outcome("3.14", MUSL.name, ("pure==1.0",))),
+        ("compiled", "3.14t", GLIBC, Outcome("3.14t", GLIBC.name, ("compiled==1.0",), ("compiled==1.0",))),
+    ],
+    ids=["wheel", "no musl wheel of a dependency", "marker of the target", "no wheel without the GIL"],
+)
+def test_a_package_that_must_be_built_on_a_target_is_found(
+    index: Path, requirement: str, python: str, platform: Platform, expected: Outcome
+) -> None:
+    assert outcome(index, requirement, python, platform) == expected
+    assert expected.is_good == (not expected.without_wheel)
+
+
+@pytest.mark.slow
+def test_a_requirement_that_cannot_be_resolved_is_bad(index: Path) -> None:
+    found = outcome(index, "pure>=2", "3.11", GLIBC)
+    assert not found.is_good
+    assert "pure" in found.error
+
+
+def test_the_command_fails_and_names_the_package_without_a_wheel(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = Outcome("3.14t", GLIBC.name, ("lz4==4.4.5",), ("lz4==4.4.5",))
+    monkeypatch.setattr(Check, "run", lambda self, python, platform: bad)
+    monkeypatch.setattr(wheels, "EXTRAS", ())
+    assert wheels.main(["--python", "3.14t", "--platform", "manylinux x86_64"]) == 1
+    output, errors = capsys.readouterr()
+    assert "| manylinux x86_64 | no wheel: lz4==4.4.5 |" in output
+    assert "3.14t on manylinux x86_64: no wheel: lz4==4.4.5" in errors
+
+
+def test_the_table_has_a_row_for_each_platform_and_a_column_for_each_python() -> None:
+    found = [Outcome("3.11", "a", ("x==1",)), Outcome("3.12", "a", ("x==1", "y==1")), Outcome("3.11", "b")]
+    assert table(found).splitlines() == [
+        "|  | 3.11 | 3.12 |",
+        "| --- | --- | --- |",
+        "| a | 1 wheels | 2 wheels |",
+        "| b | 0 wheels |  |",
+    ]
+
+
+def test_extras_that_need_no_compiler_exist() -> None:
+    for extra in wheels.EXTRAS:
+        assert set(project_requirements()) < set(project_requirements(extra))
