@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,19 @@ def test_each_stage_is_explained(stages: list[str]) -> None:
 def test_each_stage_can_be_run(stages: list[str]) -> None:
     text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert re.findall(r"^        (\w+)\)", text, re.MULTILINE) == stages
+
+
+def test_classifiers_name_the_pythons_that_the_gate_runs() -> None:
+    """The oldest runs everything, the others a quick suite."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    prefix = "Programming Language :: Python :: "
+    claimed = [one.removeprefix(prefix) for one in project["classifiers"] if one.startswith(prefix)]
+    (others,) = re.findall(r'OTHER_PYTHONS="([\d. ]+)"', (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    oldest = project["requires-python"].removeprefix(">=")
+    assert claimed == ["3", oldest, *others.split()]
+    workflow = (ROOT / ".github" / "workflows" / "gate.yml").read_text(encoding="utf-8")
+    assert re.findall(r'(?<!stage: tests, )python: \["([\d.]+)"\]', workflow) == [oldest]
+    assert re.findall(r"^            ([\d.]+)$", workflow, re.MULTILINE) == others.split()
 
 
 def test_a_stage_that_is_not_there_is_refused_before_anything_runs(stages: list[str]) -> None:

@@ -1,8 +1,8 @@
 """Check that no required package has to be built: `python -m tests.packages.wheels` (`nox -s wheels`).
 
-For each Python and platform, uv resolves the requirements as an installer there does, with the markers of
-that platform; then pip must find a wheel of each resolved version.  pip alone evaluates markers for the
-Python that runs it, and uv cannot resolve for a build without the GIL, so it takes both.  Nothing is installed.
+For each Python and platform, uv resolves the requirements as an installer there does, with that platform's
+markers; then pip must find a wheel of each resolved version.  pip alone evaluates markers for the Python that
+runs it, and uv cannot resolve for a build without the GIL, so it takes both.  Nothing is installed.
 
 The exit code is 0 if every required package has a wheel on every target, otherwise 1.
 """

@@ -1,0 +1,75 @@
+"""The quick suite's search for interpreters, and its report of those that are missing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.packages import debian_python, pythons
+from tests.packages.debian_python import DebianPythonMissing
+from tests.packages.pythons import QUICK_SUITE, ROOT, interpreter
+
+THIS = ".".join(map(str, sys.version_info[:2]))
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="ascii")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without interpreters: PATH and the home folder are here."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_every_file_of_the_quick_suite_exists() -> None:
+    assert [path for path in QUICK_SUITE if not (ROOT / path).exists()] == []
+
+
+def test_an_interpreter_is_found_on_path(nowhere: Path) -> None:
+    script(nowhere / "bin" / f"python{THIS}", f'exec "{sys.executable}" "$@"')
+    assert interpreter(THIS) == nowhere / "bin" / f"python{THIS}"
+
+
+def test_a_shim_that_does_not_run_is_passed_over_for_pyenv(nowhere: Path) -> None:
+    script(nowhere / "bin" / f"python{THIS}", "exit 127")
+    in_pyenv = nowhere / ".pyenv" / "versions" / f"{THIS}.1" / "bin" / "python"
+    script(in_pyenv, f'exec "{sys.executable}" "$@"')
+    assert interpreter(THIS) == in_pyenv
+
+
+def test_an_interpreter_of_another_version_is_not_taken(nowhere: Path) -> None:
+    script(nowhere / "bin" / "python3.99", f'exec "{sys.executable}" "$@"')
+    assert interpreter("3.99") is None
+
+
+@pytest.mark.parametrize(("ci", "code"), [("true", 1), ("", 0)])
+def test_a_missing_interpreter_is_reported_and_fails_in_ci(
+    ci: str, code: int, nowhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(pythons, "build_wheel", lambda folder: folder / "none.whl")
+    assert pythons.main(["3.14"]) == code
+    assert "=== Python 3.14 DID NOT RUN: not on PATH and not in pyenv; no apt-get" in capsys.readouterr().out
+
+
+def test_a_failed_quick_suite_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pythons, "build_wheel", lambda folder: folder / "none.whl")
+    monkeypatch.setattr(pythons, "interpreter", lambda version: Path(sys.executable))
+    monkeypatch.setattr(pythons, "run_quick_suite", lambda *_: 1)
+    assert pythons.main(["3.12"]) == 1
+
+
+def test_a_command_of_debian_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path / "bin" / "apt-get", "echo 'no network' >&2; exit 100")
+    script(tmp_path / "bin" / "dpkg-deb", "exit 0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setattr(debian_python, "KEYRING", __file__)
+    with pytest.raises(DebianPythonMissing, match="no network"):
+        debian_python.unpack_python("3.14", tmp_path / "debian")
