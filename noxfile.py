@@ -14,6 +14,7 @@ import nox
 nox.options.sessions = ["lint", "tests"]
 nox.options.reuse_existing_virtualenvs = True
 
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 SPARKS = ["4.1.1", "4.2.0", "4.3.0"]
 
 
@@ -28,11 +29,18 @@ def lint(session: nox.Session) -> None:
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
-@nox.session(python=["3.11", "3.12", "3.13", "3.14"])
+@nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """The main suite, also what a plain `pytest` leaves out."""
     session.install(".[test]")
     session.run("pytest", "-m", "", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def packages(session: nox.Session) -> None:
+    """Install wheel and source distribution as a user and try them; `--dist FOLDER` takes built ones."""
+    session.install("attrs", "hatchling>=1.28", "uv>=0.9")
+    session.run("python", "-m", "tests.packages.as_a_user", *session.posargs)
 
 
 @nox.session
