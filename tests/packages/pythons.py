@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -114,6 +115,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--option", action="append", default=[], help="an option for pytest; can be repeated")
     chosen = parser.parse_args(words)
     failed: list[str] = []
+    # A shell that starts this in the background has SIGINT ignored, and so would the tests of Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with TemporaryDirectory() as folder:
         wheel = build_wheel(Path(folder))
         for version in chosen.versions:
