@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dis
+import subprocess
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -246,6 +248,15 @@ def test_without_gil_every_record_is_checked_for_size(monkeypatch: pytest.Monkey
     monkeypatch.setattr(batch_sizes, "HAS_GIL", False)
     step_bytes, _ = batch_sizes.next_step(10_000, 500, 5)
     assert step_bytes == 0
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_the_append_without_a_lock_needs_the_gil_of_the_running_interpreter(is_enabled: bool) -> None:
+    """A build without the GIL can have it enabled again, as by PYTHON_GIL=1 or an extension module."""
+    code = f"import sys; sys._is_gil_enabled = lambda: {is_enabled}; "
+    code += "from pykafka2.producer.accumulator.batch_sizes import HAS_GIL; print(HAS_GIL)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(is_enabled)
 
 
 class GuardedBatches(deque[ProducerBatch]):
