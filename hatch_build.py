@@ -16,7 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 FILE_NAME = "pykafka2.cdx.json"
 
 
-class SbomHook(BuildHookInterface):  # type: ignore[type-arg, misc]
+class SbomHook(BuildHookInterface):  # type: ignore[type-arg]
     """Writes the document before hatchling builds the wheel, and deletes it afterwards."""
 
     PLUGIN_NAME = "custom"

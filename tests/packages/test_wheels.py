@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from tests.gate import rest_in_gate
 from tests.packages import wheels
 from tests.packages.wheels import PLATFORMS, Check, Outcome, Platform, project_requirements, table
 
@@ -51,13 +52,25 @@ def outcome(index: Path, requirement: str, python: str, platform: Platform) -> O
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("requirement", "python", "platform", "expected"),
-    [
-        ("compiled", "3.11", GLIBC, Outcome("3.11", GLIBC.name, ("compiled==1.0",))),
-        ("pure", "3.11", MUSL, Outcome("3.11", MUSL.name, PINS := ("compiled==1.0", "pure==1.0"), PINS[:1])),
-        ("pure", "3.14", MUSL, Outcome("3.14", MUSL.name, ("pure==1.0",))),
-        ("compiled", "3.14t", GLIBC, Outcome("3.14t", GLIBC.name, ("compiled==1.0",), ("compiled==1.0",))),
-    ],
-    ids=["wheel", "no musl wheel of a dependency", "marker of the target", "no wheel without the GIL"],
+    rest_in_gate(
+        [
+            (
+                "pure",
+                "3.11",
+                MUSL,
+                Outcome("3.11", MUSL.name, PINS := ("compiled==1.0", "pure==1.0"), PINS[:1]),
+            ),
+            ("compiled", "3.11", GLIBC, Outcome("3.11", GLIBC.name, ("compiled==1.0",))),
+            ("pure", "3.14", MUSL, Outcome("3.14", MUSL.name, ("pure==1.0",))),
+            (
+                "compiled",
+                "3.14t",
+                GLIBC,
+                Outcome("3.14t", GLIBC.name, ("compiled==1.0",), ("compiled==1.0",)),
+            ),
+        ]
+    ),
+    ids=["no musl wheel of a dependency", "wheel", "marker of the target", "no wheel without the GIL"],
 )
 def test_a_package_that_must_be_built_on_a_target_is_found(
     index: Path, requirement: str, python: str, platform: Platform, expected: Outcome
@@ -98,3 +111,17 @@ def test_the_table_has_a_row_for_each_platform_and_a_column_for_each_python() ->
 def test_extras_that_need_no_compiler_exist() -> None:
     for extra in wheels.EXTRAS:
         assert set(project_requirements()) < set(project_requirements(extra))
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+@pytest.mark.xfail(
+    any(one.startswith("lz4") for one in project_requirements()), reason="lz4 is required", strict=True
+)
+@pytest.mark.parametrize(("python", "platform"), [("3.11", MUSL), ("3.14t", GLIBC)], ids=["musl", "no GIL"])
+def test_pypi_has_wheels_of_the_required_packages_where_they_are_rare(
+    python: str, platform: Platform
+) -> None:
+    """Two targets of `nox -s wheels`, the ones for which most packages have none."""
+    found = Check(project_requirements()).run(python, platform)
+    assert found.is_good, f"{found} {found.error}"
