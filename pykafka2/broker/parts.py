@@ -20,6 +20,7 @@ from pykafka2.broker.listener_setup import ListenerEndpoints
 from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.node import Node
 from pykafka2.broker.producer_ids import ProducerIds
+from pykafka2.broker.quotas.client_quotas import ClientQuotas, connection_rates
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
 from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.peers import Peers
@@ -98,6 +99,7 @@ class Parts:
         """Creates the request handling."""
         node, config = self._node, self._node.config
         self.queue = RequestChannel(config.int("queued.max.requests"), config.int("queued.max.request.bytes"))
+        self.client_quotas = ClientQuotas(config)
         self.services = Services(
             node,
             logs=self._logs,
@@ -107,6 +109,7 @@ class Parts:
             controller_node=self.controller_node,
             answers=Answers(node.id, APIS, node.problems),
             known_metadata=self._shared.known_metadata,
+            quotas=self.client_quotas,
             entropy=self._entropy,
             next_producer_id=self._next_producer_id,
             services_of=services_of,
@@ -175,6 +178,8 @@ class Parts:
         node.image = image
         self.controller_node.resign_if_replaced()
         now = node.clock.monotonic()
+        if self.client_quotas.apply(image.quotas):
+            self.quotas.set_address_rates(connection_rates(image.quotas))
         if self._configure():
             changed = {**image.topics, **changed}
         self.replicas.apply(image, changed, now)

@@ -14,6 +14,7 @@ from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.forwarding import Forwarder
 from pykafka2.broker.handlers.registry import APIS, respond
 from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.handlers.throttling import throttle
 from pykafka2.broker.replication.key import Key
 from pykafka2.broker.server.context_parts import ClosingReply
 from pykafka2.broker.server.request_channel import RequestChannel
@@ -110,6 +111,8 @@ class BrokerRequests:
         faults = self._shared.faults
         is_plain = context.faults is None and not faults.is_active
         sent = response if is_plain else faults.reshape(context, response)
+        if self._services.quotas.is_active:
+            throttle(self._services.quotas, context, sent, answered_at)
         if self._shared.throttles.rules.active:
             self._shared.throttles.apply(context, sent)
         self._shared.history.ended(context, sent, answered_at)

@@ -14,6 +14,7 @@ import attrs
 from pykafka2.broker.base.endpoints import Endpoint
 from pykafka2.broker.base.features import LATEST, TRANSACTION_VERSION
 from pykafka2.broker.config.configs import TopicConfig
+from pykafka2.broker.quotas.entities import Quotas
 from pykafka2.broker.security.acls import NO_ACLS, Acls
 from pykafka2.broker.security.delegation import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
@@ -107,6 +108,8 @@ class ClusterImage:
     """Stored SCRAM credentials, by user and mechanism."""
     tokens: Mapping[str, DelegationToken] = attrs.field(factory=dict)
     """Delegation tokens by id."""
+    quotas: Quotas = attrs.field(factory=dict)
+    """Client quotas; the same object as in the previous image if none has changed."""
 
     @property
     def transaction_version(self) -> int:

@@ -159,9 +159,13 @@ class Controller:
 
     # ------------------------------------------------------------------ topics
 
-    def create_topic(self, new: NewTopic, *, validate_only: bool = False) -> TopicImage:
-        """Creates a topic. Raises if it is invalid."""
+    def create_topic(
+        self, new: NewTopic, *, validate_only: bool = False, charge: Callable[[int], object] | None = None
+    ) -> TopicImage:
+        """Creates a topic. Raises if it is invalid, or if `charge`, called with its partitions, raises."""
         topic = new_topic(self.state, self.config, new, self.new_id())
+        if charge is not None:
+            charge(len(topic.partitions))
         if not validate_only:
             self.write(
                 [
@@ -174,11 +178,14 @@ class Controller:
             )
         return topic
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, charge: Callable[[int], object] | None = None) -> None:
+        """Deletes a topic; `charge` is called with the number of its partitions, and can reject it."""
         if not self.config.get("delete.topic.enable"):
             raise TopicDeletionDisabled
         if name not in self.state.topics:
             raise UnknownTopicOrPartition(f"topic {name!r} does not exist")
+        if charge is not None:
+            charge(len(self.state.topics[name].partitions))
         self.write([TopicDeleted(name)])
 
     # ------------------------------------------------------------------ partitions

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import attrs
 
 from pykafka2.broker.base.image import BrokerImage, PartitionImage
+from pykafka2.broker.quotas.entities import QuotaEntity
 from pykafka2.broker.security.acls import Acl
 from pykafka2.broker.security.delegation import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
@@ -137,3 +138,12 @@ class ScramUserSet(Record):
 
     user: str
     credentials: Mapping[ScramMechanism, ScramCredential]
+
+
+@attrs.define(frozen=True)
+class ClientQuotaSet(Record):
+    """A quota of an entity was set, or removed (None)."""
+
+    entity: QuotaEntity
+    key: str
+    value: float | None

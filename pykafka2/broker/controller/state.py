@@ -26,6 +26,7 @@ from pykafka2.broker.controller.records import (
     AclRemoved,
     BrokerRemoved,
     BrokerSet,
+    ClientQuotaSet,
     ConfigsSet,
     ControllerElected,
     DelegationTokenRemoved,
@@ -39,6 +40,7 @@ from pykafka2.broker.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
+from pykafka2.broker.quotas.entities import Quotas
 from pykafka2.broker.security.acls import NO_ACLS, Acl, Acls
 from pykafka2.broker.security.delegation import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
@@ -60,6 +62,7 @@ class State:
         self.acls: Acls = NO_ACLS
         self.scram_users: Mapping[str, Mapping[ScramMechanism, ScramCredential]] = {}
         self.tokens: Mapping[str, DelegationToken] = {}
+        self.quotas: Quotas = {}
         self.next_producer_id = 0
         self.first_host = 0
         """The host at which placement starts, from the cluster's seed."""
@@ -84,6 +87,7 @@ class State:
             DelegationTokenSet: self._delegation_token_set,
             DelegationTokenRemoved: self._delegation_token_removed,
             ScramUserSet: self._scram_user_set,
+            ClientQuotaSet: self._client_quota_set,
         }
 
     @property
@@ -102,6 +106,7 @@ class State:
         other.acls = self.acls
         other.scram_users = self.scram_users
         other.tokens = self.tokens
+        other.quotas = self.quotas
         other.next_producer_id = self.next_producer_id
         other.first_host = self.first_host
         other.image = self.image
@@ -130,6 +135,7 @@ class State:
             self.acls,
             self.scram_users,
             self.tokens,
+            self.quotas,
         )
         return self._changed
 
@@ -214,3 +220,14 @@ class State:
         if record.credentials:
             users[record.user] = record.credentials
         self.scram_users = users
+
+    def _client_quota_set(self, record: ClientQuotaSet) -> None:
+        values = {
+            key: value for key, value in self.quotas.get(record.entity, {}).items() if key != record.key
+        }
+        if record.value is not None:
+            values[record.key] = record.value
+        quotas = {entity: known for entity, known in self.quotas.items() if entity != record.entity}
+        if values:
+            quotas[record.entity] = values
+        self.quotas = quotas

@@ -5,7 +5,7 @@ Pure functions over the controller's state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from pykafka2.broker.base.image import TopicImage
@@ -84,9 +84,16 @@ def check_size(count: int) -> None:
 
 
 def added_partitions(
-    state: State, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+    state: State,
+    name: str,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    charge: Callable[[int], object] | None = None,
 ) -> list[Record]:
-    """Returns the records that add partitions to a topic (CreatePartitions). Raises if that is invalid."""
+    """Returns the records that add partitions to a topic (CreatePartitions). Raises if that is invalid.
+
+    `charge` is called with the number of new partitions, and can reject them.
+    """
     topic = state.topics.get(name)
     if topic is None:
         raise UnknownTopicOrPartition
@@ -98,14 +105,16 @@ def added_partitions(
             f"The topic {name} currently has {known} partition(s); {count} would not be an increase."
         )
     factor = len(topic.partitions[0].replicas)
+    if assignments is not None and len(assignments) != count - known:
+        raise InvalidReplicaAssignment(
+            f"Attempted to add {count - known} additional partition(s), but only {len(assignments)} "
+            "assignment(s) were specified."
+        )
+    if charge is not None:
+        charge(count - known)
     if assignments is None:
         replicas = placed(state, count - known, factor)
     else:
-        if len(assignments) != count - known:
-            raise InvalidReplicaAssignment(
-                f"Attempted to add {count - known} additional partition(s), but only {len(assignments)} "
-                "assignment(s) were specified."
-            )
         replicas = [tuple(assigned) for assigned in assignments]
         for assigned in replicas:
             check_assignment(assigned, state.brokers, factor)

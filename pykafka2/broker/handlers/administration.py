@@ -81,6 +81,10 @@ LATER: Final = {
         0, 0, "scram_users", by_controller=False, suffix="_describe"
     ),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: LazyHandler(0, 0, "scram_users", suffix="_alter"),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: LazyHandler(
+        0, 1, "client_quotas", by_controller=False, suffix="_describe"
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: LazyHandler(0, 1, "client_quotas", suffix="_alter"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: LazyHandler(0, 0, "describe_topic_partitions", by_controller=False),
 }
 

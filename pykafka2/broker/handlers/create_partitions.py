@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.controller.topics import added_partitions, check_size
+from pykafka2.broker.handlers.throttling import message_of, mutation_quota
 from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicOrPartition, error_of
 from pykafka2.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -16,7 +17,11 @@ from pykafka2.protocol.messages.topics import (
 
 if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
+    from pykafka2.broker.quotas.client_quotas import MutationQuota
     from pykafka2.broker.server.request_context import RequestContext
+
+FIRST_STRICT_VERSION = 3
+"""Since then partitions above the controller mutation quota are rejected."""
 
 
 def handle(
@@ -25,16 +30,17 @@ def handle(
     times = Counter(topic.name for topic in request.topics)
     duplicates = [name for name, count in times.items() if count > 1]
     results = [_failed(name, InvalidRequest("Duplicate topic name.")) for name in duplicates]
+    quota = mutation_quota(services, context, FIRST_STRICT_VERSION, now)
     results += [
-        _add(services, topic, validate_only=request.validate_only)
+        _add(services, topic, quota, validate_only=request.validate_only)
         for topic in request.topics
         if times[topic.name] == 1
     ]
-    return CreatePartitionsResponse(results=results)
+    return CreatePartitionsResponse(throttle_time_ms=quota.throttle_ms, results=results)
 
 
 def _add(
-    services: Services, topic: CreatePartitionsTopic, *, validate_only: bool
+    services: Services, topic: CreatePartitionsTopic, quota: MutationQuota, *, validate_only: bool
 ) -> CreatePartitionsTopicResult:
     assignments = topic.assignments
     try:
@@ -44,6 +50,7 @@ def _add(
             topic.name,
             topic.count,
             None if assignments is None else [assigned.broker_ids for assigned in assignments],
+            charge=quota.record,
         )
         if not validate_only:
             services.controller.write(records)
@@ -53,7 +60,7 @@ def _add(
 
 
 def _failed(name: str, error: BrokerError) -> CreatePartitionsTopicResult:
-    message = None if isinstance(error, UnknownTopicOrPartition) else str(error)
+    message = None if isinstance(error, UnknownTopicOrPartition) else message_of(error)
     return CreatePartitionsTopicResult(name=name, error_code=error.code or 0, error_message=message)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pykafka2.broker.config.keys import TOPIC_KEYS
 from pykafka2.broker.controller import NewTopic
 from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST
+from pykafka2.broker.handlers.throttling import message_of, mutation_quota
 from pykafka2.errors import (
     BrokerError,
     InvalidConfig,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from pykafka2.broker.handlers.services import Services
     from pykafka2.broker.server.request_context import RequestContext
 
+FIRST_STRICT_VERSION = 6
+"""Since then a topic above the controller mutation quota is rejected."""
+
 
 def handle(
     services: Services, context: RequestContext, request: CreateTopicsRequest, now: float
@@ -37,6 +41,7 @@ def handle(
     duplicates = [name for name, count in times.items() if count > 1]
     results = [_failed(name, InvalidRequest("Duplicate topic name.")) for name in duplicates]
     room = MAX_PARTITIONS_PER_REQUEST
+    quota = mutation_quota(services, context, FIRST_STRICT_VERSION, now)
     for topic in request.topics:
         if times[topic.name] > 1:
             continue
@@ -44,12 +49,14 @@ def handle(
         try:
             if room < 0:
                 raise PolicyViolation("Excessively large number of partitions per request.")
-            created = services.controller.create_topic(_new(topic), validate_only=request.validate_only)
+            created = services.controller.create_topic(
+                _new(topic), validate_only=request.validate_only, charge=quota.record
+            )
         except BrokerError as error:
             results.append(_failed(topic.name, error))
         else:
             results.append(_created(created))
-    return CreateTopicsResponse(topics=results)
+    return CreateTopicsResponse(throttle_time_ms=quota.throttle_ms, topics=results)
 
 
 def _new(topic: CreatableTopic) -> NewTopic:
@@ -98,7 +105,7 @@ def _described(topic: TopicImage) -> list[str]:
 
 
 def _failed(name: str, error: BrokerError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code or 0, error_message=str(error))
+    return CreatableTopicResult(name=name, error_code=error.code or 0, error_message=message_of(error))
 
 
 def refuse(request: CreateTopicsRequest, code: int) -> CreateTopicsResponse:

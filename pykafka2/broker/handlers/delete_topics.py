@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pykafka2.broker.handlers.throttling import message_of, mutation_quota
 from pykafka2.errors import BrokerError, InvalidRequest, UnknownTopicId, UnknownTopicOrPartition, error_of
 from pykafka2.protocol.messages.topics import (
     DeletableTopicResult,
@@ -17,13 +18,19 @@ from pykafka2.protocol.primitives import ZERO_UUID
 if TYPE_CHECKING:
     from pykafka2.broker.base.image import ClusterImage
     from pykafka2.broker.handlers.services import Services
+    from pykafka2.broker.quotas.client_quotas import MutationQuota
     from pykafka2.broker.server.request_context import RequestContext
+
+FIRST_STRICT_VERSION = 5
+"""Since then deletions above the controller mutation quota are rejected."""
 
 
 def handle(
     services: Services, context: RequestContext, request: DeleteTopicsRequest, now: float
 ) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=_deleted(services, _requested(request)))
+    quota = mutation_quota(services, context, FIRST_STRICT_VERSION, now)
+    responses = _deleted(services, _requested(request), quota)
+    return DeleteTopicsResponse(throttle_time_ms=quota.throttle_ms, responses=responses)
 
 
 def _requested(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
@@ -31,7 +38,9 @@ def _requested(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return [*request.topics, *named]
 
 
-def _deleted(services: Services, requested: list[DeleteTopicState]) -> list[DeletableTopicResult]:
+def _deleted(
+    services: Services, requested: list[DeleteTopicState], quota: MutationQuota
+) -> list[DeletableTopicResult]:
     """Rejects topics that are named twice, by name or id, and deletes the others (KIP-516)."""
     image = services.controller.image
     results: list[DeletableTopicResult] = []
@@ -57,14 +66,19 @@ def _deleted(services: Services, requested: list[DeleteTopicState]) -> list[Dele
                 raise InvalidRequest("Duplicate topic id.")
             if state.name is None and state.topic_id in named_ids:
                 continue  # reported with its name
-            results.append(_delete(services, image, state, by_both=ids))
+            results.append(_delete(services, image, state, quota, by_both=ids))
         except BrokerError as error:
             results.append(_failed(state, error))
     return results
 
 
 def _delete(
-    services: Services, image: ClusterImage, state: DeleteTopicState, *, by_both: Counter[bytes]
+    services: Services,
+    image: ClusterImage,
+    state: DeleteTopicState,
+    quota: MutationQuota,
+    *,
+    by_both: Counter[bytes],
 ) -> DeletableTopicResult:
     topic = image.topic_by_id(state.topic_id) if state.name is None else image.topics.get(state.name)
     if topic is None:
@@ -78,13 +92,13 @@ def _delete(
             error_code=InvalidRequest.code or 0,
             error_message="The provided topic name maps to an ID that was already supplied.",
         )
-    services.controller.delete_topic(topic.name)
+    services.controller.delete_topic(topic.name, charge=quota.record)
     return DeletableTopicResult(name=topic.name, topic_id=topic.id)
 
 
 def _failed(state: DeleteTopicState, error: BrokerError) -> DeletableTopicResult:
     return DeletableTopicResult(
-        name=state.name, topic_id=state.topic_id, error_code=error.code or 0, error_message=str(error)
+        name=state.name, topic_id=state.topic_id, error_code=error.code or 0, error_message=message_of(error)
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.broker.handlers.leaders import endpoints, hint
 from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.handlers.throttling import client_of, handling_time, mute
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
 from pykafka2.broker.replication.fetch_plan import FUTURE_REPLICA, FetchPlan
 from pykafka2.broker.replication.fetch_sessions import (
@@ -30,6 +31,7 @@ from pykafka2.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from pykafka2.network.transport import Buffer
 from pykafka2.protocol.acl_terms import Operation, ResourceType
 from pykafka2.protocol.messages.fetch import (
     AbortedTransaction,
@@ -54,6 +56,7 @@ FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_LEADERS = 16  # the field exists since 12, but for the quorum (KIP-951)
 FIRST_VERSION_WITH_ENDPOINTS = 16
 FIRST_VERSION_FOR_FOLLOWERS = 11  # since then a consumer can read from a follower (KIP-392)
+LENGTH_BYTES = 4
 
 ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED)
 
@@ -76,7 +79,7 @@ def handle(
         if not context.is_answered:
             done_at = services.clock.monotonic()
             services.respond_with(
-                context, lambda: _in_session(services, context, request, plan, results, done_at)
+                context, lambda: _measured(services, context, request, plan, results, done_at)
             )
 
     operation = services.replicas.reader.fetch(plan, request.max_wait_ms / 1000.0, on_done, now)
@@ -93,6 +96,9 @@ def _plan(services: Services, context: RequestContext, request: FetchRequest, no
     is_consumer = replica_id < 0
     # applies to followers' fetches, too
     max_bytes = min(request.max_bytes, services.config.int("fetch.max.bytes"))
+    if is_consumer and services.quotas.is_active:
+        most = services.quotas.max_fetch_bytes(*client_of(context))
+        max_bytes = max_bytes if most is None else min(max_bytes, most)
     may_follow = is_consumer and context.version >= FIRST_VERSION_FOR_FOLLOWERS
     is_future = replica_id == FUTURE_REPLICA
     access = services.access_of(context) if is_consumer else None
@@ -146,6 +152,45 @@ def _use_session(
         plan.session = session
 
 
+def _measured(
+    services: Services,
+    context: RequestContext,
+    request: FetchRequest,
+    plan: FetchPlan,
+    results: list[FetchResult],
+    now: float,
+) -> FetchResponse:
+    """Returns the response, or an empty one if it exceeds a quota of the client.
+
+    The client then fetches the same again: a session is not created, and an existing one keeps its positions.
+    """
+    quotas = services.quotas
+    if not quotas.is_active or plan.replica_id >= 0:
+        return _in_session(services, context, request, plan, results, now)
+    session = plan.session
+    sent = results if session is None else session.changed(results)
+    throttle_ms = quotas.fetched(
+        *client_of(context),
+        _encoded_bytes(_answer(services, context, sent, plan), context.version),
+        handling_time(context, now),
+        now,
+    )
+    if not throttle_ms:
+        return _in_session(services, context, request, plan, results, now)
+    response = _refused_by_session(services, request, plan) or FetchResponse(
+        session_id=NO_SESSION if session is None else session.id, responses=[]
+    )
+    mute(context, response, throttle_ms)
+    return response
+
+
+def _encoded_bytes(response: FetchResponse, version: int) -> int:
+    """Returns the length of a response with its length bytes, as Kafka measures it."""
+    parts: list[Buffer] = []
+    response.encode_into(version, parts)
+    return LENGTH_BYTES + sum(map(len, parts))
+
+
 def _in_session(
     services: Services,
     context: RequestContext,
@@ -171,13 +216,24 @@ def _in_session(
                 response.session_id = opened.id
                 services.replicas.reader.join_session(plan, opened)
         return response
-    if sessions.get(session.id) is not session:
-        return refuse(request, FetchSessionIdNotFound.code or 0)
-    if session.epoch != next_epoch(request.session_epoch):
-        return refuse(request, InvalidFetchSessionEpoch.code or 0)
+    refused = _refused_by_session(services, request, plan)
+    if refused is not None:
+        return refused
     response = _answer(services, context, session.settle(results), plan)
     response.session_id = session.id
     return response
+
+
+def _refused_by_session(services: Services, request: FetchRequest, plan: FetchPlan) -> FetchResponse | None:
+    """Returns an error if the session was closed or used by another fetch in between, else None."""
+    session = plan.session
+    if session is None:
+        return None
+    if services.replicas.sessions.get(session.id) is not session:
+        return refuse(request, FetchSessionIdNotFound.code or 0)
+    if session.epoch != next_epoch(request.session_epoch):
+        return refuse(request, InvalidFetchSessionEpoch.code or 0)
+    return None
 
 
 def _refusal(access: Access, topic: str) -> TopicAuthorizationFailed | None:

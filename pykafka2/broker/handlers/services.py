@@ -20,6 +20,7 @@ from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.log.record_walk import OpenWalks
 from pykafka2.broker.node import Node
+from pykafka2.broker.quotas.client_quotas import ClientQuotas
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.security.acls import Acls
 from pykafka2.broker.security.asker import Access
@@ -74,6 +75,7 @@ class Services:
         controller_node: ControllerNode,
         answers: Answers,
         known_metadata: KnownMetadata,
+        quotas: ClientQuotas,
         entropy: Entropy,
         next_producer_id: Callable[[], int],
         services_of: Callable[[int], Services],
@@ -87,6 +89,7 @@ class Services:
         self.controller_node = controller_node
         self.answers = answers
         self.known_metadata = known_metadata
+        self.quotas = quotas
         self.respond_with = answers.respond_with
         self.gate = gate
         """None if no authorizer is configured: everything is allowed."""

@@ -27,9 +27,9 @@ class SessionPartition:
     high_watermark: int = -1
     log_start_offset: int = -1
 
-    def record_response(self, result: FetchResult) -> bool:
-        """Records the response of a partition. Returns whether it must be sent at all."""
-        has_news = (
+    def has_news(self, result: FetchResult) -> bool:
+        """Whether the response of a partition must be sent at all."""
+        return (
             bool(len(result.records))
             or result.error is not None
             or result.diverging is not None
@@ -37,6 +37,10 @@ class SessionPartition:
             or result.high_watermark != self.high_watermark
             or result.log_start_offset != self.log_start_offset
         )
+
+    def record_response(self, result: FetchResult) -> bool:
+        """Records the response of a partition. Returns whether it must be sent."""
+        has_news = self.has_news(result)
         # After an error the next response is always sent, because the error is over.
         self.high_watermark = -1 if result.error is not None else result.high_watermark
         self.log_start_offset = result.log_start_offset
@@ -83,6 +87,14 @@ class FetchSession:
     def fetched(self, now: float) -> None:
         """Records a fetch of this session."""
         self.previous_fetch_at, self.last_fetch_at = self.last_fetch_at, now
+
+    def changed(self, results: Iterable[FetchResult]) -> list[FetchResult]:
+        """Returns the results that a response would contain now; the session stays as it is."""
+        return [
+            result
+            for result in results
+            if (known := self.partition_of(result.item)) is not None and known.has_news(result)
+        ]
 
     def settle(self, results: Iterable[FetchResult]) -> list[FetchResult]:
         """Returns the results that the response must contain.

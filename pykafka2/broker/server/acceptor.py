@@ -1,6 +1,7 @@
 """Accepts connections of one listener and assigns them to processors in turn.
 
-Connections above the broker's quotas wait in the listener's backlog (connection_quotas.py).
+Connections above the broker's limits wait in the listener's backlog; those above the quota of their address
+are held unread and then closed (connection_quotas.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.threads import REST, Part
 from pykafka2.clock import FOREVER
 from pykafka2.errors import KafkaError
-from pykafka2.network.transport import READABLE, Listener
+from pykafka2.network.transport import READABLE, Listener, Transport
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Acceptor(Part):
         self._opens_soon = False
         self._quotas = quotas
         self._room_at: float | None = None  # set while connections must wait
+        self._throttled: list[tuple[float, Transport]] = []  # and when they are closed
         quotas.call_when_room(self.signal)
 
     def open(self) -> None:
@@ -58,7 +60,16 @@ class Acceptor(Part):
             self._room_at = None
             self.loop.selector.modify(self._listener, READABLE, self)
             self.on_ready(READABLE, now)
-        return FOREVER if self._room_at is None else self._room_at
+        wake_at = FOREVER if self._room_at is None else self._room_at
+        return min(wake_at, self._close_throttled(now))
+
+    def _close_throttled(self, now: float) -> float:
+        """Closes throttled connections whose time is over. Returns when the next one is closed."""
+        due = [transport for close_at, transport in self._throttled if close_at <= now]
+        self._throttled = [(close_at, transport) for close_at, transport in self._throttled if close_at > now]
+        for transport in due:
+            transport.close()
+        return min((close_at for close_at, _ in self._throttled), default=FOREVER)
 
     def on_ready(self, bits: int, now: float) -> None:
         """Handles an event of the listener."""
@@ -66,7 +77,8 @@ class Acceptor(Part):
             room_at = self._quotas.room_at(now)
             if room_at > now:
                 # `run` checks again at that time, and whenever a connection closes.
-                self._room_at = self.wake_at = room_at
+                self._room_at = room_at
+                self.wake_at = min(self.wake_at, room_at)
                 self.loop.selector.modify(self._listener, 0, self)
                 return
             try:
@@ -77,6 +89,11 @@ class Acceptor(Part):
                 return
             if transport is None:
                 return
+            throttled_for = self._quotas.throttled_for(transport.peer, now)
+            if throttled_for:
+                self._throttled.append((now + throttled_for, transport))
+                self.wake_at = min(self.wake_at, now + throttled_for)
+                continue
             if not self._quotas.take(transport.peer, now):
                 logger.info("%s: too many connections from the address of %s", self.name, transport.peer)
                 transport.close()
@@ -90,7 +107,8 @@ class Acceptor(Part):
 
     def _rest(self, now: float) -> None:
         """Ignores the listener for a while; otherwise it would be reported again at once."""
-        self._room_at = self.wake_at = now + REST
+        self._room_at = now + REST
+        self.wake_at = min(self.wake_at, now + REST)
         self.loop.selector.modify(self._listener, 0, self)
 
     def close(self) -> None:
@@ -99,3 +117,4 @@ class Acceptor(Part):
             self._is_open = False
             self.loop.selector.unregister(self._listener)
         self._listener.close()
+        self._close_throttled(FOREVER)

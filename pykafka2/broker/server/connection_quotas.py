@@ -1,17 +1,19 @@
 """Connection limits of a broker: total, per address, and per second.
 
 Like Kafka's ConnectionQuotas: above max.connections or max.connection.creation.rate new connections wait in
-the listener's backlog; above max.connections.per.ip a connection is accepted and closed at once. The acceptor
-and the processors call it on their own threads, hence the lock.
+the listener's backlog; above max.connections.per.ip a connection is accepted and closed at once, above the
+quota of its address (connection_creation_rate) closed after the throttle time. The acceptor and the
+processors call it on their own threads, hence the lock.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.quotas.rates import WindowedRate
 from pykafka2.clock import FOREVER
 
 RATE_WINDOW = 1.0
@@ -37,11 +39,38 @@ class ConnectionQuotas:
         self._open: Counter[str] = Counter()
         self._count = 0
         self._recent: deque[float] = deque()  # times of the connections of the last second
+        self._address_rates: Mapping[str | None, float] = {}
+        self._measured: dict[str, WindowedRate] = {}  # addresses with a quota
         self.configure()
+
+    def set_address_rates(self, rates: Mapping[str | None, float]) -> None:
+        """Sets the quotas of new connections per second by address; None: any other address."""
+        with self._lock:
+            self._address_rates = rates
+            self._measured.clear()
+
+    def throttled_for(self, peer: str, now: float) -> float:
+        """Counts a connection for its address. Returns how long to hold it before closing; 0: accepted."""
+        address = address_of(peer)
+        with self._lock:
+            limit = self._address_rates.get(address, self._address_rates.get(None))
+            if limit is None:
+                return 0.0
+            rate = self._measured.get(address)
+            windows, seconds = self._windows
+            if rate is None:
+                rate = self._measured[address] = WindowedRate(windows, seconds * 1000)
+            now_ms = int(now * 1000)
+            rate.record(1.0, now_ms)
+            throttle_ms = rate.throttle_ms(limit, now_ms)
+            if throttle_ms:
+                rate.record(-1.0, now_ms)  # it is not accepted
+            return min(throttle_ms / 1000.0, seconds)
 
     def configure(self) -> None:
         """Reads the current limits; open connections stay."""
         config = self._config
+        self._windows = config.int("quota.window.num"), config.int("quota.window.size.seconds")
         self._max = config.int("max.connections")
         self._max_per_ip = config.int("max.connections.per.ip")
         self._overrides: dict[str, int] = config.get("max.connections.per.ip.overrides")

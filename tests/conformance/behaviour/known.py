@@ -47,7 +47,7 @@ KNOWN: tuple[Known, ...] = (
     Known("times_inside_batches", "the latest", r"partitions\[0\]\.offset$", LATEST_OF_DELETED),
     Known("access_rules_are_kept", r"(type|operation) 0: (Create|Describe|Delete)Acls", "^$", NUMBER_ZERO),
     Known("hostile_frames", "an array of -2 names", "^$", "Negative lengths"),
-    Known("api_versions_advertised", r"^API (38|39|40|41|48|49|50|51)$", "^$", UNSERVED),
+    Known("api_versions_advertised", r"^API (38|39|40|41|50|51)$", "^$", UNSERVED),
     Known("api_versions_advertised", r"^API (76|77|78|79|83|84|85|86|87|90|91|92)$", "^$", UNSERVED),
     Known("api_versions_advertised", r"^API (88|89)$", "^$", NO_STREAMS),
     Known("api_versions_advertised", "streams.version", "^$", NO_STREAMS),

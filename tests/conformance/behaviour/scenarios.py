@@ -20,6 +20,7 @@ from . import (
     on_offsets,
     on_old_versions,
     on_produce,
+    on_quotas,
     on_rebalances,
     on_topics,
     on_transactions,
@@ -44,6 +45,7 @@ MODULES = (
     on_rebalances,
     on_consumer_groups,
     on_corners,
+    on_quotas,
     on_leadership,
     on_access,
 )

@@ -1,0 +1,67 @@
+"""Client quotas: the controller's part of AlterClientQuotas (KIP-546).
+
+A function over the active controller, one event of its queue (Kafka's ClientQuotaControlManager): all valid
+changes of a request are written at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from pykafka2.broker.controller.controller import Controller
+from pykafka2.broker.controller.records import ClientQuotaSet
+from pykafka2.broker.quotas.entities import QuotaEntity, check_entity, check_value
+from pykafka2.errors import BrokerError, InvalidRequest
+
+
+@attrs.define(frozen=True)
+class QuotaAlteration:
+    """Changes of an entity: keys with their values, None to remove one."""
+
+    entity: QuotaEntity
+    operations: Sequence[tuple[str, float | None]]
+
+
+def alter_client_quotas(
+    controller: Controller, alterations: Iterable[QuotaAlteration], *, validate_only: bool = False
+) -> dict[QuotaEntity, BrokerError | None]:
+    """Sets and removes quotas. Returns the error of each entity, None if it succeeded."""
+    outcome: dict[QuotaEntity, BrokerError | None] = {}
+    records: list[ClientQuotaSet] = []
+    for alteration in alterations:
+        entity = alteration.entity
+        if entity in outcome or len(dict(alteration.operations)) < len(alteration.operations):
+            outcome[entity] = InvalidRequest(f"Ignoring duplicate entity {_java_text(entity)}")
+            continue
+        try:
+            changed = _changed(controller, alteration)
+        except BrokerError as error:
+            outcome[entity] = error
+        else:
+            outcome[entity] = None
+            records += changed
+    if records and not validate_only:
+        controller.write(records)
+    return outcome
+
+
+def _changed(controller: Controller, alteration: QuotaAlteration) -> list[ClientQuotaSet]:
+    """Returns the records of one entity's changes, without values that it has already."""
+    entity = alteration.entity
+    check_entity(entity)
+    known = controller.state.quotas.get(entity, {})
+    records = []
+    for key, value in alteration.operations:
+        if value is not None:
+            check_value(entity, key, value)
+        if known.get(key) != value:
+            records.append(ClientQuotaSet(entity, key, value))
+    return records
+
+
+def _java_text(entity: QuotaEntity) -> str:
+    """Returns an entity as Java shows it."""
+    names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
+    return f"ClientQuotaEntity(entries={{{names}}})"

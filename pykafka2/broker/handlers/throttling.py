@@ -1,0 +1,74 @@
+"""Throttling of clients above their quotas: who a request counts for, and what its response says (KIP-219).
+
+The response is sent at once with throttle_time_ms, and its connection is muted for that time. A fetch is
+measured before its response is built, which is empty if the client is throttled. The controller measures
+changes of topics; the broker that received the request mutes the connection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykafka2.broker.quotas.client_quotas import ClientQuotas, MutationQuota
+from pykafka2.errors import BrokerError, ThrottlingQuotaExceeded
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Response
+
+if TYPE_CHECKING:
+    from pykafka2.broker.handlers.services import Services
+    from pykafka2.broker.server.request_context import RequestContext
+
+NOT_MEASURED = frozenset({ApiKey.FETCH, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""Fetches are measured by their handler; authentication has no quota, as its user is not known."""
+BY_CONTROLLER = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
+"""Their responses have the throttle time from the controller."""
+
+
+def throttle(quotas: ClientQuotas, context: RequestContext, response: Response | None, now: float) -> None:
+    """Measures a request that is being answered (None: without a response), and throttles its client."""
+    key = context.api_key
+    if key in NOT_MEASURED:
+        return
+    user, client_id = client_of(context)
+    throttle_ms = 0
+    if key == ApiKey.PRODUCE:
+        throttle_ms = quotas.produced(user, client_id, context.received.size_bytes, now)
+    elif key in BY_CONTROLLER:
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+    if key != ApiKey.PRODUCE or response is not None:  # the time of acks=0 is not measured
+        throttle_ms = max(throttle_ms, quotas.handled(user, client_id, handling_time(context, now), now))
+    if throttle_ms:
+        mute(context, response, throttle_ms)
+
+
+def mute(context: RequestContext, response: Response | None, throttle_ms: int) -> None:
+    """Sets the throttle time of a response, and mutes its connection after it."""
+    context.delivery.throttle = throttle_ms / 1000.0
+    if response is not None and "throttle_time_ms" in type(response).__slots__:
+        response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
+
+
+def client_of(context: RequestContext) -> tuple[str, str]:
+    """Returns the user and the client id for which a request counts."""
+    return context.principal.name, context.client_id or ""
+
+
+def handling_time(context: RequestContext, now: float) -> float:
+    """Returns the seconds that a handler has spent on a request, without the time that it waited."""
+    progress = context.progress
+    if not progress.taken_at:
+        return 0.0
+    return max((progress.handled_at or now) - progress.taken_at, 0.0)
+
+
+def mutation_quota(
+    services: Services, context: RequestContext, strict_since: int, now: float
+) -> MutationQuota:
+    """Returns the controller mutation quota of a request; older versions are never rejected (KIP-599)."""
+    user, client_id = client_of(context)
+    return services.quotas.mutation(user, client_id, now, is_strict=context.version >= strict_since)
+
+
+def message_of(error: BrokerError) -> str | None:
+    """Returns the message of a change of topics that failed; Kafka has none for an exceeded quota."""
+    return None if isinstance(error, ThrottlingQuotaExceeded) else str(error)

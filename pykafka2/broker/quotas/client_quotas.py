@@ -1,0 +1,227 @@
+"""The quota manager of a broker: measures clients, and returns how long to throttle them (KIP-13, KIP-124).
+
+Access requires the cluster's lock. The caller passes the time; nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeVar
+
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.quotas.entities import (
+    CLIENT_ID,
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    Quotas,
+)
+from pykafka2.broker.quotas.rates import TokenBucket, WindowedRate
+from pykafka2.errors import ThrottlingQuotaExceeded
+
+IDLE_MS: Final = 3_600_000
+"""Measurements of clients that were idle for so long are dropped."""
+
+Tags = tuple[str, str]
+"""User and client id that share a measurement; "" stands for all."""
+
+M = TypeVar("M", WindowedRate, TokenBucket)
+
+
+class KeyQuotas(Generic[M]):
+    """The quotas of one key: the limit of each client, and its measurement.
+
+    The most specific quota applies (Kafka's DefaultQuotaCallback):
+
+    | | entity of the quota | measured together |
+    |---|---|---|
+    | 1 | user and client id | this user with this client id |
+    | 2 | user and default client id | this user with this client id |
+    | 3 | user | this user |
+    | 4 | default user and client id | this user with this client id |
+    | 5 | default user and default client id | this user with this client id |
+    | 6 | default user | this user |
+    | 7 | client id | this client id |
+    | 8 | default client id | this client id |
+
+    A client with an empty client id is only subject to quotas of users alone.
+    """
+
+    def __init__(self, new_meter: Callable[[], M]) -> None:
+        self._new_meter: Callable[[], M] = new_meter
+        self._limits: Mapping[tuple[str | None, str | None], float] = {}
+        self._meters: dict[Tags, M] = {}
+        self._used_ms: dict[Tags, int] = {}
+        self._cleaned_ms = 0
+
+    def __bool__(self) -> bool:
+        """Whether any entity has this quota."""
+        return bool(self._limits)
+
+    def apply(self, quotas: Quotas, key: str) -> None:
+        """Sets the limits; measurements stay."""
+        limits: dict[tuple[str | None, str | None], float] = {}
+        for entity, values in quotas.items():
+            names = dict(entity)
+            if key in values:
+                # "" stands for a type that the entity does not name, None for the default of a type.
+                limits[names.get(USER, ""), names.get(CLIENT_ID, "")] = values[key]
+        self._limits = limits
+
+    def limit(self, user: str, client_id: str) -> tuple[Tags, float | None]:
+        """Returns what is measured together with a client, and its limit; None if it has none."""
+        limits = self._limits
+        both: Tags = (user, client_id)
+        for tags, entity in (
+            (both, (user, client_id)),
+            (both, (user, None)),
+            ((user, ""), (user, "")),
+            (both, (None, client_id)),
+            (both, (None, None)),
+            ((user, ""), (None, "")),
+        ):
+            if entity in limits:
+                # Without client id the tags are those of a user, for whom only quotas of users are found.
+                found = limits.get((user, ""), limits.get((None, ""))) if not tags[1] else limits[entity]
+                return tags, found
+        if not client_id:
+            return ("", ""), None
+        return ("", client_id), limits.get(("", client_id), limits.get(("", None)))
+
+    def meter(self, tags: Tags, now_ms: int) -> M:
+        if now_ms - self._cleaned_ms >= IDLE_MS:
+            self._cleaned_ms = now_ms
+            for idle in [tags for tags, used_ms in self._used_ms.items() if now_ms - used_ms >= IDLE_MS]:
+                del self._meters[idle], self._used_ms[idle]
+        meter = self._meters.get(tags)
+        if meter is None:
+            meter = self._meters[tags] = self._new_meter()
+        self._used_ms[tags] = now_ms
+        return meter
+
+
+class MutationQuota:
+    """The controller mutation quota during one request (KIP-599): each partition takes a token.
+
+    `record` raises `ThrottlingQuotaExceeded` if strict and the bucket is overdrawn already. Otherwise the
+    request succeeds, and the client is throttled until the bucket is no longer overdrawn.
+    """
+
+    def __init__(
+        self, quotas: KeyQuotas[TokenBucket], user: str, client_id: str, now_ms: int, *, is_strict: bool
+    ) -> None:
+        tags, self._limit = quotas.limit(user, client_id)
+        self._bucket = quotas.meter(tags, now_ms)
+        self._now_ms = now_ms
+        self._is_strict = is_strict
+        self.throttle_ms = 0
+
+    def record(self, partitions: int) -> None:
+        limit = self._limit
+        if limit is None:
+            return
+        if self._is_strict:
+            overdrawn_ms = self._bucket.throttle_ms(limit, self._now_ms)
+            if overdrawn_ms:
+                self.throttle_ms = overdrawn_ms
+                raise ThrottlingQuotaExceeded
+            self._bucket.take(partitions, limit, self._now_ms)
+        else:
+            self._bucket.take(partitions, limit, self._now_ms)
+            self.throttle_ms = self._bucket.throttle_ms(limit, self._now_ms)
+
+
+class ClientQuotas:
+    """All client quotas of one broker.
+
+    Throttle time in milliseconds of a rate r above its limit q, measured over w milliseconds:
+    (r - q) / q * w. w is the time since the start of the oldest of `quota.window.num` windows, and at least
+    all but one of them. That of the request quota is at most one window. An overdrawn bucket of t tokens
+    (t < 0) with limit q gives -t / q * 1000.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._windows = config.int("quota.window.num")
+        self._window_ms = config.int("quota.window.size.seconds") * 1000
+        buckets = config.int("controller.quota.window.num")
+        bucket_ms = config.int("controller.quota.window.size.seconds") * 1000
+
+        def rate() -> WindowedRate:
+            return WindowedRate(self._windows, self._window_ms)
+
+        self._applied: Quotas | None = None
+        self._produce = KeyQuotas(rate)
+        self._fetch = KeyQuotas(rate)
+        self._request = KeyQuotas(rate)
+        self._mutation = KeyQuotas(lambda: TokenBucket(buckets, bucket_ms))
+        self.is_active = False
+        """Whether any client has a quota."""
+
+    def apply(self, quotas: Quotas) -> bool:
+        """Applies the quotas of an image. Returns whether they changed."""
+        if quotas is self._applied:
+            return False
+        self._applied = quotas
+        self._produce.apply(quotas, PRODUCER_BYTE_RATE)
+        self._fetch.apply(quotas, CONSUMER_BYTE_RATE)
+        self._request.apply(quotas, REQUEST_PERCENTAGE)
+        self._mutation.apply(quotas, CONTROLLER_MUTATION_RATE)
+        self.is_active = bool(self._produce or self._fetch or self._request or self._mutation)
+        return True
+
+    def produced(self, user: str, client_id: str, size_bytes: int, now: float) -> int:
+        """Records a produce request. Returns the throttle time in milliseconds."""
+        return _recorded(self._produce, user, client_id, size_bytes, _ms(now))
+
+    def handled(self, user: str, client_id: str, seconds: float, now: float) -> int:
+        """Records the time that a handler spent on a request. Returns the throttle time in milliseconds."""
+        return min(_recorded(self._request, user, client_id, seconds * 100.0, _ms(now)), self._window_ms)
+
+    def fetched(self, user: str, client_id: str, size_bytes: int, seconds: float, now: float) -> int:
+        """Records a fetch response and the time that it took. Returns the throttle time in milliseconds.
+
+        If it is not 0, the response must be empty, so its bytes are not counted.
+        """
+        now_ms = _ms(now)
+        throttle_ms = max(
+            self.handled(user, client_id, seconds, now),
+            _recorded(self._fetch, user, client_id, size_bytes, now_ms),
+        )
+        if throttle_ms and self._fetch:
+            self._fetch.meter(self._fetch.limit(user, client_id)[0], now_ms).record(-size_bytes, now_ms)
+        return throttle_ms
+
+    def max_fetch_bytes(self, user: str, client_id: str) -> int | None:
+        """Returns how many bytes a client can fetch at once without being throttled forever; None: any."""
+        limit = self._fetch.limit(user, client_id)[1]
+        return None if limit is None else int(limit * (self._windows - 1) * self._window_ms / 1000.0)
+
+    def mutation(self, user: str, client_id: str, now: float, *, is_strict: bool) -> MutationQuota:
+        """Returns the controller mutation quota for one request."""
+        return MutationQuota(self._mutation, user, client_id, _ms(now), is_strict=is_strict)
+
+
+def connection_rates(quotas: Quotas) -> dict[str | None, float]:
+    """Returns the limits of new connections per second by address; None: any other address."""
+    return {
+        dict(entity)[IP]: values[CONNECTION_CREATION_RATE]
+        for entity, values in quotas.items()
+        if CONNECTION_CREATION_RATE in values
+    }
+
+
+def _ms(now: float) -> int:
+    return int(now * 1000)
+
+
+def _recorded(quotas: KeyQuotas[WindowedRate], user: str, client_id: str, value: float, now_ms: int) -> int:
+    if not quotas:
+        return 0
+    tags, limit = quotas.limit(user, client_id)
+    meter = quotas.meter(tags, now_ms)
+    meter.record(value, now_ms)
+    return 0 if limit is None else meter.throttle_ms(limit, now_ms)
