@@ -432,6 +432,27 @@ def rules(world: World) -> None:
     assert cluster.history.entries("Produce")[0].response.throttle_time_ms == 0
 
 
+def quotas(world: World) -> None:
+    controls, cluster = world.controls, world.cluster
+    controls.set_quota(client_id=APP, producer_byte_rate=100, consumer_byte_rate=1e6)
+    controls.set_quota(user="<default>", client_id=APP, request_percentage=900)
+    assert controls.quotas() == [
+        {"client_id": APP, "quotas": {"producer_byte_rate": 100.0, "consumer_byte_rate": 1e6}},
+        {"client_id": APP, "user": "<default>", "quotas": {"request_percentage": 900.0}},
+    ]
+    controls.set_quota(user="<default>", client_id=APP, request_percentage=None)
+    world.send(b"x" * 1000)
+    throttle_ms = cluster.history.entries("Produce")[0].response.throttle_time_ms
+    assert 100 <= throttle_ms <= 2000
+    with pytest.raises(errors.ConfigurationError, match="producer_byte_rate"):
+        controls.set_quota(client_id=APP, producer_bite_rate=5)
+    controls.clear_quotas()
+    assert controls.quotas() == []
+    cluster.forget()
+    world.send(b"x" * 1000)
+    assert cluster.history.entries("Produce")[0].response.throttle_time_ms == 0
+
+
 def logs(world: World) -> None:
     cluster = world.cluster
     cluster.create_topic("short", replication_factor=3, configs={"retention.bytes": 0})
@@ -483,6 +504,7 @@ CONTROLS = (
     the_controller,
     links,
     rules,
+    quotas,
     logs,
     access_rules,
     who_is_let_in,

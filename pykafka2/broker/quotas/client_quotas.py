@@ -63,7 +63,7 @@ class KeyQuotas(Generic[M]):
         return bool(self._limits)
 
     def apply(self, quotas: Quotas, key: str) -> None:
-        """Sets the limits; measurements stay."""
+        """Sets the limits; measurements stay, unless no entity has the quota any more."""
         limits: dict[tuple[str | None, str | None], float] = {}
         for entity, values in quotas.items():
             names = dict(entity)
@@ -71,6 +71,9 @@ class KeyQuotas(Generic[M]):
                 # "" stands for a type that the entity does not name, None for the default of a type.
                 limits[names.get(USER, ""), names.get(CLIENT_ID, "")] = values[key]
         self._limits = limits
+        if not limits:
+            self._meters.clear()
+            self._used_ms.clear()
 
     def limit(self, user: str, client_id: str) -> tuple[Tags, float | None]:
         """Returns what is measured together with a client, and its limit; None if it has none."""

@@ -19,6 +19,7 @@ from pykafka2.testing.controls.brokers import BrokerControls
 from pykafka2.testing.controls.controller import ControllerControls
 from pykafka2.testing.controls.isr import IsrControls
 from pykafka2.testing.controls.links import LinkControls
+from pykafka2.testing.controls.quotas import QuotaControls
 from pykafka2.testing.controls.replicas import ReplicaControls
 from pykafka2.testing.controls.rules import AnyRequest, Match, Matching, RuleControls
 from pykafka2.testing.controls.security import SecurityControls
@@ -38,6 +39,7 @@ class Controls:
         self._rules = RuleControls(running)
         self._access = AccessControls(running)
         self._security = SecurityControls(running)
+        self._quotas = QuotaControls(running)
 
     # ------------------------------------------------------------------ brokers
 
@@ -278,6 +280,31 @@ class Controls:
         is over.
         """
         self._rules.unthrottle(rule)
+
+    def set_quota(
+        self,
+        *,
+        user: str | None = None,
+        client_id: str | None = None,
+        ip: str | None = None,
+        **quotas: float | None,
+    ) -> None:
+        """Sets quotas of a user, a client id, both, or an IP address; None removes one.
+
+        `set_quota(client_id="app", producer_byte_rate=1_000_000)`.  The name "<default>" stands for all that
+        have no quota of their own.  Users and client ids can have `producer_byte_rate`, `consumer_byte_rate`,
+        `request_percentage` and `controller_mutation_rate`, addresses `connection_creation_rate`.  Raises
+        `ConfigurationError` for other names and for illegal values.
+        """
+        self._quotas.set_quota(user, client_id, ip, quotas)
+
+    def quotas(self) -> list[dict[str, Any]]:
+        """Returns all quotas: {"client_id": "app", "quotas": {"producer_byte_rate": 1000000.0}}."""
+        return self._quotas.quotas()
+
+    def clear_quotas(self) -> None:
+        """Removes all quotas; muted connections stay muted until their time is over."""
+        self._quotas.clear_quotas()
 
     def hold(self, request: AnyRequest, *, times: int = FOR_EVER, **match: Unpack[Match]) -> FaultRule:
         """Holds requests of this API unhandled until `release`; later requests on the same connection wait,

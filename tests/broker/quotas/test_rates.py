@@ -1,0 +1,137 @@
+"""Rates, token buckets, and the quota that applies to a client; pure state."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.quotas.client_quotas import ClientQuotas
+from pykafka2.broker.quotas.entities import Quotas, entity_of
+from pykafka2.broker.quotas.rates import TokenBucket, WindowedRate
+from pykafka2.errors import ThrottlingQuotaExceeded
+
+NAMES = {"u": "ann", "U": None}
+CLIENTS = {"c": "app", "C": None}
+
+
+def quotas_of(key: str, **limits: float) -> Quotas:
+    """Limits by the initials of user and client id; capital ones are the defaults."""
+    found = {}
+    for initials, limit in limits.items():
+        names: dict[str, str | None] = {}
+        for initial in initials:
+            if initial in NAMES:
+                names["user"] = NAMES[initial]
+            else:
+                names["client-id"] = CLIENTS[initial]
+        found[entity_of(names)] = {key: limit}
+    return found
+
+
+def test_a_rate_is_measured_over_all_windows_but_one_at_least() -> None:
+    rate = WindowedRate(11, 1000)
+    rate.record(5000, 0)
+    assert rate.per_second(0) == 500
+    assert rate.throttle_ms(500, 0) == 0
+    rate.record(5000, 500)
+    # 10,000 bytes over 10.5 seconds.
+    assert rate.throttle_ms(500, 500) == round((10_000 / 10.5 - 500) / 500 * 10_500)
+
+
+def test_after_the_throttle_time_the_rate_is_at_its_limit() -> None:
+    rate = WindowedRate(11, 1000)
+    rate.record(8000, 0)
+    throttle_ms = rate.throttle_ms(500, 0)
+    assert throttle_ms == 6000
+    assert rate.throttle_ms(500, 6000) == 0
+
+
+def test_samples_older_than_all_windows_are_dropped() -> None:
+    rate = WindowedRate(11, 1000)
+    rate.record(1_000_000, 0)
+    assert rate.per_second(10_999) > 0
+    assert rate.per_second(11_000) == 0
+
+
+def test_a_window_that_overlaps_the_measured_ones_is_kept() -> None:
+    rate = WindowedRate(3, 1000)
+    for now_ms in range(0, 20_000, 100):
+        rate.record(10, now_ms)
+    assert rate.measured_ms(19_950) == 3950
+    assert rate.per_second(19_950) == 400 / 3.95
+
+
+def test_a_bucket_starts_full_and_can_be_overdrawn_once() -> None:
+    bucket = TokenBucket(11, 1000)
+    bucket.take(15, 1.0, 0)
+    assert bucket.throttle_ms(1.0, 0) == 4000
+    assert bucket.throttle_ms(1.0, 3999) == 1
+    assert bucket.throttle_ms(1.0, 4000) == 0
+
+
+@pytest.mark.parametrize(
+    ("wins", "loses"),
+    [("uc", "uC"), ("uC", "u"), ("u", "Uc"), ("Uc", "UC"), ("UC", "U"), ("U", "c"), ("c", "C")],
+)
+def test_the_most_specific_quota_applies(wins: str, loses: str) -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("consumer_byte_rate", **{loses: 1.0, wins: 100.0}))
+    assert quotas.max_fetch_bytes("ann", "app") == 1000
+
+
+def test_a_client_without_a_client_id_is_subject_to_quotas_of_users_alone() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("consumer_byte_rate", uC=1.0, C=1.0))
+    assert quotas.max_fetch_bytes("ann", "") is None
+    quotas.apply(quotas_of("consumer_byte_rate", uC=1.0, C=1.0, U=100.0))
+    assert quotas.max_fetch_bytes("ann", "") == 1000
+
+
+def test_clients_of_one_user_share_its_quota_and_others_do_not() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("producer_byte_rate", U=100.0))
+    assert quotas.produced("ann", "one", 1000, 0.0) == 0
+    assert quotas.produced("ann", "two", 1000, 0.0) == 10_000
+    assert quotas.produced("bob", "one", 1000, 0.0) == 0
+
+
+def test_each_client_id_has_a_default_quota_of_its_own() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("producer_byte_rate", C=100.0))
+    assert quotas.produced("ann", "one", 1000, 0.0) == 0
+    assert quotas.produced("bob", "one", 1000, 0.0) == 10_000
+    assert quotas.produced("ann", "two", 1000, 0.0) == 0
+
+
+def test_the_request_quota_throttles_for_one_window_at_most() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("request_percentage", c=1.0))
+    assert quotas.handled("ann", "app", 0.1, 0.0) == 0  # 10 % of a second in 10 seconds
+    assert quotas.handled("ann", "app", 0.001, 0.0) == 100
+    assert quotas.handled("ann", "app", 9.0, 0.0) == 1000
+
+
+def test_a_throttled_fetch_is_not_counted() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("consumer_byte_rate", c=100.0))
+    assert quotas.fetched("ann", "app", 900, 0.0, 0.0) == 0
+    for _ in range(3):
+        assert quotas.fetched("ann", "app", 900, 0.0, 0.0) == 8000
+    assert quotas.fetched("ann", "app", 100, 0.0, 0.0) == 0
+
+
+def test_a_strict_mutation_is_rejected_while_the_bucket_is_overdrawn() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("controller_mutation_rate", u=1.0))
+    first = quotas.mutation("ann", "app", 0.0, is_strict=True)
+    first.record(20)
+    assert first.throttle_ms == 0
+    second = quotas.mutation("ann", "app", 0.0, is_strict=True)
+    with pytest.raises(ThrottlingQuotaExceeded):
+        second.record(1)
+    assert second.throttle_ms == 9000
+    permissive = quotas.mutation("ann", "app", 0.0, is_strict=False)
+    permissive.record(1)
+    assert permissive.throttle_ms == 10_000
+    other = quotas.mutation("bob", "app", 0.0, is_strict=True)
+    other.record(1)
