@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.throttled import until_accepted
 from pykafka2.admin.unavailable import not_yet
 from pykafka2.admin.values import NewTopic, TopicDescription
 from pykafka2.driver.pollable import ToController
@@ -34,19 +35,25 @@ class TopicsAdmin:
 
         Returns each topic with its new id (its partitions appear in the metadata a moment later:
         `wait_for_topics`). Raises `ItemsFailed` (unless `raise_errors` is False) with an error per topic such
-        as `TopicAlreadyExists`, `InvalidReplicationFactor`, `InvalidConfig`.
+        as `TopicAlreadyExists`, `InvalidReplicationFactor`, `InvalidConfig`. Topics above the controller
+        mutation quota are requested again until `timeout`; then their error is `ThrottlingQuotaExceeded`.
         """
         new_topics = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
-        response = self._cluster.request(
-            _create_request(new_topics, validate_only, timeout), ToController(), timeout
-        )
         created: dict[str, TopicDescription] = {}
-        errors: dict[str, KafkaError] = {}
-        for topic in response.topics:
-            if topic.error_code:
-                errors[topic.name] = error_of(topic.error_code, topic.error_message)
-            else:
-                created[topic.name] = TopicDescription(topic.name, topic.topic_id, ())
+
+        def create(remaining: Sequence[NewTopic], left: float) -> tuple[dict[str, KafkaError], int]:
+            response = self._cluster.request(
+                _create_request(remaining, validate_only, timeout), ToController(), left
+            )
+            errors: dict[str, KafkaError] = {}
+            for topic in response.topics:
+                if topic.error_code:
+                    errors[topic.name] = error_of(topic.error_code, topic.error_message)
+                else:
+                    created[topic.name] = TopicDescription(topic.name, topic.topic_id, ())
+            return errors, response.throttle_time_ms
+
+        errors = until_accepted(self._cluster, new_topics, create, lambda topic: topic.name, timeout)
         names = [topic.name for topic in new_topics]
         return Outcomes.of_all(names, created, errors).checked("create_topics", raise_errors)
 
@@ -58,20 +65,25 @@ class TopicsAdmin:
         from pykafka2.protocol.primitives import ZERO_UUID
 
         names = list(topics)
-        request = DeleteTopicsRequest(
-            topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names],
-            topic_names=names,
-            timeout_ms=_milliseconds(timeout),
-        )
-        response = self._cluster.request(request, ToController(), timeout)
         deleted: dict[str, None] = {}
-        errors: dict[str, KafkaError] = {}
-        for topic in response.responses:
-            name = topic.name or ""
-            if topic.error_code:
-                errors[name] = error_of(topic.error_code, topic.error_message)
-            else:
-                deleted[name] = None
+
+        def delete(remaining: Sequence[str], left: float) -> tuple[dict[str, KafkaError], int]:
+            request = DeleteTopicsRequest(
+                topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in remaining],
+                topic_names=list(remaining),
+                timeout_ms=_milliseconds(timeout),
+            )
+            response = self._cluster.request(request, ToController(), left)
+            errors: dict[str, KafkaError] = {}
+            for topic in response.responses:
+                name = topic.name or ""
+                if topic.error_code:
+                    errors[name] = error_of(topic.error_code, topic.error_message)
+                else:
+                    deleted[name] = None
+            return errors, response.throttle_time_ms
+
+        errors = until_accepted(self._cluster, names, delete, lambda name: name, timeout)
         return Outcomes.of_all(names, deleted, errors).checked("delete_topics", raise_errors)
 
     def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> list[str]:
@@ -185,7 +197,7 @@ def _milliseconds(timeout: float | None) -> int:
 
 
 def _create_request(
-    topics: list[NewTopic], validate_only: bool, timeout: float | None
+    topics: Sequence[NewTopic], validate_only: bool, timeout: float | None
 ) -> CreateTopicsRequest:
     from pykafka2.protocol.messages.topics import (
         CreatableReplicaAssignment,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pykafka2.admin.arguments import texts
 from pykafka2.admin.outcomes import Outcomes
-from pykafka2.admin.unavailable import not_yet
+from pykafka2.admin.quotas import alter_request, describe_request, entity_of
 from pykafka2.admin.values import (
     QuotaEntity,
     ScramCredentialInfo,
@@ -159,19 +159,63 @@ class UsersAdmin:
         """
         self._alter_one(UserScramCredentialDeletion(user, mechanism), timeout)
 
-    def describe_client_quotas(self, *, timeout: float | None = None) -> dict[QuotaEntity, dict[str, float]]:
-        """Returns all quotas: `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` ..."""
-        not_yet("KafkaAdminClient.describe_client_quotas")
+    def describe_client_quotas(
+        self, matching: QuotaEntity | None = None, *, strict: bool = False, timeout: float | None = None
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Returns quotas: `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` ...
+
+        `matching` selects entities: `QuotaEntity(user="ann")` those of this user, with any client id or none;
+        `strict` only those that name nothing else. A name can be `QuotaEntity.DEFAULT` or `QuotaEntity.ANY`.
+
+        Raises:
+            ClusterAuthorizationFailed: the principal lacks DESCRIBE_CONFIGS on the cluster.
+            IllegalArgument: `matching` names nothing, or an IP address and something else; no request was
+                sent.
+        """
+        response = self._cluster.request(describe_request(matching, strict=strict), AnyNode(), timeout)
+        if response.error_code:
+            raise error_of(response.error_code, response.error_message)
+        return {
+            entity_of({part.entity_type: part.entity_name for part in entry.entity}): {
+                value.key: value.value for value in sorted(entry.values, key=lambda value: value.key)
+            }
+            for entry in response.entries or ()
+        }
 
     def alter_client_quotas(
         self,
         changes: Mapping[QuotaEntity, Mapping[str, float | None]],
         *,
         timeout: float | None = None,
+        validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Outcomes[QuotaEntity, None]:
-        """Set quotas; None deletes one."""
-        not_yet("KafkaAdminClient.alter_client_quotas")
+        """Set quotas; None deletes one. The keys that are not named stay.
+
+        Users and client ids can have `producer_byte_rate`, `consumer_byte_rate` (bytes per second),
+        `request_percentage` (of a broker thread) and `controller_mutation_rate` (partitions per second), IP
+        addresses `connection_creation_rate`.
+
+        Raises:
+            ItemsFailed: some were rejected (unless `raise_errors` is False): `InvalidRequest` for a value
+                that the broker rejects, `ClusterAuthorizationFailed` if the principal lacks ALTER_CONFIGS on
+                the cluster.
+            IllegalArgument: an entity that names nothing, an unknown quota or a value that is no number above
+                0; no request was sent.
+        """
+        request = alter_request(changes, validate_only=validate_only)
+        if not request.entries:
+            return Outcomes({})
+        response = self._cluster.request(request, AnyNode(), timeout)
+        done: dict[QuotaEntity, None] = {}
+        errors: dict[QuotaEntity, KafkaError] = {}
+        for entry in response.entries:
+            entity = entity_of({part.entity_type: part.entity_name for part in entry.entity})
+            if entry.error_code:
+                errors[entity] = error_of(entry.error_code, entry.error_message)
+            else:
+                done[entity] = None
+        return Outcomes.of_all(changes, done, errors).checked("alter_client_quotas", raise_errors)
 
     def _alter_one(self, alteration: Alteration, timeout: float | None) -> None:
         for error in self.alter_user_scram_credentials(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import ClassVar
 
 import attrs
 
@@ -144,7 +145,14 @@ class TransactionDescription:
 
 @attrs.define(frozen=True)
 class QuotaEntity:
-    """The entity that a quota applies to; None means the default entity of that kind."""
+    """The entity that a quota applies to: a user, a client id, both, or an IP address.
+
+    `QuotaEntity.DEFAULT` as a name means all that have no quota of their own, and in a filter
+    `QuotaEntity.ANY` any name.
+    """
+
+    DEFAULT: ClassVar[str] = "<default>"
+    ANY: ClassVar[str] = "<any>"
 
     user: str | None = None
     client_id: str | None = None
