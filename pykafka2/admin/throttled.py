@@ -1,6 +1,6 @@
 """Repeats changes of topics that the controller mutation quota rejected (KIP-599).
 
-The broker also throttles the connection, so that the next request waits as long as the broker asked for.
+The broker also throttles the connection, so that the next request waits as long as necessary.
 """
 
 from __future__ import annotations

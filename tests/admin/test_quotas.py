@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaAdminClient, errors
+from pykafka2 import KafkaAdminClient, QuotaEntity, errors
 from pykafka2.admin.outcomes import ItemsFailed
-from pykafka2.admin.values import QuotaEntity
 from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Simulation
 
 DEFAULT, ANY = QuotaEntity.DEFAULT, QuotaEntity.ANY

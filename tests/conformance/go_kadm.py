@@ -32,9 +32,7 @@ NAME_WIDTH = 35
 CONFIG: dict[str, object] = {"auto.create.topics.enable": False, "group.initial.rebalance.delay.ms": 0}
 """As tests/conformance/real_kafka.py sets Apache Kafka."""
 
-DIFFERENT: dict[str, str] = {
-    "DescribeClientQuotas": "there are no quotas yet",
-}
+DIFFERENT: dict[str, str] = {}
 """Answers that are not Apache Kafka's, and why."""
 
 

@@ -87,21 +87,18 @@ TOXIPROXY = Suite(
     "github.com/Shopify/toxiproxy/v2", "v2.5.0", "h1:i4LPT+qrSlKNtQf5QliVjdP08GyAH8+BUIc9gT0eahc="
 )
 
-QUOTAS = "there are no quotas yet"
 NIL = "calls a nil function of its own, which ends the run, with Apache Kafka, too"
 TWELVE = "two readers share partitions of 8, 8 and 8 messages, each is to read 12: fails on Apache Kafka, too"
 
 EXPECTED: dict[str, dict[str, str]] = {
     "franz-go": {},
     "kafka-go": {
-        "TestClientAlterClientQuotas": QUOTAS,
         "TestClientElectLeaders": "asks with a timeout of 0 ms: too late on Apache Kafka 4.3.1, too",
         "TestReaderConsumerGroup/consumer_group_rebalance": TWELVE,
         "TestReaderReadCompactedMessage": "segment.bytes=200: refused by Apache Kafka 4.3.1, too",
     },
     "kafka-go-sasl": {},
     "sarama": {
-        "TestFuncAdminQuotas": QUOTAS,
         "TestFuncAdminDescribeConfig": "wants the prose that documents options, which is Kafka's",
     },
 }

@@ -165,9 +165,6 @@ FAILURES_OF_2_0 = {
     "test_admin_integration.py::test_describe_consumer_group_does_not_exist": (
         "wants the first FindCoordinator refused; ours names the coordinator at once"
     ),
-    "test_consumer_integration.py::test_kafka_version_infer": (
-        "looks for quotas' APIs, which are not served yet, and takes the broker for Kafka 2.4"
-    ),
 }
 
 

@@ -88,7 +88,7 @@ class KeyQuotas(Generic[M]):
             ((user, ""), (None, "")),
         ):
             if entity in limits:
-                # Without client id the tags are those of a user, for whom only quotas of users are found.
+                # Without a client id the tags are those of a user, and only quotas of users are found.
                 found = limits.get((user, ""), limits.get((None, ""))) if not tags[1] else limits[entity]
                 return tags, found
         if not client_id:

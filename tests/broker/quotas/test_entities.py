@@ -1,0 +1,109 @@
+"""Two users, and two addresses: each has quotas of its own; over sockets."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.testing import KafkaCluster
+from tests.testing.wire import Wire, batch, produce_request
+
+METADATA = MetadataRequest(topics=[])
+
+
+def test_each_user_has_a_quota_of_its_own() -> None:
+    users = {"ann": "secret", "bob": "secret"}
+    with KafkaCluster(1, {"t": 1}, listeners=["SASL_PLAINTEXT"], users=users) as cluster:
+        cluster.controls.set_quota(user="ann", producer_byte_rate=1000)
+        cluster.controls.set_quota(user="bob", producer_byte_rate=1_000_000)
+        for user in users:
+            with KafkaProducer(
+                bootstrap_servers=cluster.bootstrap_servers,
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism="PLAIN",
+                sasl_username=user,
+                sasl_password="secret",
+                client_id=f"app-of-{user}",
+            ) as producer:
+                producer.send("t", b"x" * 11_000).result(timeout=20)
+
+        def throttle_ms(user: str) -> int:
+            (entry,) = cluster.history.entries("Produce", client_id=f"app-of-{user}")
+            assert entry.response is not None
+            return int(entry.response.throttle_time_ms)
+
+        assert 0 < throttle_ms("ann") < 2000
+        assert throttle_ms("bob") == 0
+
+
+@pytest.mark.kafka(brokers=1)
+def test_connections_above_the_rate_of_their_address_are_held_and_closed(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    kafka_cluster.controls.set_quota(ip="127.0.0.2", connection_creation_rate=1)
+    kafka_cluster.controls.set_quota(ip="<default>", connection_creation_rate=1000)
+    address = kafka_cluster.bootstrap_servers
+    accepted, is_closed = 0, False
+    while not is_closed:
+        assert accepted < 60, "as many as in six seconds are accepted"
+        with Wire(address, source="127.0.0.2") as wire:
+            began = time.monotonic()
+            try:
+                wire.call(METADATA, 12)
+            except ConnectionError:
+                is_closed = True
+            else:
+                accepted += 1
+    assert accepted >= 10
+    assert time.monotonic() - began > 0.1
+    # Other addresses are not affected.
+    for _ in range(12):
+        with Wire(address, source="127.0.0.3") as other:
+            other.call(METADATA, 12)
+    assert len(kafka_cluster.brokers[0].parts.quotas) <= 2
+    kafka_cluster.controls.clear_quotas()
+    with Wire(address, source="127.0.0.2") as again:
+        again.call(METADATA, 12)
+
+
+@pytest.mark.kafka(brokers=1)
+def test_an_illegal_quota_raises_an_error_with_the_valid_names(kafka_cluster: KafkaCluster) -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"producer_byte_rate": 5}, "No entity is named. Set user=, client_id=, both, or ip="),
+        ({"user": ""}, "user='' is illegal. Set a name, or '<default>'"),
+        ({"client_id": 5}, "client_id=5 is illegal"),
+        ({"user": "ann"}, "No quota is set. Use one or more of producer_byte_rate"),
+        ({"user": "ann", "producer_rate": 5}, "no quota 'producer_rate'.*It can have producer_byte_rate"),
+        ({"ip": "127.0.0.1", "producer_byte_rate": 5}, "It can have connection_creation_rate"),
+        ({"user": "ann", "producer_byte_rate": "5"}, "producer_byte_rate='5' is illegal. Set a number"),
+        ({"user": "ann", "producer_byte_rate": 0}, "Quota producer_byte_rate must be greater than 0"),
+        ({"ip": "nowhere", "connection_creation_rate": 5}, "nowhere is not a valid IP"),
+        ({"user": "a", "ip": "127.0.0.1", "producer_byte_rate": 5}, "connection_creation_rate"),
+    ]
+    for arguments, words in refused:
+        with pytest.raises(ConfigurationError, match=words):
+            kafka_cluster.controls.set_quota(**arguments)
+    assert kafka_cluster.controls.quotas() == []
+
+
+@pytest.mark.kafka(brokers=2, topics={"t": 1})
+def test_a_restarted_broker_applies_the_quotas_and_forgets_the_rates(kafka_cluster: KafkaCluster) -> None:
+    leader = kafka_cluster.partition("t", 0).leader
+    kafka_cluster.controls.set_quota(client_id="wire", producer_byte_rate=1000)
+
+    def throttle_ms(size: int) -> int:
+        with Wire(kafka_cluster.broker(leader).address) as wire:
+            request = produce_request("t", 0, batch([b"x" * size]), acks=1)
+            return wire.call(request, 12).throttle_time_ms
+
+    assert throttle_ms(20_000) > 0
+    kafka_cluster.controls.stop_broker(leader)
+    kafka_cluster.controls.restart_broker(leader)
+    kafka_cluster.controls.move_leader(("t", 0), to=leader)
+    assert throttle_ms(5000) == 0
+    assert throttle_ms(20_000) > 0
