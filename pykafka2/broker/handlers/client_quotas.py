@@ -99,7 +99,7 @@ def _matches(entity: QuotaEntity, exact: dict[str, str | None], kinds: set[str],
 
 
 def refuse_describe(request: DescribeClientQuotasRequest, code: int) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(error_code=code, error_message=str(error_of(code)), entries=None)
+    return DescribeClientQuotasResponse(error_code=code, error_message=None, entries=None)
 
 
 def handle_alter(

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from ...testing.wire import batch
+from .on_access import ALTER_CONFIGS, CLUSTER, DESCRIBE_CONFIGS, EVE, only, rule
 from .on_fetch import fill
 from .side import Side, scenario
 
@@ -246,3 +247,24 @@ def quotas_of_controller_mutations(side: Side) -> None:
     side.quietly("AlterClientQuotas", 1, entries=[entry(entity, controller_mutation_rate=None)])
     count_everywhere(side, 0)
     side.quietly("DeleteTopics", 5, timeout_ms=9000, topic_names=[names[0]])
+
+
+@scenario
+def access_to_quotas(side: Side) -> None:
+    entity = {"user": "access-ann"}
+    changes = {"entries": [entry(entity, producer_byte_rate=1e9)]}
+    two = {"entries": [entry(entity, producer_byte_rate=1e9), entry({"user": None}, unknown=1.0)]}
+    only(side)
+    side.ask("described without rights", "DescribeClientQuotas", 1, components=[], strict=False, **EVE)
+    side.ask("altered without rights", "AlterClientQuotas", 1, **changes, **EVE)
+    side.ask("two altered without rights", "AlterClientQuotas", 1, **two, **EVE)
+    only(side, rule(CLUSTER, "kafka-cluster", DESCRIBE_CONFIGS))
+    side.ask("described with DESCRIBE_CONFIGS", "DescribeClientQuotas", 1, components=[], strict=False, **EVE)
+    side.ask("altered with DESCRIBE_CONFIGS", "AlterClientQuotas", 1, **changes, **EVE)
+    only(side, rule(CLUSTER, "kafka-cluster", ALTER_CONFIGS))
+    side.ask("altered with ALTER_CONFIGS", "AlterClientQuotas", 1, **changes, **EVE)
+    count_everywhere(side, 1)
+    side.ask("described with ALTER_CONFIGS", "DescribeClientQuotas", 1, components=[], strict=False, **EVE)
+    side.quietly("AlterClientQuotas", 1, entries=[entry(entity, producer_byte_rate=None)])
+    count_everywhere(side, 0)
+    only(side)
