@@ -1,7 +1,6 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: a broker has one log directory, held in memory.
+"""DescribeLogDirs and AlterReplicaLogDirs: the directories in log.dirs, held in memory (KIP-113).
 
-The responses are those of a Kafka broker with a single directory: moving a replica to it has no effect, and
-any other path is not found (KIP-113).
+A replica is in another directory at once, so no future replica is ever described.
 """
 
 from __future__ import annotations
@@ -37,12 +36,14 @@ def describe(
         requested = dict.fromkeys(
             (topic.topic, number) for topic in request.topics for number in topic.partitions
         )
-    topics: dict[str, DescribeLogDirsTopic] = {}
+    places = services.logs.places
+    directories: dict[str, dict[str, DescribeLogDirsTopic]] = {path: {} for path in places.paths}
     for key, replica in services.replicas.replicas.items():
         if requested is not None and key not in requested:
             continue
-        topic = topics.setdefault(key[0], DescribeLogDirsTopic(name=key[0], partitions=[]))
         log = replica.log
+        topics = directories[places.of(log.topic_id, log.partition)]
+        topic = topics.setdefault(key[0], DescribeLogDirsTopic(name=key[0], partitions=[]))
         topic.partitions.append(
             DescribeLogDirsPartition(
                 partition_index=key[1],
@@ -52,8 +53,12 @@ def describe(
             )
         )
     # A directory in memory has no capacity: -1 means unknown.
-    directory = DescribeLogDirsResult(log_dir=services.logs.path, topics=list(topics.values()))
-    return DescribeLogDirsResponse(results=[directory])
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(log_dir=path, topics=list(topics.values()))
+            for path, topics in directories.items()
+        ]
+    )
 
 
 @refuses(DescribeLogDirsRequest)
@@ -75,12 +80,15 @@ def alter(
 
 def _move(services: Services, key: Key, path: str) -> int:
     """Returns the error code of moving one replica to that directory."""
-    if path != services.logs.path:
+    places = services.logs.places
+    if path not in places.paths:
         return LogDirNotFound.code or 0
     try:
-        services.replicas.replica_of(key)
+        log = services.replicas.replica_of(key).log
     except BrokerError as error:
+        places.prefer(*key, path)  # for a replica that is created later
         return error.code or 0
+    places.move(log.topic_id, log.partition, path)
     return 0
 
 

@@ -8,6 +8,7 @@ Access requires the cluster's lock.
 from __future__ import annotations
 
 from pykafka2.broker.log.free_memory import release_free_memory
+from pykafka2.broker.log.log_places import LogPlaces
 from pykafka2.broker.log.partition_log import Disk, PartitionLog
 from pykafka2.records.batch import RecordBatch
 
@@ -18,11 +19,11 @@ MIN_RELEASED_BYTES = 16 << 20
 class LogDir:
     """One broker's logs by topic id and partition. Outlives the broker; created by `LogDirs`.
 
-    `path` is the name in admin responses (log.dirs); no directory exists.
+    `places` has the directory of each log in admin responses (log.dirs); no directory exists.
     """
 
-    def __init__(self, path: str, all_dirs: LogDirs) -> None:
-        self.path = path
+    def __init__(self, log_dirs: str, all_dirs: LogDirs) -> None:
+        self.places = LogPlaces(log_dirs)
         self.disk = Disk()
         self._all_dirs = all_dirs
         self._logs: dict[tuple[bytes, int], PartitionLog] = {}
@@ -35,6 +36,7 @@ class LogDir:
             log = self._logs[topic_id, partition] = PartitionLog(
                 topic, partition, topic_id, disk=self.disk, known_elsewhere=self._all_dirs.kept_by_another
             )
+            self.places.add(topic, topic_id, partition)
         return log
 
     def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:
@@ -46,6 +48,7 @@ class LogDir:
 
     def _remove(self, topic_id: bytes, partition: int) -> None:
         log = self._logs.pop((topic_id, partition), None)
+        self.places.remove(topic_id, partition)
         if log is not None:
             self._removed_bytes += log.size_bytes
 
@@ -80,9 +83,9 @@ class LogDirs:
     def __init__(self) -> None:
         self._all: list[LogDir] = []
 
-    def new(self, path: str = "/tmp/kafka-logs") -> LogDir:  # noqa: S108 - Kafka's default, a mere name
-        """Returns the log directory of another broker."""
-        made = LogDir(path, self)
+    def new(self, log_dirs: str = "/tmp/kafka-logs") -> LogDir:  # noqa: S108 - Kafka's default, a mere name
+        """Returns the logs of another broker; `log_dirs` is its log.dirs."""
+        made = LogDir(log_dirs, self)
         self._all.append(made)
         return made
 

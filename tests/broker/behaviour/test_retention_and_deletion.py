@@ -312,3 +312,40 @@ def test_replicas_can_only_move_to_the_directory_where_they_are(leader: Leader) 
         "LogDirNotFound",
         "UnknownTopicOrPartition",
     ]
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 4}, config={"log.dirs": "/one, /two"})
+def test_replicas_are_spread_over_log_directories_and_moved(
+    kafka_cluster: KafkaCluster, leader: Leader
+) -> None:
+    wire = leader(*KEY)
+    produce(wire, *KEY, batch())
+
+    def places() -> dict[tuple[str, int], str]:
+        results = wire.call(DescribeLogDirsRequest(topics=None), 4).results
+        assert [one.log_dir for one in results] == ["/one", "/two"]
+        return {
+            (topic.name, one.partition_index): directory.log_dir
+            for directory in results
+            for topic in directory.topics
+            for one in topic.partitions
+        }
+
+    def move(path: str, topic: str) -> str:
+        topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
+        code = wire.call(request, 2).results[0].partitions[0].error_code
+        return for_code(code).__name__ if code else "none"
+
+    before = places()
+    assert sorted(before.values()) == ["/one", "/one", "/two", "/two"]
+    to = "/one" if before["t", 0] == "/two" else "/two"
+    assert move(to, "t") == "none"
+    assert places() == {**before, ("t", 0): to}
+    assert kafka_cluster.log(*KEY).log_end_offset == 1
+    assert move("/three", "t") == "LogDirNotFound"
+    assert move("/two", "later") == "UnknownTopicOrPartition"
+    kafka_cluster.create_topic("later")
+    assert places()["later", 0] == "/two"
+    kafka_cluster.delete_topic("t")
+    assert places() == {("later", 0): "/two"}

@@ -1,0 +1,45 @@
+"""Which of a broker's log directories (log.dirs) each log is in.
+
+The directories are names; all logs are in memory. As in LogManager of Kafka a new log goes to the directory
+with the fewest logs, or to the one that AlterReplicaLogDirs has named before the replica existed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+Ident = tuple[bytes, int]
+"""Topic id and partition of a log."""
+
+
+class LogPlaces:
+    """The log directories of one broker. Access requires the cluster's lock."""
+
+    def __init__(self, log_dirs: str) -> None:
+        """`log_dirs` is the value of log.dirs, names with commas in between."""
+        self.paths = tuple(dict.fromkeys(path.strip() for path in log_dirs.split(",")))
+        self._places: dict[Ident, str] = {}
+        self._preferred: dict[tuple[str, int], str] = {}
+
+    def of(self, topic_id: bytes, partition: int) -> str:
+        """Returns the directory of a log."""
+        return self._places[topic_id, partition]
+
+    def add(self, topic: str, topic_id: bytes, partition: int) -> None:
+        """Chooses a directory for a new log."""
+        preferred = self._preferred.pop((topic, partition), None)
+        if preferred is None:
+            counts = Counter(self._places.values())
+            preferred = min(self.paths, key=lambda path: counts[path])
+        self._places[topic_id, partition] = preferred
+
+    def prefer(self, topic: str, partition: int, path: str) -> None:
+        """Sets the directory of a log that does not exist yet."""
+        self._preferred[topic, partition] = path
+
+    def move(self, topic_id: bytes, partition: int, path: str) -> None:
+        """Moves a log, which takes no time in memory."""
+        self._places[topic_id, partition] = path
+
+    def remove(self, topic_id: bytes, partition: int) -> None:
+        self._places.pop((topic_id, partition), None)
