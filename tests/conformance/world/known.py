@@ -6,7 +6,7 @@ from ..behaviour.compare import Difference
 from ..behaviour.known import NO_ELR, NO_STREAMS, UNSERVED, Known
 
 KNOWN: tuple[Known, ...] = (
-    Known("admin", "(?i)acls|DelegationToken|ClientQuotas|Scram|Share", "", UNSERVED),
+    Known("admin", "(?i)acls|DelegationToken|Scram|Share", "", UNSERVED),
     Known("admin", "Streams", "", NO_STREAMS),
     Known("admin", "RaftVoter", "", "Raft APIs"),
     Known("admin", "describeConfigs", r"^min\.insync\.replicas$", NO_ELR),
@@ -15,7 +15,6 @@ KNOWN: tuple[Known, ...] = (
     Known("admin|clients", "", r"(^|\.)message$", "Text of error messages"),
     Known("topics", "topics-with-overrides", "", NO_ELR),
     Known("configs", "broker-loggers 1", "output", "Loggers (BROKER_LOGGER)"),
-    Known("configs", "--entity-type (users|clients|ips)", "", UNSERVED),
     Known("cluster", "FeatureCommand describe", "", NO_STREAMS),
     Known("cluster", "FeatureCommand upgrade --release-version", "", "All features of a release at once"),
     Known(
