@@ -47,6 +47,8 @@ class Inspection:
         return {
             "assigned-partitions": len(self._subscription.assigned),
             "fetch-total": self._fetcher.fetches,
+            "fetch-throttle-time-avg": self._fetcher.throttled_ms / max(self._fetcher.fetches, 1),
+            "fetch-throttle-time-max": self._fetcher.longest_throttle_ms,
             "bytes-consumed-total": self._buffer.taken_bytes,
             "buffered-bytes": self._buffer.size_bytes,
             "bad-records-total": self._bad_records.skipped,

@@ -74,6 +74,8 @@ class Fetcher:
         )
         self._requests = FetchRequests(options, cluster.metadata, buffer, self.table, self._nodes)
         self.fetches = 0
+        self.throttled_ms = 0
+        self.longest_throttle_ms = 0
 
     # ------------------------------------------------------------------ commands
 
@@ -260,6 +262,8 @@ class Fetcher:
         )
 
     def _on_response(self, flight: FetchInFlight, response: FetchResponse, now: float) -> None:
+        self.throttled_ms += response.throttle_time_ms
+        self.longest_throttle_ms = max(self.longest_throttle_ms, response.throttle_time_ms)
         if not self._nodes.end_fetch(flight):
             return
         session = self._nodes.session(flight.node_id)

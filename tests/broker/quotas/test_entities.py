@@ -107,3 +107,13 @@ def test_a_restarted_broker_applies_the_quotas_and_forgets_the_rates(kafka_clust
     kafka_cluster.controls.move_leader(("t", 0), to=leader)
     assert throttle_ms(5000) == 0
     assert throttle_ms(20_000) > 0
+
+
+@pytest.mark.kafka(brokers=1)
+def test_a_quota_of_requests_is_a_share_of_a_handlers_time(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.controls.set_quota(client_id="wire", request_percentage=1e-9)
+    with Wire(kafka_cluster.bootstrap_servers) as wire:
+        # At most one window, however far above.
+        assert wire.call(METADATA, 12).throttle_time_ms == 1000
+    with Wire(kafka_cluster.bootstrap_servers, "other") as other:
+        assert other.call(METADATA, 12).throttle_time_ms == 0

@@ -179,6 +179,7 @@ def test_a_producer_above_its_quota_slows_down_and_loses_nothing(simulation: Sim
     for future in futures[:20]:
         future.result(timeout=120)
     simulation.wait_until(lambda: bool(producer.health()["throttled"]), 30)
+    assert producer.metrics()["produce-throttle-time-max"] > 1000
     health = producer.health()["throttled"]
     assert min(health.values()) > 0
     assert "throttles this client" in str(producer.explain())
@@ -206,4 +207,7 @@ def test_a_consumer_above_its_quota_slows_down_and_reads_everything(simulation: 
         assert simulation.now - began < 120, len(values)
     assert values == list(range(40))
     assert was_throttled
+    metrics = consumer.metrics()
+    assert metrics["fetch-throttle-time-max"] > 1000
+    assert 0 < metrics["fetch-throttle-time-avg"] < metrics["fetch-throttle-time-max"]
     assert simulation.now - began > 20

@@ -48,7 +48,7 @@ class Side:
     jars: WorldJars
     folder: Path
     stop_followers: Callable[[], None] = _no_need
-    """Keeps moves from ending where a throttle does not (the bundled broker does not enforce those of replication)."""
+    """Keeps moves from ending where a throttle does not: the bundled broker enforces none of replication."""
 
     @property
     def servers(self) -> str:
