@@ -175,6 +175,21 @@ CASES: dict[str, tuple[str, int, dict[str, Any], Needs]] = {
         )
     },
     "configured resources": ("ListConfigResources", 1, {}, [("DESCRIBE_CONFIGS", ON_CLUSTER)]),
+    "quotas": (
+        "DescribeClientQuotas",
+        1,
+        {"components": [], "strict": False},
+        [("DESCRIBE_CONFIGS", ON_CLUSTER)],
+    ),
+    "alter quotas": (
+        "AlterClientQuotas",
+        1,
+        {
+            "entries": [{"entity": [{"entity_type": "user", "entity_name": "nobody"}], "ops": []}],
+            "validate_only": True,
+        },
+        [("ALTER_CONFIGS", ON_CLUSTER)],
+    ),
     "log directories": ("DescribeLogDirs", 4, {"topics": None}, [("DESCRIBE", ON_CLUSTER)]),
     "move directories": (
         "AlterReplicaLogDirs",

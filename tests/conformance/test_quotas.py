@@ -1,0 +1,62 @@
+"""Quotas by our admin client, and our throttled clients, on the bundled broker and on Apache Kafka.
+
+Raw requests are compared in behaviour/on_quotas.py.
+"""
+
+from __future__ import annotations
+
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, QuotaEntity, errors
+
+from .brokers import Cluster, eventually
+
+PRODUCED = 20_000.0
+"""Bytes per second, over ten seconds: 200,000 bytes can be sent at once."""
+CONSUMED = 21_500.0
+"""Two records of 110,000 bytes are above it for a moment."""
+
+
+def test_quotas_are_altered_described_and_refused(cluster: Cluster) -> None:
+    user, client = QuotaEntity(user="conformance-ann"), QuotaEntity(client_id="conformance-app")
+    both = QuotaEntity(user="conformance-ann", client_id=QuotaEntity.DEFAULT)
+    host = QuotaEntity(ip="10.9.8.7")
+    quotas = {
+        user: {"consumer_byte_rate": 1e9, "producer_byte_rate": 2e9},
+        client: {"request_percentage": 5000.5},
+        both: {"controller_mutation_rate": 99.5},
+        host: {"connection_creation_rate": 1000.0},
+    }
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.alter_client_quotas(quotas)
+        eventually(lambda: admin.describe_client_quotas() == quotas)
+        assert set(admin.describe_client_quotas(QuotaEntity(user=QuotaEntity.ANY))) == {user, both}
+        assert set(admin.describe_client_quotas(QuotaEntity(user=QuotaEntity.ANY), strict=True)) == {user}
+        assert set(admin.describe_client_quotas(host)) == {host}
+        outcomes = admin.alter_client_quotas({user: {"producer_byte_rate": 0.5}}, raise_errors=False)
+        assert isinstance(outcomes.errors[user], errors.InvalidRequest)
+        admin.alter_client_quotas({entity: dict.fromkeys(keys) for entity, keys in quotas.items()})
+        eventually(lambda: admin.describe_client_quotas() == {})
+
+
+def test_clients_above_their_quotas_are_throttled_for_as_long(cluster: Cluster) -> None:
+    topic = cluster.new_topic()
+    name = f"throttled-{topic}"
+    entity = QuotaEntity(client_id=name)
+    servers = cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        admin.alter_client_quotas({entity: {"producer_byte_rate": PRODUCED, "consumer_byte_rate": CONSUMED}})
+        try:
+            eventually(lambda: entity in admin.describe_client_quotas(entity))
+            with KafkaProducer(bootstrap_servers=servers, client_id=name) as producer:
+                for _ in range(2):
+                    producer.send(topic, bytes(110_000)).result(timeout=30)
+                longest = producer.metrics()["produce-throttle-time-max"]
+                assert 700 <= longest <= 1300  # 20,000 bytes too many at 20,000 a second
+            with KafkaConsumer(
+                topic, bootstrap_servers=servers, client_id=name, auto_offset_reset="earliest"
+            ) as consumer:
+                found = 0
+                while found < 2:
+                    found += sum(map(len, consumer.poll(timeout_ms=30_000).values()))
+                assert 0 < consumer.metrics()["fetch-throttle-time-max"] <= 1000
+        finally:
+            admin.alter_client_quotas({entity: {"producer_byte_rate": None, "consumer_byte_rate": None}})
