@@ -52,7 +52,12 @@ def test_clients_above_their_quotas_are_throttled_for_as_long(cluster: Cluster) 
                 longest = producer.metrics()["produce-throttle-time-max"]
                 assert 700 <= longest <= 1300  # 20,000 bytes too many at 20,000 a second
             with KafkaConsumer(
-                topic, bootstrap_servers=servers, client_id=name, auto_offset_reset="earliest"
+                topic,
+                bootstrap_servers=servers,
+                client_id=name,
+                auto_offset_reset="earliest",
+                # One record: Apache Kafka would append the first half of the next one.
+                max_partition_fetch_bytes=110_100,
             ) as consumer:
                 found = 0
                 while found < 2:
