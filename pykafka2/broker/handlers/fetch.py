@@ -171,7 +171,7 @@ def _measured(
     sent = results if session is None else session.changed(results)
     throttle_ms = quotas.fetched(
         *client_of(context),
-        _encoded_bytes(_answer(services, context, sent, plan), context.version),
+        lambda: _encoded_bytes(_answer(services, context, sent, plan), context.version),
         handling_time(context, now),
         now,
     )

@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 NOT_MEASURED = frozenset({ApiKey.FETCH, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""Fetches are measured by their handler; authentication has no quota, as its user is not known."""
+"""Fetches are measured by their handler; requests before authentication have no quota, as their
+user is not known."""
 BY_CONTROLLER = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
 """Their responses have the throttle time from the controller."""
 
 
 def throttle(quotas: ClientQuotas, context: RequestContext, response: Response | None, now: float) -> None:
     """Measures a request that is being answered (None: without a response), and throttles its client."""
-    key = context.api_key
-    if key in NOT_MEASURED:
+    key, authentication = context.api_key, context.authentication
+    if key in NOT_MEASURED or (authentication is not None and not authentication.is_complete):
         return
     user, client_id = client_of(context)
     throttle_ms = 0

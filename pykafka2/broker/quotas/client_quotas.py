@@ -5,6 +5,7 @@ Access requires the cluster's lock. The caller passes the time; nothing here wai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
@@ -20,7 +21,7 @@ from pykafka2.broker.quotas.entities import (
     USER,
     Quotas,
 )
-from pykafka2.broker.quotas.rates import TokenBucket, WindowedRate
+from pykafka2.broker.quotas.rates import MOST, TokenBucket, WindowedRate
 from pykafka2.errors import ThrottlingQuotaExceeded
 
 IDLE_MS: Final = 3_600_000
@@ -184,24 +185,29 @@ class ClientQuotas:
         """Records the time that a handler spent on a request. Returns the throttle time in milliseconds."""
         return min(_recorded(self._request, user, client_id, seconds * 100.0, _ms(now)), self._window_ms)
 
-    def fetched(self, user: str, client_id: str, size_bytes: int, seconds: float, now: float) -> int:
+    def fetched(
+        self, user: str, client_id: str, size_of_response: Callable[[], int], seconds: float, now: float
+    ) -> int:
         """Records a fetch response and the time that it took. Returns the throttle time in milliseconds.
 
         If it is not 0, the response must be empty, so its bytes are not counted.
         """
-        now_ms = _ms(now)
-        throttle_ms = max(
-            self.handled(user, client_id, seconds, now),
-            _recorded(self._fetch, user, client_id, size_bytes, now_ms),
-        )
-        if throttle_ms and self._fetch:
+        throttle_ms = self.handled(user, client_id, seconds, now)
+        if not self._fetch:
+            return throttle_ms
+        now_ms, size_bytes = _ms(now), size_of_response()
+        throttle_ms = max(throttle_ms, _recorded(self._fetch, user, client_id, size_bytes, now_ms))
+        if throttle_ms:
             self._fetch.meter(self._fetch.limit(user, client_id)[0], now_ms).record(-size_bytes, now_ms)
         return throttle_ms
 
     def max_fetch_bytes(self, user: str, client_id: str) -> int | None:
         """Returns how many bytes a client can fetch at once without being throttled forever; None: any."""
         limit = self._fetch.limit(user, client_id)[1]
-        return None if limit is None else int(limit * (self._windows - 1) * self._window_ms / 1000.0)
+        if limit is None:
+            return None
+        most = limit * (self._windows - 1) * self._window_ms / 1000.0
+        return MOST if most >= MOST else 0 if math.isnan(most) else int(most)
 
     def mutation(self, user: str, client_id: str, now: float, *, is_strict: bool) -> MutationQuota:
         """Returns the controller mutation quota for one request."""

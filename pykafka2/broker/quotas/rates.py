@@ -9,13 +9,15 @@ import math
 
 import attrs
 
-LONGEST_MS = 2**31 - 1
-"""throttle_time_ms has 31 bits."""
+MOST = 2**31 - 1
+"""Throttle times and sizes in messages have 31 bits."""
 
 
 def rounded(value: float) -> int:
-    """Returns the nearest integer as Java's Math.round does, with the largest of 31 bits as the limit."""
-    return LONGEST_MS if value >= LONGEST_MS else math.floor(value + 0.5)
+    """Returns the nearest integer as Java's Math.round does, at most of 31 bits; 0 for NaN."""
+    if math.isnan(value):
+        return 0
+    return MOST if value >= MOST else math.floor(value + 0.5)
 
 
 @attrs.define

@@ -9,6 +9,7 @@ import pytest
 
 from pykafka2 import KafkaProducer
 from pykafka2.errors import ConfigurationError
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.testing import KafkaCluster
 from tests.testing.wire import Wire, batch, produce_request
@@ -117,3 +118,11 @@ def test_a_quota_of_requests_is_a_share_of_a_handlers_time(kafka_cluster: KafkaC
         assert wire.call(METADATA, 12).throttle_time_ms == 1000
     with Wire(kafka_cluster.bootstrap_servers, "other") as other:
         assert other.call(METADATA, 12).throttle_time_ms == 0
+
+
+def test_requests_before_authentication_count_for_nobody() -> None:
+    with KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users={"ann": "secret"}) as cluster:
+        cluster.controls.set_quota(user="<default>", request_percentage=1e-9)
+        with Wire(cluster.bootstrap_servers) as wire:
+            versions = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+            assert wire.call(versions, 3).throttle_time_ms == 0

@@ -114,10 +114,10 @@ def test_the_request_quota_throttles_for_one_window_at_most() -> None:
 def test_a_throttled_fetch_is_not_counted() -> None:
     quotas = ClientQuotas(BrokerConfig({}))
     quotas.apply(quotas_of("consumer_byte_rate", c=100.0))
-    assert quotas.fetched("ann", "app", 900, 0.0, 0.0) == 0
+    assert quotas.fetched("ann", "app", lambda: 900, 0.0, 0.0) == 0
     for _ in range(3):
-        assert quotas.fetched("ann", "app", 900, 0.0, 0.0) == 8000
-    assert quotas.fetched("ann", "app", 100, 0.0, 0.0) == 0
+        assert quotas.fetched("ann", "app", lambda: 900, 0.0, 0.0) == 8000
+    assert quotas.fetched("ann", "app", lambda: 100, 0.0, 0.0) == 0
 
 
 def test_a_strict_mutation_is_rejected_while_the_bucket_is_overdrawn() -> None:
@@ -135,3 +135,19 @@ def test_a_strict_mutation_is_rejected_while_the_bucket_is_overdrawn() -> None:
     assert permissive.throttle_ms == 10_000
     other = quotas.mutation("bob", "app", 0.0, is_strict=True)
     other.record(1)
+
+
+@pytest.mark.parametrize("limit", [float("nan"), float("inf"), 5e-324, 2.0**63])
+def test_extreme_quotas_return_a_throttle_time(limit: float) -> None:
+    """Kafka accepts NaN, and for percentages infinity."""
+    quotas = ClientQuotas(BrokerConfig({}))
+    keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+    quotas.apply({entity_of({"client-id": "app"}): dict.fromkeys(keys, limit)})
+    for now in (0.0, 1.0):
+        assert 0 <= quotas.produced("ann", "app", 1000, now) < 2**31
+        assert 0 <= quotas.handled("ann", "app", 1.0, now) <= 1000
+        assert 0 <= quotas.fetched("ann", "app", lambda: 1000, 1.0, now) < 2**31
+        assert (quotas.max_fetch_bytes("ann", "app") or 0) >= 0
+        mutation = quotas.mutation("ann", "app", now, is_strict=False)
+        mutation.record(5)
+        assert 0 <= mutation.throttle_ms < 2**31

@@ -211,3 +211,22 @@ def test_a_consumer_above_its_quota_slows_down_and_reads_everything(simulation: 
     assert metrics["fetch-throttle-time-max"] > 1000
     assert 0 < metrics["fetch-throttle-time-avg"] < metrics["fetch-throttle-time-max"]
     assert simulation.now - began > 20
+
+
+def test_throttled_clients_behave_the_same_with_the_same_seed() -> None:
+    def run(seed: int) -> tuple[str, float]:
+        with Simulation(seed) as simulation:
+            cluster = simulation.cluster(brokers=2, topics={"t": 2})
+            cluster.controls.set_quota(client_id="<default>", producer_byte_rate=1000, request_percentage=1)
+            producers = [simulation.producer(cluster, client_id=f"app-{number}") for number in range(2)]
+            for producer in producers:
+                for partition in (0, 1):
+                    producer.send("t", bytes(12_000), partition=partition)
+            for producer in producers:
+                producer.flush()
+                producer.send("t", b"last", partition=0).result(timeout=60)
+            return simulation.trace_hash, simulation.now
+
+    first, again = run(5), run(5)
+    assert first == again
+    assert first[1] > 1
