@@ -53,6 +53,7 @@ class Broker:
             events=shared.events,
             problems=shared.problems,
             image=shared.controllers.image,
+            release=shared.release,
         )
         self.logs = shared.log_dirs.new(self.config.text("log.dirs") or self.config.text("log.dir") or "")
         self.metrics = RequestMetrics()

@@ -11,7 +11,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from pykafka2.broker.base.features import SUPPORTED
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.controller_channel import ControllerChannel
 from pykafka2.broker.node import Node
@@ -125,7 +124,7 @@ class BrokerLifecycle:
             ],
             features=[
                 Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
-                for name, levels in SUPPORTED.items()
+                for name, levels in node.release.supported.items()
             ],
             rack=node.rack,
             previous_broker_epoch=node.epoch,

@@ -14,6 +14,7 @@ from typing import Any
 from pykafka2.broker.base.endpoints import ListenerAddress
 from pykafka2.broker.base.image import ClusterImage
 from pykafka2.broker.base.problems import Problems
+from pykafka2.broker.base.releases import NEWEST, Release
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.observed.event_log import EventLog
@@ -38,6 +39,7 @@ class Node:
         "lock",
         "log_levels",
         "problems",
+        "release",
         "wheel",
     )
 
@@ -52,6 +54,7 @@ class Node:
         events: EventLog,
         problems: Problems,
         image: ClusterImage,
+        release: Release = NEWEST,
     ) -> None:
         self.id = broker_id
         self.listeners = tuple(listeners)
@@ -62,6 +65,8 @@ class Node:
         self.events = events
         self.problems = problems
         self.image = image
+        self.release = release
+        """The release of Apache Kafka that clients see."""
         self.wheel = TimingWheel(clock.monotonic(), on_problem=problems.note)
         self.epoch = NO_EPOCH
         """The epoch of the latest registration."""

@@ -139,7 +139,7 @@ class Parts:
 
     def _make_connections(self) -> None:
         """Creates connections and their processors."""
-        node, requests, apis = self._node, self.requests, ClientApis()
+        node, requests, apis = self._node, self.requests, ClientApis(self._node.release)
         self.quotas = ConnectionQuotas(node.config)
         endpoints = ListenerEndpoints(
             node, self._shared.listeners, self._shared.credentials, self._shared.runtime.entropy

@@ -14,6 +14,7 @@ import attrs
 
 from pykafka2.broker.base.known_metadata import KnownMetadata
 from pykafka2.broker.base.problems import Problems
+from pykafka2.broker.base.releases import NEWEST, Release
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults
@@ -51,6 +52,8 @@ class Shared:
     """The security of each listener, by name."""
     credentials: Credentials = attrs.field(factory=Credentials)
     """Users' credentials."""
+    release: Release = NEWEST
+    """The release of Apache Kafka that clients see; brokers among themselves are not limited by it."""
     known_metadata: KnownMetadata = attrs.field(factory=KnownMetadata)
     log_dirs: LogDirs = attrs.field(factory=LogDirs)
     history_started_at: float = 0.0

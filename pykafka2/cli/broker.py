@@ -9,6 +9,7 @@ lost at the end.
                                                topics: name:partitions[:replication factor]
   pykafka2 broker --racks a,b,c                the brokers' racks, repeated if there are more brokers
   pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
+  pykafka2 broker --as-version 3.9             respond like Apache Kafka 3.9: its API versions and features
   pykafka2 broker --quick                      short delays for tests, such as a group's first rebalance
   pykafka2 broker --host 0.0.0.0 --advertised-host kafka.test --advertised-port 19092
                                                addresses for clients, behind a proxy or in a container
@@ -109,6 +110,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="create a missing topic on its first use (auto.create.topics.enable)",
     )
     parser.add_argument(
+        "--as-version",
+        type=_release_name,
+        metavar="RELEASE",
+        help="respond like this release of Apache Kafka, from 2.8 to 4.3 (4.3)",
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="shorten delays for tests: a group's first rebalance, the expiry of transactions, ...",
@@ -154,6 +161,7 @@ def run(arguments: argparse.Namespace) -> int:
         listeners=parsed_listeners(arguments.listener, arguments.advertised_listener, arguments.brokers),
         users=parsed_users(arguments.user),
         token_key=arguments.token_key,
+        as_version=arguments.as_version,
         first_broker_id=arguments.first_broker_id,
         racks=_racks(arguments.racks),
         advertised_host=arguments.advertised_host,
@@ -177,6 +185,15 @@ def run(arguments: argparse.Namespace) -> int:
         cluster.check()
     print(f"pykafka2 broker: ended by {signal.Signals(received[0]).name}", file=sys.stderr)
     return 0
+
+
+def _release_name(text: str) -> str:
+    """Returns the name of a known release; argparse reports any other and exits with status 2."""
+    from pykafka2.broker.base.releases import RELEASES
+
+    if text not in RELEASES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no known release; use one of {', '.join(RELEASES)}")
+    return text
 
 
 class _Signals:

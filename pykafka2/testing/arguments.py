@@ -15,6 +15,7 @@ import attrs
 
 from pykafka2.broker.base.endpoints import ListenerAddress
 from pykafka2.broker.base.features import finalised
+from pykafka2.broker.base.releases import Release, release_of
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.config.keys import BROKER_KEYS, nearest
 from pykafka2.broker.controller import NewTopic
@@ -153,6 +154,7 @@ class ClusterArguments:
     )
     runtime: Runtime | None = attrs.field(default=None, kw_only=True)
     features: Mapping[str, int] | None = attrs.field(default=None, kw_only=True)
+    as_version: str | None = attrs.field(default=None, kw_only=True)
     history_entries: int = attrs.field(default=MAX_ENTRIES, kw_only=True)
     controller: int | None = attrs.field(default=None, kw_only=True)
     first_broker_id: int = attrs.field(default=0, kw_only=True)
@@ -250,9 +252,9 @@ class ClusterArguments:
 
         Raises `UnknownOption` for a misspelt name, and `ConfigurationError` if the two contradict each other.
         """
+        config = {**self.release.defaults, **(self.config or {})}
         if self.pipelined is None:
-            return BrokerConfig(self.config)
-        config = self.config or {}
+            return BrokerConfig(config)
         mode = "pipelined" if self.pipelined else "serial"
         if config.get("channel.mode", mode) != mode:
             raise ConfigurationError(
@@ -266,7 +268,13 @@ class ClusterArguments:
 
     def finalised_features(self) -> Mapping[str, int]:
         """Returns all features with their levels."""
-        return finalised(self.features)
+        release = self.release
+        return finalised(self.features, release.supported, release.finalized)
+
+    @property
+    def release(self) -> Release:
+        """The release of Apache Kafka that clients see.  Raises `ConfigurationError` for an unknown one."""
+        return release_of(self.as_version)
 
     @property
     def broker_ids(self) -> range:

@@ -72,6 +72,8 @@ class KafkaCluster(ClusterApi):
         tls: listen with TLS: True for a throw-away authority (needs trustme; `client_options` has the options
             of a client, `ca_file` the certificate that it trusts), a `TlsContext`, or its arguments
             ({"cert_file": ..., "key_file": ...}).
+        as_version: respond like this release of Apache Kafka ("2.8", "3.0" ... "4.3"): with its API
+            versions and features; default: the newest.  docs/fidelity.md lists the remaining differences.
         features: finalized levels other than the latest, by Kafka's names ({"transaction.version": 1}).
         controller: id of the first controller; default: the first broker.
         first_broker_id: the lowest broker id.
@@ -114,6 +116,7 @@ class KafkaCluster(ClusterApi):
         tls: TlsContext | Mapping[str, str] | bool | None = None,
         runtime: Runtime | None = None,
         features: Mapping[str, int] | None = None,
+        as_version: str | None = None,
         history_entries: int = MAX_ENTRIES,
         process: bool = False,
         controller: int | None = None,
@@ -136,6 +139,7 @@ class KafkaCluster(ClusterApi):
             tls=tls,
             runtime=runtime,
             features=features,
+            as_version=as_version,
             history_entries=history_entries,
             controller=controller,
             first_broker_id=first_broker_id,

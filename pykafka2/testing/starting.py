@@ -110,6 +110,7 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
             context.problems,
             context.listeners,
             _credentials(arguments, context.config),
+            release=arguments.release,
             history_started_at=runtime.clock.monotonic(),
         )
         for number in arguments.broker_ids:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from pykafka2.cli.main import main
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from tests.gate import rest_in_gate
 from tests.testing.wire import Wire, batch, produce
@@ -103,6 +104,23 @@ def test_racks_are_assigned_to_the_brokers_in_turn() -> None:
     with broker("--port", "0", "--racks", "east, west") as (_, addresses), Wire(addresses[0]) as wire:
         brokers = wire.call(MetadataRequest(topics=None), 12).brokers
         assert {broker.node_id: broker.rack for broker in brokers} == {0: "east", 1: "west", 2: "east"}
+
+
+def test_option_as_version_lowers_the_advertised_ranges() -> None:
+    with broker("--port", "0", "--brokers", "1", "--as-version", "2.8") as (_, addresses):
+        request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+        with Wire(addresses[0]) as wire:
+            served = {one.api_key: one.max_version for one in wire.call(request, 3).api_keys}
+    assert served[MetadataRequest.API_KEY] == 11
+
+
+def test_unknown_release_exits_with_status_2_and_lists_the_valid_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["broker", "--port", "0", "--as-version", "2.7"])
+    assert ended.value.code == 2
+    assert "'2.7' is no known release; use one of 2.8, 3.0, 3.1, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("racks", ["", "east,,west"])

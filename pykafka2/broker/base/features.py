@@ -46,16 +46,20 @@ LATEST: Final[Mapping[str, int]] = MappingProxyType(
 """The highest level of each feature, which is how a new cluster starts."""
 
 
-def finalised(overrides: Mapping[str, int] | None) -> Mapping[str, int]:
-    """Returns the latest levels with these overrides; level 0 disables a feature.
+def finalised(
+    overrides: Mapping[str, int] | None,
+    supported: Mapping[str, Levels] = SUPPORTED,
+    defaults: Mapping[str, int] = LATEST,
+) -> Mapping[str, int]:
+    """Returns the default levels with these overrides; level 0 disables a feature.
 
     Raises `UnknownOption` with the nearest feature, or `ConfigurationError` for an unsupported level.
     """
-    levels = dict(LATEST)
+    levels = dict(defaults)
     for name, level in (overrides or {}).items():
-        known = SUPPORTED.get(name)
+        known = supported.get(name)
         if known is None:
-            raise UnknownOption(f"no feature {name!r}{nearest(name, SUPPORTED)}")
+            raise UnknownOption(f"no feature {name!r}{nearest(name, supported)}")
         if not isinstance(level, int) or not known.lowest <= level <= known.highest:
             raise ConfigurationError(f"{name}={level!r}: use a level from {known.lowest} to {known.highest}")
         levels[name] = level

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED
+from pykafka2.broker.base.features import METADATA_VERSION, SUPPORTED, Levels
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.records import FeatureSet, Record
 from pykafka2.errors import InvalidUpdateVersion
@@ -14,13 +15,21 @@ DOWNGRADES: Final = (2, 3)
 """Safe and unsafe downgrades."""
 
 
-def feature_update(controller: Controller, name: str, level: int, upgrade_type: int) -> Record | None:
+def feature_update(
+    controller: Controller,
+    name: str,
+    level: int,
+    upgrade_type: int,
+    features: Mapping[str, Levels] = SUPPORTED,
+) -> Record | None:
     """Returns the record that finalizes a feature at `level`, or None if it is unchanged.
+
+    `features` are the supported levels.
 
     Raises `InvalidUpdateVersion` if the change is invalid.
     """
     known = controller.image.features.get(name, 0)
-    problem = _problem(controller.id, name, level, known, upgrade_type)
+    problem = _problem(controller.id, name, level, known, upgrade_type, features.get(name))
     if problem is not None:
         raise InvalidUpdateVersion(f"Invalid update version {level} for feature {name}. {problem}")
     if name == METADATA_VERSION and level < known:
@@ -31,8 +40,9 @@ def feature_update(controller: Controller, name: str, level: int, upgrade_type: 
     return None if level == known else FeatureSet(name, level)
 
 
-def _problem(controller_id: int, name: str, level: int, known: int, upgrade_type: int) -> str | None:
-    supported = SUPPORTED.get(name)
+def _problem(
+    controller_id: int, name: str, level: int, known: int, upgrade_type: int, supported: Levels | None
+) -> str | None:
     if upgrade_type != UPGRADE and upgrade_type not in DOWNGRADES:
         return "The controller does not support the given upgrade type."
     if level < 0:

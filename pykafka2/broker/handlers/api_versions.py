@@ -10,8 +10,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from pykafka2.broker.base.features import SUPPORTED
-from pykafka2.broker.handlers.registry import APIS, Api, handles, refuses
+from pykafka2.broker.base.releases import release_of
+from pykafka2.broker.handlers.registry import client_ranges, handles, refuses
 from pykafka2.errors import InvalidRequest, UnsupportedVersion
 from pykafka2.protocol.messages.api_versions import (
     ApiVersion,
@@ -40,24 +40,25 @@ def handle(
     services: Services, context: RequestContext, request: ApiVersionsRequest, now: float
 ) -> ApiVersionsResponse:
     if context.received.is_unsupported:
-        own = [_range(APIS[ApiKey.API_VERSIONS])]
+        own = [one for one in _ranges(services.node.release.name) if one.api_key == ApiKey.API_VERSIONS]
         return ApiVersionsResponse(error_code=UnsupportedVersion.code or 0, api_keys=own)
     if context.version >= FIRST_VERSION_WITH_SOFTWARE and not (
         SOFTWARE.match(request.client_software_name) and SOFTWARE.match(request.client_software_version)
     ):
         return refuse(request, InvalidRequest.code or 0)
-    image = services.image
+    image, release = services.image, services.node.release
     if context.authentication is not None:
         context.authentication.versions_sent()
     return ApiVersionsResponse(
-        api_keys=_ranges(),
+        api_keys=_ranges(release.name),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
-            for name, levels in SUPPORTED.items()
+            for name, levels in release.supported.items()
             # Clients of version 3 treat a lowest level of 0 as an error (KAFKA-17011).
             if levels.lowest > 0 or context.version >= FIRST_VERSION_WITH_LEVEL_0
         ],
-        finalized_features_epoch=image.version,
+        # A broker with ZooKeeper has no features, in epoch 0.
+        finalized_features_epoch=image.version if release.supported else 0,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in sorted(image.features.items())
@@ -71,15 +72,12 @@ def refuse(request: ApiVersionsRequest, code: int) -> ApiVersionsResponse:
 
 
 @cache
-def _ranges() -> list[ApiVersion]:
+def _ranges(release: str) -> list[ApiVersion]:
     """Returns the ranges of all APIs for clients.
 
     Cached, because every connection starts with this request.
     """
-    return [_range(APIS[key]) for key in sorted(APIS) if not APIS[key].between_brokers]
-
-
-def _range(api: Api) -> ApiVersion:
-    key = api.api_key
-    minimum = ADVERTISED_MINIMUM.get(key, api.min_version)
-    return ApiVersion(api_key=key, min_version=minimum, max_version=api.max_version)
+    return [
+        ApiVersion(api_key=key, min_version=ADVERTISED_MINIMUM.get(key, low), max_version=high)
+        for key, (low, high) in client_ranges(release_of(release)).items()
+    ]

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
+from pykafka2.broker.base.releases import NEWEST, Release
 from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.protocol.registry import API_KEYS, name_of
@@ -157,16 +158,31 @@ def load() -> None:
 
 
 class ClientApis:
-    """The APIs for clients, as processors use them (server/api_table.py)."""
+    """The APIs for clients, as processors use them (server/api_table.py), limited to those of a release."""
+
+    def __init__(self, release: Release = NEWEST) -> None:
+        self._release = release
+        self.ranges = client_ranges(release)
 
     def is_served(self, api_key: int, version: int) -> bool:
         """Whether clients can send this request."""
-        api = APIS.get(api_key)
-        return api is not None and not api.between_brokers and api.min_version <= version <= api.max_version
+        served = self.ranges.get(api_key)
+        return served is not None and served[0] <= version <= served[1]
 
     def why_not_served(self, api_key: int, version: int) -> str:
         """Returns the reason for the log if a request is not served."""
-        api = APIS.get(api_key)
-        if api is None or api.between_brokers:
-            return f"{name_of(api_key)} is not served to clients"
-        return f"{name_of(api_key)} v{version} is not served, v{api.min_version} to v{api.max_version} are"
+        served, name = self.ranges.get(api_key), name_of(api_key)
+        limit = "" if self._release.is_newest else f" as Apache Kafka {self._release.name}"
+        if served is None:
+            return f"{name} is not served to clients{limit}"
+        return f"{name} v{version} is not served{limit}, v{served[0]} to v{served[1]} are"
+
+
+def client_ranges(release: Release) -> dict[int, tuple[int, int]]:
+    """Returns the versions for clients by API key, of the APIs that both this broker and a release have."""
+    ranges = {}
+    for key, api in sorted(APIS.items()):
+        versions = release.versions_of(key, api.min_version, api.max_version)
+        if versions is not None and not api.between_brokers:
+            ranges[key] = versions
+    return ranges

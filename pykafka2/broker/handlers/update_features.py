@@ -28,7 +28,13 @@ def handle(
         for update in request.feature_updates:
             kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
             records.append(
-                feature_update(services.controller, update.feature, update.max_version_level, kind)
+                feature_update(
+                    services.controller,
+                    update.feature,
+                    update.max_version_level,
+                    kind,
+                    services.node.release.supported,
+                )
             )
     except BrokerError as error:
         message = f"The update failed for all features since the following feature had an error: {error}"

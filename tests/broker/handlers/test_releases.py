@@ -1,0 +1,132 @@
+"""`KafkaCluster(as_version=...)`: the API versions and features of older releases of Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pykafka2.broker.base.releases import NEWEST, RELEASES, release_of
+from pykafka2.broker.handlers.registry import APIS, client_ranges, load
+from pykafka2.errors import ConfigurationError, name_of
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.protocol.messages.cluster import (
+    DescribeClusterRequest,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
+from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.registry import ApiKey
+from pykafka2.testing.cluster import KafkaCluster
+from tests.testing.wire import Wire
+
+Connect = Callable[[int], Wire]
+
+
+def ask(wire: Wire, version: int) -> ApiVersionsResponse:
+    return wire.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"), version)
+
+
+def ranges(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+
+@pytest.mark.kafka(brokers=1, as_version="2.8")
+def test_broker_as_2_8_advertises_its_ranges_and_no_features(connect: Connect) -> None:
+    answer = ask(connect(0), 3)
+    served = ranges(answer)
+    assert served[ApiKey.FETCH] == (4, 12)
+    assert served[ApiKey.METADATA] == (0, 11)
+    assert served[ApiKey.FIND_COORDINATOR] == (0, 3)
+    assert served[ApiKey.JOIN_GROUP] == (0, 7)
+    assert served[ApiKey.API_VERSIONS] == (0, 3)
+    assert served[ApiKey.DESCRIBE_CLUSTER] == (0, 0)
+    assert not served.keys() & {
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+    features = answer.supported_features, answer.finalized_features, answer.finalized_features_epoch
+    assert features == ([], [], 0)
+
+
+@pytest.mark.kafka(brokers=1, as_version="2.8")
+def test_newer_api_versions_request_gets_the_range_of_2_8_in_version_0(connect: Connect) -> None:
+    request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    wire = connect(0)
+    wire.send(request, 4)
+    _, answer = wire.receive(ApiVersionsRequest, 0)
+    assert name_of(answer.error_code) == "UNSUPPORTED_VERSION"
+    assert ranges(answer) == {ApiKey.API_VERSIONS: (0, 3)}
+
+
+@pytest.mark.kafka(brokers=1, as_version="2.8")
+def test_request_of_a_newer_version_closes_the_connection(connect: Connect) -> None:
+    assert connect(0).call(MetadataRequest(topics=[]), 11).brokers
+    with pytest.raises(ConnectionError):
+        connect(0).call(MetadataRequest(topics=[]), 12)
+    with pytest.raises(ConnectionError):
+        connect(0).call(DescribeClusterRequest(include_cluster_authorized_operations=False), 1)
+
+
+@pytest.mark.kafka(brokers=1, as_version="3.9")
+def test_broker_as_3_9_serves_version_0_of_consumer_groups_and_rejects_them(connect: Connect) -> None:
+    wire = connect(0)
+    answer = ask(wire, 4)
+    assert ranges(answer)[ApiKey.CONSUMER_GROUP_HEARTBEAT] == (0, 0)
+    assert {one.name: one.max_version_level for one in answer.finalized_features} == {"metadata.version": 21}
+    assert [one.name for one in answer.supported_features] == ["kraft.version", "metadata.version"]
+    beat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="", member_epoch=0)
+    assert name_of(wire.call(beat, 0).error_code) == "UNSUPPORTED_VERSION"
+
+
+@pytest.mark.kafka(brokers=1, as_version="4.0")
+def test_broker_as_4_0_has_transaction_version_2(connect: Connect) -> None:
+    answer = ask(connect(0), 4)
+    assert {one.name: one.max_version_level for one in answer.finalized_features} == {
+        "group.version": 1,
+        "metadata.version": 25,
+        "transaction.version": 2,
+    }
+    assert ranges(answer)[ApiKey.END_TXN] == (0, 5)
+
+
+@pytest.mark.kafka(brokers=1, as_version="3.9")
+def test_feature_of_a_newer_release_cannot_be_finalized(connect: Connect) -> None:
+    update = FeatureUpdateKey(feature="transaction.version", max_version_level=2, upgrade_type=1)
+    answer = connect(0).call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
+    assert name_of(answer.error_code) == "INVALID_UPDATE_VERSION"
+    assert "does not support this feature" in (answer.error_message or "")
+
+
+@pytest.mark.parametrize(("release", "is_on"), [("3.5", False), ("3.6", True), ("4.3", True)])
+def test_partitions_of_transactions_are_verified_since_3_6(release: str, is_on: bool) -> None:
+    option = "transaction.partition.verification.enable"
+    assert KafkaCluster(as_version=release).config.get(option) is is_on
+    assert KafkaCluster(as_version=release, config={option: not is_on}).config.get(option) is not is_on
+
+
+def test_newest_release_limits_nothing() -> None:
+    load()
+    served = {key: (api.min_version, api.max_version) for key, api in APIS.items() if not api.between_brokers}
+    assert client_ranges(NEWEST) == served
+
+
+def test_each_release_adds_versions_and_only_4_0_removes_some() -> None:
+    load()
+    before = client_ranges(release_of("2.8"))
+    for name in RELEASES[1:]:
+        now = client_ranges(release_of(name))
+        # KRaft had no SCRAM users before 3.5, and no delegation tokens before 3.6.
+        lost = {key for key in before if key not in now and name != "3.3"}
+        assert not lost, name
+        assert all(now[key][1] >= high for key, (_, high) in before.items() if key in now), name
+        before = now
+
+
+@pytest.mark.parametrize("name", ["2.7", "3.10", "latest", "3.9.1", "", 3.9, 4])
+def test_unknown_release_raises_with_the_valid_ones(name: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"as_version=.* Set one of '2.8', '3.0', .*'4.2', '4.3'\."):
+        KafkaCluster(as_version=name)  # type: ignore[arg-type]
