@@ -94,9 +94,11 @@ class StartPositions:
             self.last_error = None
             for partition, committed in self._committed.read(response.result(0), requested).items():
                 self._apply(partition, requested[partition], committed)
-        elif isinstance(error, KafkaError) and (
-            self._committed.falls_back(error, self._request_format) or error.retriable
-        ):
+        elif isinstance(error, KafkaError) and self._committed.falls_back(error, self._request_format):
+            logger.debug(
+                "fetching the committed offsets of %s as an older broker: %s", named(requested), error
+            )
+        elif isinstance(error, KafkaError) and error.retriable:
             self.last_error = error  # the caller retries
             logger.warning(
                 "fetching the committed offsets of %s failed, retrying: %s", named(requested), error

@@ -119,6 +119,20 @@ def test_each_of_the_six_commits_again_within_one_back_off(
     assert seconds < ONE_BACK_OFF + AUTO_EVERY + 0.3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("release", rest_in_gate(["2.8", "3.9", "4.0"]))
+@pytest.mark.parametrize("how", ["lost", "moved"])
+@pytest.mark.parametrize("cell", CELLS, ids="-".join)
+def test_each_of_the_six_commits_again_on_older_brokers(
+    simulation: Simulation, cell: Cell, how: str, release: str
+) -> None:
+    cluster = simulation.cluster(brokers=3, topics={"orders": 2}, config=dict(QUICK), as_version=release)
+    produce(simulation, cluster, 10, ORDERS)
+    seconds = recovery(simulation, cluster, cell, how, "answers")
+    assert seconds is not None, "it never commits again"
+    assert seconds < ONE_BACK_OFF + AUTO_EVERY + 0.3
+
+
 def failing_cells(how: str, lookups: str) -> set[Cell]:
     failing = set()
     for cell in CELLS:
