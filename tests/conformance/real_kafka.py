@@ -198,7 +198,7 @@ class RealKafka:
         if self._process is not None:
             _kill(self._process)
         count = self._brokers
-        *ports, controller_port = _free_ports((3 if self._has_tls else 2) * count + 1)
+        *ports, controller_port = free_ports((3 if self._has_tls else 2) * count + 1)
         self._ports, self._sasl_ports, self._tls_ports = (
             ports[:count],
             ports[count : 2 * count],
@@ -266,7 +266,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Returns ports of 127.0.0.1 that nothing listens on now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -126,8 +126,7 @@ def messages_of(jars: KafkaJars, generation: str = CURRENT) -> dict[str, Message
     for jar in jars.message_jars(generation):
         package = JAVA_PACKAGES[re.sub(r"-[\d.]+\.jar$", "", jar.name)]
         with zipfile.ZipFile(jar) as archive:
-            entries = [one for one in archive.namelist() if re.fullmatch(SCHEMA, one)]
-            found += [(_parsed(archive.read(entry).decode()), package) for entry in entries]
+            found += [(parsed(archive.read(name).decode()), package) for name in schema_names(archive)]
     unstable_apis = {schema["apiKey"] for schema, _ in found if schema.get("latestVersionUnstable")}
     return {
         schema["name"]: Message(
@@ -162,9 +161,17 @@ def _within(span: tuple[int, int] | None, version: int) -> bool:
     return span is not None and span[0] <= version <= span[1]
 
 
-def _parsed(text: str) -> Schema:
+def schema_names(archive: zipfile.ZipFile) -> list[str]:
+    """The files of message schemas in a jar."""
+    return [one for one in archive.namelist() if re.fullmatch(SCHEMA, one)]
+
+
+def parsed(text: str) -> Schema:
+    """A schema from its file."""
     # Kafka's schemas are JSON with comments on lines, or ends of lines, of their own.
-    schema: Schema = json.loads(re.sub(r"^\s*//.*$|(?<=[,{\[\]}])\s*//.*$", "", text, flags=re.MULTILINE))
+    plain = re.sub(r"^\s*//.*$|(?<=[,{\[\]}])\s*//.*$", "", text, flags=re.MULTILINE)
+    # One of 2.8 has a brace too many at its end, which Kafka's parser does not read.
+    schema: Schema = json.JSONDecoder().raw_decode(plain.lstrip())[0]
     return schema
 
 

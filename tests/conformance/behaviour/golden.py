@@ -44,14 +44,15 @@ def is_about_access(scenario: str) -> bool:
     return scenario.startswith("access_")
 
 
-def bundled_for(scenario: str, mode: str = "serial") -> KafkaCluster:
+def bundled_for(scenario: str, mode: str = "serial", release: str | None = None) -> KafkaCluster:
     """The bundled brokers that a scenario runs on, not started yet."""
     config = {**BUNDLED_CONFIG, "channel.mode": mode}
     if not is_about_access(scenario):
-        return KafkaCluster(brokers=3, config=config)
+        return KafkaCluster(brokers=3, config=config, as_version=release)
     return KafkaCluster(
         brokers=3,
         config={**config, **BUNDLED_AUTHORIZER},
+        as_version=release,
         listeners=["PLAINTEXT", "SASL_PLAINTEXT"],
         users={RESTRICTED_USER: RESTRICTED_PASSWORD},
     )
@@ -63,9 +64,9 @@ def addresses_of(cluster: KafkaCluster, scenario: str) -> Addresses:
     return cluster.bootstrap_servers.split(","), by_sasl
 
 
-def transcript(scenario: str, addresses: Addresses) -> dict[str, Any]:
-    """Run it on the cluster at these addresses (by broker id)."""
-    side = Side(scenario, *addresses)
+def transcript(scenario: str, addresses: Addresses, release: str | None = None) -> dict[str, Any]:
+    """Run it on the cluster at these addresses (by broker id), in versions that this release has."""
+    side = Side(scenario, *addresses, release=release)
     try:
         SCENARIOS[scenario](side)
     except Exception as problem:
@@ -76,11 +77,16 @@ def transcript(scenario: str, addresses: Addresses) -> dict[str, Any]:
     return side.transcript
 
 
-def recorded(scenario: str) -> dict[str, Any]:
-    """What Apache Kafka said when asked last."""
-    answers: dict[str, Any] = json.loads((FOLDER / f"{scenario}.json").read_text(encoding="utf-8"))
+def recorded(scenario: str, release: str | None = None) -> dict[str, Any]:
+    """What Apache Kafka, the newest or this release, said when asked last."""
+    answers: dict[str, Any] = json.loads(_file(scenario, release).read_text(encoding="utf-8"))
     return answers
 
 
-def record(scenario: str, answers: dict[str, Any]) -> None:
-    (FOLDER / f"{scenario}.json").write_text(one_line_per_exchange(answers), encoding="utf-8")
+def record(scenario: str, answers: dict[str, Any], release: str | None = None) -> None:
+    _file(scenario, release).write_text(one_line_per_exchange(answers), encoding="utf-8")
+
+
+def _file(scenario: str, release: str | None) -> Path:
+    folder = FOLDER if release is None else FOLDER / release
+    return folder / f"{scenario}.json"

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pykafka2 import errors
+from pykafka2.broker.base.releases import release_of
 from pykafka2.protocol.framing import decode_response, encode_request
+from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
 
 from ..real_kafka import RESTRICTED_PASSWORD, RESTRICTED_USER
@@ -46,8 +48,15 @@ class Side:
     `transcript` maps what was asked, numbered, to what came back, as `Plainer` writes it.
     """
 
-    def __init__(self, name: str, addresses: Sequence[str], by_sasl: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        addresses: Sequence[str],
+        by_sasl: Sequence[str] = (),
+        release: str | None = None,
+    ) -> None:
         self.name = name
+        self._release = release_of(release)
         self.transcript: dict[str, Any] = {}
         self._addresses = [address.rpartition(":") for address in addresses]
         # Where the client "eve" goes, who authenticates; other clients go to the addresses.
@@ -64,6 +73,7 @@ class Side:
         self, label: str, api: str, version: int, broker: int = 0, client: str = "wire", **fields: Any
     ) -> Any:
         """Ask, write the answer down under the label, return it (None where there was none)."""
+        version = self._known(api, version)
         try:
             response = self.quietly(api, version, broker, client, **fields)
         except Hangup:
@@ -86,7 +96,7 @@ class Side:
         **fields: Any,
     ) -> Any:
         """Ask and write nothing down.  Raises Hangup, or TimeoutError after so much patience."""
-        request = request_of(api, fields)
+        request, version = request_of(api, fields), self._known(api, version)
         ticket = self._send(request, version, broker, client)
         ticket[0].settimeout(patience)
         try:
@@ -107,6 +117,7 @@ class Side:
         """Ask until the answer is as wanted, and write down only that one; after TIMEOUT the last one."""
         deadline = time.monotonic() + TIMEOUT
         while True:
+            version = self._known(api, version)
             response = self.quietly(api, version, broker, client, **fields)
             if until(response) or time.monotonic() > deadline:
                 self.note(f"{label}: {api} v{version}", response)
@@ -127,7 +138,7 @@ class Side:
         self, api: str, version: int, broker: int = 0, client: str = "wire", **fields: Any
     ) -> tuple[Any, ...]:
         """Send only, and leave the broker a moment to take it in; `receive` takes what this returns."""
-        request = request_of(api, fields)
+        request, version = request_of(api, fields), self._known(api, version)
         ticket = self._send(request, version, broker, client)
         time.sleep(TAKEN_IN)
         # And as long as it takes a busy machine: who answers this has read what came before.
@@ -181,6 +192,11 @@ class Side:
     def error(answer: Any) -> str:
         """The name of an answer's error."""
         return errors.name_of(answer.error_code)
+
+    def _known(self, api: str, version: int) -> int:
+        """Returns the version, or the newest of the release if that is older, as clients negotiate it."""
+        known = self._release.ranges.get(request_of(api, {}).API_KEY)
+        return version if known is None else min(version, known[1])
 
     # ------------------------------------------------------------------ topics
 
@@ -278,7 +294,8 @@ class Side:
         """The broker that coordinates this group (kind 0) or transactional id (1), once it does."""
         deadline = time.monotonic() + TIMEOUT
         while True:
-            found = self.quietly("FindCoordinator", 4, key_type=kind, coordinator_keys=[key]).coordinators[0]
+            # Version 3, as older releases have no other form.
+            found = self.quietly("FindCoordinator", 3, key_type=kind, key=key)
             if found.error_code == 0:
                 node: int = found.node_id
                 # Found is not yet loaded.
@@ -289,8 +306,13 @@ class Side:
 
     def _coordinates(self, node: int, key: str, kind: int) -> bool:
         """Whether a broker coordinates; others hear of its election before it does."""
+        if kind and ApiKey.LIST_TRANSACTIONS not in self._release.ranges:
+            return True
         if kind:
             return bool(self.quietly("ListTransactions", 0, node).error_code == 0)
+        if self._known("OffsetFetch", 8) < 8:
+            code = self.quietly("OffsetFetch", 7, node, group_id=key, topics=[]).error_code
+            return errors.name_of(code) not in ELSEWHERE
         asked = [{"group_id": key, "topics": []}]
         code = self.quietly("OffsetFetch", 8, node, groups=asked).groups[0].error_code
         return errors.name_of(code) not in ELSEWHERE
