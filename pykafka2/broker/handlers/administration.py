@@ -31,6 +31,8 @@ class LazyHandler:
     suffix: str = ""
     by_version: bool = False
     """Whether error responses depend on the version of the request."""
+    oldest_version: int | None = None
+    """The lowest version as an older release (registry.py)."""
 
     def function(self, name: str) -> Any:
         return getattr(import_module(f"pykafka2.broker.handlers.{self.module}"), name + self.suffix)
@@ -48,9 +50,9 @@ class LazyHandler:
 
 
 LATER: Final = {
-    ApiKey.CREATE_TOPICS: LazyHandler(2, 7, "create_topics"),
-    ApiKey.DELETE_TOPICS: LazyHandler(1, 6, "delete_topics"),
-    ApiKey.DESCRIBE_CONFIGS: LazyHandler(1, 4, "describe_configs", by_controller=False),
+    ApiKey.CREATE_TOPICS: LazyHandler(2, 7, "create_topics", oldest_version=0),
+    ApiKey.DELETE_TOPICS: LazyHandler(1, 6, "delete_topics", oldest_version=0),
+    ApiKey.DESCRIBE_CONFIGS: LazyHandler(1, 4, "describe_configs", by_controller=False, oldest_version=0),
     ApiKey.DESCRIBE_CLUSTER: LazyHandler(0, 2, "describe_cluster", by_controller=False),
     ApiKey.ALTER_CONFIGS: LazyHandler(0, 2, "alter_configs"),
     ApiKey.CREATE_PARTITIONS: LazyHandler(0, 3, "create_partitions"),
@@ -62,20 +64,22 @@ LATER: Final = {
     ApiKey.UPDATE_FEATURES: LazyHandler(0, 2, "update_features"),
     ApiKey.UNREGISTER_BROKER: LazyHandler(0, 0, "unregister_broker"),
     ApiKey.LIST_CONFIG_RESOURCES: LazyHandler(0, 1, "list_config_resources", by_controller=False),
-    ApiKey.DESCRIBE_ACLS: LazyHandler(1, 3, "acls", by_controller=False, suffix="_describe"),
-    ApiKey.CREATE_ACLS: LazyHandler(1, 3, "acls", suffix="_create"),
-    ApiKey.DELETE_ACLS: LazyHandler(1, 3, "acls", suffix="_delete"),
+    ApiKey.DESCRIBE_ACLS: LazyHandler(
+        1, 3, "acls", by_controller=False, suffix="_describe", oldest_version=0
+    ),
+    ApiKey.CREATE_ACLS: LazyHandler(1, 3, "acls", suffix="_create", oldest_version=0),
+    ApiKey.DELETE_ACLS: LazyHandler(1, 3, "acls", suffix="_delete", oldest_version=0),
     ApiKey.CREATE_DELEGATION_TOKEN: LazyHandler(
-        1, 3, "delegation_tokens", by_controller=False, suffix="_create"
+        1, 3, "delegation_tokens", by_controller=False, suffix="_create", oldest_version=0
     ),
     ApiKey.RENEW_DELEGATION_TOKEN: LazyHandler(
-        1, 2, "delegation_tokens", by_controller=False, suffix="_renew"
+        1, 2, "delegation_tokens", by_controller=False, suffix="_renew", oldest_version=0
     ),
     ApiKey.EXPIRE_DELEGATION_TOKEN: LazyHandler(
-        1, 2, "delegation_tokens", by_controller=False, suffix="_expire"
+        1, 2, "delegation_tokens", by_controller=False, suffix="_expire", oldest_version=0
     ),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: LazyHandler(
-        1, 3, "delegation_tokens", by_controller=False, suffix="_describe"
+        1, 3, "delegation_tokens", by_controller=False, suffix="_describe", oldest_version=0
     ),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: LazyHandler(
         0, 0, "scram_users", by_controller=False, suffix="_describe"
@@ -95,5 +99,6 @@ for _key, _later in LATER.items():
         _later.max_version,
         _later.handle,
         by_controller=_later.by_controller,
+        oldest_version=_later.oldest_version,
         refuse_in_version=_later.refuse,
     )

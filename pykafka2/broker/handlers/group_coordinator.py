@@ -75,5 +75,10 @@ def refuse(request: Request[Any], version: int, code: int) -> Response:
     return refusal(request, version, code)
 
 
+OLDEST_VERSIONS: Final = {ApiKey.OFFSET_COMMIT: 1}
+"""Lower versions as an older release. Version 0 of OffsetCommit and OffsetFetch is about ZooKeeper."""
+
 for _key, (_first, _last) in VERSIONS.items():
-    APIS[_key] = Api(_key, _first, _last, handle, refuse_in_version=refuse)
+    APIS[_key] = Api(
+        _key, _first, _last, handle, oldest_version=OLDEST_VERSIONS.get(_key), refuse_in_version=refuse
+    )

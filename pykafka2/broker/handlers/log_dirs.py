@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-@handles(DescribeLogDirsRequest, 1, 5)
+@handles(DescribeLogDirsRequest, 1, 5, oldest_version=0)
 def describe(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest, now: float
 ) -> DescribeLogDirsResponse:
@@ -66,7 +66,7 @@ def refuse_describe(request: DescribeLogDirsRequest, code: int) -> DescribeLogDi
     return DescribeLogDirsResponse(error_code=code, results=[])
 
 
-@handles(AlterReplicaLogDirsRequest, 1, 2)
+@handles(AlterReplicaLogDirsRequest, 1, 2, oldest_version=0)
 def alter(
     services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest, now: float
 ) -> AlterReplicaLogDirsResponse:

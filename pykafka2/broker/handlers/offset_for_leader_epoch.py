@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 
-@handles(OffsetForLeaderEpochRequest, 2, 4)
+@handles(OffsetForLeaderEpochRequest, 2, 4, oldest_version=0)
 def handle(
     services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest, now: float
 ) -> OffsetForLeaderEpochResponse:

@@ -59,6 +59,8 @@ class Api:
     refuse: Refuse | None = None
     by_controller: bool = False
     between_brokers: bool = False
+    oldest_version: int | None = None
+    """The lowest version that the function can handle if an older release has it; default: `min_version`."""
     refuse_in_version: Callable[[Any, int, int], Response] | None = None
     """Callback: (request, version, error code); used instead of `refuse` if the response depends on the
     version.
@@ -89,12 +91,14 @@ def handles(
     *,
     by_controller: bool = False,
     between_brokers: bool = False,
+    oldest_version: int | None = None,
 ) -> Callable[[Handle], Handle]:
     """Registers the handler function of an API for these versions.
 
     With `by_controller` it runs on the broker of the active controller, as an event of its queue
     (`services.controller` is that controller); other brokers forward to it. With `between_brokers` only
-    brokers can send it, over their links, and clients do not see the API.
+    brokers can send it, over their links, and clients do not see the API. Versions from `oldest_version` on
+    are served as an older release that has them (`KafkaCluster(as_version=...)`).
     """
 
     def register(function: Handle) -> Handle:
@@ -105,6 +109,7 @@ def handles(
             function,
             by_controller=by_controller,
             between_brokers=between_brokers,
+            oldest_version=oldest_version,
         )
         return function
 
@@ -182,7 +187,8 @@ def client_ranges(release: Release) -> dict[int, tuple[int, int]]:
     """Returns the versions for clients by API key, of the APIs that both this broker and a release have."""
     ranges = {}
     for key, api in sorted(APIS.items()):
-        versions = release.versions_of(key, api.min_version, api.max_version)
+        lowest = api.min_version if api.oldest_version is None else api.oldest_version
+        versions = release.versions_of(key, lowest, api.max_version)
         if versions is not None and not api.between_brokers:
             ranges[key] = versions
     return ranges

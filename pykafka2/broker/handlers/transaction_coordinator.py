@@ -94,7 +94,7 @@ for _key, (_first, _last) in VERSIONS.items():
 for _api in (
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id, refuse_in_version=refuse),
     Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, handle_txn_offset_commit, refuse_in_version=refuse),
-    Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, handle_write_txn_markers, refuse_write_txn_markers),
+    Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, handle_write_txn_markers, refuse_write_txn_markers, oldest_version=0),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle_describe_producers, refuse_describe_producers),
 ):
     APIS[_api.api_key] = _api

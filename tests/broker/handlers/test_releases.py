@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pykafka2.broker.base.releases import NEWEST, RELEASES, release_of
 from pykafka2.broker.handlers.registry import APIS, client_ranges, load
 from pykafka2.errors import ConfigurationError, name_of
+from pykafka2.protocol.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.messages.cluster import (
     DescribeClusterRequest,
     FeatureUpdateKey,
     UpdateFeaturesRequest,
 )
+from pykafka2.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
+from pykafka2.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.offsets import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from pykafka2.protocol.messages.tokens import DescribeDelegationTokenRequest
+from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
 from pykafka2.protocol.registry import ApiKey
+from pykafka2.protocol.struct import Request
 from pykafka2.testing.cluster import KafkaCluster
 from tests.testing.wire import Wire
 
@@ -130,3 +153,73 @@ def test_each_release_adds_versions_and_only_4_0_removes_some() -> None:
 def test_unknown_release_raises_with_the_valid_ones(name: object) -> None:
     with pytest.raises(ConfigurationError, match=r"as_version=.* Set one of '2.8', '3.0', .*'4.2', '4.3'\."):
         KafkaCluster(as_version=name)  # type: ignore[arg-type]
+
+
+def older_requests() -> dict[str, tuple[Request[Any], int]]:
+    """One request for each API whose lowest versions 4.0 removed, with the highest of these."""
+    offset = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="m")
+    epoch = OffsetForLeaderPartition(partition=0, leader_epoch=0)
+    topic = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    acl = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
+    anything = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+    terms = {"resource_type_filter": 1, "operation": 1, "permission_type": 1, **anything}
+    requests: list[tuple[Request[Any], int]] = [
+        (CreateTopicsRequest(topics=[CreatableTopic(name="made", **topic)]), 1),
+        (DeleteTopicsRequest(topic_names=["missing"], timeout_ms=1000), 0),
+        (
+            DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+                ]
+            ),
+            0,
+        ),
+        (
+            OffsetCommitRequest(
+                group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[offset])]
+            ),
+            1,
+        ),
+        (
+            OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[epoch])]),
+            1,
+        ),
+        (DescribeLogDirsRequest(topics=None), 0),
+        (AlterReplicaLogDirsRequest(dirs=[]), 0),
+        (DescribeAclsRequest(**terms), 0),
+        (CreateAclsRequest(creations=[AclCreation(permission_type=3, **acl)]), 0),
+        (DeleteAclsRequest(filters=[]), 0),
+        (WriteTxnMarkersRequest(markers=[]), 0),
+        (DescribeDelegationTokenRequest(owners=None), 0),
+    ]
+    return {f"{type(request).__name__} v{version}": (request, version) for request, version in requests}
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, as_version="3.9")
+@pytest.mark.parametrize("name", older_requests())
+def test_versions_that_4_0_removed_are_served_before_it(connect: Connect, name: str) -> None:
+    request, newest = older_requests()[name]
+    for version in range(newest, -1, -1):
+        if (request.API_KEY, version) != (ApiKey.OFFSET_COMMIT, 0):
+            assert connect(0).call(request, version) is not None
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, as_version="4.0")
+@pytest.mark.parametrize("name", older_requests())
+def test_versions_that_4_0_removed_close_the_connection(connect: Connect, name: str) -> None:
+    request, version = older_requests()[name]
+    with pytest.raises(ConnectionError):
+        connect(0).call(request, version)
+
+
+@pytest.mark.kafka(brokers=1, as_version="2.8")
+def test_version_0_of_create_and_delete_topics_is_served_as_2_8(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    wire = connect(0)
+    create, _ = older_requests()["CreateTopicsRequest v1"]
+    assert [one.error_code for one in wire.call(create, 0).topics] == [0]
+    assert kafka_cluster.topics() == ["made"]
+    gone = DeleteTopicsRequest(topic_names=["made"], timeout_ms=1000)
+    assert [one.error_code for one in wire.call(gone, 0).responses] == [0]
+    assert kafka_cluster.topics() == []
