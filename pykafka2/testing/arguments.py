@@ -252,15 +252,16 @@ class ClusterArguments:
 
         Raises `UnknownOption` for a misspelt name, and `ConfigurationError` if the two contradict each other.
         """
-        config = {**self.release.defaults, **(self.config or {})}
+        defaults = self.release.defaults
         if self.pipelined is None:
-            return BrokerConfig(config)
+            return BrokerConfig(self.config, defaults=defaults)
+        config = self.config or {}
         mode = "pipelined" if self.pipelined else "serial"
         if config.get("channel.mode", mode) != mode:
             raise ConfigurationError(
                 f"pipelined={self.pipelined} contradicts channel.mode={config['channel.mode']}. Set only one."
             )
-        return BrokerConfig({**config, "channel.mode": mode})
+        return BrokerConfig({**config, "channel.mode": mode}, defaults=defaults)
 
     def described_topics(self) -> dict[str, Topic]:
         """Returns the topics to create, by name."""

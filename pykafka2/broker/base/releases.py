@@ -136,8 +136,11 @@ FEATURES_SINCE: Final = {
 # Features that a new cluster of the release that brought them does not finalize.
 FINALIZED_SINCE: Final = {**FEATURES_SINCE, "share.version": "4.2"}
 
-# Options that did not exist before a release, with the value that has the behavior before it (KIP-890).
-DEFAULTS_BEFORE: Final = {"transaction.partition.verification.enable": ("3.6", "false")}
+# Options whose default changed with a release, or that came with it, and the value that they have before it.
+DEFAULTS_BEFORE: Final = {
+    "log.message.timestamp.after.max.ms": ("4.0", str(2**63 - 1)),  # KIP-1030
+    "transaction.partition.verification.enable": ("3.6", "false"),  # KIP-890
+}
 
 
 @attrs.define(frozen=True)
@@ -158,6 +161,10 @@ class Release:
     @property
     def is_newest(self) -> bool:
         return self.name == NEWEST_NAME
+
+    def is_since(self, first: str) -> bool:
+        """Whether this release is `first` or a newer one."""
+        return _is_since(self.name, first)
 
     def versions_of(self, api_key: int, lowest: int, highest: int) -> tuple[int, int] | None:
         """Returns the part of a range that the release has; None if it has nothing of it."""

@@ -49,11 +49,17 @@ class BrokerConfig:
     """
 
     def __init__(
-        self, values: Mapping[str, object] | None = None, *, made: Mapping[str, object] | None = None
+        self,
+        values: Mapping[str, object] | None = None,
+        *,
+        made: Mapping[str, object] | None = None,
+        defaults: Mapping[str, str] | None = None,
     ) -> None:
         self.static = {name: as_text(value) for name, value in (values or {}).items() if value is not None}
         for name, text in self.static.items():
             _check_static(name, text)
+        self.defaults = dict(defaults or {})
+        """Defaults that differ from those of Apache Kafka 4.3.1 (releases.py)."""
         self.own: Mapping[str, str] = {}
         self.cluster_wide: Mapping[str, str] = {}
         self.version = 0
@@ -63,7 +69,7 @@ class BrokerConfig:
 
     def of_broker(self, made: Mapping[str, object]) -> BrokerConfig:
         """Returns the configuration of one broker, with the values that the cluster sets for it."""
-        broker = BrokerConfig(None, made={**self.static, **made})
+        broker = BrokerConfig(None, made={**self.static, **made}, defaults=self.defaults)
         broker.set_dynamic({}, self.cluster_wide)
         return broker
 
@@ -85,7 +91,10 @@ class BrokerConfig:
         for layer in (self.own, self.cluster_wide, self.static):
             if name in layer:
                 return layer[name]
-        return BROKER_KEYS[name].default
+        return self._default(name)
+
+    def _default(self, name: str) -> str | None:
+        return self.defaults.get(name, BROKER_KEYS[name].default)
 
     def get(self, name: str) -> Any:
         """Returns the parsed value, or the default."""
@@ -122,7 +131,7 @@ class BrokerConfig:
             (self.own, BROKER_SOURCE),
             (self.cluster_wide, CLUSTER_SOURCE),
             (self.static, STATIC_SOURCE),
-            ({other: BROKER_KEYS[other].default for other in names if other in BROKER_KEYS}, DEFAULT_SOURCE),
+            ({other: self._default(other) for other in names if other in BROKER_KEYS}, DEFAULT_SOURCE),
         )
         found = [
             Synonym(candidate, value, source)

@@ -76,7 +76,7 @@ class Coordinators:
             from pykafka2.broker.coordinators.groups.settings import group_settings
 
             self._groups = GroupCoordinator(
-                group_settings(self._node.config),
+                group_settings(self._node.config, is_before_4_0=not self._node.release.is_since("4.0")),
                 self._partition_count(OFFSETS_TOPIC),
                 self._wall_ms,
                 self._new_id,

@@ -23,6 +23,8 @@ UPGRADE, SAFE_DOWNGRADE = 1, 2
 def handle(
     services: Services, context: RequestContext, request: UpdateFeaturesRequest, now: float
 ) -> UpdateFeaturesResponse:
+    if not services.node.release.is_since("4.0"):
+        return _one_by_one(services, request)
     records = []
     try:
         for update in request.feature_updates:
@@ -48,6 +50,25 @@ def handle(
             for update in request.feature_updates
         ]
     return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def _one_by_one(services: Services, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Updates each feature for itself, with a result for each, as releases before 4.0 do."""
+    records, results = [], []
+    for update in request.feature_updates:
+        kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+        name, result = update.feature, UpdatableFeatureResult(feature=update.feature, error_message="NONE")
+        supported = services.node.release.supported
+        try:
+            record = feature_update(services.controller, name, update.max_version_level, kind, supported)
+        except BrokerError as error:
+            result.error_code, result.error_message = error.code or 0, str(error)
+        else:
+            records.append(record)
+        results.append(result)
+    if not request.validate_only:
+        services.controller.write([record for record in records if record is not None])
+    return UpdateFeaturesResponse(error_message="", results=results)
 
 
 def _refusal(error: BrokerError) -> UpdateFeaturesResponse:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from pykafka2 import KafkaConsumer
 from pykafka2.broker.base.releases import NEWEST, RELEASES, release_of
+from pykafka2.broker.config.configs import DEFAULT_SOURCE
 from pykafka2.broker.handlers.registry import APIS, client_ranges, load
 from pykafka2.errors import ConfigurationError, name_of
 from pykafka2.protocol.messages.acls import (
@@ -29,6 +31,8 @@ from pykafka2.protocol.messages.committed_offsets import (
 )
 from pykafka2.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykafka2.protocol.messages.consumer_group import ConsumerGroupHeartbeatRequest
+from pykafka2.protocol.messages.group import JoinGroupRequest, JoinGroupRequestProtocol
+from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
 from pykafka2.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.offsets import (
@@ -41,6 +45,7 @@ from pykafka2.protocol.messages.topics import CreatableTopic, CreateTopicsReques
 from pykafka2.protocol.messages.transaction import WriteTxnMarkersRequest
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
+from pykafka2.testing import QUICK
 from pykafka2.testing.cluster import KafkaCluster
 from tests.testing.wire import Wire
 
@@ -120,8 +125,9 @@ def test_broker_as_4_0_has_transaction_version_2(connect: Connect) -> None:
 def test_feature_of_a_newer_release_cannot_be_finalized(connect: Connect) -> None:
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=2, upgrade_type=1)
     answer = connect(0).call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]), 1)
-    assert name_of(answer.error_code) == "INVALID_UPDATE_VERSION"
-    assert "does not support this feature" in (answer.error_message or "")
+    (result,) = answer.results
+    assert name_of(result.error_code) == "INVALID_UPDATE_VERSION"
+    assert "does not support this feature" in (result.error_message or "")
 
 
 @pytest.mark.parametrize(("release", "is_on"), [("3.5", False), ("3.6", True), ("4.3", True)])
@@ -223,3 +229,55 @@ def test_version_0_of_create_and_delete_topics_is_served_as_2_8(
     gone = DeleteTopicsRequest(topic_names=["made"], timeout_ms=1000)
     assert [one.error_code for one in wire.call(gone, 0).responses] == [0]
     assert kafka_cluster.topics() == []
+
+
+@pytest.mark.parametrize(("release", "hours"), [("3.9", None), ("4.0", 1)])
+def test_timestamps_in_the_future_are_limited_since_4_0(release: str, hours: int | None) -> None:
+    config = KafkaCluster(as_version=release).config
+    limit = 2**63 - 1 if hours is None else hours * 3_600_000
+    assert config.int("log.message.timestamp.after.max.ms") == limit
+    assert [one.source for one in config.synonyms("log.message.timestamp.after.max.ms")] == [DEFAULT_SOURCE]
+
+
+@pytest.mark.kafka(brokers=1, as_version="3.9")
+def test_each_feature_has_its_own_result_before_4_0(connect: Connect) -> None:
+    updates = [
+        FeatureUpdateKey(feature="no.such.version", max_version_level=1, upgrade_type=1),
+        FeatureUpdateKey(feature="metadata.version", max_version_level=21, upgrade_type=1),
+    ]
+    answer = connect(0).call(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=updates), 1)
+    assert answer.error_code == 0
+    assert [(one.feature, name_of(one.error_code)) for one in answer.results] == [
+        ("no.such.version", "INVALID_UPDATE_VERSION"),
+        ("metadata.version", "NONE"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("release", "operations", "has_assignment"), [("3.9", {3, 6, 8}, False), ("4.0", {3, 6, 8, 10, 11}, True)]
+)
+def test_group_without_a_stable_generation_is_described_like_its_release(
+    release: str, operations: set[int], has_assignment: bool
+) -> None:
+    with (
+        KafkaCluster(1, as_version=release, topics={"t": 1}, config=dict(QUICK)) as cluster,
+        KafkaConsumer("t", bootstrap_servers=cluster.bootstrap_servers, group_id="g") as consumer,
+        Wire(cluster.bootstrap_servers) as wire,
+    ):
+        while not consumer.assignment():
+            consumer.poll(50)
+        join = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        wire.send(join, 3)  # starts a rebalance
+        cluster.wait_until(lambda: cluster.group("g").state == "PreparingRebalance")
+        with Wire(cluster.bootstrap_servers) as other:
+            request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+            (group,) = other.call(request, 5).groups
+        assert group.authorized_operations == sum(1 << code for code in operations)
+        assert any(member.member_assignment for member in group.members) is has_assignment

@@ -24,21 +24,38 @@ FIRST_DESCRIBE_WITH_ERRORS = 6
 
 # Without an authorizer all operations are allowed: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
 ALL_GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))
+# Without the two for options of groups, which 4.0 added.
+GROUP_OPERATIONS_BEFORE_4_0 = sum(1 << code for code in (3, 6, 8))
 
 
-def describe(groups: Groups, caller: Caller, deferred: Deferred[Any], out: Result) -> None:
+def describe(
+    groups: Groups, caller: Caller, deferred: Deferred[Any], out: Result, *, is_before_4_0: bool = False
+) -> None:
     request = cast("group_admin.DescribeGroupsRequest", deferred.request)
     described = [_described(groups.get(group_id), group_id, caller.version) for group_id in request.groups]
     if request.include_authorized_operations:
-        _authorize(described)
+        _authorize(described, GROUP_OPERATIONS_BEFORE_4_0 if is_before_4_0 else ALL_GROUP_OPERATIONS)
+    if is_before_4_0:
+        _hide_old_assignments(described)
     out.reply(deferred, group_admin.DescribeGroupsResponse(groups=described))
 
 
-def _authorize(described: Sequence[group_admin.DescribedGroup | consumer_group.DescribedGroup]) -> None:
+def _hide_old_assignments(described: Iterable[group_admin.DescribedGroup]) -> None:
+    """Removes the assignments of groups that are not stable, as releases before 4.0 do."""
+    for group in described:
+        if group.group_state != GroupState.STABLE.value:
+            for member in group.members:
+                member.member_assignment = b""
+
+
+def _authorize(
+    described: Sequence[group_admin.DescribedGroup | consumer_group.DescribedGroup],
+    operations: int = ALL_GROUP_OPERATIONS,
+) -> None:
     """Sets the authorized operations of the groups that were found (KIP-430)."""
     for group in described:
         if not group.error_code:
-            group.authorized_operations = ALL_GROUP_OPERATIONS
+            group.authorized_operations = operations
 
 
 def _described(

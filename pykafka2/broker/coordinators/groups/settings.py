@@ -43,6 +43,8 @@ class GroupSettings:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
     consumer_assignment_interval: float = 1.0  # group.consumer.assignment.interval.ms
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL  # group.consumer.migration.policy
+    is_before_4_0: bool = False
+    """Whether groups are described as by the group coordinator of older releases."""
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -71,8 +73,9 @@ def seconds_of(configs: Mapping[str, str], name: str, default: float) -> float:
     return default if text is None else int(text) / 1000.0
 
 
-def group_settings(config: BrokerConfig) -> GroupSettings:
+def group_settings(config: BrokerConfig, *, is_before_4_0: bool = False) -> GroupSettings:
     return GroupSettings(
+        is_before_4_0=is_before_4_0,
         min_session_timeout=config.seconds("group.min.session.timeout.ms"),
         max_session_timeout=config.seconds("group.max.session.timeout.ms"),
         initial_rebalance_delay=config.seconds("group.initial.rebalance.delay.ms"),

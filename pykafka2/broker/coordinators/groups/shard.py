@@ -103,7 +103,7 @@ class GroupShard:
     def _administer(self, caller: Caller, deferred: Deferred[Any], out: Result) -> None:
         request = deferred.request
         if isinstance(request, group_admin.DescribeGroupsRequest):
-            describing.describe(self.groups, caller, deferred, out)
+            describing.describe(self.groups, caller, deferred, out, is_before_4_0=self.settings.is_before_4_0)
         elif isinstance(request, group_admin.ListGroupsRequest):
             describing.list_groups(self.groups, caller, deferred, out)
         elif isinstance(request, group_admin.DeleteGroupsRequest):

@@ -100,7 +100,7 @@ def set_group_operations(checked: Checked) -> Verdict:
     def amend(response: Any) -> None:
         for group in response.groups:
             if group.authorized_operations != OPERATIONS_NOT_REQUESTED:
-                group.authorized_operations = rights.operations(GROUP, group.group_id)
+                group.authorized_operations &= rights.operations(GROUP, group.group_id)
 
     if checked.request.include_authorized_operations:
         checked.amend(amend)
