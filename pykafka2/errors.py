@@ -700,6 +700,7 @@ class NotController(BrokerError, RetriableError):
     """This broker is not the controller; the request must go to the controller."""
 
     code = 41
+    refresh_metadata = True
 
 
 class InvalidRequest(BrokerError):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from pykafka2.errors import CorruptResponse, KafkaError
+from pykafka2.errors import CorruptResponse, KafkaError, NotController
 from pykafka2.text import shown
 
 K = TypeVar("K", bound=Hashable)
@@ -68,3 +68,16 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
         if raise_errors and self.errors:
             raise ItemsFailed(operation, self)
         return self
+
+
+class _Item(Protocol):
+    error_code: int
+
+
+def not_controller(items: Iterable[_Item]) -> NotController | None:
+    """Returns the error of a request that did not reach the controller, which brokers with ZooKeeper report.
+
+    The request is then repeated, with newer metadata.
+    """
+    code = NotController.code
+    return NotController() if any(item.error_code == code for item in items) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.outcomes import Outcomes, not_controller
 from pykafka2.admin.throttled import until_accepted
 from pykafka2.admin.unavailable import not_yet
 from pykafka2.admin.values import NewTopic, TopicDescription
@@ -43,7 +43,10 @@ class TopicsAdmin:
 
         def create(remaining: Sequence[NewTopic], left: float) -> tuple[dict[str, KafkaError], int]:
             response = self._cluster.request(
-                _create_request(remaining, validate_only, timeout), ToController(), left
+                _create_request(remaining, validate_only, timeout),
+                ToController(),
+                left,
+                lambda response: not_controller(response.topics),
             )
             errors: dict[str, KafkaError] = {}
             for topic in response.topics:
@@ -73,7 +76,9 @@ class TopicsAdmin:
                 topic_names=list(remaining),
                 timeout_ms=_milliseconds(timeout),
             )
-            response = self._cluster.request(request, ToController(), left)
+            response = self._cluster.request(
+                request, ToController(), left, lambda response: not_controller(response.responses)
+            )
             errors: dict[str, KafkaError] = {}
             for topic in response.responses:
                 name = topic.name or ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pykafka2.admin.arguments import texts
-from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.outcomes import Outcomes, not_controller
 from pykafka2.admin.quotas import alter_request, describe_request, entity_of
 from pykafka2.admin.values import (
     QuotaEntity,
@@ -14,7 +14,7 @@ from pykafka2.admin.values import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from pykafka2.driver.pollable import AnyNode
+from pykafka2.driver.pollable import AnyNode, ToController
 from pykafka2.errors import IllegalArgument, KafkaError, ResourceNotFound, error_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ class UsersAdmin:
                 self._hashed(change) for change in changes if isinstance(change, UserScramCredentialUpsertion)
             ],
         )
-        response = self._cluster.request(request, AnyNode(), timeout)
+        response = self._cluster.request(
+            request, ToController(), timeout, lambda response: not_controller(response.results)
+        )
         done: dict[str, None] = {}
         errors: dict[str, KafkaError] = {}
         for result in response.results:

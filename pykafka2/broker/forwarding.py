@@ -15,8 +15,23 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import CorruptData, KafkaError, NotController, RequestTimedOut, UnknownServerError
 from pykafka2.protocol.framing import decode_response, encode_request
 from pykafka2.protocol.messages.cluster import EnvelopeRequest, EnvelopeResponse
+from pykafka2.protocol.registry import ApiKey
 
 LENGTH_BYTES = 4
+
+# Requests that brokers with ZooKeeper do not forward; all others can be handled by any of them.
+FOR_THE_CONTROLLER = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.UPDATE_FEATURES,
+    }
+)
 
 
 class Forwarder:
@@ -45,7 +60,10 @@ class Forwarder:
             self.forward(context, now)
 
     def forward(self, context: RequestContext, now: float) -> None:
-        """Forwards a client's request to the controller."""
+        """Forwards a client's request to the controller; as a release with ZooKeeper refuses some of them."""
+        if self._services.node.release.has_zookeeper and context.api_key in FOR_THE_CONTROLLER:
+            self._answers.refuse(context, NotController.code or 0)
+            return
         request = context.request
         correlation_id = context.received.correlation_id
         frame = b"".join(encode_request(request, context.version, correlation_id, context.client_id))

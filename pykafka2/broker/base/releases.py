@@ -24,6 +24,7 @@ RELEASES: Final = (
     "2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3"
 )  # fmt: skip
 NEWEST_NAME: Final = RELEASES[-1]
+FIRST_WITH_KRAFT: Final = "3.3"
 
 RANGES: Final = """
  0 Produce                        2.8 0-9, 3.7 0-10, 3.8 0-11, 4.0 3-12, 4.1 3-13
@@ -161,6 +162,11 @@ class Release:
     @property
     def is_newest(self) -> bool:
         return self.name == NEWEST_NAME
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether clients must find the controller, as its brokers do not forward requests to it."""
+        return not _is_since(self.name, FIRST_WITH_KRAFT)
 
     def is_since(self, first: str) -> bool:
         """Whether this release is `first` or a newer one."""

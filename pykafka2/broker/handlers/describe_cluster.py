@@ -45,7 +45,7 @@ def handle(
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
-        controller_id=services.any_live_broker(),
+        controller_id=services.shown_controller(),
         brokers=brokers,
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_operations else NOT_REQUESTED,
     )

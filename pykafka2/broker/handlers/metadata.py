@@ -102,7 +102,7 @@ def _about_brokers(services: Services, context: RequestContext, request: Metadat
     return MetadataResponse(
         brokers=brokers,
         cluster_id=image.cluster_id,
-        controller_id=services.any_live_broker(),
+        controller_id=services.shown_controller(),
         topics=[],
         cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_REQUESTED,
     )

@@ -141,11 +141,13 @@ class Services:
         context.resume = lambda now: self.respond_with(context, lambda: work(now))
         self._queue(context)
 
-    def any_live_broker(self) -> int:
+    def shown_controller(self) -> int:
         """Returns a broker to report as the controller: any live one, since all forward to it.
 
-        -1 if none is known.
+        As a release with ZooKeeper, the controller itself. -1 if none is known.
         """
+        if self.node.release.has_zookeeper:
+            return self._controllers.id
         alive = self.image.live_brokers()
         return self._entropy.random.choice(alive).id if alive else -1
 

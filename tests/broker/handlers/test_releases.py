@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaConsumer
+from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic
 from pykafka2.broker.base.releases import NEWEST, RELEASES, release_of
 from pykafka2.broker.config.configs import DEFAULT_SOURCE
 from pykafka2.broker.handlers.registry import APIS, client_ranges, load
@@ -281,3 +281,29 @@ def test_group_without_a_stable_generation_is_described_like_its_release(
             (group,) = other.call(request, 5).groups
         assert group.authorized_operations == sum(1 << code for code in operations)
         assert any(member.member_assignment for member in group.members) is has_assignment
+
+
+@pytest.mark.kafka(brokers=3, as_version="2.8")
+def test_only_the_controller_creates_topics_with_zookeeper(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    create, version = older_requests()["CreateTopicsRequest v1"]
+    controller = kafka_cluster.controller.id
+    for broker in range(3):
+        assert connect(broker).call(MetadataRequest(topics=[]), 11).controller_id == controller
+        if broker != controller:
+            (refused,) = connect(broker).call(create, version).topics
+            assert name_of(refused.error_code) == "NOT_CONTROLLER"
+    assert kafka_cluster.topics() == []
+    assert connect(controller).call(create, version).topics[0].error_code == 0
+    with KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        kafka_cluster.controls.move_controller((controller + 1) % 3)
+        admin.create_topics([NewTopic("after")])
+    assert kafka_cluster.topics() == ["after", "made"]
+
+
+@pytest.mark.kafka(brokers=3, as_version="3.3")
+def test_every_broker_creates_topics_with_kraft(kafka_cluster: KafkaCluster, connect: Connect) -> None:
+    create, version = older_requests()["CreateTopicsRequest v1"]
+    other = (kafka_cluster.controller.id + 1) % 3
+    assert connect(other).call(create, version).topics[0].error_code == 0

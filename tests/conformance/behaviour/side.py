@@ -11,6 +11,7 @@ from typing import Any
 
 from pykafka2 import errors
 from pykafka2.broker.base.releases import release_of
+from pykafka2.broker.forwarding import FOR_THE_CONTROLLER
 from pykafka2.protocol.framing import decode_response, encode_request
 from pykafka2.protocol.registry import ApiKey
 from pykafka2.protocol.struct import Request
@@ -97,6 +98,8 @@ class Side:
     ) -> Any:
         """Ask and write nothing down.  Raises Hangup, or TimeoutError after so much patience."""
         request, version = request_of(api, fields), self._known(api, version)
+        if self._release.has_zookeeper and request.API_KEY in FOR_THE_CONTROLLER:
+            broker = self.quietly("Metadata", 11, topics=[]).controller_id
         ticket = self._send(request, version, broker, client)
         ticket[0].settimeout(patience)
         try:
