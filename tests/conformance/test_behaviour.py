@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from .behaviour.compare import differences
 from .behaviour.golden import Addresses, addresses_of, bundled_for, is_about_access, recorded, transcript
 from .behaviour.known import KNOWN, Known
+from .behaviour.older_releases import KNOWN_OF, SCENARIOS_OF
 from .behaviour.scenarios import SCENARIOS
 from .real_kafka import RealKafka
 from .world.known import KNOWN as JAVA_KNOWN
@@ -77,6 +79,18 @@ def addresses_for() -> Iterator[Callable[[str, str], Addresses]]:
 
 
 @pytest.fixture(scope="module")
+def addresses_as() -> Iterator[Callable[[str], Addresses]]:
+    """Three bundled brokers that respond like an older release."""
+    with ExitStack() as clusters:
+
+        @cache
+        def started(release: str) -> Addresses:
+            return addresses_of(clusters.enter_context(bundled_for("", release=release)), "")
+
+        yield started
+
+
+@pytest.fixture(scope="module")
 def came_up() -> set[Known]:
     """The known differences that the scenarios so far came upon."""
     return set()
@@ -96,6 +110,20 @@ def test_bundled_broker_responds_like_apache_kafka(
     assert not strange, f"{len(strange)} fields differ; the first:\n{strange[0]}"
 
 
+@pytest.mark.parametrize(
+    ("release", "scenario"),
+    [(release, scenario) for release, scenarios in SCENARIOS_OF.items() for scenario in scenarios],
+)
+def test_bundled_broker_responds_like_an_older_release(
+    addresses_as: Callable[[str], Addresses], release: str, scenario: str
+) -> None:
+    answers = transcript(scenario, addresses_as(release), release)
+    known = (*KNOWN, *KNOWN_OF[release])
+    found = differences(scenario, recorded(scenario, release), answers)
+    strange = [one for one in found if one.among(known) is None]
+    assert not strange, f"{len(strange)} fields differ; the first:\n{strange[0]}"
+
+
 def test_every_known_difference_is_still_there(came_up: set[Known], request: pytest.FixtureRequest) -> None:
     """So that a mended one leaves the table.  Runs after the scenarios, if all of them ran."""
     ran = sum("answers_as_apache_kafka" in item.name for item in request.session.items)
@@ -107,7 +135,9 @@ def test_every_known_difference_is_still_there(came_up: set[Known], request: pyt
 def test_every_known_difference_has_its_row_in_the_docs() -> None:
     rows = [line for line in FIDELITY.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
     missing = {
-        one.row for one in (*KNOWN, *JAVA_KNOWN) if not any(row.startswith(f"| {one.row}") for row in rows)
+        one.row
+        for one in (*KNOWN, *JAVA_KNOWN, *chain.from_iterable(KNOWN_OF.values()))
+        if not any(row.startswith(f"| {one.row}") for row in rows)
     }
     assert missing == set()
 

@@ -17,8 +17,8 @@ from typing import Self
 from pykafka2 import KafkaAdminClient
 from pykafka2.errors import KafkaError
 
-from .maven import JAVA_FOLDER, KafkaUnavailable, kafka_jars, made_once, resolved
-from .real_kafka import QUICK_GROUPS, free_ports
+from .maven import JAVA_FOLDER, KafkaUnavailable, kafka_jars, made_once, oldest_server_jars, resolved
+from .real_kafka import QUICK_GROUPS, RealKafka, free_ports
 
 POM = JAVA_FOLDER / "pom-zookeeper-server.xml"
 BROKERS = 3
@@ -117,3 +117,8 @@ class ZooKeeperKafka:
             time.sleep(0.1)
         log = (folder / "server.log").read_text(errors="replace")
         raise KafkaUnavailable(f"Apache Kafka 2.8.2 did not start:\n{log[-2000:]}")
+
+
+def older(release: str) -> RealKafka | ZooKeeperKafka:
+    """Three brokers of this older release, "2.8" or "3.9"; enter it.  Raises KafkaUnavailable."""
+    return ZooKeeperKafka() if release == "2.8" else RealKafka(oldest_server_jars(), brokers=3)

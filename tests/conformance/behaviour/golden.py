@@ -84,7 +84,9 @@ def recorded(scenario: str, release: str | None = None) -> dict[str, Any]:
 
 
 def record(scenario: str, answers: dict[str, Any], release: str | None = None) -> None:
-    _file(scenario, release).write_text(one_line_per_exchange(answers), encoding="utf-8")
+    file = _file(scenario, release)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(one_line_per_exchange(answers), encoding="utf-8")
 
 
 def _file(scenario: str, release: str | None) -> Path:
