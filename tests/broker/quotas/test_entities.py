@@ -120,7 +120,7 @@ def test_a_quota_of_requests_is_a_share_of_a_handlers_time(kafka_cluster: KafkaC
         assert other.call(METADATA, 12).throttle_time_ms == 0
 
 
-def test_requests_before_authentication_count_for_nobody() -> None:
+def test_requests_before_authentication_are_not_throttled() -> None:
     with KafkaCluster(1, listeners=["SASL_PLAINTEXT"], users={"ann": "secret"}) as cluster:
         cluster.controls.set_quota(user="<default>", request_percentage=1e-9)
         with Wire(cluster.bootstrap_servers) as wire:
