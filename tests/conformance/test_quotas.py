@@ -5,8 +5,13 @@ Raw requests are compared in behaviour/on_quotas.py.
 
 from __future__ import annotations
 
-from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, QuotaEntity, errors
+import time
 
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, QuotaEntity, errors
+from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.quotas import DescribeClientQuotasRequest
+
+from ..testing.wire import Wire
 from .brokers import Cluster, eventually
 
 PRODUCED = 20_000.0
@@ -65,3 +70,39 @@ def test_clients_above_their_quotas_are_throttled_for_as_long(cluster: Cluster) 
                 assert 0 < consumer.metrics()["fetch-throttle-time-max"] <= 1000
         finally:
             admin.alter_client_quotas({entity: {"producer_byte_rate": None, "consumer_byte_rate": None}})
+
+
+def test_connections_of_an_address_are_accepted_closed_and_accepted_again(cluster: Cluster) -> None:
+    """Eleven in ten seconds are above one a second."""
+    address = cluster.bootstrap_servers.split(",")[0]
+    entity = QuotaEntity(ip="127.0.0.2")
+    request = MetadataRequest(topics=[])
+    described = DescribeClientQuotasRequest(components=[], strict=False)
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.alter_client_quotas({entity: {"connection_creation_rate": 1}})
+        try:
+            with Wire(address) as elsewhere:
+                for broker in cluster.bootstrap_servers.split(","):
+                    with Wire(broker) as wire:
+                        eventually(lambda wire=wire: bool(wire.call(described, 1).entries))
+                time.sleep(0.2)
+                began = time.monotonic()
+                accepted = 0
+                held = 0.0
+                while not held and accepted < 40:
+                    with Wire(address, source="127.0.0.2") as wire:
+                        connected_at = time.monotonic()
+                        try:
+                            wire.call(request, 12)
+                            accepted += 1
+                        except ConnectionError:
+                            held = time.monotonic() - connected_at
+                assert 10 <= accepted <= 11 + 2 * (time.monotonic() - began)
+                assert 0.3 < held < 3.0
+                elsewhere.call(request, 12)
+        finally:
+            admin.alter_client_quotas({entity: {"connection_creation_rate": None}})
+        eventually(lambda: admin.describe_client_quotas() == {})
+        time.sleep(0.2)
+        with Wire(address, source="127.0.0.2") as wire:
+            wire.call(request, 12)
