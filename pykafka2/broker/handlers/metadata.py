@@ -18,6 +18,7 @@ from pykafka2.broker.controller.topics import MAX_PARTITIONS_PER_REQUEST
 from pykafka2.broker.coordinators.hosting import INTERNAL
 from pykafka2.broker.coordinators.internal_topics import create_internal_topic
 from pykafka2.broker.handlers.registry import handles, refuses
+from pykafka2.broker.handlers.throttling import charge_on
 from pykafka2.errors import (
     BrokerError,
     InvalidRequest,
@@ -63,7 +64,7 @@ def handle(
     unknown: list[str] = []
     topics = [_requested(image, topic, unknown) for topic in distinct]
     if may_create and unknown:
-        _create(services, unknown)
+        _create(services, context, unknown, now)
     response = _about_brokers(services, context, request)
     response.topics = _with_operations(topics) if request.include_topic_authorized_operations else topics
     return response
@@ -126,8 +127,8 @@ def has_unusable_ids(version: int, topics: Iterable[MetadataRequestTopic]) -> bo
     return any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics)
 
 
-def _create(services: Services, names: list[str]) -> None:
-    """Creates topics, up to the limit of one request.
+def _create(services: Services, context: RequestContext, names: list[str], now: float) -> None:
+    """Creates topics, up to the limit of one request and the client's quota.
 
     Errors are ignored: the client's next request shows whether a topic exists.
     """
@@ -137,7 +138,7 @@ def _create(services: Services, names: list[str]) -> None:
                 create_internal_topic(services.node, services.create_topic, name)
         own = [NewTopic(name) for name in names[:MAX_PARTITIONS_PER_REQUEST] if name not in INTERNAL]
         if own:
-            services.create_topics(own)
+            services.create_topics(own, lambda controller: charge_on(services, context, controller, now))
 
 
 def _requested(

@@ -183,16 +183,20 @@ class Services:
             self.id, f"create topic {new.name}", lambda active: active.create_topic(new)
         )
 
-    def create_topics(self, new: Sequence[NewTopic]) -> None:
+    def create_topics(
+        self, new: Sequence[NewTopic], charge_on: Callable[[int], Callable[[int], object]]
+    ) -> None:
         """Has the controller create topics that a client needs, as far as possible.
 
-        Raises `NotController` if no controller is reachable, or it is busy.
+        `charge_on`, called with the controller's id, returns what is called with the partitions of each topic
+        and can reject it. Raises `NotController` if no controller is reachable, or it is busy.
         """
 
         def create(active: Controller) -> None:
+            charge = charge_on(active.id)
             for topic in new:
                 with suppress(BrokerError):
-                    active.create_topic(topic)
+                    active.create_topic(topic, charge=charge)
 
         self._controllers.change_now(self.id, f"create {len(new)} topics", create)
 

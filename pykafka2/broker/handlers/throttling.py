@@ -7,6 +7,7 @@ changes of topics; the broker that received the request mutes the connection.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.quotas.client_quotas import ClientQuotas, MutationQuota
@@ -68,6 +69,14 @@ def mutation_quota(
     """Returns the controller mutation quota of a request; older versions are never rejected (KIP-599)."""
     user, client_id = client_of(context)
     return services.quotas.mutation(user, client_id, now, is_strict=context.version >= strict_since)
+
+
+def charge_on(
+    services: Services, context: RequestContext, controller: int, now: float
+) -> Callable[[int], object]:
+    """Returns what charges a client for new partitions that its Metadata request needs, on the controller."""
+    user, client_id = client_of(context)
+    return services.of(controller).quotas.mutation(user, client_id, now, is_strict=True).record
 
 
 def message_of(error: BrokerError) -> str | None:

@@ -11,7 +11,7 @@ from pykafka2.admin.admin import KafkaAdminClient
 from pykafka2.admin.values import NewTopic
 from pykafka2.errors import ThrottlingQuotaExceeded
 from pykafka2.protocol.messages.fetch import FetchRequest
-from pykafka2.protocol.messages.metadata import MetadataRequest
+from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.protocol.messages.topics import CreateTopicsRequest
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.broker.admin_wire import topic_of
@@ -230,3 +230,20 @@ def test_throttled_clients_behave_the_same_with_the_same_seed() -> None:
     first, again = run(5), run(5)
     assert first == again
     assert first[1] > 1
+
+
+def test_topics_that_metadata_requests_create_count_for_the_mutation_quota(simulation: Simulation) -> None:
+    """As on Apache Kafka 4.3.1: above the quota they are not created, and the response is not throttled."""
+    config = {"auto.create.topics.enable": True, "num.partitions": 20}
+    cluster = simulation.cluster(brokers=2, config=config)
+    cluster.controls.set_quota(client_id="app", controller_mutation_rate=1)
+    for client_id, name in (("app", "first"), ("app", "second"), ("other", "third")):
+        for broker in cluster.brokers:
+            wire = SimWire(simulation, broker.address, client_id)
+            request = MetadataRequest(
+                topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
+            )
+            assert wire.call(request, 12).throttle_time_ms == 0
+            wire.close()
+    simulation.run_for(1)
+    assert set(cluster.topics()) == {"first", "third"}
