@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
@@ -71,12 +72,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--simulation-seed", type=int, default=1, help="seed of the fixture `simulation` (default: 1)"
     )
     group.addoption(
+        "--kafka-as-version",
+        type=_release,
+        default=None,
+        metavar="RELEASE",
+        help="the clusters of fixtures respond like this release of Apache Kafka, such as 2.8 (default: 4.3)",
+    )
+    group.addoption(
         "--kafka-watchdog",
         type=_seconds,
         default=None,
         metavar="SECONDS",
         help="show the timelines of a test's clusters if it runs this long, even if it hangs in a C client",
     )
+
+
+def _release(text: str) -> str:
+    from pykafka2.broker.base.releases import RELEASES
+
+    if text not in RELEASES:
+        raise ArgumentTypeError(f"{text!r} is no known release; use one of {', '.join(RELEASES)}")
+    return text
 
 
 def _seconds(text: str) -> float:

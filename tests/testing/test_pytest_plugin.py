@@ -334,3 +334,29 @@ def test_cluster_with_changed_users_is_not_reused(pytester: pytest.Pytester) -> 
         """,
     )
     outcome.assert_outcomes(passed=4)
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_option_kafka_as_version_is_the_release_of_all_fixtures(pytester: pytest.Pytester) -> None:
+    source = """
+        import pytest
+
+        def newest(cluster):
+            return cluster.brokers[0].node.release.name
+
+        def test_default(kafka_cluster):
+            assert newest(kafka_cluster) == "2.8"
+
+        @pytest.mark.kafka(brokers=1)
+        def test_marked(fresh_kafka_cluster):
+            assert newest(fresh_kafka_cluster) == "2.8"
+
+        @pytest.mark.kafka(brokers=1, as_version="4.0")
+        def test_own(kafka_cluster):
+            assert newest(kafka_cluster) == "4.0"
+    """
+    run(pytester, source, "--kafka-as-version=2.8").assert_outcomes(passed=3)
+    refused = run(pytester, source, "--kafka-as-version=2.7")
+    refused.stderr.fnmatch_lines(["*'2.7' is no known release; use one of 2.8, 3.0, *"])
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
