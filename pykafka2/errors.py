@@ -134,6 +134,22 @@ class ConcurrentUse(IllegalState):
     )
 
 
+class ConsumerStopped(ClientClosed):
+    """The asyncio consumer was stopped, also while a read waited; create a new one."""
+
+
+class LoopBlocked(IllegalState):
+    """The call would block the event loop; await the method of the `pykafka2.aio` client instead."""
+
+    what_to_do = "Await the call of the `pykafka2.aio` client, or the delivery, instead."
+
+
+class WrongEventLoop(IllegalState):
+    """The asyncio client belongs to another event loop, or no event loop runs in this thread."""
+
+    what_to_do = "Use a client only in the event loop of its first awaited call; create one for each loop."
+
+
 class ForkedClientError(IllegalState):
     """The client was created before a fork; create a new one in the child process."""
 

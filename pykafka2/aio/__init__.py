@@ -1,28 +1,31 @@
-"""The place of the asyncio clients, which a later version adds.
+"""The clients for asyncio: `KafkaProducer`, `KafkaConsumer` and `KafkaAdminClient`, with awaited calls.
 
-Until then the import of one raises an error that names its replacement. The blocking clients work in a
-coroutine: `await producer.send(...)` waits for the delivery on the loop (the call itself can block for
-`max_block_ms` while metadata or memory is missing), and `asyncio.to_thread` runs any other call.
+Names, options, defaults, results and errors are those of the sync clients, on whose core they run: the IO
+thread sends heartbeats, fetches and retries, so these never depend on the event loop.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers assume True, so they reject the missing names
+TYPE_CHECKING = False  # type checkers take the name for true
 
-_MEANWHILE = {
-    "KafkaProducer": "pykafka2.KafkaProducer, whose deliveries can be awaited: `await producer.send(...)`",
-    "KafkaConsumer": "pykafka2.KafkaConsumer: `await asyncio.to_thread(consumer.poll, 1000)`",
-    "KafkaAdminClient": "pykafka2.KafkaAdminClient: `await asyncio.to_thread(admin.list_topics)`",
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pykafka2.aio.producer import KafkaProducer
+
+_HOMES = {
+    "KafkaProducer": "pykafka2.aio.producer",
 }
+
+__all__ = ["KafkaProducer"]
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> object:
-        """Raise an error that names the client to use until this one exists."""
-        if name in _MEANWHILE:
-            raise ImportError(
-                f"pykafka2.aio has no {name} yet: the asyncio clients come with a later version; "
-                f"until then use {_MEANWHILE[name]}",
-                name=__name__,
-            )
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Load a public name at its first use (PEP 562)."""
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(home), name)

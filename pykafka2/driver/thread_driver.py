@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy, SystemClock, SystemEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
-from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.driver.wait_queue import Waiter, WaitQueue
 from pykafka2.errors import ClientClosed, ClientNotStarted, ForkedClientError
 from pykafka2.network.script import Lane
 from pykafka2.network.tcp import TcpNetwork
@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 # Of each lane.
 MAX_OFFLOAD_THREADS = 4
+# Blocking calls mostly wait, and one that waits must not delay another.
+MAX_CALL_THREADS = 64
 # An idle helper thread ends after this many seconds; name resolution comes in bursts.
 OFFLOAD_IDLE = 10.0
 CLOSE_TIMEOUT = 1.0
@@ -201,9 +203,16 @@ class ThreadRuntime:
         self._pid = os.getpid()
         self._main_thread = threading.main_thread().ident
         # Registered and taken out by single dict operations, so neither side needs a lock.
-        self._waiters: dict[Parker, None] = {}
+        self._waiters: dict[Waiter, None] = {}
         self._watched: dict[Watched, None] = {}
-        self._pools = {lane: _Pool(self.clock.monotonic, f"pykafka2-{lane.value}") for lane in Lane}
+        self._pools = {
+            lane: _Pool(
+                self.clock.monotonic,
+                f"pykafka2-{lane.value}",
+                MAX_CALL_THREADS if lane is Lane.CALLS else MAX_OFFLOAD_THREADS,
+            )
+            for lane in Lane
+        }
 
     def spawn(
         self,
@@ -320,9 +329,10 @@ class ThreadRuntime:
 class _Pool:
     """A few daemon threads that start when there is work and end when they have been idle for a while."""
 
-    def __init__(self, monotonic: Callable[[], float], name: str) -> None:
+    def __init__(self, monotonic: Callable[[], float], name: str, max_threads: int) -> None:
         self._monotonic = monotonic
         self._name = name
+        self._max_threads = max_threads
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: set[threading.Thread] = set()
         self._idle = 0
@@ -335,7 +345,7 @@ class _Pool:
                 raise ClientClosed("the runtime is closed")
             if self._idle:
                 self._idle -= 1
-            elif len(self._threads) < MAX_OFFLOAD_THREADS:
+            elif len(self._threads) < self._max_threads:
                 self._start_thread()
             self._jobs.put(job)
 

@@ -55,6 +55,8 @@ class Lane(Enum):
     NAMES = "names"
     TOKENS = "tokens"
     ASSIGNING = "assigning"
+    CALLS = "calls"
+    """Blocking calls of asyncio clients."""
 
 
 @slotted(frozen=True)

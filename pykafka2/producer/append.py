@@ -15,6 +15,7 @@ from pykafka2.producer.accumulator.accumulator import Accumulator
 from pykafka2.producer.accumulator.batch_sizes import SMALLEST_RECORD_BYTES
 from pykafka2.producer.accumulator.open_batch import NS_PER_MS, OpenBatch, note_open
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+from pykafka2.producer.accumulator.room import Room
 from pykafka2.producer.arguments import (
     NO_TIMESTAMP_FROM,
     checked_headers,
@@ -39,6 +40,10 @@ from pykafka2.types import GivenHeaders, Headers
 
 if TYPE_CHECKING:
     from pykafka2.driver.driver import Driver
+
+
+Prepared = tuple[str, Any, Any, int | None, bool, Row, int]
+"""Topic, value, key, partition, whether its time is now, the encoded record, its maximum size in bytes."""
 
 
 @slotted(frozen=True)
@@ -140,62 +145,10 @@ class Appender:
         A record of the current millisecond without a key puts its batch into `open_batches`, by topic, where
         `send` finds it for the next one; None without that shortcut.
         """
-        callback = on_delivery
         interceptors = self.interceptors
         try:
-            if interceptors is not None:
-                record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
-                topic, value, key, headers, partition, timestamp_ms = fields_of(interceptors.on_send(record))
-                callback = interceptors.around(on_delivery)
-            key_bytes: Any = key
-            value_bytes: Any = value
-            if self._has_serializers:
-                key_bytes, value_bytes, headers = self.serializers.serialize(topic, key, value, headers)
-            size_bytes = SMALLEST_RECORD_BYTES
-            if value_bytes is not None:
-                if type(value_bytes) is not bytes:
-                    value_bytes = _as_bytes("value", topic, value_bytes)
-                size_bytes += len(value_bytes)
-            if key_bytes is not None:
-                if type(key_bytes) is not bytes:
-                    key_bytes = _as_bytes("key", topic, key_bytes)
-                size_bytes += len(key_bytes)
-            encoded = NO_HEADERS
-            if headers is not None:
-                encoded = encoded_headers(topic, headers)
-                size_bytes += len(encoded)
-            if on_delivery is not None and not callable(on_delivery):
-                refuse("on_delivery", on_delivery, topic, "must be a callable of metadata and error")
-            is_now = timestamp_ms is None
-            if timestamp_ms is None:
-                timestamp_ms = self._wall_ns() // NS_PER_MS
-            elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < NO_TIMESTAMP_FROM:
-                timestamp_ms = checked_timestamp(topic, timestamp_ms)
-            route, deadline = self._route(topic)
-            is_sticky = False
-            if partition is not None:
-                if type(partition) is not int:
-                    partition = checked_partition(topic, partition)
-                if 0 <= partition < len(route.queues):
-                    queue = route.queues[partition]
-                else:
-                    queue = self.routes.explicit(route, topic, partition, self._remaining(deadline))
-            elif self._choose is not None:
-                chosen = self._choose(route, key, key_bytes, value, value_bytes)
-                queue = route.sticky if chosen is None else chosen
-                is_sticky = chosen is None
-            elif key_bytes is None or self._ignores_keys:
-                queue = route.sticky
-                is_sticky = True
-            else:
-                queues = route.queues
-                queue = queues[self._hashes[key_bytes] % len(queues)]
-            row = (value_bytes, key_bytes, timestamp_ms, encoded, callback)
-            delivery = queue.try_append(row, size_bytes)
-            if delivery is None:
-                delivery = self._start_batch(route if is_sticky else None, queue, row, size_bytes, deadline)
-            if is_sticky and is_now and open_batches is not None:
-                note_open(open_batches, topic, route.sticky.tail, timestamp_ms)
+            prepared = self.prepare(topic, value, key, headers, partition, timestamp_ms, on_delivery)
+            delivery = self.place(prepared, open_batches)
         except Exception as error:
             if interceptors is not None:
                 interceptors.on_refused(error)
@@ -203,6 +156,98 @@ class Appender:
         if interceptors is not None and on_delivery is None:
             delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
         return delivery
+
+    def prepare(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: GivenHeaders | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> Prepared:
+        """Call interceptors and serializers, once for each record, and check its fields. Never blocks."""
+        callback = on_delivery
+        interceptors = self.interceptors
+        if interceptors is not None:
+            record = ProducerRecord(topic, value, key, headers, partition, timestamp_ms)
+            topic, value, key, headers, partition, timestamp_ms = fields_of(interceptors.on_send(record))
+            callback = interceptors.around(on_delivery)
+        key_bytes: Any = key
+        value_bytes: Any = value
+        if self._has_serializers:
+            key_bytes, value_bytes, headers = self.serializers.serialize(topic, key, value, headers)
+        size_bytes = SMALLEST_RECORD_BYTES
+        if value_bytes is not None:
+            if type(value_bytes) is not bytes:
+                value_bytes = _as_bytes("value", topic, value_bytes)
+            size_bytes += len(value_bytes)
+        if key_bytes is not None:
+            if type(key_bytes) is not bytes:
+                key_bytes = _as_bytes("key", topic, key_bytes)
+            size_bytes += len(key_bytes)
+        encoded = NO_HEADERS
+        if headers is not None:
+            encoded = encoded_headers(topic, headers)
+            size_bytes += len(encoded)
+        if on_delivery is not None and not callable(on_delivery):
+            refuse("on_delivery", on_delivery, topic, "must be a callable of metadata and error")
+        is_now = timestamp_ms is None
+        if timestamp_ms is None:
+            timestamp_ms = self._wall_ns() // NS_PER_MS
+        elif type(timestamp_ms) is not int or not 0 <= timestamp_ms < NO_TIMESTAMP_FROM:
+            timestamp_ms = checked_timestamp(topic, timestamp_ms)
+        row = (value_bytes, key_bytes, timestamp_ms, encoded, callback)
+        return topic, value, key, partition, is_now, row, size_bytes
+
+    def place(
+        self,
+        prepared: Prepared,
+        open_batches: dict[str, OpenBatch] | None,
+        room: Room | None = None,
+    ) -> Delivery:
+        """Append a prepared record to its partition. If this raises, nothing was appended.
+
+        With `room` it does not wait for memory: it raises `NoRoom` instead, and can be repeated.
+        """
+        topic, value, key, partition, is_now, row, size_bytes = prepared
+        if room is not None and room.partition is not None:
+            partition = room.partition  # the partitioner was called by an earlier attempt
+        route, deadline = self._route(topic)
+        key_bytes = row[1]
+        is_sticky = False
+        if partition is not None:
+            if type(partition) is not int:
+                partition = checked_partition(topic, partition)
+            if 0 <= partition < len(route.queues):
+                queue = route.queues[partition]
+            else:
+                queue = self.routes.explicit(route, topic, partition, self._remaining(deadline))
+        elif self._choose is not None:
+            chosen = self._choose(route, key, key_bytes, value, row[0])
+            queue = route.sticky if chosen is None else chosen
+            is_sticky = chosen is None
+            if room is not None and chosen is not None:
+                room.partition = chosen.partition
+        elif key_bytes is None or self._ignores_keys:
+            queue = route.sticky
+            is_sticky = True
+        else:
+            queues = route.queues
+            queue = queues[self._hashes[key_bytes] % len(queues)]
+        delivery = queue.try_append(row, size_bytes)
+        if delivery is None:
+            delivery = self._start_batch(route if is_sticky else None, queue, row, size_bytes, deadline, room)
+        if is_sticky and is_now and open_batches is not None:
+            note_open(open_batches, topic, route.sticky.tail, row[2])
+        return delivery
+
+    def await_route(self, topic: str, partition: int | None) -> None:
+        """Wait until `place` finds the topic's route, and the partition if one is named; raises as `send`."""
+        route, deadline = self._route(topic)
+        if partition is not None and not 0 <= partition < len(route.queues):
+            self.routes.explicit(route, topic, partition, self._remaining(deadline))
 
     def append_row(self, route: Route | None, queue: PartitionQueue, row: Row, size_bytes: int) -> Delivery:
         """Append a record that is checked and encoded; with a route, to the partition that it sticks to."""
@@ -227,6 +272,7 @@ class Appender:
         row: Row,
         size_bytes: int,
         deadline: float | None,
+        room: Room | None = None,
     ) -> Delivery:
         """Append to a new batch. With a route, the record has no key and can go to another partition."""
         self.guard.check()
@@ -236,7 +282,8 @@ class Appender:
             if delivery is not None:
                 return delivery
         self.routes.use(queue.topic, self.clock.monotonic())
-        return self.accumulator.append_waiting(queue, row, size_bytes, self._remaining(deadline))
+        timeout = self.options.max_block if deadline is None else self._remaining(deadline)
+        return self.accumulator.append_waiting(queue, row, size_bytes, timeout, room)
 
     def _remaining(self, deadline: float | None) -> float:
         """Seconds for which this call can still block."""

@@ -248,7 +248,10 @@ def administering(servers: str) -> None:
 
 async def on_the_loop(producer: KafkaProducer) -> None:
     assert_type(await producer.send("orders", b"value"), RecordMetadata)
-    aio.KafkaProducer  # type: ignore[attr-defined]  # noqa: B018
+    async with aio.KafkaProducer(value_serializer=str.encode) as other:
+        assert_type(await (await other.send("orders", "text")), RecordMetadata)
+        assert_type(await other.send_and_wait("orders", "text"), RecordMetadata)
+        await other.send("orders", b"bytes")  # type: ignore[arg-type]
 
 
 def testing() -> None:

@@ -28,6 +28,7 @@ from pykafka2.producer.accumulator.batch_sizes import (
 from pykafka2.producer.accumulator.buffer_pool import BufferPool, Permit
 from pykafka2.producer.accumulator.locked_steps import LockedSteps, locked_step
 from pykafka2.producer.accumulator.partition_queue import PartitionQueue
+from pykafka2.producer.accumulator.room import NoRoom, Room
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome, WaitUntil
 from pykafka2.producer.delivery.callbacks import Interrupt
 from pykafka2.producer.delivery.delivery import Delivery
@@ -88,7 +89,7 @@ class Accumulator:
         self._plan = BatchPlan(
             find_codec(options.compression_type), options.compression_level, self._batch_bytes
         )
-        self._closing = WaitQueue()
+        self.closing = WaitQueue()
         """Wakes the threads that wait for memory when the producer is closed."""
         self.pool = BufferPool(options.buffer_memory, locked_steps=self.locked_steps)
         self._hooks = BatchHooks(self._wait_until, interrupt, self.pool.charge)
@@ -123,8 +124,12 @@ class Accumulator:
         if self.locked_steps.running:
             self.locked_steps.check()
 
-    def append_waiting(self, queue: PartitionQueue, row: Row, size_bytes: int, timeout: float) -> Delivery:
+    def append_waiting(
+        self, queue: PartitionQueue, row: Row, size_bytes: int, timeout: float, room: Room | None = None
+    ) -> Delivery:
         """Append a record, to a new batch if necessary. Waits at most `timeout` seconds for memory.
+
+        With `room` it does not wait: it raises `NoRoom`, and the caller waits for the permit and repeats.
 
         Raises:
             RecordTooLarge: the record does not fit into a request or the buffer.
@@ -134,15 +139,23 @@ class Accumulator:
             IllegalState: the call would block the IO thread, or a signal handler interrupted another send of
                 the same thread.
         """
-        self.check_not_interrupted()
-        needed_bytes = HEADER_BYTES + size_bytes + LONGER_OVERHEAD_BYTES
-        if needed_bytes > self._largest_bytes:
-            self._refuse_size(queue, needed_bytes)
-        permit = Permit(max(needed_bytes, self._batch_bytes), BATCH_OVERHEAD_BYTES)
+        if self.locked_steps.running:
+            self.locked_steps.check()
+        permit = None if room is None else room.take()
+        is_new = permit is None
+        if permit is None:
+            needed_bytes = HEADER_BYTES + size_bytes + LONGER_OVERHEAD_BYTES
+            if needed_bytes > self._largest_bytes:
+                self._refuse_size(queue, needed_bytes)
+            permit = Permit(max(needed_bytes, self._batch_bytes), BATCH_OVERHEAD_BYTES)
         batch: ProducerBatch | None = None
         try:
-            self.pool.request(permit)
+            if is_new:
+                self.pool.request(permit)
             if not permit.is_granted:
+                if room is not None:
+                    self._wake()  # memory is short: batches need not linger
+                    room.keep(permit)
                 self._wait_for_memory(queue, permit, timeout)
             batch = self._new_batch(queue, permit)
             delivery, is_new = self._append_with(queue, batch, row, size_bytes)
@@ -151,6 +164,8 @@ class Accumulator:
                 self._wake()
             else:
                 self._return(permit)
+        except NoRoom:
+            raise
         except BaseException:
             self._undo_append(queue, batch, permit)
             raise
@@ -215,7 +230,7 @@ class Accumulator:
         self.check_not_interrupted()
         for queue in self._close_to_new_queues():
             queue.close()
-        self._closing.wake()
+        self.closing.wake()
         self._wake()
 
     @locked_step
@@ -373,22 +388,30 @@ class Accumulator:
 
     def _wait_for_memory(self, queue: PartitionQueue, permit: Permit, timeout: float) -> None:
         self._wake()  # memory is short: batches need not linger
-        queues = [self._closing] if permit.waiters is None else [permit.waiters, self._closing]
+        queues = [self.closing] if permit.waiters is None else [permit.waiters, self.closing]
         began = self._monotonic()
         try:
             is_over = self._wait_until(lambda: permit.is_granted or self.is_closed, timeout, *queues)
         finally:
-            self._metrics.count_ns("bufferpool-wait-time-ns-total", self._monotonic() - began)
+            self.count_wait(self._monotonic() - began)
         if not is_over:
-            self._metrics.count("buffer-exhausted-total")
-            beside = f" (with {self.pool.overhead_bytes} bytes of overhead)"
-            raise BufferExhausted(
-                f"no room for a record for {queue} within {timeout:g} s: buffer_memory of "
-                f"{self.pool.total_bytes} bytes is full{beside}, as the brokers accept less than is sent. "
-                "Send slower, or raise buffer_memory"
-            )
+            raise self.exhausted(f"a record for {queue}", timeout)
         if self.is_closed:
             raise _closed(queue)
+
+    def exhausted(self, what: str, timeout: float) -> BufferExhausted:
+        """Count and return the error of a call that found no memory within `timeout` seconds."""
+        self._metrics.count("buffer-exhausted-total")
+        beside = f" (with {self.pool.overhead_bytes} bytes of overhead)"
+        return BufferExhausted(
+            f"no room for {what} within {timeout:g} s: buffer_memory of "
+            f"{self.pool.total_bytes} bytes is full{beside}, as the brokers accept less than is sent. "
+            "Send slower, or raise buffer_memory"
+        )
+
+    def count_wait(self, seconds: float) -> None:
+        """Count the time that a call has waited for memory."""
+        self._metrics.count_ns("bufferpool-wait-time-ns-total", seconds)
 
     def _new_batch(self, queue: PartitionQueue, permit: Permit) -> ProducerBatch:
         plan = self._plan

@@ -1,0 +1,202 @@
+"""Connects an asyncio client with the sync client that it uses: loop, waits, and calls on helper threads.
+
+On the event loop, except where a method says otherwise. Whatever other threads complete enters the loop
+through `driver/loop_wait.py`, which wakes it once for all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from pykafka2 import lifecycle
+from pykafka2.aio.runtime import HelperCall, LoopRuntime
+from pykafka2.clock import FOREVER
+from pykafka2.driver.driver import Driver
+from pykafka2.driver.loop_wait import LoopCalls, LoopWaiter, calls_of
+from pykafka2.driver.runtime import Outcome
+from pykafka2.driver.thread_driver import Watched
+from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.errors import ClientClosed, KafkaError, WrongEventLoop
+from pykafka2.network.script import Lane
+
+T = TypeVar("T")
+
+
+class Call(Generic[T]):
+    """A call that runs on a helper thread; any number of tasks can wait for it."""
+
+    def __init__(self, runtime: LoopRuntime, future: asyncio.Future[T]) -> None:
+        self.future = future
+        self.helper = HelperCall()
+        self._runtime = runtime
+
+    def cancel(self) -> None:
+        """End the call at its next wait."""
+        self.helper.is_cancelled = True
+        self._runtime.notify()
+
+    async def result(self) -> T:
+        """Wait for the end and return the result; a cancelled task leaves the call as it is."""
+        if not self.future.done():
+            await asyncio.wait([self.future])
+        return self.future.result()
+
+
+class Bridge:
+    """One client's place on an event loop."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self.runtime: LoopRuntime = lifecycle.load_for_io_thread(LoopRuntime)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The loop of the first awaited call."""
+        self.refusal: KafkaError | None = None
+        """The error of calls on helper threads after the client was closed."""
+        self._calls: LoopCalls | None = None
+        self._running: set[Call[Any]] = set()
+
+    # ------------------------------------------------------------------ the loop
+
+    def enter(self) -> asyncio.AbstractEventLoop:
+        """Return the client's loop, which is the running one; the first call binds the client to it.
+
+        Raises WrongEventLoop.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise WrongEventLoop(
+                f"no event loop runs in this thread; await the calls of a {self._client} in a coroutine"
+            ) from None
+        if self.loop is not loop:
+            if self.loop is not None:
+                gone = ", which is closed" if self.loop.is_closed() else ""
+                raise WrongEventLoop(
+                    f"this {self._client} belongs to the event loop of its first call{gone}; "
+                    "create a client in each loop"
+                )
+            self.loop, self._calls = loop, calls_of(loop)
+        return loop
+
+    def enter_to_close(self) -> asyncio.AbstractEventLoop:
+        """Return the running loop like `enter`; any loop can close a client whose own loop has closed."""
+        if self.loop is not None and self.loop.is_closed():
+            self.loop = self._calls = None
+        return self.enter()
+
+    def post(self, call: Callable[[], object]) -> None:
+        """Run `call` on the loop soon. Any thread; does nothing before the first awaited call."""
+        if self._calls is not None:
+            self._calls.post(call)
+
+    # ------------------------------------------------------------------ waiting
+
+    async def wait(
+        self,
+        driver: Driver,
+        predicate: Callable[[], bool],
+        timeout: float,
+        *queues: WaitQueue,
+        on_wake: Callable[[], object] | None = None,
+    ) -> bool:
+        """Suspend the task until the predicate is true; `Driver.wait_until` for a task.
+
+        `on_wake` is called on the thread that wakes the task.
+        """
+
+        def is_over() -> bool:
+            return predicate() or driver.failure is not None or driver.is_closed
+
+        await self._wait(is_over, timeout, queues, on_wake)
+        if predicate():
+            return True
+        driver.raise_failure()
+        if driver.is_closed:
+            raise ClientClosed(f"{driver.name} was closed while a call waited")
+        return False
+
+    async def _wait(
+        self,
+        is_over: Callable[[], bool],
+        timeout: float,
+        queues: tuple[WaitQueue, ...],
+        on_wake: Callable[[], object] | None,
+    ) -> None:
+        loop, runtime = self.enter(), self.runtime
+        monotonic = runtime.clock.monotonic
+        deadline = monotonic() + timeout
+        waiter = LoopWaiter(calls_of(loop), loop.create_future())
+        unpark = waiter.unpark if on_wake is None else partial(_wake, on_wake, waiter)
+        watched = None if queues else Watched(is_over, unpark)
+        look = is_over if watched is None else watched.look
+        runtime.join(waiter, watched)
+        for queue in queues:
+            queue.join(waiter)
+        try:
+            # Checked again after registering: a wake in between has completed the future.
+            while not look():
+                remaining = deadline - monotonic()
+                if remaining <= 0:
+                    return
+                timer = None if remaining == FOREVER else loop.call_later(remaining, waiter.wake)
+                try:
+                    await waiter.done
+                finally:
+                    if timer is not None:
+                        timer.cancel()
+                waiter.done = loop.create_future()
+        finally:
+            for queue in queues:
+                queue.leave(waiter)
+            runtime.leave(waiter, watched)
+
+    # ------------------------------------------------------------------ helper threads
+
+    def start(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> Call[T]:
+        """Start a blocking call on a helper thread."""
+        loop, calls = self.enter(), self._calls
+        if self.refusal is not None:
+            raise self.refusal.anew()
+        call: Call[T] = Call(self.runtime, loop.create_future())
+        # Its exception is raised by the waiting tasks; if all are cancelled, nothing is left to report.
+        call.future.add_done_callback(_mark_retrieved)
+        self._running.add(call)
+        work = partial(self.runtime.run_call, call.helper, partial(function, *args, **kwargs))
+
+        def then(outcome: Outcome[Any]) -> None:
+            if calls is not None:
+                calls.post(partial(self._end, call, outcome))
+
+        self.runtime.offload(work, then, Lane.CALLS)
+        return call
+
+    async def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Run a blocking call on a helper thread; if the task is cancelled, the call's next wait ends."""
+        call = self.start(function, *args, **kwargs)
+        try:
+            return await call.result()
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+
+    def _end(self, call: Call[Any], outcome: Outcome[Any]) -> None:
+        self._running.discard(call)
+        if call.future.done():
+            return
+        if outcome.error is None:
+            call.future.set_result(outcome.value)
+        else:
+            call.future.set_exception(outcome.error)
+
+
+def _wake(on_wake: Callable[[], object], waiter: LoopWaiter) -> None:
+    on_wake()
+    waiter.unpark()
+
+
+def _mark_retrieved(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,438 @@
+"""`KafkaProducer` for asyncio: the sync producer, whose waits suspend tasks.
+
+On the event loop. `send` is the hot path: it appends on the loop's thread, and only a record that finds no
+metadata or no memory waits. Memory is waited for on the loop (accumulator/room.py keeps the place in the
+queue); metadata, and every other call that blocks, on a helper thread (bridge.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import get_running_loop
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack
+
+from pykafka2 import lifecycle
+from pykafka2.aio.bridge import Bridge, Call
+from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
+from pykafka2.option_fields import NOT_AWAITED, is_async
+from pykafka2.other_clients import no_such_attribute
+from pykafka2.producer.accumulator.room import NoRoom, Room
+from pykafka2.producer.append import Prepared
+from pykafka2.producer.arguments import refuse
+from pykafka2.producer.bulk.columns import ArrowData
+from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
+from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
+from pykafka2.producer.options import K, ProducerConfig, V
+from pykafka2.producer.producer import KafkaProducer as SyncProducer
+from pykafka2.types import ConsumerGroupMetadata, GivenHeaders, PartitionInfo, RecordMetadata
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.offset_arguments import OffsetsToCommit
+    from pykafka2.producer.transactions.handle import TransactionHandle
+
+RECORDS_BETWEEN_TURNS = 256
+"""Records that a task sends before other tasks run, if `send` never waits: about a millisecond."""
+
+
+class KafkaProducer(Generic[K, V]):
+    """Sends records to a cluster in batches, from the tasks of one event loop.
+
+    Options, defaults, results and errors are those of `pykafka2.KafkaProducer`. The producer belongs to the
+    event loop of its first awaited call; a call from another loop or thread raises `WrongEventLoop`.
+
+        async with KafkaProducer(bootstrap_servers="localhost:9092") as producer:
+            delivery = await producer.send("orders", b"value", key=b"key")
+            metadata = await delivery
+
+    Args:
+        config: options by dotted or underscored name.
+
+    Raises:
+        UnknownOption, ConfigurationError: an option is unknown, invalid, or contradicts another.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        /,
+        **options: Unpack[ProducerConfig[K, V]],
+    ) -> None:
+        self._bridge = bridge = Bridge("KafkaProducer")
+        self._producer: SyncProducer[K, V] = SyncProducer(config, runtime=bridge.runtime, **options)
+        self._producer._client._own_runtime = bridge.runtime  # which ends with the client
+        self._appender = self._producer._appender
+        self._accumulator = self._producer._accumulator
+        self._driver = self._producer._driver
+        self._max_block = self._producer._options.max_block
+        self._is_plain = self._producer._open_batches is not None
+        """Whether an attempt of the sync `send` calls nothing of the application, so it can be repeated."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._left = RECORDS_BETWEEN_TURNS
+        self._route_calls: dict[tuple[str, int | None], _RouteCall] = {}
+        self._closing: Call[None] | None = None
+        self._ending: Call[Any] | None = None
+        """The end of a transaction block whose task was cancelled."""
+
+    # ------------------------------------------------------------------ sending
+
+    async def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        headers: GivenHeaders | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Append a record to its partition's batch and return its delivery, which can be awaited.
+
+        Waits at most max_block_ms for the metadata of a new topic and for memory, without blocking the loop.
+        If it raises, also because the task was cancelled, the record was not appended.
+
+        Args:
+            topic: the topic's name.
+            value: bytes, or the argument of value_serializer; None is a null value.
+            key: bytes, or the argument of key_serializer; None is a null key.
+            headers: pairs of a name and bytes (or None).
+            partition: if None, the partitioner chooses.
+            timestamp_ms: milliseconds since the epoch; None is now.
+            on_delivery: called once on the event loop as on_delivery(metadata, error), one of them None.
+
+        Raises:
+            WrongEventLoop: another loop, or no loop, runs in this thread.
+            KafkaError: as for `pykafka2.KafkaProducer.send`.
+        """
+        # Hot: no task, no future and no other thread for a record that finds room.
+        if self._loop is not get_running_loop():
+            self._loop = self._bridge.enter()
+        self._left -= 1
+        if self._left <= 0:
+            self._left = RECORDS_BETWEEN_TURNS
+            await asyncio.sleep(0)
+        callback = None if on_delivery is None else self._on_loop(topic, on_delivery)
+        if self._is_plain:
+            try:
+                return self._producer.send(topic, value, key, headers, partition, timestamp_ms, callback)
+            except LoopBlocked:
+                pass
+        return await self._send_waiting(topic, value, key, headers, partition, timestamp_ms, callback)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        headers: GivenHeaders | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send a record and wait until it is written.
+
+        A task that is cancelled while the record is on its way does not take it back. Raises the errors of
+        `send` and of the delivery.
+        """
+        return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[V | None] | ArrowData,
+        *,
+        keys: Sequence[K | None] | ArrowData | None = None,
+        headers: GivenHeaders | Sequence[GivenHeaders | None] | ArrowData | None = None,
+        partition: int | None = None,
+        partitions: Sequence[int | None] | ArrowData | None = None,
+        timestamps_ms: Sequence[int | None] | ArrowData | None = None,
+        on_delivery: OnBatch | None = None,
+    ) -> BulkDelivery:
+        """Append columns of records, and return their delivery, which can be awaited.
+
+        Arguments and errors are those of `pykafka2.KafkaProducer.send_many`; `failures()` of the finished
+        delivery has the rows that failed. The columns are encoded on a helper thread. If the task is
+        cancelled, the rows that were appended by then are sent.
+        """
+        callback = None if on_delivery is None else self._on_loop(topic, on_delivery)
+        return await self._bridge.run(
+            self._producer.send_many,
+            topic,
+            values,
+            keys=keys,
+            headers=headers,
+            partition=partition,
+            partitions=partitions,
+            timestamps_ms=timestamps_ms,
+            on_delivery=callback,
+        )
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Send everything appended so far, and wait for the outcome of every record.
+
+        Raises as `pykafka2.KafkaProducer.flush` does.
+        """
+        await self._bridge.run(self._producer.flush, timeout)
+
+    async def purge(self) -> int:
+        """Drop queued records that were never sent, each with `RecordPurged`. Returns how many."""
+        return await self._bridge.run(self._producer.purge)
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        """Return the topic's partition numbers. Waits at most max_block_ms; raises as `send` does."""
+        return {info.partition for info in await self.partition_infos(topic)}
+
+    async def partition_infos(self, topic: str) -> list[PartitionInfo]:
+        """Return the topic's partitions in order, with leaders and replicas. Like `partitions_for`."""
+        self._bridge.enter()
+        try:
+            return self._producer.partition_infos(topic)
+        except LoopBlocked:
+            return await self._bridge.run(self._producer.partition_infos, topic)
+
+    # ------------------------------------------------------------------ transactions
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """Register the transactional_id; call it once, before the first transaction."""
+        await self._bridge.run(self._producer.init_transactions, timeout)
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction; every record sent from now on belongs to it."""
+        await self._await_ending()
+        await self._bridge.run(self._producer.begin_transaction)
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: OffsetsToCommit,
+        group_metadata: ConsumerGroupMetadata | str,
+        timeout: float | None = None,
+    ) -> None:
+        """Add a consumer's offsets to the transaction; they are committed only if it commits."""
+        await self._bridge.run(self._producer.send_offsets_to_transaction, offsets, group_metadata, timeout)
+
+    async def commit_transaction(self, timeout: float | None = None) -> None:
+        """Send the remaining records and commit. If the task is cancelled, call it again to wait."""
+        await self._bridge.run(self._producer.commit_transaction, timeout)
+
+    async def abort_transaction(self, timeout: float | None = None) -> None:
+        """Abort the transaction. If the task is cancelled, call it again to wait."""
+        await self._bridge.run(self._producer.abort_transaction, timeout)
+
+    async def detach_transaction(self, timeout: float | None = None) -> TransactionHandle:
+        """Send the remaining records and leave the transaction open for `pykafka2.end_transaction`."""
+        return await self._bridge.run(self._producer.detach_transaction, timeout)
+
+    def transaction(self) -> AbstractAsyncContextManager[None]:
+        """Return a context manager that begins a transaction, and commits it at the end of the block.
+
+        If the block raises, is cancelled, or a record failed, it aborts the transaction. A task that is
+        cancelled at the end of the block does not stop that end; the next transaction waits for it.
+        """
+        return self._transaction()
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[None]:
+        await self._await_ending()
+        block = self._producer.transaction()
+        await self._bridge.run(block.__enter__)
+        try:
+            yield
+        except BaseException as error:
+            await self._end_block(partial(block.__exit__, type(error), error, error.__traceback__))
+            raise
+        await self._end_block(partial(block.__exit__, None, None, None))
+
+    async def _end_block(self, end: partial[Any]) -> None:
+        self._ending = call = self._bridge.start(end)
+        await call.result()
+        self._ending = None
+
+    async def _await_ending(self) -> None:
+        if self._ending is not None:
+            await asyncio.wait([self._ending.future])
+            self._ending = None
+
+    # ------------------------------------------------------------------ inspection
+
+    def bootstrap_connected(self) -> bool:
+        """Return whether any broker is connected."""
+        return self._producer.bootstrap_connected()
+
+    def metrics(self) -> dict[str, float]:
+        """Return Kafka's producer metrics by name."""
+        return self._producer.metrics()
+
+    def health(self) -> dict[str, Any]:
+        """Return the state of the producer as data: waiting records, memory, metadata, producer id."""
+        return self._producer.health()
+
+    def explain(self) -> str:
+        """Explain in words what the producer is waiting for."""
+        return self._producer.explain()
+
+    # ------------------------------------------------------------------ lifecycle
+
+    async def start(self) -> Self:
+        """Connect to the cluster now, instead of with the first `send`. Returns the producer.
+
+        Raises:
+            NoBrokersAvailable, KafkaTimeoutError, TlsError: no broker responded within max_block_ms. The
+                producer is closed then.
+        """
+        self._bridge.enter()
+        try:
+            await self._bridge.run(self._producer._client.bootstrap, self._max_block)
+        except KafkaError:
+            await self.close()
+            raise
+        return self
+
+    async def stop(self) -> None:
+        """`close`, by aiokafka's name."""
+        await self.close()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Send what is left, then close the connections. Can be repeated.
+
+        If the task is cancelled, the producer continues to close, and a second call waits for it. Raises as
+        `pykafka2.KafkaProducer.close` does.
+        """
+        self._bridge.enter_to_close()
+        if self._closing is None:
+            self._closing = self._bridge.start(self._producer.close, timeout)
+            self._bridge.refusal = ClientClosed("the producer is closed; create a new one")
+        await self._closing.result()
+
+    async def __aenter__(self) -> Self:
+        self._bridge.enter()
+        if self._producer._refusal is not None:
+            self._producer._refuse()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close. If the block raised, its exception continues, with a note of what was not delivered."""
+        try:
+            await self.close()
+        except KafkaError as closing:
+            if error is None:
+                raise
+            error.add_note(f"while the producer was closed: {type(closing).__name__}: {closing}")
+
+    def __enter__(self) -> NoReturn:
+        raise IllegalState("write `async with`; this is the KafkaProducer of pykafka2.aio")
+
+    def __exit__(self, *args: object) -> None: ...
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_such_attribute(self, name)
+
+    def __reduce__(self) -> NoReturn:
+        lifecycle.refuse_pickling(self)
+
+    def __repr__(self) -> str:
+        return repr(self._producer).replace("<KafkaProducer", "<aio.KafkaProducer", 1)
+
+    # ------------------------------------------------------------------ inside
+
+    async def _send_waiting(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: GivenHeaders | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        callback: OnDelivery | None,
+    ) -> Delivery:
+        """Append a record whose attempts call code of the application, or that must wait."""
+        if self._producer._refusal is not None:
+            self._producer._refuse()
+        interceptors = self._appender.interceptors
+        try:
+            prepared = self._appender.prepare(topic, value, key, headers, partition, timestamp_ms, callback)
+            delivery = await self._place(prepared)
+        except BaseException as error:
+            if interceptors is not None:
+                interceptors.on_refused(error if isinstance(error, Exception) else KafkaError("cancelled"))
+            raise
+        if interceptors is not None and callback is None:
+            delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
+        return delivery
+
+    async def _place(self, prepared: Prepared) -> Delivery:
+        """Append a prepared record, after as many attempts as it takes."""
+        began = self._driver.clock.monotonic()
+        room = Room()
+        try:
+            while True:
+                try:
+                    return self._appender.place(prepared, None, room)
+                except NoRoom:
+                    await self._wait_for_room(prepared[0], room, began)
+                except LoopBlocked:
+                    await self._wait_for_route(prepared[0], prepared[3], began)
+        finally:
+            room.leave(self._accumulator.pool)
+
+    async def _wait_for_room(self, topic: str, room: Room, began: float) -> None:
+        permit, accumulator = room.permit, self._accumulator
+        if permit is None or permit.waiters is None:
+            return
+        monotonic = self._driver.clock.monotonic
+        since = monotonic()
+        is_over = await self._bridge.wait(
+            self._driver,
+            lambda: permit.is_granted or accumulator.is_closed,
+            max(0.0, began + self._max_block - since),
+            permit.waiters,
+            accumulator.closing,
+        )
+        accumulator.count_wait(monotonic() - since)
+        if not is_over:
+            raise accumulator.exhausted(f"a record for topic {topic!r}", self._max_block)
+
+    async def _wait_for_route(self, topic: str, partition: int | None, began: float) -> None:
+        """Wait for the metadata of a topic, in one call for all tasks that do."""
+        place = topic, partition
+        waiting = self._route_calls.get(place)
+        if waiting is None:
+            call = self._bridge.start(self._appender.await_route, topic, partition)
+            waiting = self._route_calls[place] = _RouteCall(call)
+        waiting.tasks += 1
+        try:
+            await waiting.call.result()
+        except KafkaError as error:
+            # The call began with another task; this one waits on if it has time left.
+            if not error.retriable or self._driver.clock.monotonic() >= began + self._max_block:
+                raise error.anew() from error.__cause__
+        finally:
+            waiting.tasks -= 1
+            if not waiting.tasks or waiting.call.future.done():
+                waiting.call.cancel()  # has no effect on a call that has ended
+                if self._route_calls.get(place) is waiting:
+                    del self._route_calls[place]
+
+    def _on_loop(self, topic: str, on_delivery: Any) -> Any:
+        """Return a callback of the IO thread that calls `on_delivery` on the loop."""
+        if not callable(on_delivery):
+            refuse("on_delivery", on_delivery, topic, "must be a callable of metadata and error")
+        if is_async(on_delivery):
+            refuse("on_delivery", on_delivery, topic, f": {NOT_AWAITED}, or await the delivery")
+        post = self._bridge.post
+        return lambda metadata, error: post(partial(on_delivery, metadata, error))
+
+
+class _RouteCall:
+    """A call that waits for metadata, and the number of tasks that wait for it."""
+
+    __slots__ = ("call", "tasks")
+
+    def __init__(self, call: Call[None]) -> None:
+        self.call = call
+        self.tasks = 0

@@ -1,0 +1,136 @@
+"""The runtime of the asyncio clients: no call blocks a thread on which an event loop runs.
+
+The sync clients block in one function, `wait_until`. On a loop's thread it raises `LoopBlocked` here, so a
+call that would wait has no effect and is repeated elsewhere. On a helper thread it lets the loop use the
+client meanwhile (`Turn`), and a cancelled call ends there as by a Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from pykafka2.driver.thread_driver import ThreadRuntime, Watched
+from pykafka2.driver.wait_queue import Waiter, WaitQueue
+from pykafka2.errors import LoopBlocked
+
+
+def runs_a_loop() -> bool:
+    """Return whether an event loop runs on this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class CallCancelled(BaseException):
+    """Ends a call on a helper thread whose task was cancelled, as a KeyboardInterrupt ends one elsewhere."""
+
+
+class Turn:
+    """The lock of a client that one thread at a time uses; a waiting thread releases it.
+
+    It takes the place of the consumer's lock, whose second thread gets `ConcurrentUse` at once.
+    """
+
+    def __init__(self) -> None:
+        self._lock: Any = threading.RLock()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take the turn. Always waits: a thread that holds it computes, and never blocks meanwhile."""
+        return bool(self._lock.acquire())
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    def run_released(self, wait: Callable[[], bool]) -> bool:
+        """Run `wait` without the turn, and take it again."""
+        if not self._lock._is_owned():
+            return wait()
+        depth = self._lock._release_save()
+        try:
+            return wait()
+        finally:
+            self._lock._acquire_restore(depth)
+
+
+class HelperCall:
+    """A blocking call on a helper thread; `cancel` ends its next wait, once."""
+
+    __slots__ = ("is_cancelled",)
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+
+
+class LoopRuntime(ThreadRuntime):
+    """The runtime of one asyncio client."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = Turn()
+        self._current = threading.local()
+
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
+        """Block a helper thread; see `Runtime.wait_until`.
+
+        Raises:
+            LoopBlocked: an event loop runs on this thread, and the predicate is false.
+        """
+        if predicate():
+            return True
+        if runs_a_loop():
+            if timeout <= 0:
+                return False
+            raise LoopBlocked(
+                "this call would block the event loop; await the method of the pykafka2.aio client, or the "
+                "delivery, instead"
+            )
+        call: HelperCall | None = getattr(self._current, "call", None)
+        if call is None:
+            return super().wait_until(predicate, timeout, *queues)
+
+        def is_over() -> bool:
+            return call.is_cancelled or predicate()
+
+        wait = super().wait_until
+        is_true = self.turn.run_released(lambda: wait(is_over, timeout, *queues))
+        if call.is_cancelled:
+            call.is_cancelled = False
+            raise CallCancelled
+        return is_true
+
+    def is_in_a_loop(self) -> bool:
+        """Return whether blocking here would stop a loop of a runtime, or an event loop."""
+        return super().is_in_a_loop() or runs_a_loop()
+
+    def run_call(self, call: HelperCall, work: Callable[[], Any]) -> Any:
+        """Run a call of a task on this helper thread."""
+        self._current.call = call
+        try:
+            return work()
+        finally:
+            self._current.call = None
+
+    def join(self, waiter: Waiter, watched: Watched | None) -> None:
+        """Wake a waiter of the event loop as the waiting threads are woken."""
+        self._waiters[waiter] = None
+        if watched is not None:
+            self._watched[watched] = None
+
+    def leave(self, waiter: Waiter, watched: Watched | None) -> None:
+        self._waiters.pop(waiter, None)
+        if watched is not None:
+            self._watched.pop(watched, None)

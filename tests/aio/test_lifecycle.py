@@ -1,0 +1,163 @@
+"""Loops, threads, start and close of the asyncio clients: wrong use raises a typed error at once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from pykafka2.aio import KafkaProducer
+from pykafka2.errors import ClientClosed, KafkaError, LoopBlocked, NoBrokersAvailable, WrongEventLoop
+from pykafka2.protocol.messages.produce import ProduceRequest
+from pykafka2.testing import KafkaCluster
+from tests.aio.running import run
+
+NOWHERE = "127.0.0.1:1"
+
+pytestmark = pytest.mark.kafka(brokers=1, topics={"orders": 1})
+
+LOOPS: dict[str, Callable[[], Any]] = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_producer_sends_on_each_event_loop(kafka_cluster: KafkaCluster, loop: str) -> None:
+    async def program() -> list[int]:
+        async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            deliveries = [await producer.send("orders", b"%d" % number) for number in range(20)]
+            return [(await delivery).offset for delivery in deliveries]
+
+    assert run(program(), LOOPS[loop]) == list(range(20))
+
+
+def test_client_made_outside_a_loop_binds_to_the_loop_of_its_first_call(kafka_cluster: KafkaCluster) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+
+    async def program() -> int:
+        async with producer:
+            return (await producer.send_and_wait("orders", b"v")).offset
+
+    assert run(program()) == 0
+
+
+def test_second_asyncio_run_raises_and_can_close(kafka_cluster: KafkaCluster) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    run(producer.send_and_wait("orders", b"v"))
+
+    async def again() -> None:
+        with pytest.raises(WrongEventLoop, match="its first call, which is closed; create a client in each"):
+            await producer.send("orders", b"lost?")
+        await producer.close()
+
+    run(again())
+    assert kafka_cluster.log("orders", 0).values() == [b"v"]
+
+
+def test_call_from_another_thread_raises_at_once(kafka_cluster: KafkaCluster) -> None:
+    raised: list[BaseException] = []
+
+    async def program() -> None:
+        async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            await producer.send_and_wait("orders", b"v")
+
+            def elsewhere() -> None:
+                for call in (producer.send("orders", b"v"), producer.flush(), producer.close()):
+                    try:
+                        asyncio.run(call)
+                    except KafkaError as error:
+                        raised.append(error)
+
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            await asyncio.to_thread(thread.join)
+
+    run(program())
+    assert [type(error) for error in raised] == [WrongEventLoop] * 3
+
+
+def test_calls_after_close_raise_client_closed(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
+        await producer.send_and_wait("orders", b"v")
+        await producer.stop()
+        await producer.close()
+        for call in (
+            producer.send("orders", b"v"),
+            producer.send_many("orders", [b"v"]),
+            producer.flush(),
+            producer.purge(),
+            producer.partitions_for("orders"),
+            producer.start(),
+        ):
+            with pytest.raises(ClientClosed):
+                await call
+
+    run(program())
+
+
+def test_failed_start_closes_the_producer() -> None:
+    async def program() -> float:
+        producer = KafkaProducer(bootstrap_servers=NOWHERE, max_block_ms=300)
+        with pytest.raises(NoBrokersAvailable, match=NOWHERE):
+            await producer.start()
+        began = time.monotonic()
+        with pytest.raises(ClientClosed):
+            await producer.send("orders", b"v")
+        return time.monotonic() - began
+
+    assert run(program()) < 0.2
+
+
+def test_sync_with_statement_names_async_with() -> None:
+    async def program() -> None:
+        producer = KafkaProducer(bootstrap_servers=NOWHERE)
+        with pytest.raises(KafkaError, match="write `async with`"), producer:
+            pass
+        await producer.close()
+
+    run(program())
+
+
+def test_waiting_for_a_delivery_without_await_raises_instead_of_blocking_the_loop(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def program() -> int:
+        kafka_cluster.controls.hold(ProduceRequest)
+        async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            delivery = await producer.send("orders", b"v")
+            with pytest.raises(LoopBlocked, match="await"):
+                delivery.result()
+            kafka_cluster.controls.release(ProduceRequest)
+            return (await delivery).offset
+
+    assert run(program()) == 0
+
+
+def test_producer_dropped_without_close_warns_and_does_not_block_the_loop(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    async def program() -> float:
+        producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=60_000)
+        await producer.partitions_for("orders")
+        await producer.send("orders", b"sent at the end")
+        gc.collect()
+        gc.freeze()  # so that the measured collection takes no time of its own
+        began = time.monotonic()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            del producer
+            gc.collect()
+        took = time.monotonic() - began
+        gc.unfreeze()
+        assert any(issubclass(one.category, ResourceWarning) for one in caught)
+        return took
+
+    assert run(program()) < 1.0  # a sync producer blocks for two seconds here
+    kafka_cluster.wait_until(lambda: kafka_cluster.log("orders", 0).values() == [b"sent at the end"])
+    kafka_cluster.wait_until(lambda: not any("pykafka2-" in one.name for one in threading.enumerate()))
