@@ -194,6 +194,11 @@ class Committer:
             return
         self._auto = self._begin_with_callback(offsets, self._options.request_timeout, self._on_auto_commit)
 
+    def attend_without_listeners(self) -> bool:
+        """Do all of `attend`, which calls no listener."""
+        self.attend(0.0)
+        return False
+
     def due_in(self) -> float:
         if self._next_auto_at == FOREVER or (self._auto is not None and not self._auto.is_done):
             return FOREVER

@@ -101,22 +101,26 @@ class GroupTask:
 
     def attend(self, remaining: float) -> None:
         """Do the work that is due without waiting.  Raises errors of listeners and of the membership."""
+        if not self.attend_without_listeners():
+            return  # as in nearly every poll()
+        versions = self._versions()
+        self._settled_at = ()
+        while self._step():
+            versions = self._versions()
+        self._settled_at = versions
+
+    def attend_without_listeners(self) -> bool:
+        """Start a poll(); return whether the group has a step to take, which can call a listener."""
         if self.is_in_listener:
             raise IllegalState(
                 "poll() was called inside a rebalance listener, where it would wait for itself; return from "
                 "the listener first"
             )
         if self._subscription.mode is not Mode.TOPICS:
-            return
+            return False
         self._explain_loss(self._membership.polls.enter())
-        versions = self._versions()
-        is_settled = versions == self._settled_at and self._membership.failure is None
-        if is_settled and not self._subscription.is_reconciling():
-            return  # as in nearly every poll()
-        self._settled_at = ()
-        while self._step():
-            versions = self._versions()
-        self._settled_at = versions
+        is_settled = self._versions() == self._settled_at and self._membership.failure is None
+        return not is_settled or self._subscription.is_reconciling()
 
     def _versions(self) -> tuple[object, ...]:
         """Return the versions of everything that a step depends on, except revocations and assignments in

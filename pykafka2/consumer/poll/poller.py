@@ -93,6 +93,13 @@ class Poller:
         return columns
 
     def _poll(self, timeout: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
+        self._check()
+        try:
+            return self._poll_until(self._driver.clock.monotonic() + timeout, collect)
+        finally:
+            self.returned()
+
+    def _check(self) -> None:
         if self.is_in_pass:
             raise IllegalState(
                 "poll() inside a deserializer, an interceptor or on_bad_record would read the same records "
@@ -102,11 +109,6 @@ class Poller:
             raise IllegalState(
                 "no topic is subscribed and no partition is assigned; call subscribe() or assign() first"
             )
-        try:
-            return self._poll_until(self._driver.clock.monotonic() + timeout, collect)
-        finally:
-            for task in self._poll_tasks:
-                task.on_return()
 
     def _poll_until(self, deadline: float, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
         while True:
@@ -116,32 +118,91 @@ class Poller:
                 self._matched_as_of = version
             for task in self._poll_tasks:
                 task.attend(max(deadline - self._driver.clock.monotonic(), 0.0))
-            self._prepare()
-            # Before the pass: once positions have moved, little must run until the records are returned.
-            if self._driver.clock.monotonic() >= self.stall_detector.due_at:
-                self._check_for_stalls()
-            if self.take_wakeup():
-                return {}
-            try:
-                self.is_in_pass = True
-                found = collect()
-            finally:
-                self.is_in_pass = False
-            if found:
-                return found
-            if self.collector.is_unfinished:
-                self.stall_detector.has_read_in_place = True
+            found = self._pass(collect)
+            if found or found is None:
+                return found or {}
             remaining = deadline - self._driver.clock.monotonic()
             if self.take_wakeup() or remaining <= 0:
                 return {}
             if self.collector.is_unfinished:
                 continue  # one more step into a large batch
-            due_in = min((task.due_in() for task in self._poll_tasks), default=remaining)
-            if self._start_positions is not None:
-                due_in = min(due_in, self._start_positions.due_in())
+            due_in = self._due_in(remaining)
             for task in self._poll_tasks:
                 task.on_wait()
-            self._wait_for_news(arrivals, version, min(remaining, due_in), self._is_called)
+            self._wait_for_news(arrivals, version, due_in, self._is_called)
+
+    def _pass(self, collect: Callable[[], dict[TopicPartition, Any]]) -> Any:
+        """Collect records once; None after a wakeup()."""
+        self._prepare()
+        # Before the pass: once positions have moved, little must run until the records are returned.
+        if self._driver.clock.monotonic() >= self.stall_detector.due_at:
+            self._check_for_stalls()
+        if self.take_wakeup():
+            return None
+        try:
+            self.is_in_pass = True
+            found = collect()
+        finally:
+            self.is_in_pass = False
+        if not found and self.collector.is_unfinished:
+            self.stall_detector.has_read_in_place = True
+        return found
+
+    def _due_in(self, remaining: float) -> float:
+        """Return the seconds until a task or a retry is due, at most `remaining`."""
+        due_in = min((task.due_in() for task in self._poll_tasks), default=remaining)
+        if self._start_positions is not None:
+            due_in = min(due_in, self._start_positions.due_in())
+        return min(remaining, due_in)
+
+    # ------------------------------------------------------------------ polling on an event loop
+
+    def begin(self) -> Callable[[], bool]:
+        """Start one round of a poll() whose caller waits by itself; return whether there is news since then.
+
+        A round is `begin`, `attend` on a thread that can block if `needs_to_attend`, a pass, and a wait until
+        there is news, for `wait_for` seconds at most. `returned` ends the poll().
+        """
+        self._check()
+        arrivals, version = self._buffer.arrivals, self._metadata.snapshot.version
+        if version != self._matched_as_of:
+            self._subscription.match(self._metadata.snapshot)
+            self._matched_as_of = version
+        return self._news_since(arrivals, version, self._is_called)
+
+    def needs_to_attend(self) -> bool:
+        """Do the work of the tasks that calls no listener; return whether `attend` has more to do."""
+        needs = False
+        for task in self._poll_tasks:
+            needs = task.attend_without_listeners() or needs
+        return needs
+
+    def attend(self) -> None:
+        """Do the work of the tasks that is due, which can call listeners."""
+        for task in self._poll_tasks:
+            task.attend(0.0)
+
+    def pass_records(self, limit: int, *, keep_position: bool = False) -> Records:
+        """Return the records that are available now."""
+        records: Records = self._pass(lambda: self.collector.records(limit, keep_position)) or {}
+        if keep_position and records:
+            self.stall_detector.has_read_in_place = True
+        return records
+
+    def pass_columns(self, limit: int) -> dict[TopicPartition, Columns]:
+        """Return the columns that are available now."""
+        return self._pass(lambda: self.collector.columns(limit)) or {}
+
+    def wait_for(self, remaining: float) -> float:
+        """Note that the caller waits; return for how many seconds, unless there is news."""
+        for task in self._poll_tasks:
+            task.on_wait()
+        return min(self._due_in(remaining), self._missing_topics.due_in(), self.stall_detector.due_in())
+
+    def returned(self) -> None:
+        """End a poll(): the time of the application starts."""
+        for task in self._poll_tasks:
+            task.on_return()
 
     def take_wakeup(self) -> bool:
         """Consume a pending wakeup(); return whether there was one.
@@ -178,6 +239,13 @@ class Poller:
     def _wait_for_news(
         self, arrivals: int, version: int, timeout: float, is_called: Callable[[], bool] = lambda: False
     ) -> None:
+        is_news = self._news_since(arrivals, version, is_called)
+        self._driver.wait_until(
+            is_news, min(timeout, self._missing_topics.due_in(), self.stall_detector.due_in())
+        )
+
+    def _news_since(self, arrivals: int, version: int, is_called: Callable[[], bool]) -> Callable[[], bool]:
+        """Return a function that tells whether records, metadata or anything else has arrived. Any thread."""
         buffer, metadata, missing_topics, start_positions = (
             self._buffer,
             self._metadata,
@@ -194,7 +262,7 @@ class Poller:
                 return True
             return is_called() or (start_positions is not None and start_positions.has_news())
 
-        self._driver.wait_until(is_news, min(timeout, missing_topics.due_in(), self.stall_detector.due_in()))
+        return is_news
 
     def position(self, partition: TopicPartition, timeout: float) -> int:
         """Return the offset of the next record to return; wait while the position is unknown."""
@@ -297,6 +365,10 @@ class PollTask(Protocol):
 
     def attend(self, remaining: float) -> None:
         """Do the work that is due; can wait up to `remaining` seconds, call user callbacks, and raise."""
+        ...
+
+    def attend_without_listeners(self) -> bool:
+        """Do the part of `attend` that calls no listener; return whether the rest has work to do."""
         ...
 
     def due_in(self) -> float:
