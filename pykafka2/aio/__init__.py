@@ -11,13 +11,15 @@ TYPE_CHECKING = False  # type checkers take the name for true
 if TYPE_CHECKING:
     from typing import Any
 
+    from pykafka2.aio.consumer import KafkaConsumer
     from pykafka2.aio.producer import KafkaProducer
 
 _HOMES = {
+    "KafkaConsumer": "pykafka2.aio.consumer",
     "KafkaProducer": "pykafka2.aio.producer",
 }
 
-__all__ = ["KafkaProducer"]
+__all__ = ["KafkaConsumer", "KafkaProducer"]
 
 if not TYPE_CHECKING:
 

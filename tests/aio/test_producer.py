@@ -51,6 +51,7 @@ async def lag_during(call: Any) -> tuple[Any, float]:
 def wait_for_committed(cluster: KafkaCluster, values: list[bytes]) -> None:
     """Wait until these are the committed values; markers are written after the response to EndTxn."""
     cluster.wait_until(lambda: cluster.log("orders", 0).values("read_committed") == values)
+    cluster.wait_until(lambda: not any(one.is_open for one in cluster.transactions()))
 
 
 def test_send_returns_a_delivery_and_send_and_wait_its_metadata(kafka_cluster: KafkaCluster) -> None:

@@ -252,6 +252,11 @@ async def on_the_loop(producer: KafkaProducer) -> None:
         assert_type(await (await other.send("orders", "text")), RecordMetadata)
         assert_type(await other.send_and_wait("orders", "text"), RecordMetadata)
         await other.send("orders", b"bytes")  # type: ignore[arg-type]
+    async with aio.KafkaConsumer("orders", value_deserializer=bytes.decode) as consumer:
+        assert_type((await consumer.getone()).value, str | None)
+        async for record in consumer:
+            assert_type(record.value, str | None)
+        await consumer.poll(timeout="1")  # type: ignore[call-arg]
 
 
 def testing() -> None:

@@ -70,6 +70,27 @@ class CommitCalls(Owned):
         self.commit(offsets, timeout_ms)
 
     @owned
+    def _begin_commit(
+        self, offsets: OffsetsToCommit | None, timeout_ms: float | None
+    ) -> tuple[Mapping[TopicPartition, OffsetAndMetadata], Completion[None], float]:
+        """Start the `commit` of a caller that waits by itself; the result has its offsets and its timeout."""
+        committer = self._with_group("commit").committer
+        timeout = self._options.default_api_timeout if timeout_ms is None else checked_timeout(timeout_ms)
+        checked = None if offsets is None else checked_offsets(offsets)
+        return *committer.begin_commit(checked, timeout), timeout
+
+    @owned
+    def _end_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], completion: Completion[None]
+    ) -> None:
+        """End a `commit`: call callbacks and interceptors, or raise its error."""
+        committer = self._with_group("commit").committer
+        try:
+            committer.end_commit(offsets, completion)
+        finally:
+            committer.call_back_once()
+
+    @owned
     def commit_async(
         self,
         offsets: OffsetsToCommit | None = None,

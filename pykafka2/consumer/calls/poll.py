@@ -177,6 +177,50 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         self._poller.is_woken = True
         self._cluster.driver.notify()
 
+    # ------------------------------------------------------------------ steps of pykafka2.aio
+
+    @handing_over
+    def _take_queued(self, limit: int, keep_position: bool) -> dict[TopicPartition, Any]:
+        """Return records that iteration has polled, if the group needs no poll first."""
+        if not self._iteration_queue or self._group_has_news():
+            return {}
+        return self._iteration_queue.take(limit, keep=keep_position)
+
+    @handing_over
+    def _rewind_iteration(self) -> None:
+        """Read the queued records again instead of returning them by iteration."""
+        self._handover.rewind(self._subscription.assigned)
+
+    @handing_over
+    def _take_records(self, limit: int, keep_position: bool) -> dict[TopicPartition, Any]:
+        """Return the records that are available now."""
+        return self._poller.pass_records(limit, keep_position=keep_position)
+
+    @handing_over
+    def _take_columns(self, limit: int) -> dict[TopicPartition, Columns]:
+        """Return the columns that are available now."""
+        self._handover.rewind(self._subscription.assigned)
+        return self._poller.pass_columns(limit)
+
+    @handing_over
+    def _continue_iteration(self) -> bool:
+        """Start the next slice of the queued records; False without one, or if the group needs a poll."""
+        if not self._iteration_queue or self._group_has_news():
+            self._slice_length.pause()
+            return False
+        if self._iteration_queue.is_between_slices:
+            self._iteration_queue.cut(self._slice_length.next())
+        return True
+
+    @handing_over
+    def _refill_iteration(self) -> bool:
+        """Queue the records that are available now and start a slice; False without records."""
+        self._iteration_queue.put(self._poller.pass_records(self._options.max_poll_records))
+        if not self._iteration_queue:
+            return False
+        self._iteration_queue.cut(self._slice_length.next())
+        return True
+
     # ------------------------------------------------------------------ inside
 
     def _pieces_of(self, reader: RangeReader) -> Iterator[Columns]:

@@ -53,6 +53,13 @@ def log_failure(offsets: Offsets, error: BaseException | None) -> None:
         logger.error("the commit of %s failed: %s", in_words(offsets), error)
 
 
+def unacknowledged(timeout: float) -> KafkaTimeoutError:
+    """Return the error of a commit without a response."""
+    return KafkaTimeoutError(
+        f"the commit was not acknowledged within {timeout:g} s; it is unknown whether it was written"
+    )
+
+
 def in_words(offsets: Offsets) -> str:
     """Return the offsets as text: `orders-0 at 5, orders-1 at 7`."""
     places = [f"{partition} at {committed.offset}" for partition, committed in offsets.items()]
@@ -137,16 +144,28 @@ class Committer:
 
     def commit(self, offsets: Offsets | None, timeout: float) -> None:
         """Commit offsets and wait: see `KafkaConsumer.commit`."""
-        chosen = self.consumed_offsets() if offsets is None else offsets
+        chosen, completion = self.begin_commit(offsets, timeout)
         try:
-            self._wait(self._begin(chosen, timeout, is_retried=True), timeout)
-            self._interceptors.on_commit(chosen)
+            with CancelOnError(completion):
+                if not self._driver.wait_until(completion.done, timeout + GRACE, completion.waiters):
+                    raise unacknowledged(timeout)
+            self.end_commit(chosen, completion)
         finally:
-            self._call_back_once()
+            self.call_back_once()
+
+    def begin_commit(self, offsets: Offsets | None, timeout: float) -> tuple[Offsets, Completion[None]]:
+        """Start a commit that is retried for `timeout` seconds; the caller waits, then calls `end_commit`."""
+        chosen = self.consumed_offsets() if offsets is None else offsets
+        return chosen, self._begin(chosen, timeout, is_retried=True)
+
+    def end_commit(self, chosen: Offsets, completion: Completion[None]) -> None:
+        """Call the interceptors after a commit that has ended, or raise its error."""
+        completion.result(0)
+        self._interceptors.on_commit(chosen)
 
     def commit_async(self, offsets: Offsets | None, callback: Callback | None) -> Completion[None]:
         """Start to commit offsets: see `KafkaConsumer.commit_async`."""
-        self._call_back_once()
+        self.call_back_once()
         chosen = self.consumed_offsets() if offsets is None else offsets
         return self._begin_with_callback(
             chosen, self._options.request_timeout, callback or self._default_callback
@@ -165,7 +184,7 @@ class Committer:
                 self._interceptors.on_commit(commit.offsets)
             commit.callback(commit.offsets, error)
 
-    def _call_back_once(self) -> None:
+    def call_back_once(self) -> None:
         """Run `call_back` unless a callback is running: callbacks that commit would nest.
 
         The remaining callbacks follow when that one returns.
@@ -182,7 +201,7 @@ class Committer:
 
     def attend(self, remaining: float) -> None:
         """Inside poll(): call callbacks, and start the automatic commit of the records of earlier polls."""
-        self._call_back_once()
+        self.call_back_once()
         now = self._driver.clock.monotonic()
         if now < self._next_auto_at or (self._auto is not None and not self._auto.is_done):
             return
@@ -306,15 +325,6 @@ class Committer:
         )
         self._commit_queue.add(commit)
         return completion
-
-    def _wait(self, completion: Completion[None], timeout: float) -> None:
-        with CancelOnError(completion):
-            if not self._driver.wait_until(completion.done, timeout + GRACE, completion.waiters):
-                raise KafkaTimeoutError(
-                    f"the commit was not acknowledged within {timeout:g} s; it is unknown whether it was "
-                    "written"
-                )
-        completion.result(0)
 
     def _on_auto_commit(self, offsets: Offsets, error: BaseException | None) -> None:
         if error is not None:

@@ -1,0 +1,131 @@
+"""Rebalance listeners of the asyncio consumer: plain functions or coroutines, called on the event loop.
+
+The group calls them on a helper thread, which waits here until the coroutine has ended, so partitions are
+given up after it. The listener can use the consumer meanwhile: a waiting helper thread holds no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from pykafka2.aio.bridge import Bridge
+from pykafka2.consumer.group.listeners import ConsumerRebalanceListener
+from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.errors import KafkaTimeoutError
+from pykafka2.logs import ClientLogger
+from pykafka2.types import TopicPartition
+
+NAMES = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")
+
+in_listener: contextvars.ContextVar[bool] = contextvars.ContextVar("in_listener", default=False)
+"""Whether the task runs a listener, or was started by one."""
+
+
+class _Run:
+    """One call of a listener."""
+
+    def __init__(self) -> None:
+        self.task: asyncio.Future[Any] | None = None
+        self.is_done = False
+        self.error: BaseException | None = None
+        self.waiters = WaitQueue()
+
+    def end(self, error: BaseException | None) -> None:
+        self.error = error
+        self.is_done = True
+        self.waiters.wake()
+
+
+class Listeners:
+    """Calls listeners on the loop, for helper threads that wait for their end."""
+
+    def __init__(self, bridge: Bridge, timeout: float, client_id: str | None) -> None:
+        self._bridge = bridge
+        self._timeout = timeout
+        """The rebalance timeout in seconds, after which the group gives the partitions to others."""
+        self._log = ClientLogger(__name__, client_id)
+        self._current: _Run | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a listener runs now; then calls need not wait for the call that has called it."""
+        return self._current is not None
+
+    def cancel(self) -> None:
+        """Cancel the listener that runs now. On the loop."""
+        if self._current is not None and self._current.task is not None:
+            self._current.task.cancel()
+
+    def wrapped(self, listener: Any) -> Any:
+        """Return an object whose methods call those of `listener` on the loop."""
+        if listener is None or isinstance(listener, type):
+            return listener
+        methods = {name: getattr(listener, name, None) for name in NAMES}
+        if isinstance(listener, ConsumerRebalanceListener):
+            base = ConsumerRebalanceListener
+            if type(listener).on_partitions_lost is base.on_partitions_lost:
+                methods["on_partitions_lost"] = None  # it would not await on_partitions_revoked
+        found = {name: self.function(method) for name, method in methods.items() if callable(method)}
+        return (
+            type("Wrapped", (), {name: staticmethod(one) for name, one in found.items()})()
+            if found
+            else listener
+        )
+
+    def function(self, callback: Any) -> Any:
+        """Return a plain function that calls `callback` on the loop; None and mistakes as they are."""
+        return partial(self._call, callback) if callable(callback) else callback
+
+    def _call(self, callback: Callable[[Sequence[TopicPartition]], object], partitions: Any) -> None:
+        """Call a listener on the loop and wait for its end. On a helper thread."""
+        self._current = run = _Run()
+        try:
+            self._bridge.post(partial(self._start, run, callback, partitions))
+            is_over = self._bridge.runtime.wait_until(lambda: run.is_done, self._timeout, run.waiters)
+        finally:
+            self._current = None
+        if not is_over:
+            self._bridge.post(partial(_cancel, run))
+            name = getattr(callback, "__qualname__", repr(callback))
+            raise KafkaTimeoutError(
+                f"the listener {name} did not return within max_poll_interval_ms={self._timeout * 1000:.0f}, "
+                "after which the group gives its partitions to others; it was cancelled"
+            )
+        if run.error is not None:
+            raise run.error
+
+    def _start(
+        self, run: _Run, callback: Callable[[Sequence[TopicPartition]], object], partitions: Any
+    ) -> None:
+        context = contextvars.copy_context()
+        context.run(in_listener.set, True)
+        try:
+            result = context.run(callback, partitions)
+        except BaseException as error:
+            run.end(error)
+            return
+        if not inspect.isawaitable(result):
+            run.end(None)
+            return
+        run.task = task = asyncio.get_running_loop().create_task(_awaited(result), context=context)
+        task.add_done_callback(lambda done: run.end(_error_of(done)))
+
+
+async def _awaited(result: Any) -> None:
+    await result
+
+
+def _cancel(run: _Run) -> None:
+    if run.task is not None:
+        run.task.cancel()
+
+
+def _error_of(task: asyncio.Future[Any]) -> BaseException | None:
+    if task.cancelled():
+        return KafkaTimeoutError("the listener was cancelled, because the consumer was stopped meanwhile")
+    return task.exception()
