@@ -11,15 +11,17 @@ TYPE_CHECKING = False  # type checkers take the name for true
 if TYPE_CHECKING:
     from typing import Any
 
+    from pykafka2.aio.admin import KafkaAdminClient
     from pykafka2.aio.consumer import KafkaConsumer
     from pykafka2.aio.producer import KafkaProducer
 
 _HOMES = {
+    "KafkaAdminClient": "pykafka2.aio.admin",
     "KafkaConsumer": "pykafka2.aio.consumer",
     "KafkaProducer": "pykafka2.aio.producer",
 }
 
-__all__ = ["KafkaConsumer", "KafkaProducer"]
+__all__ = ["KafkaAdminClient", "KafkaConsumer", "KafkaProducer"]
 
 if not TYPE_CHECKING:
 

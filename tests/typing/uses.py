@@ -257,6 +257,9 @@ async def on_the_loop(producer: KafkaProducer) -> None:
         async for record in consumer:
             assert_type(record.value, str | None)
         await consumer.poll(timeout="1")  # type: ignore[call-arg]
+    async with aio.KafkaAdminClient() as admin:
+        assert_type(await admin.list_topics(), list[str])
+        await admin.create_topics([7])  # type: ignore[list-item]
 
 
 def testing() -> None:

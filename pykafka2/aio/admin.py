@@ -1,0 +1,155 @@
+"""`KafkaAdminClient` for asyncio: each call of the sync client, awaited, on a helper thread.
+
+`awaited` makes one from a method of the sync client, with its arguments and its result; a test compares the
+list with that client. A call that is missing in the list works, too, but type checkers do not know it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
+
+from pykafka2 import lifecycle
+from pykafka2.admin.admin import KafkaAdminClient as SyncAdmin
+from pykafka2.aio.bridge import Bridge, Call
+from pykafka2.errors import ClientClosed, IllegalState, KafkaError
+from pykafka2.other_clients import no_such_attribute
+
+if TYPE_CHECKING:
+    from pykafka2.admin.options import AdminConfig
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def awaited(
+    method: Callable[Concatenate[SyncAdmin, P], T],
+) -> Callable[Concatenate[KafkaAdminClient, P], Coroutine[Any, Any, T]]:
+    """Return a coroutine function that runs a method of the sync client on a helper thread."""
+
+    @functools.wraps(method)
+    async def call(self: KafkaAdminClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._bridge.run(method, self._admin, *args, **kwargs)
+
+    return call
+
+
+class KafkaAdminClient:
+    """Creates, describes, alters and deletes the resources of a cluster, from the tasks of one event loop.
+
+    Calls, arguments, results and errors are those of `pykafka2.KafkaAdminClient`. Any number of tasks can use
+    it. A task that is cancelled stops waiting; the brokers can carry out its request nevertheless.
+
+        async with KafkaAdminClient(bootstrap_servers="localhost:9092") as admin:
+            await admin.create_topics([NewTopic("orders", partitions=3)])
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Unpack[AdminConfig]) -> None:
+        self._bridge = bridge = Bridge("KafkaAdminClient")
+        self._admin = SyncAdmin(config, runtime=bridge.runtime, **options)
+        self._admin._cluster._own_runtime = bridge.runtime  # which ends with the client
+        self._closing: Call[None] | None = None
+
+    # ------------------------------------------------------------------ cluster, topics, partitions
+
+    describe_cluster = awaited(SyncAdmin.describe_cluster)
+    list_topics = awaited(SyncAdmin.list_topics)
+    describe_topics = awaited(SyncAdmin.describe_topics)
+    create_topics = awaited(SyncAdmin.create_topics)
+    delete_topics = awaited(SyncAdmin.delete_topics)
+    wait_for_topics = awaited(SyncAdmin.wait_for_topics)
+    create_partitions = awaited(SyncAdmin.create_partitions)
+    delete_records = awaited(SyncAdmin.delete_records)
+    elect_leaders = awaited(SyncAdmin.elect_leaders)
+    alter_partition_reassignments = awaited(SyncAdmin.alter_partition_reassignments)
+
+    # ------------------------------------------------------------------ configs, groups
+
+    describe_configs = awaited(SyncAdmin.describe_configs)
+    alter_configs = awaited(SyncAdmin.alter_configs)
+    list_groups = awaited(SyncAdmin.list_groups)
+    describe_groups = awaited(SyncAdmin.describe_groups)
+    delete_groups = awaited(SyncAdmin.delete_groups)
+    remove_members = awaited(SyncAdmin.remove_members)
+    list_group_offsets = awaited(SyncAdmin.list_group_offsets)
+    alter_group_offsets = awaited(SyncAdmin.alter_group_offsets)
+    reset_group_offsets = awaited(SyncAdmin.reset_group_offsets)
+    delete_group_offsets = awaited(SyncAdmin.delete_group_offsets)
+    group_lag = awaited(SyncAdmin.group_lag)
+
+    # ------------------------------------------------------------------ access, users, tokens, transactions
+
+    describe_acls = awaited(SyncAdmin.describe_acls)
+    create_acls = awaited(SyncAdmin.create_acls)
+    delete_acls = awaited(SyncAdmin.delete_acls)
+    describe_user_scram_credentials = awaited(SyncAdmin.describe_user_scram_credentials)
+    alter_user_scram_credentials = awaited(SyncAdmin.alter_user_scram_credentials)
+    describe_scram_users = awaited(SyncAdmin.describe_scram_users)
+    upsert_scram_user = awaited(SyncAdmin.upsert_scram_user)
+    delete_scram_user = awaited(SyncAdmin.delete_scram_user)
+    describe_client_quotas = awaited(SyncAdmin.describe_client_quotas)
+    alter_client_quotas = awaited(SyncAdmin.alter_client_quotas)
+    create_delegation_token = awaited(SyncAdmin.create_delegation_token)
+    renew_delegation_token = awaited(SyncAdmin.renew_delegation_token)
+    expire_delegation_token = awaited(SyncAdmin.expire_delegation_token)
+    describe_delegation_tokens = awaited(SyncAdmin.describe_delegation_tokens)
+    list_transactions = awaited(SyncAdmin.list_transactions)
+    describe_transactions = awaited(SyncAdmin.describe_transactions)
+    fence_producers = awaited(SyncAdmin.fence_producers)
+    abort_transaction = awaited(SyncAdmin.abort_transaction)
+    find_hanging_transactions = awaited(SyncAdmin.find_hanging_transactions)
+
+    # ------------------------------------------------------------------ lifecycle
+
+    async def start(self) -> Self:
+        """Connect to the cluster now. Returns the client; if that fails, the client is closed."""
+        cluster = self._admin._cluster
+        try:
+            await self._bridge.run(cluster.bootstrap, cluster.options.default_api_timeout)
+        except KafkaError:
+            await self.close()
+            raise
+        return self
+
+    async def stop(self) -> None:
+        """`close`, by the name that the other clients have."""
+        await self.close()
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """Close all connections, within `timeout` seconds. Can be repeated."""
+        self._bridge.enter_to_close()
+        if self._closing is None:
+            self._closing = self._bridge.start(self._admin.close, timeout)
+            self._bridge.refusal = ClientClosed("the admin client is closed; create a new one")
+        await self._closing.result()
+
+    async def __aenter__(self) -> Self:
+        self._bridge.enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __enter__(self) -> NoReturn:
+        raise IllegalState("write `async with`; this is the KafkaAdminClient of pykafka2.aio")
+
+    def __exit__(self, *args: object) -> None: ...
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            """Return a call of the sync client that the list above lacks."""
+            method = None if name.startswith("_") else getattr(SyncAdmin, name, None)
+            if method is None:
+                raise no_such_attribute(self, name)
+            return functools.partial(awaited(method), self)
+
+    def __reduce__(self) -> NoReturn:
+        lifecycle.refuse_pickling(self)
+
+    def __repr__(self) -> str:
+        return repr(self._admin).replace("<KafkaAdminClient", "<aio.KafkaAdminClient", 1)
