@@ -331,9 +331,12 @@ class KafkaConsumer(Generic[K, V]):
         """Return the subscribed topics."""
         return self._consumer.subscription()
 
-    def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
+    def enforce_rebalance(self, reason: str | None = None) -> None:
         """Join the group again with the next read."""
-        self._consumer.enforce_rebalance(reason)
+        if reason is None:
+            self._consumer.enforce_rebalance()
+        else:
+            self._consumer.enforce_rebalance(reason)
 
     # ------------------------------------------------------------------ positions
 

@@ -42,7 +42,7 @@ def test_calls_are_awaited_side_by_side_and_raise_the_sync_errors(kafka_cluster:
                 await admin.create_topics(["orders"])
             topics, cluster = await asyncio.gather(admin.list_topics(), admin.describe_cluster())
             assert topics == ["orders"]
-            assert [node.id for node in cluster.brokers] == [0]
+            assert [node.id for node in cluster.nodes] == [0]
         with pytest.raises(ClientClosed):
             await admin.list_topics()
         await admin.stop()

@@ -251,7 +251,9 @@ def test_stop_commits_the_returned_records_only(kafka_cluster: KafkaCluster) -> 
     assert kafka_cluster.group("billing").offsets[FIRST] == 17
 
 
-def test_coroutine_listeners_end_before_the_partitions_are_given_up(kafka_cluster: KafkaCluster) -> None:
+def test_coroutine_listener_ends_before_another_member_reads(
+    kafka_cluster: KafkaCluster,
+) -> None:
     fill(kafka_cluster, 200, 0)
     fill(kafka_cluster, 200, 1)
 
