@@ -2,7 +2,7 @@
 
 Public names only, loaded at first use (PEP 562): `import pykafka2` takes milliseconds, and a program that
 only produces never loads the consumer. `pykafka2.errors` has the errors, `pykafka2.serializers` the
-serializers, `pykafka2.testing` the bundled broker; `pykafka2.aio` will have the asyncio clients.
+serializers, `pykafka2.testing` the bundled broker; `pykafka2.aio` the asyncio clients.
 """
 
 from __future__ import annotations

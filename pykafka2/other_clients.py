@@ -210,8 +210,8 @@ INSTEAD_OF_ARGUMENTS: Final[dict[str, dict[str, str]]] = {
 """Arguments of confluent-kafka's calls that have another name here."""
 
 INSTEAD_OF_CLASSES: Final[dict[str, str]] = {
-    "AIOKafkaConsumer": "KafkaConsumer; there are no asyncio clients yet",
-    "AIOKafkaProducer": "KafkaProducer, whose deliveries can be awaited",
+    "AIOKafkaConsumer": "KafkaConsumer, imported from pykafka2.aio",
+    "AIOKafkaProducer": "KafkaProducer, imported from pykafka2.aio",
     "AdminClient": "KafkaAdminClient",
     "Consumer": "KafkaConsumer, which takes the same dict of options",
     "DeserializingConsumer": "KafkaConsumer, with key_deserializer and value_deserializer",
