@@ -22,11 +22,11 @@ from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.other_clients import no_such_attribute
 from pykafka2.producer.accumulator.room import NoRoom, Room
 from pykafka2.producer.append import Prepared
-from pykafka2.producer.arguments import refuse
+from pykafka2.producer.arguments import K, V, refuse
 from pykafka2.producer.bulk.columns import ArrowData
 from pykafka2.producer.bulk.delivery import BulkDelivery, OnBatch
 from pykafka2.producer.delivery.delivery import Delivery, OnDelivery
-from pykafka2.producer.options import K, ProducerConfig, V
+from pykafka2.producer.options import ProducerConfig
 from pykafka2.producer.producer import KafkaProducer as SyncProducer
 from pykafka2.types import ConsumerGroupMetadata, GivenHeaders, PartitionInfo, RecordMetadata
 
