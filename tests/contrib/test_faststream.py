@@ -205,7 +205,7 @@ def test_handler_that_raises_reads_the_record_again_with_nack_on_error(servers: 
     run(main())
 
 
-def test_middlewares_see_what_is_read_and_what_is_published(servers: str, topic: str) -> None:
+def test_middlewares_see_records_read_and_published(servers: str, topic: str) -> None:
     async def main() -> None:
         seen = Seen()
 
