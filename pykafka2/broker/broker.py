@@ -30,6 +30,7 @@ from pykafka2.broker.server.processor import Processor
 from pykafka2.broker.server.request_metrics import RequestMetrics
 from pykafka2.broker.shared import Shared
 from pykafka2.clock import Clock, SeededEntropy
+from pykafka2.compression.steps import Steps
 
 
 class Broker:
@@ -205,6 +206,10 @@ class Broker:
     def controller_changed(self, now: float) -> None:
         """Handles a new controller: unanswered requests to the old one are sent again."""
         self.parts.channel.controller_changed(now)
+
+    def compaction(self, keys: Iterable[Key], rolls: bool) -> Steps[int]:
+        """Compacts some replicas in steps, `rolls` segments first. Returns the number of removed records."""
+        return self.parts.compaction(keys, rolls)
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
         """Applies retention to some replicas or all. Returns the number of deleted segments."""

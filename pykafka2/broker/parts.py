@@ -36,6 +36,7 @@ from pykafka2.broker.server.threads import Part
 from pykafka2.broker.shared import Shared
 from pykafka2.broker.timers import BrokerTimers, Completions
 from pykafka2.clock import Entropy
+from pykafka2.compression.steps import Steps
 
 
 class Parts:
@@ -240,6 +241,10 @@ class Parts:
             self.coordinators.send_markers(now)
             if min(self._node.wheel.next_deadline(), self.coordinators.due) < self.timers.due:
                 self.timers.signal()
+
+    def compaction(self, keys: Iterable[Key], rolls: bool) -> Steps[int]:
+        """Compacts some replicas in steps, `rolls` segments first. Returns the number of removed records."""
+        return self.replicas.cleaner.compact_now(keys, self._node.clock.wall_ms(), rolls)
 
     def apply_retention(self, keys: Iterable[Key] | None = None) -> int:
         """Applies retention to some replicas or all. Returns the number of deleted segments."""

@@ -17,7 +17,7 @@ from pykafka2.clock import FOREVER
 
 
 class BrokerTimers(Part):
-    """A broker's timers: request timeouts, lagging followers, groups and transactions."""
+    """A broker's timers: request timeouts, lagging followers, log cleaning, groups and transactions."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class BrokerTimers(Part):
         self._expiry_at = 0.0
         self._retention_check_every = config.seconds("log.retention.check.interval.ms")
         self._retention_check_at = node.clock.monotonic() + self._retention_check_every
+        self._cleaning_at = node.clock.monotonic() + config.seconds("log.cleaner.backoff.ms")
         self.due = 0.0  # the next run; unlike `wake_at` it changes under the lock only
 
     def reschedule(self) -> None:
@@ -65,6 +66,8 @@ class BrokerTimers(Part):
             if now >= self._retention_check_at:
                 self._retention_check_at = now + self._retention_check_every
                 replicas.log_manager.apply_retention(node.clock.wall_ms(), None)
+            if now >= self._cleaning_at:
+                self._cleaning_at = replicas.cleaner.run(now, node.clock.wall_ms())
             self._coordinators.run(now)
             replicas.complete_delayed(now)
             self._coordinators.send_markers(now)
@@ -74,6 +77,7 @@ class BrokerTimers(Part):
                 self._isr_check_at,
                 self._expiry_at,
                 self._retention_check_at,
+                self._cleaning_at,
                 self._coordinators.due,
                 self._lifecycle.due,
             )

@@ -462,6 +462,14 @@ def logs(world: World) -> None:
     cluster.wait_until(lambda: world.controls.apply_retention(("short", 0)))
     assert cluster.log("short", 0).log_start_offset == 1
     cluster.delete_topic("short")
+    cluster.create_topic("latest", replication_factor=3, configs={"cleanup.policy": "compact"})
+    with world.producer(acks="all") as producer:
+        for value in (b"1", b"2"):
+            producer.send("latest", value, key=b"k", partition=0).result(timeout=30)
+    cluster.wait_until(
+        lambda: world.controls.compact("latest") == 0 and cluster.log("latest", 0).values() == [b"2"]
+    )
+    cluster.delete_topic("latest")
 
 
 def access_rules(world: World) -> None:

@@ -12,7 +12,9 @@ from typing import Final
 
 from pykafka2.errors import CorruptMessage, InvalidRecord
 from pykafka2.records.batch import (
+    CODEC_MASK,
     CRC_START,
+    DELETE_HORIZON_FLAG,
     HEADER,
     HEADER_BYTES,
     LENGTH_END,
@@ -24,6 +26,7 @@ from pykafka2.records.batch import (
     crc32c,
 )
 
+NO_TIMESTAMP: Final = -1
 _PLACE: Final = Struct(">qii")  # base offset, length, leader epoch: the fields outside the checksum
 
 
@@ -61,6 +64,13 @@ def with_log_append_time(batch: RecordBatch, timestamp_ms: int) -> RecordBatch:
 
 def rewritten(batch: RecordBatch, attributes: int, max_timestamp: int, body: Buffer) -> RecordBatch:
     """Returns the same records with another header and possibly a recompressed body, with a new checksum."""
+    return with_records(batch, body, batch.count, attributes, batch.base_timestamp, max_timestamp)
+
+
+def with_records(
+    batch: RecordBatch, body: Buffer, count: int, attributes: int, base_timestamp: int, max_timestamp: int
+) -> RecordBatch:
+    """Returns a batch of the same offsets and producer with other records, with a new checksum."""
     length = HEADER_BYTES - LENGTH_END + len(body)
 
     def header(crc: int) -> bytes:
@@ -72,13 +82,19 @@ def rewritten(batch: RecordBatch, attributes: int, max_timestamp: int, body: Buf
             crc,
             attributes,
             batch.last_offset_delta,
-            batch.base_timestamp,
+            base_timestamp,
             max_timestamp,
             batch.producer_id,
             batch.producer_epoch,
             batch.base_sequence,
-            batch.count,
+            count,
         )
 
     crc = crc32c(body, crc32c(header(0)[CRC_START:]))
     return RecordBatch(memoryview(header(crc) + bytes(body)))
+
+
+def without_records(batch: RecordBatch) -> RecordBatch:
+    """Returns the empty batch that compaction leaves, which keeps offsets and sequences."""
+    attributes = batch.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG)
+    return with_records(batch, b"", 0, attributes, NO_TIMESTAMP, batch.max_timestamp)

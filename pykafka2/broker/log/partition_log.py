@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from pykafka2.broker.log.batch import parse_batch, placed
+from pykafka2.broker.log.compaction import Cleaned
 from pykafka2.broker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.segment import MemorySegment
@@ -105,6 +106,10 @@ class PartitionLog:
         self._before_start = ProducerStates()  # producer states at the log's start
         self._aborted = TransactionIndex()
         self.segments = Segments(new_segment)
+        self.clean_offset = 0
+        """The first offset that no compaction has cleaned (Kafka's cleaner-offset-checkpoint)."""
+        self.truncations = 0
+        """The number of truncations, by which a compaction in steps detects one."""
 
     def __repr__(self) -> str:
         return (
@@ -311,6 +316,7 @@ class PartitionLog:
             # A former leader can have started an epoch without writing in it, which another leader then used.
             self.epochs.truncate_to(self.log_end_offset)
             return False
+        self.truncations += 1
         first_dropped = next(self.segments.iterate(max(end_offset, self.log_start_offset)), None)
         self.segments.truncate_to(max(end_offset, self.log_start_offset))
         if first_dropped is not None:
@@ -319,6 +325,7 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, self.log_end_offset)
         self.epochs.truncate_to(self.log_end_offset)
         self._aborted.truncate_to(self.log_end_offset)
+        self.clean_offset = min(self.clean_offset, self.log_end_offset)
         self.producers.rebuild(self.segments.iterate(), self._before_start)
         return True
 
@@ -328,7 +335,8 @@ class PartitionLog:
         Used if the leader's log starts after this one ends.
         """
         self.segments.truncate_fully_and_start_at(offset)
-        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self.log_start_offset = self.log_end_offset = self.high_watermark = self.clean_offset = offset
+        self.truncations += 1
         self.epochs = LeaderEpochs()
         self._aborted.clear()
         self._before_start = ProducerStates()
@@ -356,6 +364,16 @@ class PartitionLog:
                 self._before_start.record(batch)
             segment.close()
         return len(dropped)
+
+    def replace_cleaned(self, cleaned: Cleaned) -> bool:
+        """Replaces segments by their cleaned ones. Returns False if some have been deleted meanwhile."""
+        if not self.segments.replace(cleaned.replaced, cleaned.segments):
+            return False
+        self._aborted.replace_before(cleaned.end_offset, cleaned.aborted)
+        self.clean_offset = max(self.clean_offset, cleaned.end_offset)
+        for segment in cleaned.replaced:
+            segment.close()
+        return True
 
     def roll(self) -> bool:
         """Rolls the active segment. Returns False if it is empty."""

@@ -165,8 +165,8 @@ class ProducerStates:
 
     def record(self, batch: RecordBatch) -> CompletedTransaction | None:
         """Updates the state for an appended batch. Returns the completed transaction if it is a marker."""
-        if not batch.has_producer_id:
-            return None
+        if not batch.has_producer_id or (batch.is_control and not batch.count):
+            return None  # a marker that compaction has emptied changes nothing, as in Kafka
         state = self._states.get(batch.producer_id)
         if state is None:
             state = self._states[batch.producer_id] = ProducerState(batch.producer_id)

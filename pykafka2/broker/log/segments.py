@@ -7,8 +7,8 @@ from the front (retention.py). Kafka's LocalLog and LogSegments. Access requires
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter, is_not
 
 import attrs
 
@@ -109,6 +109,10 @@ class Segments:
                 return last
         return None
 
+    @property
+    def new_segment(self) -> NewSegment:
+        return self._new_segment
+
     def base_of(self, offset: int) -> int:
         """Returns the base offset of the segment that contains, or would contain, `offset`."""
         return self._segments[self._index_of(offset)].base_offset
@@ -138,6 +142,20 @@ class Segments:
         del self._segments[: len(dropped)]
         self.size_bytes -= sum(segment.size_bytes for segment in dropped)
         return dropped
+
+    def replace(self, replaced: Sequence[Segment], segments: Sequence[Segment]) -> bool:
+        """Replaces rolled segments by cleaned ones if all of them still exist. Returns whether it did."""
+        current = self._segments[:-1]
+        first = next((at for at, segment in enumerate(current) if segment is replaced[0]), None)
+        if first is None:
+            return False
+        end = first + len(replaced)
+        if len(current) < end or any(map(is_not, current[first:end], replaced)):
+            return False
+        self._segments[first:end] = segments
+        self.size_bytes += sum(segment.size_bytes for segment in segments)
+        self.size_bytes -= sum(segment.size_bytes for segment in replaced)
+        return True
 
     def truncate_fully_and_start_at(self, base_offset: int) -> None:
         """Drops everything; the next batch starts at or after `base_offset`."""

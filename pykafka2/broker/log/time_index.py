@@ -51,5 +51,6 @@ def _batches_from(log: PartitionLog, timestamp: int) -> Iterator[RecordBatch]:
 
 def latest(log: PartitionLog) -> Steps[OffsetAtTime]:
     """Return the first record with the largest timestamp (KIP-734), in short steps."""
-    largest = max((batch.max_timestamp for batch in log.batches(log.log_start_offset)), default=-1)
+    batches = log.batches(log.log_start_offset)
+    largest = max((batch.max_timestamp for batch in batches if batch.count), default=-1)
     return NOTHING if largest < 0 else (yield from first_at(log, largest))

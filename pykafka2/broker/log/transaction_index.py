@@ -62,6 +62,10 @@ class TransactionIndex:
         """Drops the transactions whose marker is at or after `end_offset`."""
         del self._entries[self._first_at(end_offset) :]
 
+    def replace_before(self, end_offset: int, kept: list[AbortedTransaction]) -> None:
+        """Replaces the transactions that end before `end_offset` by those that a compaction kept."""
+        self._entries[: self._first_at(end_offset)] = kept
+
     def drop_before(self, start_offset: int) -> None:
         """Drops the transactions that end before the log's new start."""
         del self._entries[: self._first_at(start_offset)]

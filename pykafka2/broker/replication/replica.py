@@ -66,7 +66,10 @@ class Replica:
         """Sets the topic's configuration, which applies to the following appends."""
         self.config = config
         self.batch_rules = BatchRules.of(config)
-        self.log.limit_segments(RollLimits(config.get("segment.bytes"), config.get("segment.ms")))
+        max_age_ms = config.get("segment.ms")
+        if config.is_compacted:
+            max_age_ms = min(max_age_ms, config.get("max.compaction.lag.ms"))
+        self.log.limit_segments(RollLimits(config.get("segment.bytes"), max_age_ms))
 
     @property
     def is_leader(self) -> bool:

@@ -20,6 +20,7 @@ from pykafka2.broker.log.partition_log import Appended, EndMarker, PartitionLog
 from pykafka2.broker.log.record_walk import RecordWalk
 from pykafka2.broker.log.validation import single_batch, start_walk, validate
 from pykafka2.broker.log.verifications import VerificationGuard
+from pykafka2.broker.replication.cleaner import LogCleaner
 from pykafka2.broker.replication.delayed import DelayedProduce, ProduceResult, follower_key
 from pykafka2.broker.replication.fetch_session import FetchSession
 from pykafka2.broker.replication.fetch_sessions import FetchSessions
@@ -87,6 +88,7 @@ class ReplicaManager:
         self.sessions = FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), entropy)
         self.isrs = IsrManager(self.hosted, config.seconds("replica.lag.time.max.ms"), ask_controller)
         self.log_manager = LogManager(self.hosted, self.deletes, self.log_start_moved)
+        self.cleaner = LogCleaner(self.hosted, config)
         self.reader = ReplicaReader(
             self.hosted,
             self.isrs,

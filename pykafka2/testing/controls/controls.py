@@ -109,6 +109,18 @@ class Controls:
         """
         return self._replicas.apply_retention(partition)
 
+    def compact(self, topic: str | TopicPartition | tuple[str, int], *, roll_segments: bool = True) -> int:
+        """Compacts every replica's log, of one topic or one partition, without waiting for
+        min.cleanable.dirty.ratio and log.cleaner.backoff.ms.  Returns the number of removed records, of all
+        replicas.
+
+        The active segment is never compacted, so it is rolled first; `roll_segments=False` leaves it as it
+        is.  Records of open transactions and those younger than min.compaction.lag.ms stay, and tombstones
+        until delete.retention.ms after their first compaction.  Raises `PolicyViolation` if the topic is not
+        compacted.
+        """
+        return self._replicas.compact(topic, roll_segments=roll_segments)
+
     def pause_followers(
         self,
         partition: TopicPartition | tuple[str, int] | None = None,

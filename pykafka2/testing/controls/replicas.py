@@ -44,6 +44,22 @@ class ReplicaControls:
         with self._running.lock:
             return sum(one.apply_retention(keys) for one in self._running.brokers if one.is_running)
 
+    def compact(self, topic: str | AnyPartition, *, roll_segments: bool = True) -> int:
+        self._running.check()
+        keys = self._keys_of(topic)
+        removed = 0
+        for broker in self._running.brokers:
+            with self._running.lock:
+                steps = broker.compaction(keys, roll_segments) if broker.is_running else iter(())
+            while True:  # the lock is free between two steps, so that clients are served
+                with self._running.lock:
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        removed += end.value or 0
+                        break
+        return removed
+
     def pause_followers(
         self, partition: AnyPartition | None = None, *, brokers: Iterable[int] | None = None
     ) -> None:
@@ -58,6 +74,14 @@ class ReplicaControls:
         with self._running.lock:
             for broker in self._running.brokers:
                 broker.fetchers.resume()
+
+    def _keys_of(self, topic: str | AnyPartition) -> list[tuple[str, int]]:
+        """Returns all partitions of a topic, or the one that is given."""
+        image = self._running.controllers.image
+        if not isinstance(topic, str):
+            return [partition_key(image, topic)]
+        partition_key(image, (topic, 0))
+        return [(topic, number) for number in range(len(image.topics[topic].partitions))]
 
     def _keys(self, partition: AnyPartition | None) -> list[tuple[str, int]] | None:
         image = self._running.controllers.image

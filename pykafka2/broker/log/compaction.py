@@ -1,0 +1,234 @@
+"""Compaction of rolled segments: keeps the latest record of each key. Kafka's Cleaner of 4.3.
+
+Sans-IO and independent of the storage: reads `Segment`s, writes new ones, in steps of some milliseconds.
+First an offset map is built from the keys of the dirty segments, then all segments up to there are rewritten.
+Offsets never change. `log_cleaner.py` decides when and what is cleaned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from pykafka2.broker.log.batch import with_records, without_records
+from pykafka2.broker.log.cleaned_transactions import CleanedTransactions
+from pykafka2.broker.log.raw_records import RawRecord, raw_records, with_timestamp_delta
+from pykafka2.broker.log.segment import MemorySegment, Segment
+from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, NewSegment
+from pykafka2.broker.log.transaction_index import AbortedTransaction
+from pykafka2.compression import MAX_OUTPUT_BYTES, codec
+from pykafka2.compression.steps import Steps
+from pykafka2.records.batch import DELETE_HORIZON_FLAG, RecordBatch, open_in_steps
+from pykafka2.types import LOG_APPEND_TIME
+
+SLICE: Final = 2_000
+"""Records that are read in one step, in about 5 ms."""
+BATCH_COST: Final = 5
+"""A batch takes about as long as this many records."""
+MAX_KEYS: Final = 5_033_164
+"""Keys of one round, as in Kafka's default log.cleaner.dedupe.buffer.size."""
+
+
+@attrs.define(frozen=True)
+class LastRecord:
+    """The last data offset of an active producer, or None after a marker; its batch is retained."""
+
+    offset: int | None
+    epoch: int
+
+
+@attrs.define(frozen=True)
+class CleaningRound:
+    """The input of one compaction: rolled segments in offset order, and the limits."""
+
+    segments: Sequence[Segment]
+    first_dirty_offset: int
+    upper_offset: int
+    """The end of the last segment."""
+    now_ms: int
+    delete_retention_ms: int
+    max_segment_bytes: int
+    last_records: Mapping[int, LastRecord] = attrs.field(factory=dict)
+    aborted: Sequence[AbortedTransaction] = ()
+    new_segment: NewSegment = MemorySegment
+    max_keys: int = MAX_KEYS
+
+
+@attrs.define
+class Cleaned:
+    """The result of one compaction. `replaced` segments become `segments`; up to `end_offset` is clean."""
+
+    replaced: list[Segment]
+    segments: list[Segment]
+    end_offset: int
+    aborted: list[AbortedTransaction]
+    """Aborted transactions whose marker is before `end_offset` and is still needed."""
+    records_read: int = 0
+    records_kept: int = 0
+
+
+@attrs.define
+class OffsetMap:
+    """The last offset of each key in the dirty segments, and the offset up to which they were read."""
+
+    offsets: dict[bytes, int] = attrs.field(factory=dict)
+    latest_offset: int = -1
+
+
+class _Pace:
+    """Counts records and batches until the next step."""
+
+    __slots__ = ("_cost",)
+
+    def __init__(self) -> None:
+        self._cost = 0
+
+    def is_due(self, cost: int) -> bool:
+        self._cost += cost
+        if self._cost < SLICE:
+            return False
+        self._cost = 0
+        return True
+
+
+def clean(work: CleaningRound) -> Steps[Cleaned]:
+    """Compacts the segments of one log, in steps. The given segments do not change."""
+    offsets = yield from build_offset_map(work)
+    end_offset = offsets.latest_offset + 1
+    replaced = [segment for segment in work.segments if segment.base_offset < end_offset]
+    transactions = CleanedTransactions(work.aborted)
+    cleaned = Cleaned(replaced, [], end_offset, transactions.kept)
+    pace = _Pace()
+    for group in groups_by_size(replaced, end_offset, work.max_segment_bytes):
+        target = work.new_segment(group[0].base_offset)
+        for segment in group:
+            for batch in segment.iterate():
+                kept = yield from _cleaned_batch(batch, work, offsets, transactions, pace)
+                cleaned.records_read += batch.count
+                if kept is not None:
+                    cleaned.records_kept += kept.count
+                    target.append(kept)
+                if pace.is_due(BATCH_COST):
+                    yield 0
+        cleaned.segments.append(target)
+    return cleaned
+
+
+def groups_by_size(segments: Sequence[Segment], end_offset: int, max_bytes: int) -> Iterator[list[Segment]]:
+    """Groups small segments that are merged into one of at most `max_bytes`."""
+    group: list[Segment] = []
+    size = 0
+    for index, segment in enumerate(segments):
+        end = segments[index + 1].base_offset if index + 1 < len(segments) else end_offset
+        is_full = group and (
+            size + segment.size_bytes > max_bytes or end - group[0].base_offset > MAX_OFFSET_SPAN
+        )
+        if is_full:
+            yield group
+            group, size = [], 0
+        group.append(segment)
+        size += segment.size_bytes
+    if group:
+        yield group
+
+
+def build_offset_map(work: CleaningRound) -> Steps[OffsetMap]:
+    """Returns the last offsets of the keys from the first dirty offset on, without aborted records."""
+    found = OffsetMap()
+    offsets, first = found.offsets, work.first_dirty_offset
+    transactions = CleanedTransactions(work.aborted)
+    pace = _Pace()
+    for index, segment in enumerate(work.segments):
+        is_last = index + 1 == len(work.segments)
+        end = work.upper_offset if is_last else work.segments[index + 1].base_offset
+        if end <= first:
+            continue
+        for batch in segment.iterate(first):
+            is_removable = transactions.is_removable(batch)
+            if not (batch.is_control or is_removable):
+                body = yield from _opened(batch)
+                base = batch.base_offset
+                for record in raw_records(body, batch.count):
+                    offset = base + record.offset_delta
+                    if record.key is not None and offset >= first:
+                        if len(offsets) >= work.max_keys and record.key not in offsets:
+                            return found  # the rest is cleaned in the next round
+                        offsets[record.key] = offset
+                    if pace.is_due(1):
+                        yield len(body)
+            found.latest_offset = max(found.latest_offset, batch.last_offset)
+            if pace.is_due(BATCH_COST):
+                yield 0
+        found.latest_offset = max(found.latest_offset, end - 1)  # the segment can end with a gap
+    return found
+
+
+def _opened(batch: RecordBatch) -> Steps[bytes]:
+    return bytes((yield from open_in_steps(batch, "the log", False, MAX_OUTPUT_BYTES)))
+
+
+def _cleaned_batch(
+    batch: RecordBatch,
+    work: CleaningRound,
+    offsets: OffsetMap,
+    transactions: CleanedTransactions,
+    pace: _Pace,
+) -> Steps[RecordBatch | None]:
+    """Returns what is left of the batch: itself, a shorter one, an empty one, or None."""
+    is_removable = transactions.is_removable(batch)
+    has_horizon = bool(batch.attributes & DELETE_HORIZON_FLAG)
+    is_past_horizon = has_horizon and batch.base_timestamp <= work.now_ms
+    drops_all = is_removable and (is_past_horizon if batch.is_control else True)
+    is_kept_empty = batch.next_offset == work.upper_offset or _is_last_of_producer(batch, work.last_records)
+    if drops_all:
+        return without_records(batch) if is_kept_empty else None
+    body = yield from _opened(batch)
+    kept: list[RawRecord] = []
+    latest, base, known = offsets.latest_offset, batch.base_offset, offsets.offsets
+    for record in raw_records(body, batch.count):
+        offset = base + record.offset_delta
+        is_latest = record.key is not None and offset >= known.get(record.key, -1)
+        if batch.is_control or offset > latest or (is_latest and (record.has_value or not is_past_horizon)):
+            kept.append(record)
+        if pace.is_due(1):
+            yield len(body)
+    if not kept:
+        return without_records(batch) if is_kept_empty else None
+    has_tombstone = any(not record.has_value for record in kept)
+    is_emptied_marker = batch.is_control and is_removable
+    sets_horizon = (has_tombstone or is_emptied_marker) and not has_horizon
+    if len(kept) == batch.count and not sets_horizon:
+        return batch
+    horizon = work.now_ms + work.delete_retention_ms if sets_horizon else None
+    return _rebuilt(batch, body, kept, horizon)
+
+
+def _is_last_of_producer(batch: RecordBatch, last_records: Mapping[int, LastRecord]) -> bool:
+    """Whether the batch has a producer's last sequence, or the marker with its last epoch."""
+    last = last_records.get(batch.producer_id) if batch.has_producer_id else None
+    if last is None:
+        return False
+    if last.offset is not None:
+        return batch.last_offset == last.offset
+    return batch.is_control and batch.producer_epoch == last.epoch
+
+
+def _rebuilt(batch: RecordBatch, body: bytes, kept: list[RawRecord], horizon: int | None) -> RecordBatch:
+    """Returns the batch with the kept records, and with a delete horizon as its base timestamp if given."""
+    base_timestamp, attributes = batch.base_timestamp, batch.attributes
+    if batch.timestamp_type == LOG_APPEND_TIME:
+        max_timestamp = batch.max_timestamp
+    else:
+        max_timestamp = base_timestamp + max(record.timestamp_delta for record in kept)
+    if horizon is None:
+        pieces = [body[record.start : record.end] for record in kept]
+    else:
+        shift = base_timestamp - horizon
+        pieces = [with_timestamp_delta(body, record, record.timestamp_delta + shift) for record in kept]
+        base_timestamp, attributes = horizon, attributes | DELETE_HORIZON_FLAG
+    data = b"".join(pieces)
+    if batch.codec_id:
+        data = codec(batch.codec_id).compress(data)
+    return with_records(batch, data, len(kept), attributes, base_timestamp, max_timestamp)

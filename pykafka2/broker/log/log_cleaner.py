@@ -1,0 +1,113 @@
+"""Decides which part of a log can be compacted, and compacts it in steps. Kafka's LogCleanerManager.
+
+The active segment, open transactions, records above the high watermark and records younger than
+min.compaction.lag.ms are not cleaned. Access requires the cluster's lock; the log can change between steps.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import attrs
+
+from pykafka2.broker.log.compaction import Cleaned, CleaningRound, LastRecord, clean
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.segment import Segment
+from pykafka2.broker.log.segments import timestamp_of
+from pykafka2.compression.steps import Steps
+
+
+@attrs.define(frozen=True)
+class CompactionPolicy:
+    """The options of a topic; `compacts` is whether cleanup.policy contains compact."""
+
+    compacts: bool = True
+    min_dirty_ratio: float = 0.5
+    delete_retention_ms: int = 86_400_000
+    min_lag_ms: int = 0
+    max_lag_ms: int = 2**63 - 1
+
+
+@attrs.define(frozen=True)
+class Cleanable:
+    """The segments of a log that a round can clean, and how much of them is dirty."""
+
+    segments: list[Segment]
+    first_dirty_offset: int
+    upper_offset: int
+    clean_bytes: int
+    dirty_bytes: int
+    is_overdue: bool
+    """Whether a dirty record is older than max.compaction.lag.ms."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def cleanable_part(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Cleanable:
+    """Returns the rolled segments that can be cleaned now."""
+    segments = list(log.segments)
+    first_dirty = max(log.clean_offset, log.log_start_offset)
+    stable = log.last_stable_offset
+    count = clean_bytes = dirty_bytes = 0
+    upper = segments[0].base_offset
+    is_overdue = False
+    for segment, following in pairwise(segments):
+        if following.base_offset > stable:
+            break
+        is_dirty = following.base_offset > first_dirty
+        if is_dirty:
+            if policy.min_lag_ms and timestamp_of(segment, now_ms) > now_ms - policy.min_lag_ms:
+                break
+            dirty_bytes += segment.size_bytes
+            if 0 < segment.first_timestamp < now_ms - policy.max_lag_ms:
+                is_overdue = True
+        else:
+            clean_bytes += segment.size_bytes
+        count, upper = count + 1, following.base_offset
+    return Cleanable(segments[:count], first_dirty, upper, clean_bytes, dirty_bytes, is_overdue)
+
+
+def dirty_ratio(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> float | None:
+    """Returns the dirty ratio of a log that should be cleaned now, else None; an overdue one is first."""
+    if not policy.compacts or len(log.segments) < 2:
+        return None
+    part = cleanable_part(log, policy, now_ms)
+    if not part.dirty_bytes:
+        return None
+    if part.is_overdue:
+        return 2.0
+    return part.dirty_ratio if part.dirty_ratio > policy.min_dirty_ratio else None
+
+
+def compact(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Steps[Cleaned | None]:
+    """Compacts a log in steps.
+
+    Returns None if nothing was cleanable, or if the log was truncated or its segments deleted meanwhile.
+    """
+    part = cleanable_part(log, policy, now_ms)
+    if not part.segments or part.upper_offset <= part.first_dirty_offset:
+        return None
+    truncations = log.truncations
+    last_records = {
+        state.producer_id: LastRecord(state.batches[-1].last_offset if state.batches else None, state.epoch)
+        for state in log.producers
+    }
+    cleaned = yield from clean(
+        CleaningRound(
+            part.segments,
+            part.first_dirty_offset,
+            part.upper_offset,
+            now_ms,
+            policy.delete_retention_ms,
+            log.segments.limits.max_bytes,
+            last_records,
+            log.aborted_transactions(part.segments[0].base_offset, part.upper_offset),
+            log.segments.new_segment,
+        )
+    )
+    if log.truncations != truncations or not log.replace_cleaned(cleaned):
+        return None
+    return cleaned

@@ -1,0 +1,102 @@
+"""Compacts the logs of one broker in the background, one log at a time, in short steps. Kafka's LogCleaner.
+
+Leaders and followers clean their own logs. Runs from the broker's timers; access requires the cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
+from pykafka2.broker.log.compaction import Cleaned
+from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact, dirty_ratio
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.replication.hosted import HostedReplicas
+from pykafka2.broker.replication.key import Key
+from pykafka2.compression.steps import Steps
+from pykafka2.errors import KafkaError, PolicyViolation
+
+logger = logging.getLogger(__name__)
+
+PAUSE = 0.001
+"""Seconds between two steps, in which requests are handled."""
+
+
+def compaction_of(config: TopicConfig) -> CompactionPolicy:
+    return CompactionPolicy(
+        config.is_compacted,
+        config.get("min.cleanable.dirty.ratio"),
+        config.get("delete.retention.ms"),
+        config.get("min.compaction.lag.ms"),
+        config.get("max.compaction.lag.ms"),
+    )
+
+
+class LogCleaner:
+    """Chooses the dirtiest log, compacts it step by step, then rests for log.cleaner.backoff.ms."""
+
+    def __init__(self, hosted: HostedReplicas, config: BrokerConfig) -> None:
+        self._hosted = hosted
+        self._config = config
+        self._running: Steps[Cleaned | None] | None = None
+        self._log: PartitionLog | None = None
+        self._uncleanable: set[tuple[bytes, int]] = set()
+
+    def run(self, now: float, now_ms: int) -> float:
+        """Takes one step. Returns when the next one is due, in seconds of the monotonic clock."""
+        rest = now + self._config.seconds("log.cleaner.backoff.ms")
+        if self._running is None and not self._choose(now_ms):
+            return rest
+        log, running = self._log, self._running
+        if log is None or running is None:
+            return rest
+        try:
+            next(running)
+            return now + PAUSE
+        except StopIteration:
+            pass
+        except KafkaError as error:
+            # As in Kafka, one unreadable log must not stop the cleaning of the others.
+            self._uncleanable.add((log.topic_id, log.partition))
+            logger.warning(
+                "Compaction of %s-%d stopped, its records are kept: %s", log.topic, log.partition, error
+            )
+        self._running = self._log = None
+        return now + PAUSE if self._choose(now_ms) else rest
+
+    def _choose(self, now_ms: int) -> bool:
+        """Begins to compact the dirtiest log. Returns False if none is dirty enough."""
+        if not self._config.get("log.cleaner.enable"):
+            return False
+        most = -1.0
+        for replica in self._hosted.replicas.values():
+            if (replica.log.topic_id, replica.log.partition) in self._uncleanable:
+                continue
+            policy = compaction_of(replica.config)
+            ratio = dirty_ratio(replica.log, policy, now_ms)
+            if ratio is not None and ratio > most:
+                most, self._log = ratio, replica.log
+                self._running = compact(replica.log, policy, now_ms)
+        return self._running is not None
+
+    def compact_now(self, keys: Iterable[Key], now_ms: int, rolls: bool) -> Steps[int]:
+        """Compacts these logs whatever their dirty ratio, in steps. Returns the number of removed records.
+
+        `rolls` begins new segments first. Raises `PolicyViolation` for a topic that is not compacted.
+        """
+        removed = 0
+        for replica in self._hosted.chosen(keys):
+            policy = compaction_of(replica.config)
+            if not policy.compacts:
+                topic = replica.key[0]
+                raise PolicyViolation(
+                    f"{topic} has cleanup.policy={replica.config.text('cleanup.policy')}; only topics with "
+                    f"'compact' or 'compact,delete' can be compacted"
+                )
+            if rolls:
+                replica.log.roll()
+            cleaned = yield from compact(replica.log, policy, now_ms)
+            if cleaned is not None:
+                removed += cleaned.records_read - cleaned.records_kept
+        return removed

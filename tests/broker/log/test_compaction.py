@@ -1,0 +1,344 @@
+"""Compaction of one log: which records stay, and what still works afterwards."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact, dirty_ratio
+from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
+from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.log.time_index import first_at, latest
+from pykafka2.compression.steps import finish
+from pykafka2.errors import CorruptData
+from pykafka2.records.batch import DELETE_HORIZON_FLAG, TRANSACTIONAL_FLAG
+from pykafka2.records.decoder import decode_tuples
+from tests.testing.wire import batch, view
+
+Pair = tuple[bytes | None, bytes | None]
+ALL = CompactionPolicy(min_dirty_ratio=0.0, delete_retention_ms=1000)
+NOW = 10_000
+A, B, C = b"a", b"b", b"c"
+
+
+def of(
+    *pairs: Pair,
+    at: int = 100,
+    codec: int = 0,
+    producer: int = -1,
+    sequence: int = -1,
+    transactional: bool = False,
+) -> bytes:
+    """A batch of these keys and values, each a millisecond after the one before it."""
+    return batch(
+        [value for _, value in pairs],
+        keys=[key for key, _ in pairs],
+        codec=codec,
+        timestamp=at,
+        deltas=range(len(pairs)),
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=sequence,
+        attributes=TRANSACTIONAL_FLAG if transactional else 0,
+    )
+
+
+def append(log: PartitionLog, data: bytes) -> None:
+    log.append_as_leader(view(data), 0)
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def log_of(*batches: bytes) -> PartitionLog:
+    """A log of these batches, all in rolled segments."""
+    log = PartitionLog("t", 0, bytes(16))
+    for data in batches:
+        append(log, data)
+    log.roll()
+    return log
+
+
+def end(log: PartitionLog, producer: int, *, committed: bool) -> None:
+    log.append_marker(EndMarker(producer, 0, committed, 0), 0, 500)
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def run(log: PartitionLog, now: int = NOW, policy: CompactionPolicy = ALL) -> None:
+    finish(compact(log, policy, now))
+
+
+def rows(log: PartitionLog) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    """Offset, timestamp, key and value of each record that is no marker."""
+    batches = [one for one in log.batches() if not one.is_control]
+    return [row[:4] for one in batches for row in decode_tuples(one, "the log")]
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    return [offset for offset, *_ in rows(log)]
+
+
+class TestKeys:
+    @pytest.mark.parametrize("codec", range(5))
+    def test_latest_record_of_each_key_stays_with_offset_and_timestamp(self, codec: int) -> None:
+        log = log_of(of((A, b"1"), (B, b"2"), (A, b"3"), codec=codec), of((A, b"4"), (C, b"5"), at=200))
+        run(log)
+        assert rows(log) == [(1, 101, B, b"2"), (3, 200, A, b"4"), (4, 201, C, b"5")]
+        assert [(one.base_offset, one.last_offset, one.max_timestamp) for one in log.batches()] == [
+            (0, 2, 101),
+            (3, 4, 201),
+        ]
+        for one in log.batches():
+            one.verify_crc()
+
+    def test_active_segment_is_not_compacted(self) -> None:
+        log = log_of(of((A, b"1")))
+        append(log, of((A, b"2")))
+        append(log, of((A, b"3")))
+        run(log)
+        assert offsets(log) == [0, 1, 2]
+        log.roll()
+        run(log)
+        assert offsets(log) == [2]
+
+    def test_records_without_key_are_removed(self) -> None:
+        log = log_of(of((None, b"1"), (A, b"2")))
+        run(log)
+        assert offsets(log) == [1]
+
+    def test_records_above_the_high_watermark_stay(self) -> None:
+        log = PartitionLog("t", 0, bytes(16))
+        for value in (b"1", b"2"):
+            log.append_as_leader(view(of((A, value))), 0)
+            log.roll()
+        log.advance_high_watermark(1)
+        run(log)
+        assert offsets(log) == [0, 1]
+
+    def test_small_segments_are_merged(self) -> None:
+        log = PartitionLog("t", 0, bytes(16))
+        for number in range(6):
+            append(log, of((b"%d" % number, b"v")))
+            log.roll()
+        size = log.size_bytes
+        log.limit_segments(RollLimits(max_bytes=size // 3))
+        run(log)
+        assert [segment.base_offset for segment in log.segments] == [0, 2, 4, 6]
+        assert log.size_bytes == size
+
+    def test_last_batch_of_a_round_stays_empty_so_that_followers_reach_the_end(self) -> None:
+        log = log_of(of((A, b"1")), of((A, None), at=NOW - 1))
+        run(log)
+        append(log, of((A, b"3")))
+        log.roll()
+        run(log, NOW + 2000)
+        assert offsets(log) == [2]
+        follower = PartitionLog("t", 0, bytes(16))
+        follower.append_as_follower(log.read(0, 3, 1 << 20, min_one=True).joined())
+        assert follower.log_end_offset == log.log_end_offset
+
+
+class TestTombstones:
+    def test_tombstone_stays_until_delete_retention_ms_after_its_compaction(self) -> None:
+        log = log_of(of((A, b"1")), of((A, None), (B, b"2"), at=50))
+        run(log)
+        assert rows(log) == [(1, 50, A, None), (2, 51, B, b"2")]
+        (kept,) = [one for one in log.batches() if one.count]
+        assert kept.attributes & DELETE_HORIZON_FLAG
+        assert kept.base_timestamp == NOW + 1000
+        for later, left in ((NOW + 999, [1, 2, 3]), (NOW + 1000, [2, 3, 4])):
+            append(log, of((C, b"%d" % later)))
+            log.roll()
+            run(log, later)
+            assert offsets(log) == (left if later == NOW + 999 else [2, 4])
+
+
+class TestTransactions:
+    def test_aborted_records_are_removed_and_do_not_hide_older_ones(self) -> None:
+        log = log_of(of((A, b"1")))
+        append(log, of((A, b"2"), producer=7, sequence=0, transactional=True))
+        end(log, 7, committed=False)
+        append(log, of((B, b"3"), producer=7, sequence=1, transactional=True))
+        end(log, 7, committed=True)
+        append(log, of((C, b"4")))
+        log.roll()
+        run(log)
+        assert offsets(log) == [0, 3, 5]
+        # Producer 7's last data batch is 3; the marker of the aborted transaction stays for a while.
+        assert [one.base_offset for one in log.batches()] == [0, 2, 3, 4, 5]
+        assert len(log.aborted_transactions(0, 6)) == 1
+        append(log, of((C, b"6")))
+        log.roll()
+        run(log, NOW + 1)  # sets the marker's delete horizon
+        append(log, of((C, b"7")))
+        log.roll()
+        run(log, NOW + 5000)
+        assert [one.base_offset for one in log.batches()] == [0, 3, 4, 7]
+        assert log.aborted_transactions(0, 8) == []
+
+    def test_open_transaction_limits_compaction(self) -> None:
+        log = log_of(of((A, b"1")))
+        append(log, of((A, b"2"), producer=7, sequence=0, transactional=True))
+        log.roll()
+        append(log, of((A, b"3")))
+        log.roll()
+        run(log)
+        assert offsets(log) == [0, 1, 2]
+        end(log, 7, committed=True)
+        run(log)
+        assert offsets(log) == [2]
+
+    def test_batch_with_a_producers_last_sequence_stays_empty(self) -> None:
+        log = log_of(
+            of((A, b"1"), producer=7, sequence=0), of((A, b"2"), producer=8, sequence=0), of((A, b"3"))
+        )
+        run(log)
+        assert [(one.base_offset, one.count, one.producer_id) for one in log.batches()] == [
+            (0, 0, 7),
+            (1, 0, 8),
+            (2, 1, -1),
+        ]
+        log.producers.rebuild(log.segments.iterate())
+        assert log.append_as_leader(view(of((A, b"1"), producer=7, sequence=0)), 0).is_duplicate
+        append(log, of((B, b"4"), producer=7, sequence=1))
+
+
+class TestChoice:
+    def test_dirty_ratio_counts_rolled_segments(self) -> None:
+        log = log_of(of((A, b"1")))
+        assert dirty_ratio(log, ALL, NOW) == 1.0
+        run(log)
+        assert dirty_ratio(log, ALL, NOW) is None
+        append(log, of((A, b"2")))
+        assert dirty_ratio(log, ALL, NOW) is None, "the active segment does not count"
+        log.roll()
+        assert dirty_ratio(log, ALL, NOW) == 0.5
+        assert dirty_ratio(log, CompactionPolicy(min_dirty_ratio=0.5), NOW) is None
+        assert dirty_ratio(log, CompactionPolicy(min_dirty_ratio=0.5, max_lag_ms=9000), NOW) == 2.0
+
+    def test_min_compaction_lag_ms_keeps_young_segments(self) -> None:
+        log = log_of(of((A, b"1"), at=100), of((A, b"2"), at=200))
+        append(log, of((A, b"3"), at=9500))
+        log.roll()
+        run(log, policy=CompactionPolicy(min_lag_ms=1000))
+        assert offsets(log) == [1, 2]
+        run(log, NOW + 1000, CompactionPolicy(min_lag_ms=1000))
+        assert offsets(log) == [2]
+
+    def test_log_that_is_truncated_meanwhile_is_not_changed(self) -> None:
+        log = log_of(*[of((A, b"1"))] * 1500)
+        steps = compact(log, ALL, NOW)
+        next(steps)
+        log.truncate_to(10)
+        assert finish(steps) is None
+        assert offsets(log) == list(range(10))
+
+    def test_deleted_segments_end_a_round(self) -> None:
+        log = log_of(*[of((A, b"1"))] * 1500)
+        append(log, of((A, b"2")))
+        steps = compact(log, ALL, NOW)
+        next(steps)
+        log.advance_log_start(1500)
+        assert finish(steps) is None
+        assert offsets(log) == [1500]
+
+    def test_steps_are_short(self) -> None:
+        log = log_of(*[of(*[(b"%d" % number, b"v") for number in range(1000)])] * 20)
+        steps = compact(log, ALL, NOW)
+        assert sum(1 for _ in steps) >= 2 * 20_000 // 2_000
+
+    def test_malformed_batch_raises_and_changes_nothing(self) -> None:
+        log = log_of(of((A, b"1")), batch([b"x"], count=9))
+        with pytest.raises(CorruptData):
+            run(log)
+        assert len(list(log.batches())) == 2
+
+
+class TestAfterwards:
+    def compacted(self) -> PartitionLog:
+        log = log_of(of((A, b"1"), at=100), of((A, b"2"), at=200), of((B, b"3"), at=300))
+        append(log, of((A, b"4"), at=400))
+        log.roll()
+        append(log, of((C, b"5"), at=500))
+        run(log)
+        assert offsets(log) == [2, 3, 4]
+        return log
+
+    def test_reads_across_gaps_continue_with_the_next_batch(self) -> None:
+        log = self.compacted()
+        for offset, first in ((0, 2), (1, 2), (2, 2), (3, 3), (4, 4)):
+            assert log.read(offset, 5, 1, min_one=True).batches[0].base_offset == first
+
+    def test_offsets_for_times_find_the_next_record(self) -> None:
+        log = self.compacted()
+        assert finish(first_at(log, 150)).offset == 2
+        assert finish(latest(log)).offset == 4
+
+    def test_truncation_within_the_compacted_part_moves_the_clean_offset(self) -> None:
+        log = self.compacted()
+        assert log.clean_offset == 4
+        log.truncate_to(3)
+        assert (log.log_end_offset, log.clean_offset, offsets(log)) == (3, 3, [2])
+        append(log, of((B, b"6")))
+        log.roll()
+        run(log)
+        assert offsets(log) == [3]
+
+    def test_delete_records_within_the_compacted_part(self) -> None:
+        log = self.compacted()
+        assert log.advance_log_start(3)
+        assert offsets(log) == [3, 4]
+
+
+VALUES = st.one_of(st.none(), st.binary(max_size=3))
+PAIRS = st.lists(st.tuples(st.sampled_from([A, B, C, b"d" * 70]), VALUES), min_size=1, max_size=5)
+PARTS = st.lists(
+    st.tuples(
+        PAIRS, st.integers(0, 4), st.sampled_from(["plain", "idempotent", "commit", "abort"]), st.booleans()
+    ),
+    max_size=12,
+)
+
+
+@given(PARTS, st.lists(st.integers(0, 3000), min_size=1, max_size=3))
+def test_replay_gives_the_same_last_values_and_unchanged_offsets(
+    parts: list[tuple[list[Pair], int, str, bool]], pauses: list[int]
+) -> None:
+    log = PartitionLog("t", 0, bytes(16))
+    sequences = dict.fromkeys((1, 2, 3), 0)
+    committed: dict[int, tuple[int, int, bytes | None, bytes | None]] = {}
+    for pairs, codec, kind, rolls in parts:
+        producer = {"plain": -1, "idempotent": 1, "commit": 2, "abort": 3}[kind]
+        is_transactional = producer in (2, 3)
+        first = log.log_end_offset
+        sequence = sequences[producer] if producer > 0 else -1
+        append(
+            log, of(*pairs, codec=codec, producer=producer, sequence=sequence, transactional=is_transactional)
+        )
+        if producer > 0:
+            sequences[producer] += len(pairs)
+        if is_transactional:
+            end(log, producer, committed=kind == "commit")
+        if kind != "abort":
+            for at, (key, value) in enumerate(pairs):
+                committed[first + at] = (first + at, 100 + at, key, value)
+        if rolls:
+            log.roll()
+    log.roll()
+    expected = {key: value for _, _, key, value in committed.values()}
+    log_end, now = log.log_end_offset, NOW
+    for pause in pauses:
+        now += pause
+        run(log, now)
+        log.clean_offset = 0  # so that each round reads everything again
+        left = rows(log)
+        assert all(committed[row[0]] == row for row in left)
+        replayed = {key: value for _, _, key, value in left}
+        assert {key: value for key, value in replayed.items() if value is not None} == {
+            key: value for key, value in expected.items() if value is not None
+        }
+        assert len(replayed) == len(left), "one record for each key"
+        assert log.log_end_offset == log_end
+        follower = PartitionLog("t", 0, bytes(16))
+        while batches := log.read(follower.log_end_offset, log_end, 1, min_one=True).batches:
+            follower.append_as_follower(batches[0].buffer)
+        assert (follower.log_end_offset, rows(follower)) == (log_end, left)
