@@ -138,7 +138,8 @@ def build_offset_map(work: CleaningRound) -> Steps[OffsetMap]:
     """Returns the last offsets of the keys from the first dirty offset on, without aborted records."""
     found = OffsetMap()
     offsets, first = found.offsets, work.first_dirty_offset
-    transactions = CleanedTransactions(work.aborted)
+    # Without those that ended before: their markers are not read, so they would never end here.
+    transactions = CleanedTransactions(one for one in work.aborted if one.last_offset >= first)
     pace = _Pace()
     for index, segment in enumerate(work.segments):
         is_last = index + 1 == len(work.segments)

@@ -342,3 +342,19 @@ def test_replay_gives_the_same_last_values_and_unchanged_offsets(
         while batches := log.read(follower.log_end_offset, log_end, 1, min_one=True).batches:
             follower.append_as_follower(batches[0].buffer)
         assert (follower.log_end_offset, rows(follower)) == (log_end, left)
+
+
+def test_producer_that_aborted_before_the_dirty_part_is_not_taken_for_aborting_in_it() -> None:
+    log = log_of(
+        of((A, b"1"), producer=1, sequence=0, transactional=True),
+    )
+    end(log, 1, committed=False)
+    append(log, of((A, b"2"), (B, b"2")))
+    log.roll()
+    run(log)
+    append(log, of((A, b"3"), producer=1, sequence=1, transactional=True))
+    end(log, 1, committed=True)
+    append(log, of((C, b"4")))
+    log.roll()
+    run(log)
+    assert [(key, value) for _, _, key, value in rows(log)] == [(B, b"2"), (A, b"3"), (C, b"4")]
