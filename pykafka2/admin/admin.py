@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 from pykafka2 import lifecycle
 from pykafka2.admin.acls import AclsAdmin
 from pykafka2.admin.configs import ConfigsAdmin
-from pykafka2.admin.groups import GroupsAdmin
+from pykafka2.admin.group_lag import GroupLagAdmin
+from pykafka2.admin.group_resets import GroupResetsAdmin
 from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig
 from pykafka2.admin.tokens import TokensAdmin
 from pykafka2.admin.topics import TopicsAdmin
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
 
 
 class KafkaAdminClient(
-    TopicsAdmin, ConfigsAdmin, GroupsAdmin, AclsAdmin, UsersAdmin, TokensAdmin, TransactionsAdmin
+    TopicsAdmin,
+    ConfigsAdmin,
+    GroupResetsAdmin,
+    GroupLagAdmin,
+    AclsAdmin,
+    UsersAdmin,
+    TokensAdmin,
+    TransactionsAdmin,
 ):
     """Creates, describes, alters and deletes the resources of a cluster. Thread-safe.
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from pykafka2.errors import IllegalArgument
+from pykafka2.cluster.arguments import checked_partition, describe_argument
+from pykafka2.errors import IllegalArgument, InvalidTopicException
+from pykafka2.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
 
 
 def texts(argument: str, values: Iterable[str]) -> list[str]:
@@ -16,3 +22,57 @@ def texts(argument: str, values: Iterable[str]) -> list[str]:
         if not isinstance(value, str):
             raise IllegalArgument(f"{argument} must contain strings, not {value!r}")
     return unique
+
+
+def text(argument: str, value: object) -> str:
+    """Returns the string; raises IllegalArgument if it is none or empty."""
+    if not isinstance(value, str) or not value:
+        raise IllegalArgument(f"{argument} must be a str that is not empty, not {describe_argument(value)}")
+    return value
+
+
+def one_of(argument: str, value: object, known: Iterable[str]) -> str:
+    """Returns the known name that equals the value, whatever its case. Raises IllegalArgument."""
+    names = list(known)
+    for name in names:
+        if isinstance(value, str) and value.lower() == name.lower():
+            return name
+    raise IllegalArgument(f"{argument}={value!r} is not valid; use one of {', '.join(names)}")
+
+
+def partitions_of(argument: str, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Returns each partition once. Raises IllegalArgument."""
+    if isinstance(partitions, TopicPartition) or not hasattr(partitions, "__iter__"):
+        raise IllegalArgument(
+            f"{argument} must be a list of TopicPartition, not {describe_argument(partitions)}"
+        )
+    return list(dict.fromkeys(_partition(argument, partition) for partition in partitions))
+
+
+def partition_keys(argument: str, mapping: Mapping[TopicPartition, object]) -> list[TopicPartition]:
+    """Returns the keys of a mapping by partition. Raises IllegalArgument."""
+    if not isinstance(mapping, Mapping):
+        raise IllegalArgument(
+            f"{argument} must be a dict with a TopicPartition for each key, not {describe_argument(mapping)}"
+        )
+    return [_partition(argument, partition) for partition in mapping]
+
+
+def whole_number(argument: str, value: object, least: int, most: int = 2**31 - 1) -> int:
+    """Returns the int; raises IllegalArgument if it is none or out of range."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise IllegalArgument(f"{argument}={value!r} must be an int from {least} to {most}")
+    return int(value)
+
+
+def request_timeout_ms(cluster: ClusterClient, timeout: float | None) -> int:
+    """Returns how long a broker may work on a request: the call's timeout, at most request_timeout_ms."""
+    seconds = cluster.options.default_api_timeout if timeout is None else timeout
+    return max(1, int(min(seconds, cluster.options.request_timeout) * 1000))
+
+
+def _partition(argument: str, partition: object) -> TopicPartition:
+    try:
+        return checked_partition(partition)
+    except (TypeError, ValueError, InvalidTopicException) as error:
+        raise IllegalArgument(f"{argument} contains {describe_argument(partition)}: {error}") from None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pykafka2.admin.config_values import ConfigEntry, ConfigResource
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.unavailable import not_yet
-from pykafka2.admin.values import ConfigEntry, ConfigResource
 
 
 class ConfigsAdmin:

@@ -1,88 +1,371 @@
-"""Consumer groups and their offsets."""
+"""Groups and their members: list, describe, delete, remove members, wait (ListGroups, DescribeGroups ...)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
+import attrs
+
+from pykafka2.admin.arguments import one_of, text, texts, whole_number
+from pykafka2.admin.group_descriptions import classic_group, consumer_group
+from pykafka2.admin.group_values import GroupDescription, GroupListing, MemberToRemove
 from pykafka2.admin.outcomes import Outcomes
-from pykafka2.admin.unavailable import not_yet
-from pykafka2.admin.values import GroupDescription, GroupListing, PartitionLag
-from pykafka2.types import OffsetAndMetadata, TopicPartition
+from pykafka2.admin.places import at_brokers, at_coordinators, broker_ids
+from pykafka2.admin.rounds import Results
+from pykafka2.driver.pollable import GROUP
+from pykafka2.errors import (
+    BrokerError,
+    GroupIdNotFound,
+    IllegalArgument,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedVersion,
+    error_of,
+)
+from pykafka2.types import Node
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+
+STATES = (
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Stable",
+    "Dead",
+    "Empty",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+)
+TYPES = ("Classic", "Consumer", "Share", "Streams")
+NOT_SUPPORTED = {"Share": "share", "Streams": "streams"}
+"""Types of groups that are listed, but not described, altered or deleted."""
+POLL_SECONDS = 0.25
+"""How often `wait_for_group` describes the group."""
+ADMIN_REASON = "member was removed by an admin"
+"""Kafka's text at the beginning of each reason for a removal (KIP-800)."""
 
 
 class GroupsAdmin:
     """The group calls of `KafkaAdminClient`. Timeouts are seconds; thread-safe."""
 
+    _cluster: ClusterClient
+
     def list_groups(
-        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+        self,
+        *,
+        states: Iterable[str] = (),
+        types: Iterable[str] = (),
+        protocols: Iterable[str] = (),
+        timeout: float | None = None,
     ) -> list[GroupListing]:
-        """Returns the groups of all coordinators with these states and types (all if empty)."""
-        not_yet("KafkaAdminClient.list_groups")
+        """Returns the groups of all coordinators with these states and types (all if empty), sorted.
+
+        Args:
+            states: such as "Stable" and "Empty" (KIP-518).
+            types: "Classic", "Consumer" (KIP-848), "Share", "Streams" (KIP-848, KIP-1043).
+            protocols: the members' kind, such as "consumer" and "connect"; "" for groups that never had
+                members.
+
+        Raises:
+            UnsupportedVersion: a broker before Kafka 2.6 cannot filter by state, or one before 3.8 by type.
+            IllegalArgument: an argument is not one of Kafka's values; no request was sent.
+            KafkaError: a broker failed; the result would be incomplete without it.
+        """
+        from pykafka2.protocol.messages.group_admin import ListGroupsRequest
+
+        wanted_states = [one_of("states", state, STATES) for state in texts("states", states)]
+        # Brokers expect the types in lower case.
+        wanted_types = [one_of("types", kind, TYPES).lower() for kind in texts("types", types)]
+        kinds = texts("protocols", protocols)
+
+        def read(response: Any, broker: int) -> list[GroupListing]:
+            if response.error_code:
+                raise error_of(response.error_code)
+            return [
+                GroupListing(
+                    group.group_id, group.protocol_type, group.group_state, group.group_type.capitalize()
+                )
+                for group in response.groups
+            ]
+
+        lists = at_brokers(
+            self._cluster,
+            "list_groups",
+            broker_ids(self._cluster, timeout),
+            lambda broker: ListGroupsRequest(states_filter=wanted_states, types_filter=wanted_types),
+            read,
+            timeout,
+        )
+        for error in lists.errors.values():
+            raise error
+        # A group whose coordinator moves meanwhile can be in two lists.
+        found = {group.group_id: group for groups in lists.values() for group in groups}
+        return [found[name] for name in sorted(found) if not kinds or found[name].protocol in kinds]
 
     def describe_groups(
-        self, group_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
+        self,
+        group_ids: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+        raise_errors: bool = True,
     ) -> Outcomes[str, GroupDescription]:
-        """Returns state, assignor, coordinator and members of groups, classic and KIP-848."""
-        not_yet("KafkaAdminClient.describe_groups")
+        """Returns state, assignor, coordinator and members of groups, classic and KIP-848.
+
+        Raises:
+            ItemsFailed: some failed (unless `raise_errors` is False): `GroupIdNotFound`,
+                `GroupAuthorizationFailed`, `IllegalArgument` for a share or streams group.
+            IllegalArgument: an argument is not valid; no request was sent.
+        """
+        names = texts("group_ids", group_ids)
+        outcomes = self._describe_consumer_groups(names, include_authorized_operations, timeout)
+        others = [
+            name
+            for name, error in outcomes.errors.items()
+            if isinstance(error, GroupIdNotFound | UnsupportedVersion)
+        ]
+        if others:
+            classic = self._describe_classic_groups(others, include_authorized_operations, timeout)
+            missing = [name for name, error in classic.errors.items() if isinstance(error, GroupIdNotFound)]
+            refused = self._refusals(missing, timeout)
+            found = outcomes.succeeded | classic.succeeded
+            errors = outcomes.errors | classic.errors | refused
+            outcomes = Outcomes(
+                {name: found[name] for name in names if name in found},
+                {name: errors[name] for name in names if name not in found},
+            )
+        return outcomes.checked("describe_groups", raise_errors)
 
     def delete_groups(
         self, group_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
     ) -> Outcomes[str, None]:
-        """Delete groups without members; others fail with `NonEmptyGroup`."""
-        not_yet("KafkaAdminClient.delete_groups")
+        """Delete groups without members, with their offsets.
+
+        Raises:
+            ItemsFailed: some failed (unless `raise_errors` is False): `NonEmptyGroup` with members,
+                `GroupIdNotFound`, `GroupAuthorizationFailed`, `IllegalArgument` for a share or streams group.
+            IllegalArgument: `group_ids` is not a list of names; no request was sent.
+        """
+        from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest
+
+        names = texts("group_ids", group_ids)
+        refused = self._refusals(names, timeout)
+
+        def read(response: Any, groups: list[str]) -> Results[str, None]:
+            errors = {
+                result.group_id: error_of(result.error_code)
+                for result in response.results
+                if result.error_code
+            }
+            done = {result.group_id: None for result in response.results if result.group_id not in errors}
+            return done, dict(errors)
+
+        outcomes = at_coordinators(
+            self._cluster,
+            "delete_groups",
+            GROUP,
+            [name for name in names if name not in refused],
+            lambda groups: DeleteGroupsRequest(groups_names=groups),
+            read,
+            timeout,
+        )
+        outcomes.errors.update(refused)
+        return outcomes.checked("delete_groups", raise_errors)
 
     def remove_members(
-        self, group_id: str, members: Iterable[str], *, reason: str = "", timeout: float | None = None
+        self,
+        group_id: str,
+        members: Iterable[str | MemberToRemove] | None = None,
+        *,
+        reason: str = "",
+        timeout: float | None = None,
+        raise_errors: bool = True,
     ) -> Outcomes[str, None]:
-        """Remove members (ids or static instance ids) from the group."""
-        not_yet("KafkaAdminClient.remove_members")
+        """Remove members from a group; their partitions are assigned to the others at once.
 
-    def list_group_offsets(
+        A dynamic member rejoins by itself; a static one is fenced. Members of a KIP-848 group cannot be
+        removed.
+
+        Args:
+            members: member ids or static instance ids; None removes all.
+            reason: appears in the coordinator's log (KIP-800).
+
+        Raises:
+            ItemsFailed: some were not removed (unless `raise_errors` is False), with `UnknownMemberId`.
+            GroupIdNotFound, GroupAuthorizationFailed: the group cannot be described.
+            IllegalArgument: an argument is not valid; no request was sent.
+        """
+        from pykafka2.protocol.messages.group import LeaveGroupRequest, MemberIdentity
+
+        text("group_id", group_id)
+        chosen = None if members is None else [_removal(member) for member in members]
+        described = self.describe_groups([group_id], timeout=timeout, raise_errors=False)[group_id]
+        static = {
+            member.group_instance_id: member.member_id
+            for member in described.members
+            if member.group_instance_id is not None
+        }
+        if chosen is None:
+            chosen = [
+                MemberToRemove(
+                    None if member.group_instance_id else member.member_id, member.group_instance_id
+                )
+                for member in described.members
+            ]
+        identities: dict[str, MemberIdentity] = {}
+        for member in chosen:
+            name = member.group_instance_id or member.member_id or ""
+            is_static = member.group_instance_id is not None or name in static
+            why = member.reason or reason
+            identities[name] = MemberIdentity(
+                member_id="" if is_static else name,
+                group_instance_id=name if is_static else None,
+                reason=f"{ADMIN_REASON}: {why}" if why else ADMIN_REASON,
+            )
+        if not identities:
+            return Outcomes({})
+
+        def read(response: Any, groups: list[str]) -> Results[str, Outcomes[str, None]]:
+            if response.error_code:
+                return {}, {group_id: error_of(response.error_code)}
+            done: dict[str, None] = {}
+            errors: dict[str, KafkaError] = {}
+            for member in response.members:
+                name = member.group_instance_id or member.member_id
+                if member.error_code:
+                    errors[name] = error_of(member.error_code)
+                else:
+                    done[name] = None
+            return {group_id: Outcomes.of_all(identities, done, errors)}, {}
+
+        request = LeaveGroupRequest(group_id=group_id, members=list(identities.values()))
+        outcomes = at_coordinators(
+            self._cluster, "remove_members", GROUP, [group_id], lambda groups: request, read, timeout
+        )
+        return outcomes[group_id].checked("remove_members", raise_errors)
+
+    def wait_for_group(
         self,
         group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
         *,
-        require_stable: bool = False,
+        state: str = "Stable",
+        members: int | None = None,
         timeout: float | None = None,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns a group's committed offsets, without partitions that have none."""
-        not_yet("KafkaAdminClient.list_group_offsets")
+    ) -> GroupDescription:
+        """Block until a group has this state and, if given, exactly so many members; returns it.
 
-    def alter_group_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
-        *,
-        timeout: float | None = None,
-        raise_errors: bool = True,
-    ) -> Outcomes[TopicPartition, None]:
-        """Commit offsets for a group without members."""
-        not_yet("KafkaAdminClient.alter_group_offsets")
+        A group that does not exist yet is waited for; for `state="Dead"` a missing group is enough.
 
-    def reset_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        to: str = "earliest",
-        timestamp_ms: int | None = None,
-        shift: int | None = None,
-        timeout: float | None = None,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commit the earliest or latest offsets, those of a timestamp, or the current ones shifted."""
-        not_yet("KafkaAdminClient.reset_group_offsets")
+        Raises:
+            KafkaTimeoutError: the group was not there, or had another state, until the timeout; names it.
+            IllegalArgument: an argument is not valid; no request was sent.
+        """
+        wanted = one_of("state", state, STATES)
+        if members is not None:
+            whole_number("members", members, 0)
+        clock = self._cluster.driver.clock
+        seconds = self._cluster.options.default_api_timeout if timeout is None else timeout
+        deadline = clock.monotonic() + seconds
+        while True:
+            left = max(0.0, deadline - clock.monotonic())
+            outcomes = self.describe_groups([group_id], timeout=max(left, POLL_SECONDS), raise_errors=False)
+            error = outcomes.errors.get(group_id)
+            if error is None:
+                found = outcomes[group_id]
+                if found.state == wanted and members in (None, len(found.members)):
+                    return found
+                seen = f"is {found.state} with {len(found.members)} members"
+            elif isinstance(error, GroupIdNotFound):
+                if wanted == "Dead" and not members:
+                    return GroupDescription(group_id, "Dead", "", "", None, ())
+                seen = "does not exist"
+            elif error.retriable:
+                seen = f"cannot be described: {error}"
+            else:
+                raise error
+            if left <= POLL_SECONDS:
+                what = wanted if members is None else f"{wanted} with {members} members"
+                raise KafkaTimeoutError(
+                    f"group {group_id!r} did not become {what} within {seconds:g} s; it {seen}"
+                )
+            self._cluster.pause(POLL_SECONDS)
 
-    def delete_group_offsets(
-        self,
-        group_id: str,
-        partitions: Iterable[TopicPartition],
-        *,
-        timeout: float | None = None,
-        raise_errors: bool = True,
-    ) -> Outcomes[TopicPartition, None]:
-        """Delete committed offsets; fails with `GroupSubscribedToTopic` while a member reads the topic."""
-        not_yet("KafkaAdminClient.delete_group_offsets")
+    # ------------------------------------------------------------------ inside
 
-    def group_lag(self, group_id: str, *, timeout: float | None = None) -> dict[TopicPartition, PartitionLag]:
-        """Returns a group's lag behind the last stable offset, in records and in time."""
-        not_yet("KafkaAdminClient.group_lag")
+    def _describe_consumer_groups(
+        self, names: list[str], operations: bool, timeout: float | None
+    ) -> Outcomes[str, GroupDescription]:
+        from pykafka2.protocol.messages.consumer_group import ConsumerGroupDescribeRequest
+
+        return at_coordinators(
+            self._cluster,
+            "describe_groups",
+            GROUP,
+            names,
+            lambda groups: ConsumerGroupDescribeRequest(
+                group_ids=groups, include_authorized_operations=operations
+            ),
+            lambda response, groups: _read_groups(response, consumer_group),
+            timeout,
+            with_node=_with_coordinator,
+        )
+
+    def _describe_classic_groups(
+        self, names: list[str], operations: bool, timeout: float | None
+    ) -> Outcomes[str, GroupDescription]:
+        from pykafka2.protocol.messages.group_admin import DescribeGroupsRequest
+
+        return at_coordinators(
+            self._cluster,
+            "describe_groups",
+            GROUP,
+            names,
+            lambda groups: DescribeGroupsRequest(groups=groups, include_authorized_operations=operations),
+            lambda response, groups: _read_groups(response, classic_group),
+            timeout,
+            with_node=_with_coordinator,
+        )
+
+    def _refusals(self, names: list[str], timeout: float | None) -> dict[str, KafkaError]:
+        """Returns an error for each share or streams group among these names."""
+        if not names:
+            return {}
+        try:
+            listed = self.list_groups(types=NOT_SUPPORTED, timeout=timeout)
+        except BrokerError:  # a broker before Kafka 3.8 has no such groups, and one may refuse the list
+            return {}
+        return {
+            group.group_id: IllegalArgument(
+                f"group {group.group_id!r} is a {NOT_SUPPORTED[group.type]} group; pykafka2 only lists "
+                "such groups"
+            )
+            for group in listed
+            if group.group_id in names and group.type in NOT_SUPPORTED
+        }
+
+
+def _removal(member: object) -> MemberToRemove:
+    if isinstance(member, MemberToRemove):
+        if bool(member.member_id) == bool(member.group_instance_id):
+            raise IllegalArgument(f"members contains {member}; set either member_id or group_instance_id")
+        return member
+    return MemberToRemove(member_id=text("members", member))
+
+
+def _read_groups(response: Any, describe: Any) -> Results[str, GroupDescription]:
+    found: dict[str, GroupDescription] = {}
+    errors: dict[str, KafkaError] = {}
+    for group in response.groups:
+        if group.error_code:
+            errors[group.group_id] = error_of(group.error_code, group.error_message)
+        elif group.group_state == "Dead":  # of brokers before DescribeGroups 6
+            errors[group.group_id] = GroupIdNotFound(f"group {group.group_id!r} does not exist")
+        else:
+            found[group.group_id] = describe(group)
+    return found, errors
+
+
+def _with_coordinator(group: GroupDescription, node: Node) -> GroupDescription:
+    return attrs.evolve(group, coordinator=node)

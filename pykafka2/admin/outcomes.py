@@ -53,6 +53,14 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
             raise self.errors[key]
         return self._values[key]
 
+    @property
+    def succeeded(self) -> dict[K, V]:
+        """The values of the items that did not fail."""
+        return {key: value for key, value in self._values.items() if key not in self.errors}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values or key in self.errors
+
     def __iter__(self) -> Iterator[K]:
         yield from (key for key in self._values if key not in self.errors)
         yield from self.errors

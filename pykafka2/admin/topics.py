@@ -137,16 +137,6 @@ class TopicsAdmin:
         """Increase the partitions of topics to these totals (CreatePartitions)."""
         not_yet("KafkaAdminClient.create_partitions")
 
-    def delete_records(
-        self,
-        before_offsets: Mapping[TopicPartition, int],
-        *,
-        timeout: float | None = None,
-        raise_errors: bool = True,
-    ) -> Outcomes[TopicPartition, int]:
-        """Delete the records before these offsets (-1: all); returns the new log start offsets."""
-        not_yet("KafkaAdminClient.delete_records")
-
     def elect_leaders(
         self,
         partitions: Sequence[TopicPartition] | None = None,

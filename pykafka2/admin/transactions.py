@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from pykafka2.admin.arguments import texts
 from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.rounds import gathered
 from pykafka2.admin.unavailable import not_yet
 from pykafka2.admin.values import ProducerIdAndEpoch, TransactionDescription, TransactionListing
 from pykafka2.driver.pollable import TRANSACTION, ToCoordinator, ToNode
@@ -15,7 +16,6 @@ from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
-    from pykafka2.driver.completion import Completion
     from pykafka2.protocol.messages.transaction import InitProducerIdResponse
     from pykafka2.protocol.messages.transaction_admin import (
         DescribeTransactionsResponse,
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     )
 
 
-R = TypeVar("R")
-
-GRACE = 1.0
-"""Seconds beyond the timeout: calls time out by themselves, with a better message."""
 FENCING_TIMEOUT_MS = 1_000
 """Brokers require a transaction timeout, but no transaction follows; each broker accepts one this short."""
 
@@ -97,7 +93,7 @@ class TransactionsAdmin:
             for name in texts("transactional_ids", transactional_ids)
         }
         seconds = cluster.options.default_api_timeout if timeout is None else timeout
-        found, errors = _results(started, seconds)
+        found, errors = gathered(started, seconds)
         described = {name: _described(response) for name, response in found.items()}
         return Outcomes(described, errors).checked("describe_transactions", raise_errors)
 
@@ -125,7 +121,7 @@ class TransactionsAdmin:
             )
             for name in texts("transactional_ids", transactional_ids)
         }
-        found, errors = _results(started, cluster.options.default_api_timeout if timeout is None else timeout)
+        found, errors = gathered(started, cluster.options.default_api_timeout if timeout is None else timeout)
         fenced = {
             name: ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
             for name, response in found.items()
@@ -148,25 +144,6 @@ class TransactionsAdmin:
     ) -> list[TransactionDescription]:
         """Returns transactions that have been open in a log for so long, but not at their coordinator."""
         not_yet("KafkaAdminClient.find_hanging_transactions")
-
-
-def _results(
-    started: Mapping[str, Completion[R]], timeout: float
-) -> tuple[dict[str, R], dict[str, KafkaError]]:
-    """Wait for all calls; returns responses and errors by item. Cancels the rest on KeyboardInterrupt."""
-    found: dict[str, R] = {}
-    errors: dict[str, KafkaError] = {}
-    try:
-        for name, completion in started.items():
-            try:
-                found[name] = completion.result(timeout + GRACE)
-            except KafkaError as error:
-                errors[name] = error
-    except BaseException:
-        for completion in started.values():
-            completion.cancel()
-        raise
-    return found, errors
 
 
 def _error_of_fencing(response: InitProducerIdResponse) -> KafkaError | None:

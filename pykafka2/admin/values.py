@@ -68,43 +68,6 @@ class ConfigEntry:
 
 
 @attrs.define(frozen=True)
-class GroupListing:
-    group_id: str
-    protocol: str
-    state: str
-    type: str
-
-
-@attrs.define(frozen=True)
-class MemberDescription:
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    assignment: tuple[TopicPartition, ...]
-
-
-@attrs.define(frozen=True)
-class GroupDescription:
-    group_id: str
-    state: str
-    type: str
-    assignor: str
-    coordinator: Node | None
-    members: tuple[MemberDescription, ...]
-
-
-@attrs.define(frozen=True)
-class PartitionLag:
-    """A group's lag in offsets (to the last stable offset) and, if known, in seconds."""
-
-    committed: int
-    end: int
-    lag: int
-    lag_time: float | None = None
-
-
-@attrs.define(frozen=True)
 class AclBinding:
     """An ACL, with Kafka's names (`TOPIC`, `LITERAL`, `User:ann`, `READ`, `ALLOW`)."""
 

@@ -212,6 +212,44 @@ class ClusterClient:
         )
         return completion
 
+    def start_once(
+        self,
+        request: Request[R],
+        to: Destination,
+        timeout: float,
+        *,
+        min_version: int | None = None,
+        max_version: int | None = None,
+    ) -> Completion[R]:
+        """Start one attempt of a request, without retries: it fails with the first error. Any thread.
+
+        `timeout` is limited by request_timeout_ms. For calls that choose the destination again before they
+        retry.
+        """
+        self._raise_if_closed()
+        self.driver.raise_failure()
+        completion: Completion[R] = Completion(self.driver, type(request).__name__)
+        send = Send(
+            request,
+            to,
+            lambda response, now: completion.succeed(response),
+            lambda error, now: completion.fail(error),
+            timeout=min(timeout, self.options.request_timeout),
+            min_version=min_version,
+            max_version=max_version,
+        )
+        self.driver.call_soon(lambda now: self.router.route(send, now))
+        return completion
+
+    def pause(self, seconds: float) -> None:
+        """Block the caller for so long. Raises ClientClosed if the client is closed meanwhile."""
+        self.driver.wait_until(lambda: self.is_closed, seconds)
+        self._raise_if_closed()
+
+    def know_node(self, node: Node) -> None:
+        """Keep the address of a broker that the metadata may not list yet. Any thread."""
+        self.driver.call_soon(lambda now: self.nodes.hint(node))
+
     def wait_for_topic(self, topic: str, timeout: float | None = None) -> TopicSnapshot:
         """Returns the topic's metadata; requests it if it is unknown.
 

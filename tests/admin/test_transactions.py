@@ -12,7 +12,8 @@ import pytest
 
 from pykafka2 import KafkaAdminClient, KafkaProducer, TopicPartition
 from pykafka2.admin.outcomes import ItemsFailed
-from pykafka2.admin.transactions import _described, _results
+from pykafka2.admin.rounds import gathered
+from pykafka2.admin.transactions import _described
 from pykafka2.admin.values import TransactionListing
 from pykafka2.errors import (
     ClusterAuthorizationFailed,
@@ -241,7 +242,7 @@ class Calls:
 def test_ctrl_c_while_several_ids_are_waited_for_ends_the_call_of_each() -> None:
     calls = Calls()
     with pytest.raises(KeyboardInterrupt):
-        _results({name: calls.call(name) for name in ("a", "b", "c")}, 5.0)
+        gathered({name: calls.call(name) for name in ("a", "b", "c")}, 5.0)
     assert calls.cancelled == ["a", "b", "c"]
 
 

@@ -1,0 +1,178 @@
+"""Resets committed offsets of a group: to the start, the end, a time, an offset, or by a distance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pykafka2.admin.arguments import text, whole_number
+from pykafka2.admin.group_offsets import GroupOffsetsAdmin, raise_single
+from pykafka2.admin.groups import GroupsAdmin
+from pykafka2.admin.offsets import OffsetsAdmin
+from pykafka2.cluster.arguments import checked_partition
+from pykafka2.errors import (
+    GroupIdNotFound,
+    IllegalArgument,
+    KafkaError,
+    NonEmptyGroup,
+    UnknownTopicOrPartition,
+    error_of,
+)
+from pykafka2.option_fields import INT64_MAX
+from pykafka2.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+
+RESETTABLE = ("Empty", "Dead")
+"""States of groups whose offsets may be altered."""
+
+
+class GroupResetsAdmin(GroupsAdmin, GroupOffsetsAdmin, OffsetsAdmin):
+    """`KafkaAdminClient.reset_group_offsets`."""
+
+    _cluster: ClusterClient
+
+    def reset_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition | str] | None = None,
+        *,
+        to: str | None = None,
+        timestamp_ms: int | None = None,
+        shift: int | None = None,
+        offset: int | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Commit other offsets for a group without members; returns the new offsets.
+
+        Offsets are limited to those that the partition has: from its log start offset to its high watermark.
+
+        Args:
+            partitions: partitions, and names of topics for all their partitions; None for all partitions
+                with a committed offset.
+            to: "earliest" (the default), "latest", or "current" (the committed offset, brought into the
+                limits).
+            timestamp_ms: the first record that is not older than this time, in milliseconds since the
+                epoch; the end if there is none.
+            shift: records to skip (or, if negative, to read again) from the committed offset.
+            offset: the same offset in each partition.
+            dry_run: return the offsets without committing them; allowed while the group has members.
+
+        Raises:
+            NonEmptyGroup: the group has members; no offset was changed.
+            ItemsFailed: some partitions failed, each with its error; the others were reset.
+            UnknownTopicOrPartition: a topic does not exist; no offset was changed.
+            IllegalArgument: an argument is not valid, two targets were given, or `shift` or "current" meets a
+                partition without a committed offset; no offset was changed.
+        """
+        text("group_id", group_id)
+        _check_target(to, timestamp_ms, shift, offset)
+        if not dry_run:
+            self._check_empty(group_id, timeout)
+        committed = self.list_group_offsets(group_id, timeout=timeout)
+        chosen = list(committed) if partitions is None else self._chosen(partitions, timeout)
+        if not chosen:
+            return {}
+        first = self.list_offsets(dict.fromkeys(chosen, "earliest"), timeout=timeout)
+        last = self.list_offsets(dict.fromkeys(chosen, "latest"), timeout=timeout)
+        wanted: Mapping[TopicPartition, int]
+        if timestamp_ms is not None:
+            at = self.list_offsets(dict.fromkeys(chosen, timestamp_ms), timeout=timeout)
+            wanted = {
+                partition: at[partition].offset if at[partition].offset >= 0 else last[partition].offset
+                for partition in chosen
+            }
+        elif offset is not None:
+            wanted = dict.fromkeys(chosen, offset)
+        elif shift is not None or to == "current":
+            without = [str(partition) for partition in chosen if partition not in committed]
+            if without:
+                raise IllegalArgument(
+                    f"group {group_id!r} has no committed offset of {', '.join(without)}; use "
+                    "to='earliest' or 'latest'"
+                )
+            wanted = {partition: committed[partition].offset + (shift or 0) for partition in chosen}
+        else:
+            source = last if to == "latest" else first
+            wanted = {partition: source[partition].offset for partition in chosen}
+        new = {
+            partition: OffsetAndMetadata(
+                min(max(wanted[partition], first[partition].offset), last[partition].offset)
+            )
+            for partition in chosen
+        }
+        if not dry_run:
+            raise_single(
+                self.alter_group_offsets(group_id, new, timeout=timeout, raise_errors=False),
+                "reset_group_offsets",
+            )
+        return new
+
+    def _check_empty(self, group_id: str, timeout: float | None) -> None:
+        described = self.describe_groups([group_id], timeout=timeout, raise_errors=False)
+        error = described.errors.get(group_id)
+        if isinstance(error, GroupIdNotFound):
+            return  # the commit creates it
+        if described[group_id].state not in RESETTABLE:
+            state, members = described[group_id].state, len(described[group_id].members)
+            raise NonEmptyGroup(
+                f"group {group_id!r} is {state} with {members} members; stop them, then reset its offsets"
+            )
+
+    def _chosen(
+        self, partitions: Iterable[TopicPartition | str], timeout: float | None
+    ) -> list[TopicPartition]:
+        if isinstance(partitions, str | TopicPartition):
+            raise IllegalArgument(f"partitions={partitions!r} must be a list")
+        chosen: list[TopicPartition] = []
+        topics: list[str] = []
+        for item in partitions:
+            if isinstance(item, str):
+                topics.append(item)
+                continue
+            try:
+                chosen.append(checked_partition(item))
+            except (TypeError, ValueError) as error:
+                raise IllegalArgument(f"partitions: {error}") from None
+        if topics:
+            numbers, errors = self._partitions_of_topics(topics, timeout)
+            for failure in errors.values():
+                raise failure
+            chosen += numbers
+        return list(dict.fromkeys(chosen))
+
+    def _partitions_of_topics(
+        self, topics: list[str], timeout: float | None
+    ) -> tuple[list[TopicPartition], dict[str, KafkaError]]:
+        from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
+        )
+        found: list[TopicPartition] = []
+        errors: dict[str, KafkaError] = {}
+        for topic in self._cluster.request(request, timeout=timeout).topics:
+            name = topic.name or ""
+            if topic.error_code:
+                error = error_of(topic.error_code)
+                missing = isinstance(error, UnknownTopicOrPartition)
+                errors[name] = UnknownTopicOrPartition(f"topic {name!r} does not exist") if missing else error
+            found += [TopicPartition(name, info.partition_index) for info in topic.partitions]
+        return sorted(found), errors
+
+
+def _check_target(to: object, timestamp_ms: object, shift: object, offset: object) -> None:
+    targets = {"to": to, "timestamp_ms": timestamp_ms, "shift": shift, "offset": offset}
+    named = [name for name, value in targets.items() if value is not None]
+    if len(named) > 1:
+        raise IllegalArgument(f"{' and '.join(named)} exclude each other; give one of them")
+    if to is not None and to not in ("earliest", "latest", "current"):
+        raise IllegalArgument(f"to={to!r} is not valid; use 'earliest', 'latest' or 'current'")
+    if timestamp_ms is not None:
+        whole_number("timestamp_ms", timestamp_ms, 0, INT64_MAX)
+    if shift is not None:
+        whole_number("shift", shift, -INT64_MAX, INT64_MAX)
+    if offset is not None:
+        whole_number("offset", offset, 0, INT64_MAX)

@@ -1,0 +1,228 @@
+"""Divides the items of an admin call among brokers: leaders of partitions, coordinators, any broker.
+
+Each function here runs a whole call in rounds (rounds.py). `request(items)` creates the request for one
+broker's items, `read(response, items)` returns their values and errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pykafka2.admin.outcomes import Outcomes
+from pykafka2.admin.rounds import Part, Results, Rounds, is_retriable
+from pykafka2.driver.pollable import AnyNode, Destination, ToNode
+from pykafka2.errors import (
+    KafkaError,
+    LeaderNotAvailable,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+    error_of,
+)
+from pykafka2.types import Node, TopicPartition
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+Make = Callable[[list[K]], Any]
+Read = Callable[[Any, list[K]], Results[K, V]]
+
+
+def at_leaders(
+    cluster: ClusterClient,
+    operation: str,
+    partitions: Iterable[TopicPartition],
+    request: Make[TopicPartition],
+    read: Read[TopicPartition, V],
+    timeout: float | None,
+    *,
+    min_version: Callable[[TopicPartition], int | None] = lambda partition: None,
+    max_version: int | None = None,
+    most: int | None = None,
+) -> Outcomes[TopicPartition, V]:
+    """Send one request to each leader; partitions with different `min_version` go in separate requests.
+
+    `most` limits the partitions of one request.
+    """
+
+    def divide(
+        pending: list[TopicPartition], left: float
+    ) -> tuple[list[Part[TopicPartition, V]], dict[TopicPartition, KafkaError]]:
+        leaders, errors = leaders_of(cluster, pending, left)
+        shares: dict[tuple[int, int | None], list[TopicPartition]] = {}
+        for partition, leader in leaders.items():
+            shares.setdefault((leader, min_version(partition)), []).append(partition)
+        parts = [
+            Part(items, request(items), ToNode(leader), _reader(read, items), version, max_version)
+            for (leader, version), share in shares.items()
+            for items in _slices(share, most)
+        ]
+        return parts, errors
+
+    return Rounds(cluster, operation, timeout).run(partitions, divide)
+
+
+def at_coordinators(
+    cluster: ClusterClient,
+    operation: str,
+    kind: int,
+    keys: Iterable[str],
+    request: Make[str],
+    read: Read[str, V],
+    timeout: float | None,
+    *,
+    max_version: int | None = None,
+    most: int | None = None,
+    with_node: Callable[[V, Node], V] = lambda value, node: value,
+) -> Outcomes[str, V]:
+    """Send one request to each coordinator of these groups (kind 0) or transactional ids (kind 1).
+
+    `most` limits the keys of one request; `with_node` adds the coordinator to a value.
+    """
+
+    def divide(pending: list[str], left: float) -> tuple[list[Part[str, V]], dict[str, KafkaError]]:
+        coordinators, errors = coordinators_of(cluster, kind, pending, left)
+        shares: dict[Node, list[str]] = {}
+        for key, node in coordinators.items():
+            shares.setdefault(node, []).append(key)
+        return [part(node, items) for node, share in shares.items() for items in _slices(share, most)], errors
+
+    def part(node: Node, items: list[str]) -> Part[str, V]:
+        def read_at(response: Any) -> Results[str, V]:
+            found, errors = read(response, items)
+            return {key: with_node(value, node) for key, value in found.items()}, errors
+
+        return Part(items, request(items), ToNode(node.id), read_at, max_version=max_version)
+
+    return Rounds(cluster, operation, timeout).run(keys, divide)
+
+
+def at_brokers(
+    cluster: ClusterClient,
+    operation: str,
+    brokers: Iterable[int],
+    request: Make[int],
+    read: Callable[[Any, int], V],
+    timeout: float | None,
+) -> Outcomes[int, V]:
+    """Send one request to each of these brokers; `request` gets a list of one broker id."""
+
+    def part(broker: int) -> Part[int, V]:
+        return Part(
+            [broker],
+            request([broker]),
+            ToNode(broker),
+            lambda response: ({broker: read(response, broker)}, {}),
+        )
+
+    def divide(pending: list[int], left: float) -> tuple[list[Part[int, V]], dict[int, KafkaError]]:
+        return [part(broker) for broker in pending], {}
+
+    return Rounds(cluster, operation, timeout).run(brokers, divide)
+
+
+def at_one(
+    cluster: ClusterClient,
+    operation: str,
+    items: Iterable[K],
+    request: Make[K],
+    read: Read[K, V],
+    timeout: float | None,
+    *,
+    to: Destination | None = None,
+    retries: Callable[[KafkaError], bool] = is_retriable,
+    max_version: int | None = None,
+) -> Outcomes[K, V]:
+    """Send all items in one request, to any broker by default: it forwards what is for the controller."""
+    destination = AnyNode() if to is None else to
+
+    def divide(pending: list[K], left: float) -> tuple[list[Part[K, V]], dict[K, KafkaError]]:
+        part = Part(pending, request(pending), destination, _reader(read, pending), max_version=max_version)
+        return [part], {}
+
+    return Rounds(cluster, operation, timeout, retries).run(items, divide)
+
+
+def _reader(read: Read[K, V], items: list[K]) -> Callable[[Any], Results[K, V]]:
+    return lambda response: read(response, items)
+
+
+def _slices(items: list[K], most: int | None) -> list[list[K]]:
+    step = most or len(items)
+    return [items[start : start + step] for start in range(0, len(items), step)]
+
+
+# ---------------------------------------------------------------------- look-ups
+
+
+def leaders_of(
+    cluster: ClusterClient, partitions: list[TopicPartition], timeout: float
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, KafkaError]]:
+    """Returns the leader of each partition by a Metadata request, and the errors of those without one."""
+    from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    topics = dict.fromkeys(partition.topic for partition in partitions)
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
+    )
+    leaders: dict[TopicPartition, int] = {}
+    errors: dict[TopicPartition, KafkaError] = {}
+    topic_errors: dict[str, KafkaError] = {}
+    for topic in cluster.request(request, timeout=timeout).topics:
+        if topic.error_code:
+            topic_errors[topic.name or ""] = error_of(topic.error_code, f"topic {topic.name!r}")
+        for info in topic.partitions:
+            partition = TopicPartition(topic.name or "", info.partition_index)
+            if info.leader_id >= 0:
+                leaders[partition] = info.leader_id
+            else:
+                errors[partition] = LeaderNotAvailable(f"{partition} has no leader")
+    for partition in partitions:
+        if partition in leaders or partition in errors:
+            continue
+        errors[partition] = topic_errors.get(partition.topic) or UnknownTopicOrPartition(
+            f"{partition} does not exist"
+        )
+    wanted = set(partitions)
+    return (
+        {partition: leaders[partition] for partition in partitions if partition in leaders},
+        {partition: error for partition, error in errors.items() if partition in wanted},
+    )
+
+
+def coordinators_of(
+    cluster: ClusterClient, kind: int, keys: list[str], timeout: float
+) -> tuple[dict[str, Node], dict[str, KafkaError]]:
+    """Returns the coordinator of each key, by one FindCoordinator request if the brokers support it."""
+    from pykafka2.protocol.messages.coordinator import FindCoordinatorRequest
+
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
+    found: dict[str, Node] = {}
+    errors: dict[str, KafkaError] = {}
+    try:
+        for entry in cluster.request(request, timeout=timeout).coordinators:
+            if entry.error_code:
+                errors[entry.key] = error_of(entry.error_code, entry.error_message)
+            else:
+                found[entry.key] = Node(entry.node_id, entry.host, entry.port)
+    except UnsupportedVersion:  # brokers before Kafka 3.0 take one key per request
+        for key in keys:
+            response = cluster.request(FindCoordinatorRequest(key_type=kind, key=key), timeout=timeout)
+            if response.error_code:
+                errors[key] = error_of(response.error_code, response.error_message)
+            else:
+                found[key] = Node(response.node_id, response.host, response.port)
+    for node in dict.fromkeys(found.values()):
+        cluster.know_node(node)
+    return found, errors
+
+
+def broker_ids(cluster: ClusterClient, timeout: float | None) -> list[int]:
+    """Returns the ids of the brokers that are up, sorted."""
+    from pykafka2.protocol.messages.metadata import MetadataRequest
+
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    return sorted(broker.node_id for broker in cluster.request(request, timeout=timeout).brokers)

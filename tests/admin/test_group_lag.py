@@ -1,0 +1,74 @@
+"""The lag of groups in records and time, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2 import TopicPartition
+from pykafka2.admin.group_values import PartitionLag
+from pykafka2.errors import GroupIdNotFound
+from tests.admin.worlds import World
+
+ORDERS = [TopicPartition("orders", number) for number in range(3)]
+PAYMENTS = TopicPartition("payments", 0)
+
+
+def test_lag_is_counted_by_partition(world: World) -> None:
+    world.fill("orders", [5, 4, 3])
+    world.fill("payments", [2])
+    world.commit("g", {ORDERS[0]: 2, ORDERS[1]: 4, PAYMENTS: 0})
+    assert world.admin.group_lag("g") == {
+        ORDERS[0]: PartitionLag(2, 5, 3),
+        ORDERS[1]: PartitionLag(4, 4, 0),
+        PAYMENTS: PartitionLag(0, 2, 2),
+    }
+
+
+def test_deleted_records_are_no_lag(world: World) -> None:
+    world.fill("orders", [5])
+    world.commit("g", {ORDERS[0]: 1})
+    world.admin.delete_records({ORDERS[0]: 3})
+    assert world.admin.group_lag("g") == {ORDERS[0]: PartitionLag(1, 5, 2, start=3)}
+
+
+def test_records_of_an_open_transaction_are_no_lag(world: World) -> None:
+    world.fill("orders", [3])
+    world.commit("g", {ORDERS[0]: 1})
+    producer = world.producer("txn", transactional_id="t")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("orders", b"open", partition=0).result(10)
+    assert world.admin.group_lag("g")[ORDERS[0]].lag == 2
+    assert world.admin.group_lag("g", isolation_level="read_uncommitted")[ORDERS[0]].lag == 3
+    producer.commit_transaction()
+    producer.close()
+    assert world.admin.group_lag("g")[ORDERS[0]].lag == 4, "the record and the marker"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_owned_partitions_without_a_commit_count_whole(world: World, protocol: str) -> None:
+    world.fill("orders", [5, 4, 0])
+    consumer = world.member("g", "orders", protocol=protocol, name="reader")
+    world.turn(consumer)
+    consumer.commit({ORDERS[0]: 5})
+    lags = world.admin.group_lag("g")
+    assert [(lags[one].committed, lags[one].lag) for one in ORDERS] == [(5, 0), (-1, 4), (-1, 0)]
+    assert {lags[one].client_id for one in ORDERS} == {"reader"}
+    assert len({lags[one].member_id for one in ORDERS}) == 1
+
+
+def test_lag_in_time_is_the_age_of_the_oldest_record_not_committed(world: World) -> None:
+    now = world.cluster.runtime.clock.wall_ms() if hasattr(world.cluster, "runtime") else None
+    start = now if now is not None else world.simulation.runtime.clock.wall_ms()
+    world.fill("orders", [5, 2, 1], first_ms=start - 100_000, step_ms=10_000)
+    world.commit("g", {ORDERS[0]: 2, ORDERS[1]: 2, ORDERS[2]: 0})
+    lags = world.admin.group_lag("g", with_time=True)
+    assert lags[ORDERS[0]].lag_time == pytest.approx(80, abs=1)
+    assert lags[ORDERS[1]].lag_time == 0.0
+    assert lags[ORDERS[2]].lag_time == pytest.approx(100, abs=1)
+    assert world.admin.group_lag("g")[ORDERS[0]].lag_time is None
+
+
+def test_lag_of_a_missing_group(world: World) -> None:
+    with pytest.raises(GroupIdNotFound):
+        world.admin.group_lag("nobody")

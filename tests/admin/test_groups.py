@@ -1,0 +1,208 @@
+"""Groups and members: two groups on different coordinators, classic and KIP-848, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2 import TopicPartition
+from pykafka2.admin.group_values import GroupListing, MemberToRemove
+from pykafka2.admin.outcomes import ItemsFailed
+from pykafka2.errors import (
+    GroupIdNotFound,
+    IllegalArgument,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    NonEmptyGroup,
+    UnknownMemberId,
+)
+from pykafka2.protocol.messages.group_admin import DeleteGroupsRequest, ListGroupsRequest
+from pykafka2.testing import Simulation
+from tests.admin.worlds import GROUPS, World
+
+ORDERS = [TopicPartition("orders", number) for number in range(3)]
+PAYMENTS = [TopicPartition("payments", number) for number in range(2)]
+
+
+def test_groups_of_all_coordinators_are_listed(world: World) -> None:
+    for group in GROUPS:
+        world.commit(group, {ORDERS[0]: 0})
+    world.cluster.history.clear()
+    listed = world.admin.list_groups()
+    assert [group.group_id for group in listed] == list(GROUPS)
+    assert listed[0] == GroupListing("group-0", "", "Empty", "Classic")
+    assert listed[0].is_simple
+    assert world.cluster.history.count(ListGroupsRequest) == 2, "one request for each broker"
+
+
+def test_groups_are_filtered_by_state_type_and_protocol(world: World) -> None:
+    world.turn(world.member("old", "orders"), world.member("new", "payments", protocol="consumer"))
+    world.commit("idle", {ORDERS[0]: 0})
+    admin = world.admin
+
+    def names(**filters: list[str]) -> list[str]:
+        return [group.group_id for group in admin.list_groups(**filters)]
+
+    assert names() == ["idle", "new", "old"]
+    assert names(states=["Stable"]) == ["new", "old"]
+    assert names(states=["stable", "EMPTY"]) == ["idle", "new", "old"]
+    assert names(types=["Consumer"]) == ["new"]
+    assert names(types=["classic"], states=["Stable"]) == ["old"]
+    assert names(types=["Share", "Streams"]) == []
+    assert names(protocols=["consumer"]) == ["new", "old"]
+    assert names(protocols=[""]) == ["idle"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "named"),
+    [({"states": ["Asleep"]}, "Stable"), ({"types": ["Big"]}, "Classic"), ({"states": "Stable"}, "list")],
+)
+def test_unknown_filters_are_refused(world: World, filters: dict[str, list[str]], named: str) -> None:
+    with pytest.raises(IllegalArgument, match=named):
+        world.admin.list_groups(**filters)
+
+
+def test_classic_and_consumer_groups_are_described(world: World) -> None:
+    members = [world.member("old", "orders", name=f"old-{number}") for number in range(2)]
+    members += [world.member("new", "payments", protocol="consumer", name="new-0", client_rack="b")]
+    world.turn(*members)
+    described = world.admin.describe_groups(["old", "new"])
+    old, new = described["old"], described["new"]
+    assert (old.state, old.type, old.assignor, old.protocol) == ("Stable", "Classic", "range", "consumer")
+    assert (old.epoch, old.assignment_epoch, old.authorized_operations) == (None, None, None)
+    assert sorted(p for member in old.members for p in member.assignment) == ORDERS
+    assert {member.client_id for member in old.members} == {"old-0", "old-1"}
+    assert {member.topics for member in old.members} == {("orders",)}
+    assert (new.state, new.type, new.assignor) == ("Stable", "Consumer", "uniform")
+    assert new.epoch is not None
+    assert new.epoch == new.assignment_epoch > 0
+    (member,) = new.members
+    assert list(member.assignment) == list(member.target or ()) == PAYMENTS
+    assert (member.epoch, member.rack, member.topics) == (new.epoch, "b", ("payments",))
+    assert member.is_classic is False
+
+
+def test_groups_are_described_by_their_coordinators(world: World) -> None:
+    for group in GROUPS:
+        world.commit(group, {ORDERS[0]: 0})
+    described = world.admin.describe_groups(GROUPS)
+    coordinators = {group: described[group].coordinator for group in GROUPS}
+    assert {node.id for node in coordinators.values() if node is not None} == {0, 1}
+    assert list(described) == list(GROUPS)
+
+
+def test_authorized_operations_are_returned_if_requested(world: World) -> None:
+    world.commit("idle", {ORDERS[0]: 0})
+    found = world.admin.describe_groups(["idle"], include_authorized_operations=True)["idle"]
+    assert found.authorized_operations is not None
+    assert {"READ", "DELETE", "DESCRIBE"} <= set(found.authorized_operations)
+
+
+def test_missing_group_has_its_own_error(world: World) -> None:
+    world.commit("idle", {ORDERS[0]: 0})
+    outcomes = world.admin.describe_groups(["nobody", "idle"], raise_errors=False)
+    assert outcomes["idle"].state == "Empty"
+    assert isinstance(outcomes.errors["nobody"], GroupIdNotFound)
+    with pytest.raises(ItemsFailed, match="nobody"):
+        world.admin.describe_groups(["nobody"])
+
+
+def test_moved_coordinator_is_found_again(world: World) -> None:
+    world.commit("group-0", {ORDERS[0]: 7})
+    admin = world.admin
+    before = admin.describe_groups(["group-0"])["group-0"].coordinator
+    assert before is not None
+    world.cluster.controls.move_coordinator("group-0", to=1 - before.id)
+    after = admin.describe_groups(["group-0"])["group-0"].coordinator
+    assert after is not None
+    assert after.id == 1 - before.id
+    world.cluster.controls.rule(api="DescribeGroups", nth=1, then="error:NOT_COORDINATOR")
+    assert admin.describe_groups(["group-0"])["group-0"].state == "Empty"
+
+
+def test_groups_without_members_are_deleted(world: World) -> None:
+    for group in GROUPS:
+        world.commit(group, {ORDERS[0]: 0})
+    world.turn(world.member("busy", "payments"))
+    world.cluster.history.clear()
+    outcomes = world.admin.delete_groups([*GROUPS, "busy", "nobody"], raise_errors=False)
+    assert world.cluster.history.count(DeleteGroupsRequest) == 2, "one request for each coordinator"
+    assert {name: type(error) for name, error in outcomes.errors.items()} == {
+        "busy": NonEmptyGroup,
+        "nobody": GroupIdNotFound,
+    }
+    assert [name for name in outcomes if name not in outcomes.errors] == list(GROUPS)
+    assert [group.group_id for group in world.admin.list_groups()] == ["busy"]
+    with pytest.raises(ItemsFailed, match="busy"):
+        world.admin.delete_groups(["busy"])
+    with pytest.raises(IllegalArgument, match="list"):
+        world.admin.delete_groups("busy")
+
+
+def test_static_and_dynamic_members_are_removed(world: World) -> None:
+    static = world.member("g", "orders", group_instance_id="one", name="static")
+    dynamic = world.member("g", "orders", name="dynamic")
+    world.turn(static, dynamic)
+    admin = world.admin
+    members = {member.client_id: member for member in admin.describe_groups(["g"])["g"].members}
+    removed = admin.remove_members("g", ["one"], reason="maintenance")
+    assert list(removed) == ["one"]
+    assert [member.client_id for member in admin.describe_groups(["g"])["g"].members] == ["dynamic"]
+    admin.remove_members("g", [members["dynamic"].member_id])
+    assert admin.describe_groups(["g"])["g"].members == ()
+
+
+def test_all_members_are_removed(world: World) -> None:
+    world.turn(
+        world.member("g", "orders", group_instance_id="one", name="static"),
+        world.member("g", "orders", name="dynamic"),
+    )
+    removed = world.admin.remove_members("g")
+    assert len(removed) == 2
+    assert "one" in removed
+    assert world.admin.describe_groups(["g"])["g"].state == "Empty"
+    assert len(world.admin.remove_members("g")) == 0
+
+
+def test_unknown_members_have_their_own_error(world: World) -> None:
+    world.turn(world.member("g", "orders", group_instance_id="one", name="static"))
+    outcomes = world.admin.remove_members(
+        "g", [MemberToRemove(group_instance_id="two"), "three", "one"], raise_errors=False
+    )
+    assert {name: type(error) for name, error in outcomes.errors.items()} == {
+        "two": UnknownMemberId,
+        "three": UnknownMemberId,
+    }
+    assert outcomes["one"] is None
+    with pytest.raises(GroupIdNotFound):
+        world.admin.remove_members("nobody", ["one"])
+    with pytest.raises(IllegalArgument, match="either"):
+        world.admin.remove_members("g", [MemberToRemove()])
+
+
+def test_group_is_waited_for(simulation: Simulation, world: World) -> None:
+    consumer = world.member("g", "orders")
+    waiting = simulation.spawn(lambda: world.admin.wait_for_group("g", members=1))
+    world.turn(consumer)
+    found = waiting.result()
+    assert found.state == "Stable"
+    consumer.close()
+    assert world.admin.wait_for_group("g", state="Empty").members == ()
+    world.admin.delete_groups(["g"])
+    assert world.admin.wait_for_group("g", state="Dead").state == "Dead"
+
+
+def test_group_that_does_not_become_stable_is_named(simulation: Simulation, world: World) -> None:
+    started = simulation.now
+    with pytest.raises(KafkaTimeoutError, match="'g' did not become Stable within 3 s; it does not exist"):
+        world.admin.wait_for_group("g", timeout=3)
+    assert simulation.now - started == pytest.approx(3, abs=0.6)
+    world.commit("g", {ORDERS[0]: 0})
+    with pytest.raises(KafkaTimeoutError, match="Stable with 2 members within 1 s; it is Empty with 0"):
+        world.admin.wait_for_group("g", members=2, timeout=1)
+
+
+def test_groups_of_an_unreachable_cluster(world: World) -> None:
+    for broker in range(2):
+        world.cluster.controls.crash_broker(broker)
+    with pytest.raises((NoBrokersAvailable, KafkaTimeoutError)):
+        world.admin.list_groups(timeout=2)
