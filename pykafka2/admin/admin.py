@@ -17,6 +17,7 @@ from pykafka2.admin.configs import ConfigsAdmin
 from pykafka2.admin.group_lag import GroupLagAdmin
 from pykafka2.admin.group_resets import GroupResetsAdmin
 from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig
+from pykafka2.admin.partitions import PartitionsAdmin
 from pykafka2.admin.tokens import TokensAdmin
 from pykafka2.admin.topics import TopicsAdmin
 from pykafka2.admin.transactions import TransactionsAdmin
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 class KafkaAdminClient(
     TopicsAdmin,
+    PartitionsAdmin,
     ConfigsAdmin,
     GroupResetsAdmin,
     GroupLagAdmin,

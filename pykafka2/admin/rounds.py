@@ -16,9 +16,12 @@ from pykafka2.admin.outcomes import Outcomes
 from pykafka2.backoff import Backoff
 from pykafka2.driver.pollable import Destination
 from pykafka2.errors import (
+    BrokerError,
     CorruptResponse,
     KafkaError,
     KafkaTimeoutError,
+    NotController,
+    ThrottlingQuotaExceeded,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -62,6 +65,16 @@ Divide = Callable[[list[K], float], tuple[list["Part[K, V]"], dict[K, KafkaError
 
 
 def is_retriable(error: KafkaError) -> bool:
+    return error.retriable
+
+
+def was_refused(error: KafkaError) -> bool:
+    """Returns True for a retriable error by which the controller refused a request, and for a lost response.
+
+    After another error the change can have been made, and the repetition would fail.
+    """
+    if isinstance(error, BrokerError):
+        return isinstance(error, NotController | ThrottlingQuotaExceeded)
     return error.retriable
 
 

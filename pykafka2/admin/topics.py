@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pykafka2.admin.outcomes import Outcomes, not_controller
 from pykafka2.admin.throttled import until_accepted
-from pykafka2.admin.unavailable import not_yet
 from pykafka2.admin.values import NewTopic, TopicDescription
 from pykafka2.driver.pollable import ToController
 from pykafka2.errors import KafkaError, KafkaTimeoutError, error_of
-from pykafka2.types import PartitionInfo, TopicPartition
+from pykafka2.types import PartitionInfo
 
 if TYPE_CHECKING:
     from pykafka2.cluster.client import ClusterClient
@@ -130,33 +129,6 @@ class TopicsAdmin:
                     raise KafkaTimeoutError(
                         f"no leader of {', '.join(without)} within {seconds:g} s; are their brokers up?"
                     )
-
-    def create_partitions(
-        self, totals: Mapping[str, int], *, timeout: float | None = None, raise_errors: bool = True
-    ) -> Outcomes[str, None]:
-        """Increase the partitions of topics to these totals (CreatePartitions)."""
-        not_yet("KafkaAdminClient.create_partitions")
-
-    def elect_leaders(
-        self,
-        partitions: Sequence[TopicPartition] | None = None,
-        *,
-        unclean: bool = False,
-        timeout: float | None = None,
-        raise_errors: bool = True,
-    ) -> Outcomes[TopicPartition, None]:
-        """Elect the preferred replica as leader; with `unclean`, any live replica (KIP-460)."""
-        not_yet("KafkaAdminClient.elect_leaders")
-
-    def alter_partition_reassignments(
-        self,
-        targets: Mapping[TopicPartition, Sequence[int] | None],
-        *,
-        timeout: float | None = None,
-        raise_errors: bool = True,
-    ) -> Outcomes[TopicPartition, None]:
-        """Move partitions to other brokers; None cancels a reassignment (KIP-455)."""
-        not_yet("KafkaAdminClient.alter_partition_reassignments")
 
     def _describe(self, names: list[str] | None, timeout: float | None) -> Outcomes[str, TopicDescription]:
         from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

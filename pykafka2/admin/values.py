@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import ClassVar
 
 import attrs
@@ -26,6 +25,23 @@ class NewTopic:
 
 
 @attrs.define(frozen=True)
+class NewPartitions:
+    """A topic's new number of partitions, and optionally the broker ids of each new one."""
+
+    total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
+
+
+@attrs.define(frozen=True)
+class PartitionReassignment:
+    """The brokers of a partition that is being moved: all of them, those being added, those being removed."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+@attrs.define(frozen=True)
 class TopicDescription:
     name: str
     topic_id: bytes
@@ -38,33 +54,6 @@ class ClusterDescription:
     cluster_id: str | None
     controller: Node | None
     nodes: tuple[Node, ...]
-
-
-class ResourceType(Enum):
-    """The kind of resource that a configuration belongs to, with Kafka's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-@attrs.define(frozen=True)
-class ConfigResource:
-    type: ResourceType
-    name: str
-
-
-@attrs.define(frozen=True)
-class ConfigEntry:
-    """A setting and its source; `value` is None if it is sensitive."""
-
-    name: str
-    value: str | None
-    source: str
-    is_read_only: bool = False
-    is_sensitive: bool = False
 
 
 @attrs.define(frozen=True)
