@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.admin.acls import AclsAdmin
+from pykafka2.admin.cluster import ClusterAdmin
 from pykafka2.admin.configs import ConfigsAdmin
 from pykafka2.admin.group_lag import GroupLagAdmin
 from pykafka2.admin.group_resets import GroupResetsAdmin
+from pykafka2.admin.log_dirs import LogDirsAdmin
 from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig
 from pykafka2.admin.partitions import PartitionsAdmin
+from pykafka2.admin.producers import ProducersAdmin
 from pykafka2.admin.tokens import TokensAdmin
 from pykafka2.admin.topics import TopicsAdmin
-from pykafka2.admin.transactions import TransactionsAdmin
 from pykafka2.admin.users import UsersAdmin
-from pykafka2.admin.values import ClusterDescription
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ForkedClientError
-from pykafka2.types import Node
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -40,7 +40,9 @@ class KafkaAdminClient(
     AclsAdmin,
     UsersAdmin,
     TokensAdmin,
-    TransactionsAdmin,
+    ProducersAdmin,
+    ClusterAdmin,
+    LogDirsAdmin,
 ):
     """Creates, describes, alters and deletes the resources of a cluster. Thread-safe.
 
@@ -68,19 +70,6 @@ class KafkaAdminClient(
         release = functools.partial(self._cluster.close, 0.0)
         self._tracked = lifecycle.track(self, description, release)
         self._is_forked = False
-
-    def describe_cluster(self, *, timeout: float | None = None) -> ClusterDescription:
-        """Returns the cluster's id, brokers and controller (in KRaft any live broker)."""
-        from pykafka2.protocol.messages.metadata import MetadataRequest
-
-        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        response = self._cluster.request(request, timeout=timeout)
-        nodes = tuple(
-            Node(broker.node_id, broker.host, broker.port, broker.rack)
-            for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
-        )
-        controller = next((node for node in nodes if node.id == response.controller_id), None)
-        return ClusterDescription(response.cluster_id, controller, nodes)
 
     def close(self, timeout: float = 5.0) -> None:
         """Close all connections, within `timeout` seconds. Idempotent; any thread."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from pykafka2.admin.arguments import texts
+from pykafka2.admin.group_descriptions import operations
 from pykafka2.admin.outcomes import Outcomes, not_controller
 from pykafka2.admin.throttled import until_accepted
 from pykafka2.admin.values import NewTopic, TopicDescription
 from pykafka2.driver.pollable import ToController
-from pykafka2.errors import KafkaError, KafkaTimeoutError, error_of
+from pykafka2.errors import IllegalArgument, KafkaError, KafkaTimeoutError, error_of
 from pykafka2.types import PartitionInfo
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from pykafka2.cluster.client import ClusterClient
+    from pykafka2.protocol.messages.metadata import MetadataResponseTopic
     from pykafka2.protocol.messages.topics import CreateTopicsRequest
+
+ID_BYTES = 16
 
 
 class TopicsAdmin:
@@ -96,10 +103,86 @@ class TopicsAdmin:
         return sorted(name for name, topic in described.items() if include_internal or not topic.is_internal)
 
     def describe_topics(
-        self, topics: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
+        self,
+        topics: Iterable[str],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+        raise_errors: bool = True,
     ) -> Outcomes[str, TopicDescription]:
-        """Returns the partitions, leaders and replicas of topics."""
-        return self._describe(list(topics), timeout).checked("describe_topics", raise_errors)
+        """Returns the partitions, leaders and replicas of topics.
+
+        `include_authorized_operations` also returns what the principal may do with each topic (KIP-430).
+        """
+        outcomes = self._describe(texts("topics", topics), timeout, include_authorized_operations)
+        return outcomes.checked("describe_topics", raise_errors)
+
+    def describe_topics_by_id(
+        self,
+        topic_ids: Iterable[bytes | UUID],
+        *,
+        include_authorized_operations: bool = False,
+        timeout: float | None = None,
+        raise_errors: bool = True,
+    ) -> Outcomes[bytes, TopicDescription]:
+        """Returns the topics with these ids, as `describe_topics` does (KIP-516).
+
+        Raises:
+            ItemsFailed: some failed (unless `raise_errors` is False), with `UnknownTopicId`.
+            UnsupportedVersion: brokers before Kafka 3.1.
+            IllegalArgument: an id is not one of 16 bytes; no request was sent.
+        """
+        from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+        ids = _ids(topic_ids)
+        if not ids:
+            return Outcomes({})
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=include_authorized_operations,
+        )
+        found: dict[bytes, TopicDescription] = {}
+        errors: dict[bytes, KafkaError] = {}
+        for topic in self._cluster.request(request, timeout=timeout).topics:
+            topic_id = bytes(topic.topic_id)
+            if topic.error_code:
+                errors[topic_id] = error_of(topic.error_code)
+            else:
+                found[topic_id] = _described(topic)
+        outcomes = Outcomes.of_all(ids, found, errors)
+        return outcomes.checked("describe_topics_by_id", raise_errors)
+
+    def delete_topics_by_id(
+        self, topic_ids: Iterable[bytes | UUID], *, timeout: float | None = None, raise_errors: bool = True
+    ) -> Outcomes[bytes, None]:
+        """Delete topics by id: a topic of the same name that was created later stays (KIP-516).
+
+        Raises:
+            ItemsFailed: some failed (unless `raise_errors` is False): `UnknownTopicId`,
+                `TopicAuthorizationFailed`.
+            UnsupportedVersion: brokers before Kafka 2.8.
+            IllegalArgument: an id is not one of 16 bytes; no request was sent.
+        """
+        from pykafka2.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
+
+        ids = _ids(topic_ids)
+        if not ids:
+            return Outcomes({})
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=None, topic_id=topic_id) for topic_id in ids],
+            timeout_ms=_milliseconds(timeout),
+        )
+        deleted: dict[bytes, None] = {}
+        errors: dict[bytes, KafkaError] = {}
+        for topic in self._cluster.request(request, ToController(), timeout).responses:
+            topic_id = bytes(topic.topic_id)
+            if topic.error_code:
+                errors[topic_id] = error_of(topic.error_code, topic.error_message)
+            else:
+                deleted[topic_id] = None
+        outcomes = Outcomes.of_all(ids, deleted, errors)
+        return outcomes.checked("delete_topics_by_id", raise_errors)
 
     def wait_for_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> None:
         """Block until every partition of the topics has a leader; creates no topic.
@@ -130,33 +213,54 @@ class TopicsAdmin:
                         f"no leader of {', '.join(without)} within {seconds:g} s; are their brokers up?"
                     )
 
-    def _describe(self, names: list[str] | None, timeout: float | None) -> Outcomes[str, TopicDescription]:
+    def _describe(
+        self, names: list[str] | None, timeout: float | None, with_operations: bool = False
+    ) -> Outcomes[str, TopicDescription]:
         from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        response = self._cluster.request(request, timeout=timeout)
+        request = MetadataRequest(
+            topics=topics,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=with_operations,
+        )
         found: dict[str, TopicDescription] = {}
         errors: dict[str, KafkaError] = {}
-        for topic in response.topics:
+        for topic in self._cluster.request(request, timeout=timeout).topics:
             name = topic.name or ""
             if topic.error_code:
                 errors[name] = error_of(topic.error_code)
-                continue
-            partitions = tuple(
-                PartitionInfo(
-                    name,
-                    partition.partition_index,
-                    partition.leader_id,
-                    partition.leader_epoch,
-                    tuple(partition.replica_nodes),
-                    tuple(partition.isr_nodes),
-                    tuple(partition.offline_replicas),
-                )
-                for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
-            )
-            found[name] = TopicDescription(name, topic.topic_id, partitions, topic.is_internal)
+            else:
+                found[name] = _described(topic)
         return Outcomes(found, errors)
+
+
+def _described(topic: MetadataResponseTopic) -> TopicDescription:
+    name = topic.name or ""
+    partitions = tuple(
+        PartitionInfo(
+            name,
+            partition.partition_index,
+            partition.leader_id,
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
+        )
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    )
+    authorized = operations(topic.topic_authorized_operations)
+    return TopicDescription(name, bytes(topic.topic_id), partitions, topic.is_internal, authorized)
+
+
+def _ids(topic_ids: Iterable[bytes | UUID]) -> list[bytes]:
+    ids: list[bytes] = []
+    for item in topic_ids:
+        topic_id = getattr(item, "bytes", item)
+        if not isinstance(topic_id, bytes) or len(topic_id) != ID_BYTES:
+            raise IllegalArgument(f"topic_ids must contain UUIDs or 16 bytes, not {topic_id!r}")
+        ids.append(topic_id)
+    return list(dict.fromkeys(ids))
 
 
 def _milliseconds(timeout: float | None) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pykafka2.admin.arguments import texts
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.rounds import gathered
-from pykafka2.admin.unavailable import not_yet
 from pykafka2.admin.values import ProducerIdAndEpoch, TransactionDescription, TransactionListing
 from pykafka2.driver.pollable import TRANSACTION, ToCoordinator, ToNode
 from pykafka2.errors import CorruptData, IllegalArgument, KafkaError, error_of
@@ -33,14 +32,26 @@ class TransactionsAdmin:
     _cluster: ClusterClient
 
     def list_transactions(
-        self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = (), timeout: float | None = None
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        longer_than: float | None = None,
+        pattern: str | None = None,
+        timeout: float | None = None,
     ) -> list[TransactionListing]:
         """Returns the transactional ids of all coordinators, sorted.
 
         `states` (such as "Ongoing", "PrepareCommit", "CompleteAbort") and `producer_ids` filter them; empty
         ones match all. Ids that the principal may not describe are left out.
 
+        Args:
+            longer_than: only transactions that have been open for so many seconds (KIP-994, Kafka 3.8).
+            pattern: only ids that match this regular expression in RE2's syntax (KIP-1152, Kafka 4.1).
+
         Raises:
+            InvalidRegularExpression: `pattern` is not valid.
+            UnsupportedVersion: a broker is too old for a filter.
             IllegalArgument: a state is unknown to the brokers, or an argument is not valid.
             KafkaError: a broker failed; the result would be incomplete without it.
         """
@@ -54,7 +65,12 @@ class TransactionsAdmin:
         found: dict[str, TransactionListing] = {}
         for broker in brokers:
             response = self._cluster.request(
-                ListTransactionsRequest(state_filters=state_filters, producer_id_filters=producers),
+                ListTransactionsRequest(
+                    state_filters=state_filters,
+                    producer_id_filters=producers,
+                    duration_filter=-1 if longer_than is None else round(longer_than * 1000),
+                    transactional_id_pattern=pattern,
+                ),
                 ToNode(broker.node_id),
                 timeout,
                 _error_of_listing,
@@ -127,23 +143,6 @@ class TransactionsAdmin:
             for name, response in found.items()
         }
         return Outcomes(fenced, errors).checked("fence_producers", raise_errors)
-
-    def abort_transaction(
-        self,
-        partition: TopicPartition,
-        producer_id: int,
-        producer_epoch: int,
-        *,
-        timeout: float | None = None,
-    ) -> None:
-        """Write an abort marker to one partition, which ends a hanging transaction."""
-        not_yet("KafkaAdminClient.abort_transaction")
-
-    def find_hanging_transactions(
-        self, *, older_than: float = 900.0, timeout: float | None = None
-    ) -> list[TransactionDescription]:
-        """Returns transactions that have been open in a log for so long, but not at their coordinator."""
-        not_yet("KafkaAdminClient.find_hanging_transactions")
 
 
 def _error_of_fencing(response: InitProducerIdResponse) -> KafkaError | None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import attrs
 
 from pykafka2.option_fields import hidden
-from pykafka2.types import Node, PartitionInfo, TopicPartition
+from pykafka2.types import PartitionInfo, TopicPartition
 
 
 @attrs.define(frozen=True)
@@ -43,17 +43,13 @@ class PartitionReassignment:
 
 @attrs.define(frozen=True)
 class TopicDescription:
+    """A topic and its partitions; `authorized_operations` are None unless requested."""
+
     name: str
     topic_id: bytes
     partitions: tuple[PartitionInfo, ...]
     is_internal: bool = False
-
-
-@attrs.define(frozen=True)
-class ClusterDescription:
-    cluster_id: str | None
-    controller: Node | None
-    nodes: tuple[Node, ...]
+    authorized_operations: tuple[str, ...] | None = None
 
 
 @attrs.define(frozen=True)

@@ -1,0 +1,143 @@
+"""The cluster as a whole, with brokers that stop and features that change, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2 import NewTopic, TopicPartition
+from pykafka2.admin.cluster_values import (
+    ApiVersion,
+    FeatureUpdate,
+    UpdateFeatureType,
+    VersionRange,
+)
+from pykafka2.admin.outcomes import ItemsFailed
+from pykafka2.errors import (
+    BrokerIdNotRegistered,
+    IllegalArgument,
+    KafkaTimeoutError,
+    UnknownTopicId,
+)
+from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.testing import Simulation
+from tests.admin.worlds import World
+
+
+def test_cluster_is_described(world: World) -> None:
+    described = world.admin.describe_cluster()
+    assert [node.id for node in described.nodes] == [0, 1]
+    assert described.controller in described.nodes
+    assert described.cluster_id == world.cluster.cluster_id
+    assert (described.authorized_operations, described.fenced) == (None, ())
+
+
+def test_fenced_brokers_and_operations_are_described_if_requested(
+    simulation: Simulation, world: World
+) -> None:
+    world.cluster.controls.stop_broker(1)
+    simulation.sleep(1)
+    assert [node.id for node in world.admin.describe_cluster().nodes] == [0]
+    described = world.admin.describe_cluster(include_fenced_brokers=True, include_authorized_operations=True)
+    assert [node.id for node in described.nodes] == [0, 1]
+    assert described.fenced == (1,)
+    assert described.authorized_operations is not None
+    assert {"ALTER", "CREATE", "DESCRIBE", "ALTER_CONFIGS"} <= set(described.authorized_operations)
+
+
+def test_features_are_described_and_updated(world: World) -> None:
+    before = world.admin.describe_features()
+    assert before.finalized["group.version"] == VersionRange(1, 1)
+    assert before.supported["group.version"] == VersionRange(0, 1)
+    assert before.finalized_epoch >= 0
+    checked = world.admin.update_features(
+        {"group.version": ("SAFE_DOWNGRADE", 0)}, validate_only=True, raise_errors=False
+    )
+    assert list(checked) == ["group.version"]
+    assert world.admin.describe_features().finalized == before.finalized
+    with pytest.raises(ItemsFailed, match=r"group\.version"):
+        world.admin.update_features({"group.version": 0})
+    done = world.admin.update_features({"group.version": FeatureUpdate(0, UpdateFeatureType.SAFE_DOWNGRADE)})
+    assert list(done) == ["group.version"]
+    assert "group.version" not in world.admin.describe_features().finalized
+    world.admin.update_features({"group.version": 1})
+    assert world.admin.describe_features().finalized == before.finalized
+
+
+@pytest.mark.parametrize(
+    "updates", [["group.version"], {"group.version": -1}, {"group.version": ("DOWN", 1)}, {"": 1}]
+)
+def test_invalid_feature_updates_are_refused(world: World, updates: object) -> None:
+    with pytest.raises(IllegalArgument):
+        world.admin.update_features(updates)  # type: ignore[arg-type]
+
+
+def test_quorum_of_controllers_is_described(world: World) -> None:
+    quorum = world.admin.describe_metadata_quorum()
+    assert quorum.leader_id in {voter.replica_id for voter in quorum.voters}
+    assert [voter.replica_id for voter in quorum.voters] == [0, 1]
+    assert quorum.high_watermark > 0
+    assert all(voter.last_caught_up_time_ms for voter in quorum.voters)
+    assert sorted(quorum.nodes) == [0, 1]
+
+
+def test_versions_of_each_broker_are_returned(world: World) -> None:
+    world.cluster.history.clear()
+    versions = world.admin.api_versions()
+    assert list(versions) == [0, 1]
+    assert versions[0]["Metadata"] == ApiVersion(3, 0, 13)
+    assert list(world.admin.api_versions([1])) == [1]
+    with pytest.raises(IllegalArgument, match="list"):
+        world.admin.api_versions(1)  # type: ignore[arg-type]
+
+
+def test_broker_that_is_down_has_its_own_error(world: World) -> None:
+    world.admin.api_versions()
+    world.cluster.controls.crash_broker(1)
+    outcomes = world.admin.api_versions([0, 1, 9], timeout=3, raise_errors=False)
+    assert "Fetch" in outcomes[0]
+    assert {broker: type(error) for broker, error in outcomes.errors.items()} == {
+        1: KafkaTimeoutError,
+        9: KafkaTimeoutError,
+    }
+    assert world.cluster.history.count(ApiVersionsRequest) > 0
+
+
+def test_stopped_broker_is_unregistered(simulation: Simulation, world: World) -> None:
+    world.cluster.controls.stop_broker(1)
+    simulation.sleep(1)
+    world.admin.unregister_broker(1)
+    described = world.admin.describe_cluster(include_fenced_brokers=True)
+    assert [node.id for node in described.nodes] == [0]
+    with pytest.raises(BrokerIdNotRegistered):
+        world.admin.unregister_broker(7)
+    with pytest.raises(IllegalArgument, match="broker_id"):
+        world.admin.unregister_broker("1")  # type: ignore[arg-type]
+
+
+def test_topics_are_described_and_deleted_by_id(world: World) -> None:
+    admin = world.admin
+    ids = {name: topic.topic_id for name, topic in admin.describe_topics(["orders", "payments"]).items()}
+    described = admin.describe_topics_by_id(ids.values(), include_authorized_operations=True)
+    assert [described[topic_id].name for topic_id in ids.values()] == ["orders", "payments"]
+    assert len(described[ids["orders"]].partitions) == 3
+    assert "DESCRIBE" in (described[ids["orders"]].authorized_operations or ())
+    unknown = bytes(15) + b"\x07"
+    outcomes = admin.delete_topics_by_id([ids["orders"], unknown], raise_errors=False)
+    assert outcomes[ids["orders"]] is None
+    assert isinstance(outcomes.errors[unknown], UnknownTopicId)
+    admin.create_topics([NewTopic("orders", partitions=1)])
+    with pytest.raises(ItemsFailed, match="UnknownTopicId"):
+        admin.delete_topics_by_id([ids["orders"]])
+    with pytest.raises(ItemsFailed, match="UnknownTopicId"):
+        admin.describe_topics_by_id([ids["orders"]])
+    assert admin.list_topics() == ["orders", "payments"]
+
+
+def test_topic_ids_can_be_uuids(world: World) -> None:
+    from uuid import UUID
+
+    topic_id = world.admin.describe_topics(["orders"])["orders"].topic_id
+    assert world.admin.describe_topics_by_id([UUID(bytes=topic_id)])[topic_id].name == "orders"
+    with pytest.raises(IllegalArgument, match="16 bytes"):
+        world.admin.describe_topics_by_id(["orders"])  # type: ignore[list-item]
+    assert TopicPartition("orders", 0) in world.admin.list_offsets({TopicPartition("orders", 0): "latest"})
