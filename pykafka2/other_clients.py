@@ -183,6 +183,18 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "start": "Remove the call: the consumer connects by itself",
         "stop": "close()",
     },
+    "KafkaAdminClient": {
+        "delete_consumer_groups": "delete_groups(group_ids)",
+        "describe_consumer_groups": "describe_groups(group_ids)",
+        "describe_share_groups": "list_groups(types=['Share']): share groups are listed, no more",
+        "describe_streams_groups": "list_groups(types=['Streams']): streams groups are listed, no more",
+        "get_broker_version_data": "api_versions([broker_id])",
+        "incremental_alter_configs": "alter_configs({resource: {name: value}})",
+        "list_consumer_group_offsets": "list_group_offsets(group_id)",
+        "list_consumer_groups": "list_groups()",
+        "list_partition_offsets": "list_offsets({partition: 'latest'})",
+        "remove_group_members": "remove_members(group_id, members)",
+    },
     "ConsumerRecord": {
         "error": "Remove the call: the consumer raises errors, and record.value is an attribute, no call",
         "set_headers": "record.headers = ...",

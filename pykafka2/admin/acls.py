@@ -15,6 +15,7 @@ from pykafka2.errors import CorruptResponse, IllegalArgument, KafkaError, error_
 from pykafka2.protocol.acl_terms import Operation, PatternType, Permission, ResourceType
 
 if TYPE_CHECKING:
+    from pykafka2.admin.acl_names import ACLFilter
     from pykafka2.cluster.client import ClusterClient
     from pykafka2.protocol.messages.acls import DeleteAclsMatchingAcl, DescribeAclsResource
 
@@ -31,6 +32,7 @@ class AclsAdmin:
 
     def describe_acls(
         self,
+        acl_filter: ACLFilter | None = None,
         *,
         resource_type: str = "ANY",
         resource_name: str | None = None,
@@ -44,7 +46,8 @@ class AclsAdmin:
         """Returns the matching ACLs, sorted; None and ANY match all.
 
         A name matches ACLs with exactly that name. With `pattern_type="MATCH"` it matches all ACLs that apply
-        to a resource of that name: literal ones, "*", and prefixes.
+        to a resource of that name: literal ones, "*", and prefixes. kafka-python's `ACLFilter` has all of
+        them in one argument.
 
         Raises:
             SecurityDisabled: the brokers have no authorizer.
@@ -53,6 +56,11 @@ class AclsAdmin:
         """
         from pykafka2.protocol.messages.acls import DescribeAclsRequest
 
+        if acl_filter is not None:
+            pattern = acl_filter.resource_pattern
+            resource_type, pattern_type = pattern.resource_type.name, pattern.pattern_type.name
+            resource_name, principal, host = pattern.resource_name, acl_filter.principal, acl_filter.host
+            operation, permission = acl_filter.operation.name, acl_filter.permission_type.name
         request = DescribeAclsRequest(
             resource_type_filter=_value(ResourceType, "resource_type", resource_type),
             resource_name_filter=resource_name,

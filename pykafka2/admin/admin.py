@@ -17,6 +17,7 @@ from pykafka2.admin.cluster import ClusterAdmin
 from pykafka2.admin.configs import ConfigsAdmin
 from pykafka2.admin.group_lag import GroupLagAdmin
 from pykafka2.admin.group_resets import GroupResetsAdmin
+from pykafka2.admin.inspection import InspectionCalls
 from pykafka2.admin.log_dirs import LogDirsAdmin
 from pykafka2.admin.options import ADMIN_OPTIONS, AdminConfig
 from pykafka2.admin.partitions import PartitionsAdmin
@@ -26,6 +27,7 @@ from pykafka2.admin.topics import TopicsAdmin
 from pykafka2.admin.users import UsersAdmin
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.errors import ForkedClientError
+from pykafka2.other_clients import no_such_attribute
 
 if TYPE_CHECKING:
     from pykafka2.driver.runtime import Runtime
@@ -43,6 +45,7 @@ class KafkaAdminClient(
     ProducersAdmin,
     ClusterAdmin,
     LogDirsAdmin,
+    InspectionCalls,
 ):
     """Creates, describes, alters and deletes the resources of a cluster. Thread-safe.
 
@@ -85,6 +88,11 @@ class KafkaAdminClient(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # type checkers would accept any attribute otherwise
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise no_such_attribute(self, name)
 
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)

@@ -65,6 +65,15 @@ def whole_number(argument: str, value: object, least: int, most: int = 2**31 - 1
     return int(value)
 
 
+def seconds_of(timeout: float | None, timeout_ms: float | None) -> float | None:
+    """Returns the timeout in seconds from either argument; None if both are None. Raises IllegalArgument."""
+    if timeout_ms is None:
+        return timeout
+    if timeout is not None:
+        raise IllegalArgument("timeout and timeout_ms mean the same; give one of them")
+    return timeout_ms / 1000
+
+
 def request_timeout_ms(cluster: ClusterClient, timeout: float | None) -> int:
     """Returns how long a broker may work on a request: the call's timeout, at most request_timeout_ms."""
     seconds = cluster.options.default_api_timeout if timeout is None else timeout

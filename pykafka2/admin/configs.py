@@ -97,7 +97,7 @@ class ConfigsAdmin:
 
     def alter_configs(
         self,
-        changes: Mapping[ConfigResource, Mapping[str, Change]],
+        changes: Mapping[ConfigResource, Mapping[str, Change]] | Iterable[ConfigResource],
         *,
         validate_only: bool = False,
         timeout: float | None = None,
@@ -107,7 +107,7 @@ class ConfigsAdmin:
 
         Args:
             changes: by resource the new values by name; `(AlterConfigOp.APPEND, "compact")` and SUBTRACT
-                change the items of a list.
+                change the items of a list. A list of resources with `configs` is accepted, too.
             validate_only: have the brokers check the changes without making them.
 
         Raises:
@@ -121,12 +121,13 @@ class ConfigsAdmin:
             IncrementalAlterConfigsRequestAlterConfigsResource,
         )
 
-        if not isinstance(changes, Mapping):
-            raise IllegalArgument(
-                f"changes must be {{ConfigResource: {{name: value}}}}, not a {type(changes).__name__}"
-            )
         resources = _resources(changes)
-        settings = {resource: _operations(resource, changes[resource]) for resource in resources}
+        settings = {
+            resource: _operations(
+                resource, changes[resource] if isinstance(changes, Mapping) else resource.configs
+            )
+            for resource in resources
+        }
 
         def request(some: list[ConfigResource]) -> IncrementalAlterConfigsRequest:
             return IncrementalAlterConfigsRequest(
@@ -284,9 +285,7 @@ def _resources(resources: Iterable[ConfigResource]) -> list[ConfigResource]:
     return unique
 
 
-def _operations(
-    resource: ConfigResource, changes: Mapping[str, Change]
-) -> dict[str, tuple[AlterConfigOp, str | None]]:
+def _operations(resource: ConfigResource, changes: object) -> dict[str, tuple[AlterConfigOp, str | None]]:
     if not isinstance(changes, Mapping):
         raise IllegalArgument(f"{resource}: the changes must be a dict of values by name, not {changes!r}")
     return {name: _operation(resource, name, change) for name, change in changes.items()}

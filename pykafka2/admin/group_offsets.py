@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pykafka2.admin.arguments import partitions_of, text, texts
 from pykafka2.admin.offsets import by_topic
@@ -41,6 +41,7 @@ class GroupOffsetsAdmin:
 
     _cluster: ClusterClient
 
+    @overload
     def list_group_offsets(
         self,
         group_id: str,
@@ -48,16 +49,37 @@ class GroupOffsetsAdmin:
         *,
         require_stable: bool = False,
         timeout: float | None = None,
-    ) -> GroupOffsets:
+    ) -> GroupOffsets: ...
+
+    @overload
+    def list_group_offsets(
+        self,
+        group_id: list[str] | tuple[str, ...] | Mapping[str, Iterable[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> Outcomes[str, GroupOffsets]: ...
+
+    def list_group_offsets(
+        self,
+        group_id: str | list[str] | tuple[str, ...] | Mapping[str, Iterable[TopicPartition] | None],
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+        timeout: float | None = None,
+    ) -> GroupOffsets | Outcomes[str, GroupOffsets]:
         """Returns a group's committed offsets, without partitions that have none.
 
         Args:
+            group_id: the group; a list or dict is for `list_offsets_of_groups`, as in kafka-python.
             partitions: None for all partitions with an offset.
             require_stable: wait for open transactions that commit offsets (KIP-447), instead of returning
                 the offsets before them.
 
         A group that does not exist has no offsets. Raises the group's error of `list_offsets_of_groups`.
         """
+        if not isinstance(group_id, str):
+            return self.list_offsets_of_groups(group_id, require_stable=require_stable, timeout=timeout)
         outcomes = self.list_offsets_of_groups(
             {text("group_id", group_id): partitions},
             require_stable=require_stable,

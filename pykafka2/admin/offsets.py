@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.admin.arguments import partition_keys, request_timeout_ms
+from pykafka2.admin.arguments import partition_keys, request_timeout_ms, seconds_of
 from pykafka2.admin.group_values import OffsetSpec
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.places import at_leaders
@@ -125,6 +125,7 @@ class OffsetsAdmin:
         before_offsets: Mapping[TopicPartition, int],
         *,
         timeout: float | None = None,
+        timeout_ms: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[TopicPartition, int]:
         """Delete the records before these offsets (-1: all); returns the new log start offsets.
@@ -141,11 +142,12 @@ class OffsetsAdmin:
             DeleteRecordsTopic,
         )
 
+        timeout = seconds_of(timeout, timeout_ms)
         offsets = {
             partition: _before(partition, before_offsets[partition])
             for partition in partition_keys("before_offsets", before_offsets)
         }
-        timeout_ms = request_timeout_ms(self._cluster, timeout)
+        milliseconds = request_timeout_ms(self._cluster, timeout)
 
         def request(partitions: list[TopicPartition]) -> DeleteRecordsRequest:
             topics = [
@@ -160,7 +162,7 @@ class OffsetsAdmin:
                 )
                 for name, numbers in by_topic(partitions).items()
             ]
-            return DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
+            return DeleteRecordsRequest(topics=topics, timeout_ms=milliseconds)
 
         def read(response: Any, partitions: list[TopicPartition]) -> Results[TopicPartition, int]:
             found: dict[TopicPartition, int] = {}

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.admin.arguments import partition_keys, partitions_of, request_timeout_ms, text, whole_number
+from pykafka2.admin.arguments import (
+    partition_keys,
+    partitions_of,
+    request_timeout_ms,
+    seconds_of,
+    text,
+    whole_number,
+)
 from pykafka2.admin.offsets import by_topic
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.places import at_one
@@ -32,6 +39,7 @@ class PartitionsAdmin:
         *,
         validate_only: bool = False,
         timeout: float | None = None,
+        timeout_ms: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, None]:
         """Increase the partitions of topics to these totals (KIP-195).
@@ -57,10 +65,11 @@ class PartitionsAdmin:
 
         if not isinstance(totals, Mapping):
             raise IllegalArgument(f"totals must be a dict of {{topic: total}}, not a {type(totals).__name__}")
+        timeout = seconds_of(timeout, timeout_ms)
         wanted = {text("totals", topic): _new_partitions(topic, total) for topic, total in totals.items()}
         if not wanted:
             return Outcomes({})
-        timeout_ms = request_timeout_ms(self._cluster, timeout)
+        milliseconds = request_timeout_ms(self._cluster, timeout)
 
         def request(topics: list[str]) -> CreatePartitionsRequest:
             return CreatePartitionsRequest(
@@ -77,7 +86,7 @@ class PartitionsAdmin:
                     )
                     for topic in topics
                 ],
-                timeout_ms=timeout_ms,
+                timeout_ms=milliseconds,
                 validate_only=validate_only,
             )
 
@@ -264,6 +273,8 @@ class PartitionsAdmin:
 
 
 def _new_partitions(topic: str, total: object) -> NewPartitions:
+    if isinstance(total, Mapping):  # kafka-python's {"count": 3, "assignments": [[0, 1]]}
+        total = NewPartitions(total.get("count", 0), total.get("assignments"))
     wanted = total if isinstance(total, NewPartitions) else NewPartitions(total)  # type: ignore[arg-type]
     whole_number(f"the total of topic {topic!r}", wanted.total_count, 1)
     return wanted

@@ -11,6 +11,7 @@ from pykafka2.admin.offsets import by_topic
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.places import at_leaders, at_one
 from pykafka2.admin.rounds import Results
+from pykafka2.admin.terms import AbortTransactionSpec
 from pykafka2.admin.transactions import TransactionsAdmin
 from pykafka2.admin.values import TransactionDescription
 from pykafka2.driver.pollable import ToNode
@@ -69,9 +70,9 @@ class ProducersAdmin(TransactionsAdmin):
 
     def abort_transaction(
         self,
-        partition: TopicPartition,
-        producer_id: int,
-        producer_epoch: int,
+        partition: TopicPartition | AbortTransactionSpec,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
         *,
         coordinator_epoch: int | None = None,
         timeout: float | None = None,
@@ -82,6 +83,7 @@ class ProducersAdmin(TransactionsAdmin):
         `find_hanging_transactions`.
 
         Args:
+            partition: the partition; or all arguments as kafka-python's `AbortTransactionSpec`.
             coordinator_epoch: the epoch of the transaction's coordinator; by default the one that
                 `describe_producers` shows.
 
@@ -92,6 +94,8 @@ class ProducersAdmin(TransactionsAdmin):
             ClusterAuthorizationFailed: the principal lacks ALTER on the cluster.
             IllegalArgument: an argument is not valid; no request was sent.
         """
+        if isinstance(partition, AbortTransactionSpec):
+            partition, producer_id, producer_epoch, coordinator_epoch = partition
         (place,) = partitions_of("partition", [partition])
         whole_number("producer_id", producer_id, 0, INT64_MAX)
         whole_number("producer_epoch", producer_epoch, 0, MAX_EPOCH)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from pykafka2.admin.arguments import texts
+from pykafka2.admin.arguments import seconds_of, texts
 from pykafka2.admin.group_descriptions import operations
 from pykafka2.admin.outcomes import Outcomes, not_controller
 from pykafka2.admin.throttled import until_accepted
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pykafka2.protocol.messages.topics import CreateTopicsRequest
 
 ID_BYTES = 16
+TOPIC_OPTIONS = ("num_partitions", "replication_factor", "assignments", "configs")
+"""The keys of a topic's options in a dict, with kafka-python's names."""
 
 
 class TopicsAdmin:
@@ -31,20 +33,37 @@ class TopicsAdmin:
 
     def create_topics(
         self,
-        topics: Iterable[NewTopic | str],
+        topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]],
         *,
         validate_only: bool = False,
+        wait_for_metadata: bool = False,
         timeout: float | None = None,
+        timeout_ms: float | None = None,
         raise_errors: bool = True,
     ) -> Outcomes[str, TopicDescription]:
         """Create topics; a plain name uses the broker's defaults.
 
-        Returns each topic with its new id (its partitions appear in the metadata a moment later:
-        `wait_for_topics`). Raises `ItemsFailed` (unless `raise_errors` is False) with an error per topic such
-        as `TopicAlreadyExists`, `InvalidReplicationFactor`, `InvalidConfig`. Topics above the controller
-        mutation quota are requested again until `timeout`; then their error is `ThrottlingQuotaExceeded`.
+        Returns each topic with its new id; its partitions appear in the metadata a moment later
+        (`wait_for_topics`).
+
+        Args:
+            topics: `NewTopic` values and names, or a dict of options by name with kafka-python's keys
+                "num_partitions", "replication_factor", "assignments" and "configs".
+            validate_only: have the controller check the request without creating anything.
+            wait_for_metadata: wait until every partition has a leader.
+            timeout_ms: the timeout in milliseconds, for programs written for kafka-python.
+
+        Raises:
+            ItemsFailed: some failed (unless `raise_errors` is False): `TopicAlreadyExists`,
+                `InvalidReplicationFactor`, `InvalidConfig`, `TopicAuthorizationFailed`. Topics above the
+                controller mutation quota are requested again until the timeout; then their error is
+                `ThrottlingQuotaExceeded`.
+            IllegalArgument: an argument is not valid; no request was sent.
         """
-        new_topics = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
+        timeout = seconds_of(timeout, timeout_ms)
+        new_topics = _new_topics(topics)
+        if not new_topics:
+            return Outcomes({})
         created: dict[str, TopicDescription] = {}
 
         def create(remaining: Sequence[NewTopic], left: float) -> tuple[dict[str, KafkaError], int]:
@@ -64,16 +83,33 @@ class TopicsAdmin:
 
         errors = until_accepted(self._cluster, new_topics, create, lambda topic: topic.name, timeout)
         names = [topic.name for topic in new_topics]
-        return Outcomes.of_all(names, created, errors).checked("create_topics", raise_errors)
+        outcomes = Outcomes.of_all(names, created, errors).checked("create_topics", raise_errors)
+        if wait_for_metadata and not validate_only:
+            self.wait_for_topics(created, timeout=timeout)
+        return outcomes
 
     def delete_topics(
-        self, topics: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
+        self,
+        topics: Iterable[str],
+        *,
+        timeout: float | None = None,
+        timeout_ms: float | None = None,
+        raise_errors: bool = True,
     ) -> Outcomes[str, None]:
-        """Delete topics by name with all their records. Raises `ItemsFailed` as `create_topics` does."""
+        """Delete topics by name with all their records.
+
+        Raises:
+            ItemsFailed: some failed (unless `raise_errors` is False): `UnknownTopicOrPartition`,
+                `TopicAuthorizationFailed`.
+            IllegalArgument: `topics` is not a list of names; no request was sent.
+        """
         from pykafka2.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
         from pykafka2.protocol.primitives import ZERO_UUID
 
-        names = list(topics)
+        timeout = seconds_of(timeout, timeout_ms)
+        names = texts("topics", topics)
+        if not names:
+            return Outcomes({})
         deleted: dict[str, None] = {}
 
         def delete(remaining: Sequence[str], left: float) -> tuple[dict[str, KafkaError], int]:
@@ -184,7 +220,9 @@ class TopicsAdmin:
         outcomes = Outcomes.of_all(ids, deleted, errors)
         return outcomes.checked("delete_topics_by_id", raise_errors)
 
-    def wait_for_topics(self, topics: Iterable[str], *, timeout: float | None = None) -> None:
+    def wait_for_topics(
+        self, topics: Iterable[str], *, timeout: float | None = None, timeout_ms: float | None = None
+    ) -> None:
         """Block until every partition of the topics has a leader; creates no topic.
 
         `timeout` applies to all topics together.
@@ -194,6 +232,7 @@ class TopicsAdmin:
             UnknownTopicOrPartition: a topic did not exist in time.
             NoBrokersAvailable: no broker was reached in time.
         """
+        timeout = seconds_of(timeout, timeout_ms)
         cluster, clock = self._cluster, self._cluster.driver.clock
         seconds = cluster.options.default_api_timeout if timeout is None else timeout
         deadline = clock.monotonic() + seconds
@@ -265,6 +304,37 @@ def _ids(topic_ids: Iterable[bytes | UUID]) -> list[bytes]:
 
 def _milliseconds(timeout: float | None) -> int:
     return 30_000 if timeout is None else max(1, int(timeout * 1000))
+
+
+def _new_topics(topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:
+    if isinstance(topics, str | NewTopic):
+        raise IllegalArgument(f"topics={topics!r} must be a list; pass [{topics!r}] for a single topic")
+    if isinstance(topics, Mapping):
+        return [_from_options(name, options) for name, options in topics.items()]
+    new_topics = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
+    for topic in new_topics:
+        if not isinstance(topic, NewTopic):
+            raise IllegalArgument(f"topics must contain NewTopic values or names, not {topic!r}")
+    return new_topics
+
+
+def _from_options(name: str, options: object) -> NewTopic:
+    if not isinstance(options, Mapping):
+        raise IllegalArgument(
+            f"topics[{name!r}]={options!r} must be a dict; write {{name: {{'num_partitions': 3}}}}"
+        )
+    unknown = [option for option in options if option not in TOPIC_OPTIONS]
+    if unknown:
+        raise IllegalArgument(
+            f"topics[{name!r}] has the unknown option {unknown[0]!r}; use one of {', '.join(TOPIC_OPTIONS)}"
+        )
+    return NewTopic(
+        name,
+        options.get("num_partitions", -1),
+        options.get("replication_factor", -1),
+        options.get("configs"),
+        options.get("assignments"),
+    )
 
 
 def _create_request(

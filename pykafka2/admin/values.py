@@ -8,20 +8,47 @@ from typing import ClassVar
 
 import attrs
 
+from pykafka2.errors import IllegalArgument
 from pykafka2.option_fields import hidden
 from pykafka2.types import PartitionInfo, TopicPartition
 
 
-@attrs.define(frozen=True)
+@attrs.define(frozen=True, init=False)
 class NewTopic:
     """A topic to create. -1 uses the broker's default; `assignment` maps partitions to broker ids and
-    overrides both numbers."""
+    overrides both numbers.
+
+    `num_partitions`, `replica_assignments` and `topic_configs` are kafka-python's names of `partitions`,
+    `assignment` and `configs`.
+    """
 
     name: str
-    partitions: int = -1
-    replication_factor: int = -1
-    configs: Mapping[str, str] = attrs.field(factory=dict)
-    assignment: Mapping[int, Sequence[int]] | None = None
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+    assignment: Mapping[int, Sequence[int]] | None
+
+    def __init__(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        *,
+        num_partitions: int = -1,
+        replica_assignments: Mapping[int, Sequence[int]] | None = None,
+        topic_configs: Mapping[str, str] | None = None,
+    ) -> None:
+        if partitions != -1 and num_partitions != -1:
+            raise IllegalArgument("partitions and num_partitions mean the same; give one of them")
+        self.__attrs_init__(
+            name,
+            partitions if num_partitions == -1 else num_partitions,
+            replication_factor,
+            configs or topic_configs or {},
+            assignment or replica_assignments or None,
+        )
 
 
 @attrs.define(frozen=True)

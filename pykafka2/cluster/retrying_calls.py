@@ -78,6 +78,10 @@ class RetryingCalls:
             self._end(call, self._closed_because)
         self._wake()
 
+    def names(self) -> list[str]:
+        """Returns the names of the requests of open calls. Any thread."""
+        return [call.name for call in tuple(self._open)]
+
     def close(self, error: ClientClosed | ClientFailed, now: float) -> None:
         """Fail the open calls and those started later."""
         self._closed_because = error

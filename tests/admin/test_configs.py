@@ -149,7 +149,7 @@ def test_resources_with_settings_are_listed(world: World) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ([ORDERS], "changes must be"),
+        ([ORDERS], "changes must be a dict"),
         ({"orders": {"retention.ms": "1"}}, "ConfigResource"),
         ({ORDERS: ["retention.ms"]}, "dict"),
         ({ORDERS: {"retention.ms": (9, "1")}}, "SUBTRACT"),

@@ -1,0 +1,64 @@
+"""The admin client's `metrics()`, `health()` and `explain()`. Reads without locks, on any thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+
+
+class InspectionCalls:
+    """The calls of `KafkaAdminClient` that send nothing. Thread-safe."""
+
+    _cluster: ClusterClient
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the client's metrics by name; the names can change until 1.0."""
+        cluster = self._cluster
+        metadata, now = cluster.metadata, cluster.driver.clock.monotonic()
+        age = now - metadata.last_successful_refresh if metadata.version else -1.0
+        return {
+            "connection-count": cluster.nodes.connection_count,
+            "calls-in-progress": len(cluster.calls.names()),
+            "metadata-version": metadata.version,
+            "metadata-age": age,
+        }
+
+    def health(self) -> dict[str, Any]:
+        """Returns the client's state for readiness checks; sends nothing and never blocks.
+
+        `state` is "open", "closed" or "failed"; `connected` is False until the first call.
+        """
+        cluster = self._cluster
+        metadata, now = cluster.metadata, cluster.driver.clock.monotonic()
+        state = "closed" if cluster.is_closed else "open"
+        failure = cluster.driver.failure
+        return {
+            "state": state if failure is None else "failed",
+            "failure": None if failure is None else repr(failure),
+            "connected": cluster.nodes.has_connection,
+            "unreachable": cluster.nodes.failing(now),
+            "throttled": cluster.nodes.throttled(now),
+            "calls": cluster.calls.names(),
+            "metadata_version": metadata.version,
+            "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
+            "metadata_error": None if metadata.last_error is None else str(metadata.last_error),
+        }
+
+    def explain(self) -> str:
+        """Returns in words what the client waits for; for people, so the text can change."""
+        health = self.health()
+        if health["state"] != "open":
+            because = f": {health['failure']}; close it and create a new one" if health["failure"] else ""
+            return f"The admin client is {health['state']}{because}."
+        nodes, calls = self._cluster.nodes, health["calls"]
+        lines = [f"Calls in progress: {', '.join(calls)}." if calls else "No call is in progress."]
+        if not health["connected"]:
+            lines.append(f"No broker is connected: {nodes.unconnected()}")
+        else:
+            lines += [f"{address} cannot be reached: {why}" for address, why in health["unreachable"].items()]
+        lines += nodes.why_throttled(self._cluster.driver.clock.monotonic())
+        if health["metadata_error"]:
+            lines.append(f"The last request for metadata failed: {health['metadata_error']}")
+        return "\n".join(lines)
