@@ -160,9 +160,11 @@ class Rounds:
         return values, errors
 
     def _is_worth(self, error: KafkaError) -> bool:
+        if not self._retries(error):
+            return False
         if isinstance(error, UnknownTopicOrPartition | UnknownTopicId):
             return self._clock.monotonic() - self._began < min(PATIENCE, self._timeout / 2)
-        return self._retries(error)
+        return True
 
     def _refresh(self, errors: Iterable[KafkaError]) -> None:
         for error in errors:
