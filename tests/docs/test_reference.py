@@ -9,18 +9,28 @@ from types import ModuleType
 import pytest
 
 import pykafka2
-from pykafka2 import testing
+from pykafka2 import admin, testing
 from pykafka2.testing import simulation
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 # The root of all errors stands on the errors' page, the simulation on that of pykafka2.testing.
-ELSEWHERE = {pykafka2: {"KafkaError"}, testing: set(), simulation: {"Simulation"}}
+ELSEWHERE = {
+    pykafka2: {"KafkaError"},
+    admin: set(admin.__all__) & set(pykafka2.__all__),
+    testing: set(),
+    simulation: {"Simulation"},
+}
 
 
 @pytest.mark.parametrize(
     ("page", "package"),
-    [("clients.md", pykafka2), ("testing.md", testing), ("simulation.md", simulation)],
-    ids=["clients", "testing", "simulation"],
+    [
+        ("clients.md", pykafka2),
+        ("admin.md", admin),
+        ("testing.md", testing),
+        ("simulation.md", simulation),
+    ],
+    ids=["clients", "admin", "testing", "simulation"],
 )
 def test_the_reference_has_the_public_names_and_no_others(page: str, package: ModuleType) -> None:
     text = (REFERENCE / page).read_text(encoding="utf-8")
