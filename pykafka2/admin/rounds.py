@@ -17,6 +17,8 @@ from pykafka2.backoff import Backoff
 from pykafka2.driver.pollable import Destination
 from pykafka2.errors import (
     BrokerError,
+    ClientClosed,
+    ClientFailed,
     CorruptResponse,
     KafkaError,
     KafkaTimeoutError,
@@ -191,6 +193,8 @@ def gathered(started: Mapping[K, Completion[R]], timeout: float) -> tuple[dict[K
         for name, completion in started.items():
             try:
                 found[name] = completion.result(timeout + GRACE)
+            except (ClientClosed, ClientFailed):
+                raise  # no item can succeed any more
             except KafkaError as error:
                 errors[name] = error
     except BaseException:

@@ -8,6 +8,7 @@ from pykafka2 import TopicPartition
 from pykafka2.admin.group_values import GroupListing, MemberToRemove
 from pykafka2.admin.outcomes import ItemsFailed
 from pykafka2.errors import (
+    ClientClosed,
     GroupIdNotFound,
     IllegalArgument,
     KafkaTimeoutError,
@@ -199,6 +200,19 @@ def test_group_that_does_not_become_stable_is_named(simulation: Simulation, worl
     world.commit("g", {ORDERS[0]: 0})
     with pytest.raises(KafkaTimeoutError, match="Stable with 2 members within 1 s; it is Empty with 0"):
         world.admin.wait_for_group("g", members=2, timeout=1)
+
+
+def test_call_of_a_client_that_is_closed_meanwhile_raises_client_closed(
+    simulation: Simulation, world: World
+) -> None:
+    admin = world.new_admin("second")
+    admin.list_groups()
+    world.cluster.controls.rule(api="DescribeGroups", then="error:COORDINATOR_LOAD_IN_PROGRESS")
+    calling = simulation.spawn(lambda: admin.describe_groups(["g"], raise_errors=False))
+    simulation.sleep(1)
+    admin.close()
+    with pytest.raises(ClientClosed):
+        calling.result()
 
 
 def test_groups_of_an_unreachable_cluster(world: World) -> None:

@@ -8,6 +8,7 @@ from pykafka2 import IsolationLevel, NewTopic, TopicPartition
 from pykafka2.admin.group_values import OffsetSpec
 from pykafka2.admin.outcomes import ItemsFailed
 from pykafka2.errors import (
+    ClientClosed,
     IllegalArgument,
     KafkaTimeoutError,
     OffsetOutOfRange,
@@ -95,6 +96,20 @@ def test_moved_leader_is_found_again(world: World) -> None:
     world.cluster.history.clear()
     assert offsets_of(world, "latest") == [5, 4, 3]
     assert world.cluster.history.count(MetadataRequest) >= 2
+
+
+def test_close_during_a_request_ends_the_call_with_client_closed(
+    simulation: Simulation, world: World
+) -> None:
+    admin = world.new_admin("second")
+    world.cluster.controls.rule(api="ListOffsets", then="swallow")
+    calling = simulation.spawn(
+        lambda: admin.list_offsets(dict.fromkeys(ORDERS, "latest"), raise_errors=False)
+    )
+    simulation.sleep(1)
+    admin.close()
+    with pytest.raises(ClientClosed):
+        calling.result()
 
 
 def test_partition_without_a_leader_times_out_alone(world: World) -> None:
