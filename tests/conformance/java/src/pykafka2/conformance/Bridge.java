@@ -79,6 +79,7 @@ public final class Bridge {
             case "transaction_step": return Transactions::step;
             case "tool": return Tools::run;
             case "admin_calls": return AdminCalls::run;
+            case "admin_views": return AdminViews::run;
             case "client_case": return ClientCases::run;
             case "broker_options": return BrokerFacts::options;
             case "broker_option_values": return BrokerFacts::allowed;
