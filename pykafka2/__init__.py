@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pykafka2.admin.admin import KafkaAdminClient
+    from pykafka2.admin.group_values import OffsetSpec
     from pykafka2.admin.values import (
         AclBinding,
         DelegationToken,
@@ -100,6 +101,7 @@ _HOMES = {
     "Node": "pykafka2.types",
     "OffsetAndMetadata": "pykafka2.types",
     "OffsetAndTimestamp": "pykafka2.types",
+    "OffsetSpec": "pykafka2.admin.group_values",
     "PartitionInfo": "pykafka2.types",
     "RecordMetadata": "pykafka2.types",
     "SubscriptionPattern": "pykafka2.types",
@@ -139,6 +141,7 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetSpec",
     "PartitionInfo",
     "Partitioner",
     "ProducerInterceptor",

@@ -52,6 +52,19 @@ def test_offsets_of_many_groups_are_listed_at_once(world: World) -> None:
     }
 
 
+def test_offsets_of_an_old_coordinator_are_listed_one_group_at_a_time(world: World) -> None:
+    """The responses of brokers before Kafka 3.0, which take one group per OffsetFetch request."""
+    world.commit("group-0", {ORDERS[0]: 3})
+    world.commit("group-1", {ORDERS[0]: 4, PAYMENTS[0]: 5})
+    for number in (1, 2):
+        world.cluster.controls.rule(api="OffsetFetch", nth=number, then="error:UNSUPPORTED_VERSION")
+    found = world.admin.list_offsets_of_groups({"group-0": None, "group-1": [PAYMENTS[0], PAYMENTS[1]]})
+    assert {name: list(offsets.values()) for name, offsets in found.items()} == {
+        "group-0": [OffsetAndMetadata(3)],
+        "group-1": [OffsetAndMetadata(5)],
+    }
+
+
 def test_offsets_of_an_open_transaction_are_waited_for_if_requested(world: World) -> None:
     world.commit("g", {ORDERS[0]: 1})
     consumer = world.member("g")

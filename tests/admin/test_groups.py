@@ -107,6 +107,13 @@ def test_missing_group_has_its_own_error(world: World) -> None:
         world.admin.describe_groups(["nobody"])
 
 
+def test_groups_of_a_broker_without_consumer_groups_are_described(world: World) -> None:
+    """The response of brokers before Kafka 4.0 to ConsumerGroupDescribe."""
+    world.turn(world.member("g", "orders"))
+    world.cluster.controls.rule(api="ConsumerGroupDescribe", then="error:UNSUPPORTED_VERSION")
+    assert world.admin.describe_groups(["g"])["g"].state == "Stable"
+
+
 def test_moved_coordinator_is_found_again(world: World) -> None:
     world.commit("group-0", {ORDERS[0]: 7})
     admin = world.admin

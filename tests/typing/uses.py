@@ -21,6 +21,7 @@ from pykafka2 import (
     KafkaConsumer,
     KafkaProducer,
     NewTopic,
+    OffsetAndMetadata,
     OffsetAndTimestamp,
     Partitioner,
     ProducerInterceptor,
@@ -29,6 +30,7 @@ from pykafka2 import (
     TopicPartition,
     aio,
 )
+from pykafka2.admin import ConfigResource
 from pykafka2.errors import KafkaError, NotLeaderOrFollower
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.serializers import Buffer, LongDeserializer, LongSerializer, StringSerializer
@@ -242,6 +244,14 @@ def administering(servers: str) -> None:
         admin.create_topics([NewTopic("orders", partitions=6, replication_factor=3)], timeout=10)
         assert_type(admin.list_topics(), list[str])
         admin.create_topics([7])  # type: ignore[list-item]
+        admin.create_topics({"orders": {"num_partitions": 6}})
+        offsets = admin.list_offsets({TopicPartition("orders", 0): "latest"})
+        assert_type(offsets[TopicPartition("orders", 0)].offset, int)
+        assert_type(admin.list_group_offsets("g"), dict[TopicPartition, OffsetAndMetadata])
+        assert_type(admin.list_group_offsets(["g"])["g"], dict[TopicPartition, OffsetAndMetadata])
+        assert_type(admin.describe_groups(["g"])["g"].state, str)
+        admin.alter_configs({ConfigResource("TOPIC", "orders"): {"retention.ms": 5, "segment.ms": None}})
+        admin.alter_configs({"orders": {"retention.ms": 5}})  # type: ignore[dict-item]
     KafkaAdminClient(bootstrap_server=servers)  # type: ignore[call-arg]
     KafkaAdminClient(security_protocol="ssl")  # type: ignore[arg-type]
 
