@@ -1,6 +1,6 @@
 """Throttling on demand: a response has throttle_time_ms, and its connection is muted for that time.
 
-This is the effect of exceeded quotas in Kafka (KIP-219). The quotas themselves are not implemented here.
+This is the effect of exceeded quotas in Kafka (KIP-219), without a quota; those are in broker/quotas/.
 Access requires the cluster's lock.
 """
 
