@@ -270,7 +270,8 @@ class ClusterArguments:
     def finalised_features(self) -> Mapping[str, int]:
         """Returns all features with their levels."""
         release = self.release
-        return finalised(self.features, release.supported, release.finalized)
+        name = "" if release.is_newest else release.name
+        return finalised(self.features, release.supported, release.finalized, name)
 
     @property
     def release(self) -> Release:

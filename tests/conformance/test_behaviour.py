@@ -16,7 +16,7 @@ import pytest
 from .behaviour.compare import differences
 from .behaviour.golden import Addresses, addresses_of, bundled_for, is_about_access, recorded, transcript
 from .behaviour.known import KNOWN, Known
-from .behaviour.older_releases import KNOWN_OF, SCENARIOS_OF
+from .behaviour.older_releases import KNOWN_OF
 from .behaviour.scenarios import SCENARIOS
 from .real_kafka import RealKafka
 from .world.known import KNOWN as JAVA_KNOWN
@@ -79,18 +79,6 @@ def addresses_for() -> Iterator[Callable[[str, str], Addresses]]:
 
 
 @pytest.fixture(scope="module")
-def addresses_as() -> Iterator[Callable[[str], Addresses]]:
-    """Three bundled brokers that respond like an older release."""
-    with ExitStack() as clusters:
-
-        @cache
-        def started(release: str) -> Addresses:
-            return addresses_of(clusters.enter_context(bundled_for("", release=release)), "")
-
-        yield started
-
-
-@pytest.fixture(scope="module")
 def came_up() -> set[Known]:
     """The known differences that the scenarios so far came upon."""
     return set()
@@ -107,20 +95,6 @@ def test_bundled_broker_responds_like_apache_kafka(
             strange.append(one)
         else:
             came_up.add(known)
-    assert not strange, f"{len(strange)} fields differ; the first:\n{strange[0]}"
-
-
-@pytest.mark.parametrize(
-    ("release", "scenario"),
-    [(release, scenario) for release, scenarios in SCENARIOS_OF.items() for scenario in scenarios],
-)
-def test_bundled_broker_responds_like_an_older_release(
-    addresses_as: Callable[[str], Addresses], release: str, scenario: str
-) -> None:
-    answers = transcript(scenario, addresses_as(release), release)
-    known = (*KNOWN, *KNOWN_OF[release])
-    found = differences(scenario, recorded(scenario, release), answers)
-    strange = [one for one in found if one.among(known) is None]
     assert not strange, f"{len(strange)} fields differ; the first:\n{strange[0]}"
 
 

@@ -50,16 +50,19 @@ def finalised(
     overrides: Mapping[str, int] | None,
     supported: Mapping[str, Levels] = SUPPORTED,
     defaults: Mapping[str, int] = LATEST,
+    release: str = "",
 ) -> Mapping[str, int]:
     """Returns the default levels with these overrides; level 0 disables a feature.
 
-    Raises `UnknownOption` with the nearest feature, or `ConfigurationError` for an unsupported level.
+    Raises `UnknownOption` with the nearest feature and the name of an older `release`, or
+    `ConfigurationError` for an unsupported level.
     """
     levels = dict(defaults)
     for name, level in (overrides or {}).items():
         known = supported.get(name)
         if known is None:
-            raise UnknownOption(f"no feature {name!r}{nearest(name, supported)}")
+            where = f" in Apache Kafka {release}" if release else ""
+            raise UnknownOption(f"no feature {name!r}{where}{nearest(name, supported)}")
         if not isinstance(level, int) or not known.lowest <= level <= known.highest:
             raise ConfigurationError(f"{name}={level!r}: use a level from {known.lowest} to {known.highest}")
         levels[name] = level

@@ -11,7 +11,7 @@ from pykafka2 import KafkaAdminClient, KafkaConsumer, NewTopic
 from pykafka2.broker.base.releases import NEWEST, RELEASES, release_of
 from pykafka2.broker.config.configs import DEFAULT_SOURCE
 from pykafka2.broker.handlers.registry import APIS, client_ranges, load
-from pykafka2.errors import ConfigurationError, name_of
+from pykafka2.errors import ConfigurationError, UnknownOption, name_of
 from pykafka2.protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,
@@ -307,3 +307,15 @@ def test_every_broker_creates_topics_with_kraft(kafka_cluster: KafkaCluster, con
     create, version = older_requests()["CreateTopicsRequest v1"]
     other = (kafka_cluster.controller.id + 1) % 3
     assert connect(other).call(create, version).topics[0].error_code == 0
+
+
+def test_feature_that_the_release_lacks_raises_with_the_release() -> None:
+    with pytest.raises(UnknownOption, match=r"no feature 'group.version' in Apache Kafka 3\.9"):
+        KafkaCluster(as_version="3.9", features={"group.version": 1})
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_cluster_in_another_process_responds_like_the_release() -> None:
+    with KafkaCluster(1, as_version="2.8", process=True) as cluster, Wire(cluster.bootstrap_servers) as wire:
+        assert ranges(ask(wire, 3))[ApiKey.FETCH] == (4, 12)

@@ -74,20 +74,16 @@ SCENARIOS_OF: dict[str, tuple[str, ...]] = {
 FORMATS = "Message formats 0 and 1"
 OLDEST_OFFSETS = "ListOffsets v0"
 AMONG_BROKERS = "APIs among brokers with ZooKeeper"
-UNSERVED = "APIs not built yet"
 
 KNOWN_OF: dict[str, tuple[Known, ...]] = {
     "2.8": (
         Known("api_versions_advertised", "^API 1$", "^$", FORMATS),
         Known("api_versions_advertised", "^API (2|8|9)$", "^$", OLDEST_OFFSETS),
         Known("api_versions_advertised", "^API (4|5|6|7|56)$", "^$", AMONG_BROKERS),
-        Known("api_versions_advertised", "^API (48|49)$", "^$", UNSERVED),
     ),
     "3.9": (
         Known("api_versions_advertised", "^API 1$", "^$", FORMATS),
         Known("api_versions_advertised", "^API (2|8|9)$", "^$", OLDEST_OFFSETS),
-        Known("api_versions_advertised", "^API (48|49)$", "^$", UNSERVED),
-        Known("api_versions_advertised", "^API (80|81)$", "^$", "Raft APIs"),
     ),
 }
 """Differences from an older release, in addition to those from the newest."""
