@@ -14,13 +14,13 @@ import attrs
 
 from pykafka2.broker.log.batch import with_records, without_records
 from pykafka2.broker.log.cleaned_transactions import CleanedTransactions
-from pykafka2.broker.log.raw_records import RawRecord, raw_records, with_timestamp_delta
+from pykafka2.broker.log.raw_records import RawRecord, record_slices, with_timestamp_delta
 from pykafka2.broker.log.segment import MemorySegment, Segment
 from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, NewSegment
 from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.compression import MAX_OUTPUT_BYTES, codec
 from pykafka2.compression.steps import Steps
-from pykafka2.records.batch import DELETE_HORIZON_FLAG, RecordBatch, open_in_steps
+from pykafka2.records.batch import DELETE_HORIZON_FLAG, HEADER_BYTES, RecordBatch, open_in_steps
 from pykafka2.types import LOG_APPEND_TIME
 
 SLICE: Final = 2_000
@@ -151,13 +151,17 @@ def build_offset_map(work: CleaningRound) -> Steps[OffsetMap]:
             if not (batch.is_control or is_removable):
                 body = yield from _opened(batch)
                 base = batch.base_offset
-                for record in raw_records(body, batch.count):
-                    offset = base + record.offset_delta
-                    if record.key is not None and offset >= first:
-                        if len(offsets) >= work.max_keys and record.key not in offsets:
-                            return found  # the rest is cleaned in the next round
-                        offsets[record.key] = offset
-                    if pace.is_due(1):
+                for records in record_slices(body, batch.count, SLICE):
+                    if batch.base_offset >= first and len(offsets) + len(records) <= work.max_keys:
+                        # The last one of equal keys wins.
+                        offsets.update([(one[4], base + one[2]) for one in records if one[4] is not None])
+                    else:
+                        for _, _, delta, _, key, _ in records:
+                            if key is not None and base + delta >= first:
+                                if len(offsets) >= work.max_keys and key not in offsets:
+                                    return found  # the rest is cleaned in the next round
+                                offsets[key] = base + delta
+                    if pace.is_due(len(records)):
                         yield len(body)
             found.latest_offset = max(found.latest_offset, batch.last_offset)
             if pace.is_due(BATCH_COST):
@@ -167,6 +171,8 @@ def build_offset_map(work: CleaningRound) -> Steps[OffsetMap]:
 
 
 def _opened(batch: RecordBatch) -> Steps[bytes]:
+    if not batch.codec_id:
+        return bytes(batch.buffer[HEADER_BYTES:])
     return bytes((yield from open_in_steps(batch, "the log", False, MAX_OUTPUT_BYTES)))
 
 
@@ -188,16 +194,26 @@ def _cleaned_batch(
     body = yield from _opened(batch)
     kept: list[RawRecord] = []
     latest, base, known = offsets.latest_offset, batch.base_offset, offsets.offsets
-    for record in raw_records(body, batch.count):
-        offset = base + record.offset_delta
-        is_latest = record.key is not None and offset >= known.get(record.key, -1)
-        if batch.is_control or offset > latest or (is_latest and (record.has_value or not is_past_horizon)):
-            kept.append(record)
-        if pace.is_due(1):
+    keeps_tombstones, is_control, get = not is_past_horizon, batch.is_control, known.get
+    for records in record_slices(body, batch.count, SLICE):
+        if is_control:
+            kept += records
+        else:
+            kept += [
+                one
+                for one in records
+                if (base + one[2] > latest)
+                or (
+                    (key := one[4]) is not None
+                    and base + one[2] >= get(key, -1)
+                    and (one[5] or keeps_tombstones)
+                )
+            ]
+        if pace.is_due(len(records)):
             yield len(body)
     if not kept:
         return without_records(batch) if is_kept_empty else None
-    has_tombstone = any(not record.has_value for record in kept)
+    has_tombstone = not all(has_value for *_, has_value in kept)
     is_emptied_marker = batch.is_control and is_removable
     sets_horizon = (has_tombstone or is_emptied_marker) and not has_horizon
     if len(kept) == batch.count and not sets_horizon:
@@ -222,12 +238,14 @@ def _rebuilt(batch: RecordBatch, body: bytes, kept: list[RawRecord], horizon: in
     if batch.timestamp_type == LOG_APPEND_TIME:
         max_timestamp = batch.max_timestamp
     else:
-        max_timestamp = base_timestamp + max(record.timestamp_delta for record in kept)
+        max_timestamp = base_timestamp + max(delta for _, _, _, delta, _, _ in kept)
     if horizon is None:
-        pieces = [body[record.start : record.end] for record in kept]
+        pieces = [body[start:end] for start, end, *_ in kept]
     else:
         shift = base_timestamp - horizon
-        pieces = [with_timestamp_delta(body, record, record.timestamp_delta + shift) for record in kept]
+        pieces = [
+            with_timestamp_delta(body, start, end, delta + shift) for start, end, _, delta, _, _ in kept
+        ]
         base_timestamp, attributes = horizon, attributes | DELETE_HORIZON_FLAG
     data = b"".join(pieces)
     if batch.codec_id:

@@ -7,59 +7,85 @@ whose base does not change. Only a delete horizon changes the base timestamp (KI
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from pykafka2.errors import CorruptData
-from pykafka2.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_raw, read_varint, varint
+from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw, read_varint, varint
+
+RawRecord = tuple[int, int, int, int, "bytes | None", bool]
+"""Start and end of its bytes, offset delta, timestamp delta, key, and whether it has a value."""
 
 
-class RawRecord(NamedTuple):
-    """An encoded record: where its bytes start and end, and its fields."""
+def record_slices(body: bytes, count: int, most: int) -> Iterator[list[RawRecord]]:
+    """Iterates over the records of a decompressed batch, in lists of at most `most`.
 
-    start: int
-    end: int
-    offset_delta: int
-    timestamp_delta: int
-    key: bytes | None
-    has_value: bool
+    Raises `CorruptData` if they are malformed.
+    """
+    position = 0
+    for done in range(0, count, most):
+        try:
+            records, position = _read(body, position, min(most, count - done))
+        except IndexError:
+            raise CorruptData(f"the batch ends within a record: {len(body)} bytes, {count} records") from None
+        yield records
 
 
-def raw_records(body: bytes, count: int) -> Iterator[RawRecord]:
-    """Iterates over the records of a decompressed batch. Raises `CorruptData` if they are malformed."""
-    position, end = 0, len(body)
-    try:
-        for _ in range(count):
-            start = position
-            length, position = _signed(body, position, MAX_VARINT_BYTES)
+def _read(body: bytes, position: int, count: int) -> tuple[list[RawRecord], int]:
+    """Returns some records and the position after them; numbers of one byte are read in line."""
+    records: list[RawRecord] = []
+    append, end, read = records.append, len(body), read_varint
+    for _ in range(count):
+        start = position
+        raw = body[position]
+        if raw < 0x80 and not raw & 1:
+            stop = position + 1 + (raw >> 1)
+            position += 2
+        else:
+            length, position = read(body, position)
+            if length < 0:
+                raise CorruptData(f"a record at byte {start} has length {length}")
             stop = position + length
-            if length < 0 or stop > end:
-                raise CorruptData(f"a record of {length} bytes at byte {start} of {end}")
-            timestamp_delta, position = _signed(body, position + 1, MAX_VARLONG_BYTES)
-            offset_delta, position = _signed(body, position, MAX_VARINT_BYTES)
-            key_size, position = _signed(body, position, MAX_VARINT_BYTES)
+            position += 1
+        if stop > end:
+            raise CorruptData(f"the record at byte {start} ends at byte {stop} of {end}")
+        raw = body[position]
+        if raw < 0x80:
+            timestamp_delta = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        else:
+            timestamp_delta, position = read(body, position, MAX_VARLONG_BYTES)
+        raw = body[position]
+        if raw < 0x80:
+            offset_delta = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        else:
+            offset_delta, position = read(body, position)
+        raw = body[position]
+        if raw < 0x80:
+            size = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        else:
+            size, position = read(body, position)
+        if size < 0:
             key = None
-            if key_size >= 0:
-                key = body[position : position + key_size]
-                position += key_size
-            value_size, position = _signed(body, position, MAX_VARINT_BYTES)
-            if position + max(value_size, 0) > stop:
-                raise CorruptData(f"the fields of the record at byte {start} are longer than the record")
-            yield RawRecord(start, stop, offset_delta, timestamp_delta, key, value_size >= 0)
-            position = stop
-    except IndexError:
-        raise CorruptData(f"the batch ends within a record: {end} bytes for {count} records") from None
+        else:
+            key = body[position : position + size]
+            position += size
+        raw = body[position]
+        if raw < 0x80:
+            size = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        else:
+            size, position = read(body, position)
+        if position + size > stop:
+            raise CorruptData(f"the fields of the record at byte {start} are longer than the record")
+        append((start, stop, offset_delta, timestamp_delta, key, size >= 0))
+        position = stop
+    return records, position
 
 
-def _signed(body: bytes, position: int, max_bytes: int) -> tuple[int, int]:
-    raw = body[position]
-    if raw < 0x80:
-        return (raw >> 1) ^ -(raw & 1), position + 1
-    return read_varint(body, position, max_bytes)
-
-
-def with_timestamp_delta(body: bytes, record: RawRecord, delta: int) -> bytes:
+def with_timestamp_delta(body: bytes, start: int, end: int, delta: int) -> bytes:
     """Returns the record's bytes with another timestamp delta."""
-    _, attributes_at = read_raw(body, record.start)
+    _, attributes_at = read_raw(body, start)
     _, rest_at = read_raw(body, attributes_at + 1, MAX_VARLONG_BYTES)
-    fields = b"".join((body[attributes_at : attributes_at + 1], varint(delta), body[rest_at : record.end]))
+    fields = b"".join((body[attributes_at : attributes_at + 1], varint(delta), body[rest_at:end]))
     return varint(len(fields)) + fields
