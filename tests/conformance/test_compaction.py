@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from pykafka2.testing import KafkaCluster
+from tests.broker.admin_wire import BROKER, DELETE, SET, alter
+from tests.testing.wire import Wire
 
 from .real_kafka import RealKafka
 
@@ -33,7 +35,7 @@ def create(bootstrap_servers: str) -> None:
             [
                 NewTopic(
                     name_of(number),
-                    num_partitions=1,
+                    partitions=1,
                     replication_factor=1,
                     configs={**CONFIGS, "cleanup.policy": "compact,delete" if number % 4 == 3 else "compact"},
                 )
@@ -117,8 +119,15 @@ def until_equal(expected: Rows, look: Callable[[], Rows]) -> Rows:
 
 def test_same_records_stay_as_after_apache_kafkas_log_cleaner(real_kafka: RealKafka) -> None:
     theirs = real_kafka.bootstrap_servers
-    with KafkaAdminClient(bootstrap_servers=theirs) as admin:
-        admin.incremental_alter_configs({("broker", ""): {"log.cleaner.backoff.ms": "100"}})
+    with Wire(theirs.split(",")[0]) as wire:
+        alter(wire, BROKER, "", ("log.cleaner.backoff.ms", SET, "100"))
+        try:
+            compare(theirs)
+        finally:
+            alter(wire, BROKER, "", ("log.cleaner.backoff.ms", DELETE, None))
+
+
+def compare(theirs: str) -> None:
     base_ms = int(time.time() * 1000) - 1_000_000
     with KafkaCluster(brokers=1, config={"log.cleaner.enable": False}) as cluster:
         ours = cluster.bootstrap_servers
