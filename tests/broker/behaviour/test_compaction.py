@@ -1,0 +1,88 @@
+"""Compaction on running brokers: in the background and on demand, on leaders and followers."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykafka2.errors import PolicyViolation
+from pykafka2.testing.cluster import KafkaCluster, Topic
+from pykafka2.testing.simulation import Simulation
+from tests.testing.wire import batch
+
+COMPACTED = {"cleanup.policy": "compact"}
+QUICK = {**COMPACTED, "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.1"}
+KEYS = [("first", 0), ("first", 1), ("second", 0), ("second", 1)]
+T0 = 1_767_225_600_000
+
+
+def append(
+    cluster: KafkaCluster, key: tuple[str, int], *pairs: tuple[bytes, bytes | None], at: int = T0
+) -> None:
+    leader = cluster.broker(cluster.partition(*key).leader)
+    now = cluster.runtime.clock.monotonic()
+    data = batch([value for _, value in pairs], keys=[name for name, _ in pairs], timestamp=at)
+    with cluster.lock:
+        now_ms = cluster.runtime.clock.wall_ms()
+        result = leader.replicas.append(key, data, acks=1, version=12, client_id=None, now=now, now_ms=now_ms)
+        leader.replicas.complete_delayed(now)
+    assert result.error is None, result.error
+
+
+def left(cluster: KafkaCluster, key: tuple[str, int], broker: int) -> list[tuple[int, bytes | None]]:
+    return [(one.offset, one.value) for one in cluster.log(*key, broker=broker).records()]
+
+
+def test_background_cleaner_compacts_every_replica() -> None:
+    with Simulation(seed=27) as world:
+        topics = {name: Topic(2, 2, configs=QUICK) for name in ("first", "second")}
+        cluster = world.cluster(brokers=2, topics=topics, config={"log.cleaner.backoff.ms": 500})
+        for number in range(4):
+            for key in KEYS:
+                append(cluster, key, (b"a", b"%d" % number), (b"b", b"x"), at=T0 + 2000 * number)
+        world.run_for(5)
+        for key in KEYS:
+            for broker in range(2):
+                # The last segment is active.
+                assert left(cluster, key, broker) == [(4, b"2"), (5, b"x"), (6, b"3"), (7, b"x")]
+
+
+def test_follower_that_is_behind_gets_the_remaining_records() -> None:
+    with Simulation(seed=28) as world:
+        cluster = world.cluster(brokers=2, topics={"t": Topic(1, 2, configs=COMPACTED)})
+        key = ("t", 0)
+        append(cluster, key, (b"a", b"1"))
+        world.run_for(1)
+        follower = 1 - cluster.partition(*key).leader
+        cluster.controls.kill_broker(follower)
+        world.run_for(40)
+        append(cluster, key, (b"a", b"2"), (b"b", b"3"))
+        append(cluster, key, (b"a", b"4"))
+        assert cluster.controls.compact("t") == 2
+        cluster.controls.restart_broker(follower)
+        world.run_for(10)
+        for broker in range(2):
+            assert [row for row in left(cluster, key, broker) if row[0]] == [(2, b"3"), (3, b"4")]
+            assert cluster.log(*key, broker=broker).log_end_offset == 4
+        cluster.controls.compact("t")
+        assert left(cluster, key, follower) == [(2, b"3"), (3, b"4")]
+        # The former follower can lead, although its log had other segments.
+        cluster.controls.move_leader(key, follower)
+        world.run_for(1)
+        append(cluster, key, (b"a", b"5"))
+        world.run_for(2)
+        assert [left(cluster, key, broker)[-1] for broker in range(2)] == [(4, b"5")] * 2
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(2, configs=COMPACTED), "plain": 1})
+def test_compact_rolls_the_segments_unless_told_otherwise(kafka_cluster: KafkaCluster) -> None:
+    for value in (b"1", b"2"):
+        append(kafka_cluster, ("t", 0), (b"a", value))
+        append(kafka_cluster, ("t", 1), (b"a", value))
+    compact = kafka_cluster.controls.compact
+    assert compact("t", roll_segments=False) == 0
+    assert compact(("t", 1)) == 1
+    assert left(kafka_cluster, ("t", 0), 0) == [(0, b"1"), (1, b"2")]
+    assert compact("t") == 1
+    assert left(kafka_cluster, ("t", 0), 0) == [(1, b"2")]
+    with pytest.raises(PolicyViolation, match=r"plain has cleanup.policy=delete.*'compact,delete'"):
+        compact("plain")
