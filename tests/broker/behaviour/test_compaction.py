@@ -74,7 +74,7 @@ def test_follower_that_is_behind_gets_the_remaining_records() -> None:
 
 
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(2, configs=COMPACTED), "plain": 1})
-def test_compact_rolls_the_segments_unless_told_otherwise(kafka_cluster: KafkaCluster) -> None:
+def test_compact_rolls_segments_by_default_and_rejects_other_topics(kafka_cluster: KafkaCluster) -> None:
     for value in (b"1", b"2"):
         append(kafka_cluster, ("t", 0), (b"a", value))
         append(kafka_cluster, ("t", 1), (b"a", value))
