@@ -366,7 +366,7 @@ def test_producer_that_aborted_before_the_dirty_part_is_not_taken_for_aborting_i
 def test_a_million_records_are_compacted_in_short_steps() -> None:
     """Ten seconds is the aim on an idle machine; this bound is ten times that."""
     keys = [b"%d" % (number * 7919 % 100_000) for number in range(100_000)]
-    one = [batch([b"v" * 100] * 1000, keys=keys[at : at + 1000]) for at in range(0, 100_000, 1000)]
+    one = [batch([b"v" * 10] * 1000, keys=keys[at : at + 1000]) for at in range(0, 100_000, 1000)]
     log = log_of(*one * 10)
     start, steps = time.process_time(), 0
     for _ in compact(log, ALL, NOW):
