@@ -55,29 +55,46 @@ class KafkaAdminClient:
     # ------------------------------------------------------------------ cluster, topics, partitions
 
     describe_cluster = awaited(SyncAdmin.describe_cluster)
+    api_versions = awaited(SyncAdmin.api_versions)
+    describe_features = awaited(SyncAdmin.describe_features)
+    update_features = awaited(SyncAdmin.update_features)
+    describe_metadata_quorum = awaited(SyncAdmin.describe_metadata_quorum)
+    unregister_broker = awaited(SyncAdmin.unregister_broker)
+    describe_log_dirs = awaited(SyncAdmin.describe_log_dirs)
+    describe_replica_log_dirs = awaited(SyncAdmin.describe_replica_log_dirs)
+    alter_replica_log_dirs = awaited(SyncAdmin.alter_replica_log_dirs)
     list_topics = awaited(SyncAdmin.list_topics)
     describe_topics = awaited(SyncAdmin.describe_topics)
+    describe_topics_by_id = awaited(SyncAdmin.describe_topics_by_id)
     create_topics = awaited(SyncAdmin.create_topics)
     delete_topics = awaited(SyncAdmin.delete_topics)
+    delete_topics_by_id = awaited(SyncAdmin.delete_topics_by_id)
     wait_for_topics = awaited(SyncAdmin.wait_for_topics)
     create_partitions = awaited(SyncAdmin.create_partitions)
     delete_records = awaited(SyncAdmin.delete_records)
+    list_offsets = awaited(SyncAdmin.list_offsets)
     elect_leaders = awaited(SyncAdmin.elect_leaders)
     alter_partition_reassignments = awaited(SyncAdmin.alter_partition_reassignments)
+    list_partition_reassignments = awaited(SyncAdmin.list_partition_reassignments)
 
     # ------------------------------------------------------------------ configs, groups
 
     describe_configs = awaited(SyncAdmin.describe_configs)
     alter_configs = awaited(SyncAdmin.alter_configs)
+    reset_configs = awaited(SyncAdmin.reset_configs)
+    list_config_resources = awaited(SyncAdmin.list_config_resources)
+    list_client_metrics_resources = awaited(SyncAdmin.list_client_metrics_resources)
     list_groups = awaited(SyncAdmin.list_groups)
     describe_groups = awaited(SyncAdmin.describe_groups)
     delete_groups = awaited(SyncAdmin.delete_groups)
     remove_members = awaited(SyncAdmin.remove_members)
     list_group_offsets = awaited(SyncAdmin.list_group_offsets)
+    list_offsets_of_groups = awaited(SyncAdmin.list_offsets_of_groups)
     alter_group_offsets = awaited(SyncAdmin.alter_group_offsets)
     reset_group_offsets = awaited(SyncAdmin.reset_group_offsets)
     delete_group_offsets = awaited(SyncAdmin.delete_group_offsets)
     group_lag = awaited(SyncAdmin.group_lag)
+    wait_for_group = awaited(SyncAdmin.wait_for_group)
 
     # ------------------------------------------------------------------ access, users, tokens, transactions
 
@@ -97,9 +114,25 @@ class KafkaAdminClient:
     describe_delegation_tokens = awaited(SyncAdmin.describe_delegation_tokens)
     list_transactions = awaited(SyncAdmin.list_transactions)
     describe_transactions = awaited(SyncAdmin.describe_transactions)
+    describe_producers = awaited(SyncAdmin.describe_producers)
     fence_producers = awaited(SyncAdmin.fence_producers)
     abort_transaction = awaited(SyncAdmin.abort_transaction)
+    force_terminate_transaction = awaited(SyncAdmin.force_terminate_transaction)
     find_hanging_transactions = awaited(SyncAdmin.find_hanging_transactions)
+
+    # ------------------------------------------------------------------ inspection
+
+    def metrics(self) -> dict[str, float]:
+        """Return the client's metrics by name."""
+        return self._admin.metrics()
+
+    def health(self) -> dict[str, Any]:
+        """Return the state of the client as data; sends nothing."""
+        return self._admin.health()
+
+    def explain(self) -> str:
+        """Explain in words what the client is waiting for."""
+        return self._admin.explain()
 
     # ------------------------------------------------------------------ lifecycle
 
