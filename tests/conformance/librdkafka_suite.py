@@ -90,7 +90,6 @@ RACKS = [f"RACK{number}" for number in range(1, BROKERS + 1)]
 REAL_EXTRA = "broker.rack=RACK{node}\n"
 
 FAILURES: dict[str, str] = {
-    "0077_compaction": "there is no log cleaner yet",
     "0115_producer_auth": "its produce is to return before a refusal comes, and ours comes within 3 ms",
 }
 """Tests that fail on the bundled broker, and why; docs/fidelity.md says more."""

@@ -82,13 +82,17 @@ def dirty_ratio(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> flo
     return part.dirty_ratio if part.dirty_ratio > policy.min_dirty_ratio else None
 
 
-def compact(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Steps[Cleaned | None]:
+def compact(
+    log: PartitionLog, policy: CompactionPolicy, now_ms: int, *, from_start: bool = False
+) -> Steps[Cleaned | None]:
     """Compacts a log in steps.
 
+    `from_start` cleans again what is clean, so that tombstones past their delete horizon are removed.
     Returns None if nothing was cleanable, or if the log was truncated or its segments deleted meanwhile.
     """
     part = cleanable_part(log, policy, now_ms)
-    if not part.segments or part.upper_offset <= part.first_dirty_offset:
+    first_dirty = log.log_start_offset if from_start else part.first_dirty_offset
+    if not part.segments or part.upper_offset <= first_dirty:
         return None
     truncations = log.truncations
     last_records = {
@@ -98,7 +102,7 @@ def compact(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Steps[C
     cleaned = yield from clean(
         CleaningRound(
             part.segments,
-            part.first_dirty_offset,
+            first_dirty,
             part.upper_offset,
             now_ms,
             policy.delete_retention_ms,

@@ -96,7 +96,7 @@ class LogCleaner:
                 )
             if rolls:
                 replica.log.roll()
-            cleaned = yield from compact(replica.log, policy, now_ms)
+            cleaned = yield from compact(replica.log, policy, now_ms, from_start=True)
             if cleaned is not None:
                 removed += cleaned.records_read - cleaned.records_kept
         return removed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykafka2 import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from pykafka2.errors import PolicyViolation
 from pykafka2.testing.cluster import KafkaCluster, Topic
 from pykafka2.testing.simulation import Simulation
@@ -86,3 +87,54 @@ def test_compact_rolls_segments_by_default_and_rejects_other_topics(kafka_cluste
     assert left(kafka_cluster, ("t", 0), 0) == [(1, b"2")]
     with pytest.raises(PolicyViolation, match=r"plain has cleanup.policy=delete.*'compact,delete'"):
         compact("plain")
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs={**COMPACTED, "delete.retention.ms": "0"})})
+def test_second_compact_removes_tombstones_after_delete_retention_ms(kafka_cluster: KafkaCluster) -> None:
+    key = ("t", 0)
+    append(kafka_cluster, key, (b"a", b"1"), (b"b", b"2"), (b"a", None))
+    assert kafka_cluster.controls.compact(key) == 1
+    assert left(kafka_cluster, key, 0) == [(1, b"2"), (2, None)]
+    kafka_cluster.wait_until(lambda: kafka_cluster.controls.compact(key) == 1)
+    assert left(kafka_cluster, key, 0) == [(1, b"2")]
+    assert kafka_cluster.log(*key).log_end_offset == 3
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": 1}, config={"offsets.topic.num.partitions": 1})
+def test_internal_topics_are_compacted_and_loaded_again(kafka_cluster: KafkaCluster) -> None:
+    servers, partition = kafka_cluster.bootstrap_servers, TopicPartition("t", 0)
+    with KafkaConsumer(bootstrap_servers=servers, group_id="g") as consumer:
+        consumer.assign([partition])
+        for offset in (1, 5, 8):
+            consumer.commit({partition: OffsetAndMetadata(offset)})
+    with KafkaProducer(bootstrap_servers=servers, transactional_id="app") as producer:
+        producer.init_transactions()
+        for value in (b"1", b"2"):
+            with producer.transaction():
+                producer.send("t", value)
+    kafka_cluster.wait_until(lambda: kafka_cluster.transaction("app").state == "CompleteCommit")
+    assert kafka_cluster.controls.compact("__consumer_offsets") == 2
+    assert kafka_cluster.controls.compact("__transaction_state") > 0
+    kafka_cluster.controls.restart_broker(0)
+    with KafkaConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, group_id="g") as consumer:
+        assert consumer.committed(partition) == 8
+    kafka_cluster.wait_until(lambda: kafka_cluster.transaction("app").state == "CompleteCommit")
+
+
+@pytest.mark.kafka(brokers=1, topics={"t": Topic(configs=COMPACTED)})
+def test_consumer_reads_compacted_records_from_the_start(kafka_cluster: KafkaCluster) -> None:
+    servers, partition = kafka_cluster.bootstrap_servers, TopicPartition("t", 0)
+    with KafkaProducer(bootstrap_servers=servers, compression_type="gzip") as producer:
+        for number in range(300):
+            producer.send("t", b"%d" % number, key=b"%d" % (number % 7))
+        producer.flush()
+    assert kafka_cluster.controls.compact("t") == 293
+    with KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        found: list[tuple[int, bytes | None]] = []
+        while consumer.position(partition) < 300:
+            for records in consumer.poll(timeout_ms=200).values():
+                found += [(record.offset, record.value) for record in records]
+        assert found == [(number, b"%d" % number) for number in range(293, 300)]
+        consumer.seek(partition, 5)
+        assert consumer.poll(timeout_ms=5000)[partition][0].offset == 293
