@@ -82,6 +82,7 @@ def fill(bootstrap_servers: str, base_ms: int) -> None:
                 transactional.commit_transaction()
             else:
                 transactional.abort_transaction()
+            await_markers(bootstrap_servers)
     # Markers have the time of now: two later records begin the active segment in any case.
     for later in (600_000, 1_200_000):
         for number in range(TOPICS):
@@ -91,6 +92,19 @@ def fill(bootstrap_servers: str, base_ms: int) -> None:
         producers[0].flush()
     for producer in (*producers, transactional):
         producer.close()
+
+
+def await_markers(bootstrap_servers: str) -> None:
+    """Wait until no transaction is open: the broker commits before it writes the markers."""
+    partitions = [TopicPartition(name_of(number), 0) for number in range(TOPICS)]
+    with (
+        KafkaConsumer(bootstrap_servers=bootstrap_servers, isolation_level="read_committed") as stable,
+        KafkaConsumer(bootstrap_servers=bootstrap_servers, isolation_level="read_uncommitted") as all_of_it,
+    ):
+        deadline = time.monotonic() + PATIENCE
+        while stable.end_offsets(partitions) != all_of_it.end_offsets(partitions):
+            assert time.monotonic() < deadline, "a marker is missing"
+            time.sleep(0.01)
 
 
 def read(bootstrap_servers: str, isolation_level: str = "read_uncommitted") -> Rows:
