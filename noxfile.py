@@ -147,6 +147,7 @@ def long(session: nox.Session) -> None:
         "cluster",
         "broker_acks",
         "broker_speed",
+        "compaction",
         "hostile_readers",
         "security",
     )

@@ -149,7 +149,7 @@ def build_offset_map(work: CleaningRound) -> Steps[OffsetMap]:
         for batch in segment.iterate(first):
             is_removable = transactions.is_removable(batch)
             if not (batch.is_control or is_removable):
-                body = yield from _opened(batch)
+                body = (yield from _opened(batch)) if batch.codec_id else bytes(batch.buffer[HEADER_BYTES:])
                 base = batch.base_offset
                 for records in record_slices(body, batch.count, SLICE):
                     if batch.base_offset >= first and len(offsets) + len(records) <= work.max_keys:
@@ -171,8 +171,6 @@ def build_offset_map(work: CleaningRound) -> Steps[OffsetMap]:
 
 
 def _opened(batch: RecordBatch) -> Steps[bytes]:
-    if not batch.codec_id:
-        return bytes(batch.buffer[HEADER_BYTES:])
     return bytes((yield from open_in_steps(batch, "the log", False, MAX_OUTPUT_BYTES)))
 
 
@@ -191,7 +189,7 @@ def _cleaned_batch(
     is_kept_empty = batch.next_offset == work.upper_offset or _is_last_of_producer(batch, work.last_records)
     if drops_all:
         return without_records(batch) if is_kept_empty else None
-    body = yield from _opened(batch)
+    body = (yield from _opened(batch)) if batch.codec_id else bytes(batch.buffer[HEADER_BYTES:])
     kept: list[RawRecord] = []
     latest, base, known = offsets.latest_offset, batch.base_offset, offsets.offsets
     keeps_tombstones, is_control, get = not is_past_horizon, batch.is_control, known.get
