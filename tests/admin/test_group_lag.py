@@ -69,6 +69,16 @@ def test_lag_in_time_is_the_age_of_the_oldest_record_not_committed(world: World)
     assert world.admin.group_lag("g")[ORDERS[0]].lag_time is None
 
 
+def test_marker_of_a_transaction_has_no_age(world: World) -> None:
+    with world.producer("txn", transactional_id="t") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("orders", b"v", partition=0)
+    world.commit("g", {ORDERS[0]: 1})
+    lag = world.admin.group_lag("g", with_time=True)[ORDERS[0]]
+    assert (lag.committed, lag.end, lag.lag, lag.lag_time) == (1, 2, 1, None)
+
+
 def test_lag_of_a_missing_group(world: World) -> None:
     with pytest.raises(GroupIdNotFound):
         world.admin.group_lag("nobody")

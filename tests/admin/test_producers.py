@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2 import KafkaProducer, TopicPartition
+from pykafka2 import ConsumerRecord, KafkaConsumer, KafkaProducer, TopicPartition
 from pykafka2.admin.cluster_values import HangingTransaction
 from pykafka2.driver.pollable import ToLeader
 from pykafka2.errors import (
@@ -110,6 +110,15 @@ def test_hanging_transaction_is_found_and_aborted(simulation: Simulation, world:
     world.admin.abort_transaction(found.partition, found.producer_id, found.producer_epoch)
     assert world.admin.find_hanging_transactions() == []
     assert world.admin.list_offsets(latest, isolation_level="read_committed")[ORDERS[0]].offset == 4
+    world.fill("orders", [1], first_ms=world.simulation.runtime.clock.wall_ms())
+    with world.member("g", isolation_level="read_committed") as consumer:
+        consumer.assign(ORDERS[:1])
+        records = [record.offset for polled in (1, 2) for record in _polled(consumer)]
+    assert records == [4], "not the record of the aborted transaction; retention has deleted the first ones"
+
+
+def _polled(consumer: KafkaConsumer) -> list[ConsumerRecord]:
+    return [record for records in consumer.poll(timeout_ms=500).values() for record in records]
 
 
 def test_abort_with_a_wrong_epoch_is_rejected(world: World) -> None:
