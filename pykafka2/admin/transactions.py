@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import attrs
+
 from pykafka2.admin.arguments import texts
 from pykafka2.admin.outcomes import Outcomes
-from pykafka2.admin.rounds import gathered
+from pykafka2.admin.places import at_brokers, at_coordinators, broker_ids
+from pykafka2.admin.rounds import Results, gathered
 from pykafka2.admin.values import ProducerIdAndEpoch, TransactionDescription, TransactionListing
-from pykafka2.driver.pollable import TRANSACTION, ToCoordinator, ToNode
-from pykafka2.errors import CorruptData, IllegalArgument, KafkaError, error_of
+from pykafka2.driver.pollable import TRANSACTION, ToCoordinator
+from pykafka2.errors import IllegalArgument, KafkaError, error_of
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pykafka2.protocol.messages.transaction import InitProducerIdResponse
     from pykafka2.protocol.messages.transaction_admin import (
         DescribeTransactionsResponse,
+        DescribeTransactionsResponseTransactionState,
         ListTransactionsResponse,
     )
 
@@ -55,35 +59,34 @@ class TransactionsAdmin:
             IllegalArgument: a state is unknown to the brokers, or an argument is not valid.
             KafkaError: a broker failed; the result would be incomplete without it.
         """
-        from pykafka2.protocol.messages.metadata import MetadataRequest
         from pykafka2.protocol.messages.transaction_admin import ListTransactionsRequest
 
         state_filters, producers = texts("states", states), list(producer_ids)
-        brokers = self._cluster.request(
-            MetadataRequest(topics=[], allow_auto_topic_creation=False), timeout=timeout
-        ).brokers
-        found: dict[str, TransactionListing] = {}
-        for broker in brokers:
-            response = self._cluster.request(
-                ListTransactionsRequest(
-                    state_filters=state_filters,
-                    producer_id_filters=producers,
-                    duration_filter=-1 if longer_than is None else round(longer_than * 1000),
-                    transactional_id_pattern=pattern,
-                ),
-                ToNode(broker.node_id),
-                timeout,
-                _error_of_listing,
-            )
+        request = ListTransactionsRequest(
+            state_filters=state_filters,
+            producer_id_filters=producers,
+            duration_filter=-1 if longer_than is None else round(longer_than * 1000),
+            transactional_id_pattern=pattern,
+        )
+
+        def read(response: ListTransactionsResponse, broker: int) -> list[TransactionListing]:
+            if response.error_code:
+                raise error_of(response.error_code)
             if response.unknown_state_filters:
                 raise IllegalArgument(
-                    f"states={state_filters!r}: broker {broker.node_id} does not support "
+                    f"states={state_filters!r}: broker {broker} does not support "
                     f"{', '.join(response.unknown_state_filters)}"
                 )
-            for state in response.transaction_states:
-                found[state.transactional_id] = TransactionListing(
-                    state.transactional_id, state.producer_id, state.transaction_state
-                )
+            return [
+                TransactionListing(state.transactional_id, state.producer_id, state.transaction_state)
+                for state in response.transaction_states
+            ]
+
+        brokers = broker_ids(self._cluster, timeout)
+        lists = at_brokers(self._cluster, "list_transactions", brokers, lambda broker: request, read, timeout)
+        for error in lists.errors.values():
+            raise error
+        found = {one.transactional_id: one for listings in lists.values() for one in listings}
         return [found[name] for name in sorted(found)]
 
     def describe_transactions(
@@ -97,21 +100,17 @@ class TransactionsAdmin:
         """
         from pykafka2.protocol.messages.transaction_admin import DescribeTransactionsRequest
 
-        cluster = self._cluster
-        # Start all requests before waiting for the first: each id has its own coordinator.
-        started = {
-            name: cluster.start(
-                DescribeTransactionsRequest(transactional_ids=[name]),
-                ToCoordinator(TRANSACTION, name),
-                timeout,
-                _error_of_description,
-            )
-            for name in texts("transactional_ids", transactional_ids)
-        }
-        seconds = cluster.options.default_api_timeout if timeout is None else timeout
-        found, errors = gathered(started, seconds)
-        described = {name: _described(response) for name, response in found.items()}
-        return Outcomes(described, errors).checked("describe_transactions", raise_errors)
+        outcomes = at_coordinators(
+            self._cluster,
+            "describe_transactions",
+            TRANSACTION,
+            texts("transactional_ids", transactional_ids),
+            lambda names: DescribeTransactionsRequest(transactional_ids=names),
+            _read_descriptions,
+            timeout,
+            with_node=lambda described, node: attrs.evolve(described, coordinator_id=node.id),
+        )
+        return outcomes.checked("describe_transactions", raise_errors)
 
     def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout: float | None = None, raise_errors: bool = True
@@ -149,19 +148,20 @@ def _error_of_fencing(response: InitProducerIdResponse) -> KafkaError | None:
     return error_of(response.error_code) if response.error_code else None
 
 
-def _error_of_listing(response: ListTransactionsResponse) -> KafkaError | None:
-    return error_of(response.error_code) if response.error_code else None
+def _read_descriptions(
+    response: DescribeTransactionsResponse, names: list[str]
+) -> Results[str, TransactionDescription]:
+    found: dict[str, TransactionDescription] = {}
+    errors: dict[str, KafkaError] = {}
+    for state in response.transaction_states:
+        if state.error_code:
+            errors[state.transactional_id] = error_of(state.error_code)
+        else:
+            found[state.transactional_id] = _described(state)
+    return found, errors
 
 
-def _error_of_description(response: DescribeTransactionsResponse) -> KafkaError | None:
-    if not response.transaction_states:
-        return CorruptData("the DescribeTransactions response does not contain the transactional id")
-    code = response.transaction_states[0].error_code
-    return error_of(code) if code else None
-
-
-def _described(response: DescribeTransactionsResponse) -> TransactionDescription:
-    state = response.transaction_states[0]
+def _described(state: DescribeTransactionsResponseTransactionState) -> TransactionDescription:
     return TransactionDescription(
         state.transactional_id,
         state.producer_id,

@@ -109,6 +109,11 @@ class ProducerIdAndEpoch:
 
 @attrs.define(frozen=True)
 class TransactionDescription:
+    """A transactional id at its coordinator, whose id takes no part in comparisons.
+
+    The timeout is in seconds; the start is -1 without a transaction.
+    """
+
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -116,6 +121,7 @@ class TransactionDescription:
     timeout: float
     start_time_ms: int
     partitions: tuple[TopicPartition, ...]
+    coordinator_id: int = attrs.field(default=-1, eq=False)
 
 
 @attrs.define(frozen=True)

@@ -26,7 +26,6 @@ from pykafka2.errors import (
 from pykafka2.protocol.messages.transaction import InitProducerIdRequest
 from pykafka2.protocol.messages.transaction_admin import (
     DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
     DescribeTransactionsResponseTransactionState,
     ListTransactionsRequest,
     TopicData,
@@ -257,7 +256,7 @@ def test_partitions_of_a_description_are_in_order() -> None:
         producer_epoch=0,
         topics=topics,
     )
-    described = _described(DescribeTransactionsResponse(transaction_states=[state]))
+    described = _described(state)
     assert described.partitions == tuple(
         TopicPartition(*one) for one in [("a", 0), ("a", 1), ("a", 3), ("b", 0), ("b", 2)]
     )

@@ -248,6 +248,7 @@ def test_producers_and_transactions_are_those_of_java(admin: KafkaAdminClient, v
         if one["transactionalId"] == TRANSACTION
     ]
     ours, theirs = admin.describe_transactions([TRANSACTION])[TRANSACTION], views["transaction"][TRANSACTION]
+    assert ours.coordinator_id == theirs["coordinatorId"]
     assert (ours.producer_id, ours.producer_epoch, ours.state.upper(), ours.start_time_ms) == (
         theirs["producerId"],
         theirs["producerEpoch"],

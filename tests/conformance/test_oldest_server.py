@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pykafka2 import KafkaAdminClient, NewTopic
+from pykafka2 import KafkaAdminClient, NewTopic, TopicPartition
+from pykafka2.admin import ConfigResource
+from pykafka2.errors import GroupIdNotFound, UnsupportedVersion
 from tests.testing import client_core
 from tests.testing.client_core import Clients
 
@@ -78,3 +80,45 @@ def test_older_release_responds_as_recorded(release: str) -> None:
     except KafkaUnavailable as problem:
         skip_or_fail(str(problem))
     assert not strange, f"{len(strange)} fields differ; the first:\n{strange[0]}"
+
+
+@pytest.mark.long
+def test_admin_client_manages_a_server_3_9_1() -> None:
+    """Also with what it lacks: some resources of settings, some filters."""
+    orders, first = ConfigResource("TOPIC", "orders"), TopicPartition("orders", 0)
+    try:
+        with (
+            older("3.9") as kafka,
+            KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers) as admin,
+        ):
+            admin.create_topics(
+                [NewTopic("orders", partitions=2, replication_factor=3)], wait_for_metadata=True
+            )
+            for spec in ("earliest", "latest", "max_timestamp", "earliest_local", "latest_tiered"):
+                assert admin.list_offsets({first: spec})[first].offset in (0, -1)
+            outcomes = admin.list_offsets({first: "earliest_pending_upload"}, raise_errors=False)
+            assert isinstance(outcomes.errors[first], UnsupportedVersion)
+            admin.alter_group_offsets("g", {first: 0})
+            assert admin.list_groups(types=["Classic"], states=["Empty"])[0].group_id == "g"
+            assert admin.describe_groups(["g"])["g"].type == "Classic"
+            outcomes_of_none = admin.describe_groups(["none"], raise_errors=False)
+            assert isinstance(outcomes_of_none.errors["none"], GroupIdNotFound)
+            assert admin.group_lag("g")[first].lag == 0
+            admin.reset_group_offsets("g", to="latest")
+            admin.delete_groups(["g"])
+            admin.alter_configs({orders: {"retention.ms": 5000}})
+            assert admin.reset_configs([orders])[orders] == ("retention.ms",)
+            assert admin.list_client_metrics_resources() == []
+            with pytest.raises(UnsupportedVersion):
+                admin.list_config_resources(["TOPIC"])
+            assert len(admin.describe_log_dirs()) == 3
+            assert admin.describe_metadata_quorum().leader_id == 0
+            assert [node.id for node in admin.describe_cluster(include_authorized_operations=True).nodes] == [
+                0,
+                1,
+                2,
+            ]
+            with pytest.raises(UnsupportedVersion):
+                admin.describe_cluster(include_fenced_brokers=True)
+    except KafkaUnavailable as problem:
+        skip_or_fail(str(problem))
