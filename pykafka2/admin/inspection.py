@@ -20,7 +20,7 @@ class InspectionCalls:
         age = now - metadata.last_successful_refresh if metadata.version else -1.0
         return {
             "connection-count": cluster.nodes.connection_count,
-            "calls-in-progress": len(cluster.calls.names()),
+            "calls-in-progress": len(cluster.names_of_calls()),
             "metadata-version": metadata.version,
             "metadata-age": age,
         }
@@ -40,7 +40,7 @@ class InspectionCalls:
             "connected": cluster.nodes.has_connection,
             "unreachable": cluster.nodes.failing(now),
             "throttled": cluster.nodes.throttled(now),
-            "calls": cluster.calls.names(),
+            "calls": cluster.names_of_calls(),
             "metadata_version": metadata.version,
             "metadata_age": now - metadata.last_successful_refresh if metadata.version else None,
             "metadata_error": None if metadata.last_error is None else str(metadata.last_error),

@@ -109,6 +109,8 @@ class ClusterClient:
             timed_out=self._timed_out,
             wake=driver.wake,
         )
+        # Any thread writes it, by single dict operations.
+        self._single_attempts: dict[Completion[Any], None] = {}
         driver.on_failed(self._close_requests)
         self.add(self.metadata, self.coordinators)
 
@@ -229,6 +231,8 @@ class ClusterClient:
         self._raise_if_closed()
         self.driver.raise_failure()
         completion: Completion[R] = Completion(self.driver, type(request).__name__)
+        self._single_attempts[completion] = None
+        completion.add_done_callback(lambda done: self._single_attempts.pop(completion, None))
         send = Send(
             request,
             to,
@@ -240,6 +244,10 @@ class ClusterClient:
         )
         self.driver.call_soon(lambda now: self.router.route(send, now))
         return completion
+
+    def names_of_calls(self) -> list[str]:
+        """Returns the names of the requests that callers wait for. Any thread."""
+        return [*self.calls.names(), *(completion.what for completion in tuple(self._single_attempts))]
 
     def pause(self, seconds: float) -> None:
         """Block the caller for so long. Raises ClientClosed if the client is closed meanwhile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykafka2 import TopicPartition
 from pykafka2.errors import KafkaError
 from pykafka2.testing import Simulation
 from tests.admin.worlds import World
@@ -20,6 +21,20 @@ def test_health_of_an_open_and_a_closed_client(world: World) -> None:
     admin.close()
     assert admin.health()["state"] == "closed"
     assert admin.explain() == "The admin client is closed."
+
+
+def test_requests_to_leaders_are_among_the_calls(simulation: Simulation, world: World) -> None:
+    admin = world.new_admin("second")
+    world.cluster.controls.rule(api="ListOffsets", then="swallow")
+    partition = TopicPartition("orders", 0)
+    calling = simulation.spawn(lambda: admin.list_offsets({partition: "latest"}, timeout=3))
+    simulation.sleep(1)
+    assert admin.health()["calls"] == ["ListOffsetsRequest"]
+    assert admin.explain() == "Calls in progress: ListOffsetsRequest."
+    with pytest.raises(KafkaError):
+        calling.result()
+    assert admin.health()["calls"] == []
+    admin.close()
 
 
 def test_calls_and_unreachable_brokers_are_explained(simulation: Simulation, world: World) -> None:
