@@ -1,0 +1,155 @@
+"""Errors of admin calls whose principal lacks a right, with two topics and two groups, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaAdminClient, TopicPartition, errors
+from pykafka2.admin import ConfigResource, Outcomes
+from pykafka2.structs import TopicPartitionReplica
+from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster, Simulation
+
+ME = "User:ANONYMOUS"
+ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 0)
+TOPIC = ConfigResource("TOPIC", "orders")
+
+Call = Callable[[KafkaAdminClient], Any]
+
+BY_ITEM: dict[str, tuple[Call, type[errors.KafkaError]]] = {
+    "list_offsets": (
+        lambda admin: admin.list_offsets({ORDERS: "latest", PAYMENTS: "latest"}, raise_errors=False),
+        errors.TopicAuthorizationFailed,
+    ),
+    "delete_records": (
+        lambda admin: admin.delete_records({ORDERS: 0, PAYMENTS: 0}, raise_errors=False),
+        errors.TopicAuthorizationFailed,
+    ),
+    "describe_producers": (
+        lambda admin: admin.describe_producers([ORDERS, PAYMENTS], raise_errors=False),
+        errors.TopicAuthorizationFailed,
+    ),
+    "create_partitions": (
+        lambda admin: admin.create_partitions({"orders": 5, "payments": 5}, raise_errors=False),
+        errors.TopicAuthorizationFailed,
+    ),
+    "describe_configs": (
+        lambda admin: admin.describe_configs([TOPIC], raise_errors=False),
+        errors.TopicAuthorizationFailed,
+    ),
+    "alter_configs": (
+        lambda admin: admin.alter_configs({TOPIC: {"retention.ms": 5}}, raise_errors=False),
+        errors.TopicAuthorizationFailed,
+    ),
+    "alter_configs of a broker": (
+        lambda admin: admin.alter_configs(
+            {ConfigResource("BROKER", "1"): {"log.cleaner.threads": 2}}, raise_errors=False
+        ),
+        errors.ClusterAuthorizationFailed,
+    ),
+    "describe_groups": (
+        lambda admin: admin.describe_groups(["g", "h"], raise_errors=False),
+        errors.GroupAuthorizationFailed,
+    ),
+    "delete_groups": (
+        lambda admin: admin.delete_groups(["g", "h"], raise_errors=False),
+        errors.GroupAuthorizationFailed,
+    ),
+    "list_offsets_of_groups": (
+        lambda admin: admin.list_offsets_of_groups(["g", "h"], raise_errors=False),
+        errors.GroupAuthorizationFailed,
+    ),
+    "alter_group_offsets": (
+        lambda admin: admin.alter_group_offsets("g", {ORDERS: 0, PAYMENTS: 0}, raise_errors=False),
+        errors.GroupAuthorizationFailed,
+    ),
+    "elect_leaders": (
+        lambda admin: admin.elect_leaders([ORDERS, PAYMENTS], raise_errors=False),
+        errors.ClusterAuthorizationFailed,
+    ),
+    "alter_partition_reassignments": (
+        lambda admin: admin.alter_partition_reassignments({ORDERS: [0], PAYMENTS: [0]}, raise_errors=False),
+        errors.ClusterAuthorizationFailed,
+    ),
+    "describe_log_dirs": (
+        lambda admin: admin.describe_log_dirs(raise_errors=False),
+        errors.ClusterAuthorizationFailed,
+    ),
+    "alter_replica_log_dirs": (
+        lambda admin: admin.alter_replica_log_dirs(
+            {TopicPartitionReplica("orders", 0, 0): "/data"}, raise_errors=False
+        ),
+        errors.ClusterAuthorizationFailed,
+    ),
+    "update_features": (
+        lambda admin: admin.update_features({"group.version": 1}, raise_errors=False),
+        errors.ClusterAuthorizationFailed,
+    ),
+}
+
+WHOLE: dict[str, Call] = {
+    "list_partition_reassignments": lambda admin: admin.list_partition_reassignments(),
+    "list_config_resources": lambda admin: admin.list_config_resources(),
+    "describe_metadata_quorum": lambda admin: admin.describe_metadata_quorum(),
+    "unregister_broker": lambda admin: admin.unregister_broker(1),
+    "elect_leaders of all": lambda admin: admin.elect_leaders(),
+    "abort_transaction": lambda admin: admin.abort_transaction(ORDERS, 1, 1, coordinator_epoch=0),
+}
+
+
+@pytest.fixture
+def cluster(simulation: Simulation) -> KafkaCluster:
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    return simulation.cluster(brokers=2, topics=["orders", "payments"], config=config)
+
+
+@pytest.fixture
+def admin(simulation: Simulation, cluster: KafkaCluster) -> Iterator[KafkaAdminClient]:
+    servers = cluster.bootstrap_servers
+    with KafkaAdminClient(bootstrap_servers=servers, runtime=simulation.runtime.at("admin")) as admin:
+        yield admin
+
+
+@pytest.mark.parametrize("name", BY_ITEM)
+def test_each_item_without_a_right_has_its_error_at_once(
+    simulation: Simulation, admin: KafkaAdminClient, name: str
+) -> None:
+    call, error = BY_ITEM[name]
+    started = simulation.now
+    outcomes = call(admin)
+    assert isinstance(outcomes, Outcomes)
+    assert {type(one) for one in outcomes.errors.values()} == {error}
+    assert not outcomes.succeeded
+    assert simulation.now - started < 1
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_call_without_a_right_on_the_cluster_raises_at_once(
+    simulation: Simulation, cluster: KafkaCluster, admin: KafkaAdminClient, name: str
+) -> None:
+    cluster.acls.allow(ME, "DESCRIBE", topic="orders")
+    started = simulation.now
+    with pytest.raises(errors.ClusterAuthorizationFailed):
+        WHOLE[name](admin)
+    assert simulation.now - started < 1
+
+
+def test_only_what_the_principal_may_see_is_listed_and_altered(
+    cluster: KafkaCluster, admin: KafkaAdminClient
+) -> None:
+    assert admin.list_groups() == admin.list_transactions() == []
+    cluster.acls.allow(ME, "DESCRIBE", topic="orders")
+    outcomes = admin.list_offsets({ORDERS: "latest", PAYMENTS: "latest"}, raise_errors=False)
+    assert outcomes[ORDERS].offset == 0
+    assert isinstance(outcomes.errors[PAYMENTS], errors.TopicAuthorizationFailed)
+    cluster.acls.allow(ME, "READ", group="g")
+    cluster.acls.allow(ME, "READ", topic="orders")
+    committed = admin.alter_group_offsets("g", {ORDERS: 0, PAYMENTS: 0}, raise_errors=False)
+    assert committed[ORDERS] is None
+    assert isinstance(committed.errors[PAYMENTS], errors.TopicAuthorizationFailed)
+    described = admin.describe_groups(["g", "h"], raise_errors=False)
+    assert described["g"].state == "Empty"
+    assert isinstance(described.errors["h"], errors.GroupAuthorizationFailed)
+    assert [group.group_id for group in admin.list_groups()] == ["g"]
