@@ -261,6 +261,12 @@ def _check(changes: list[Alteration]) -> None:
                 f"user={change.user!r} occurs twice; brokers accept a user once per request"
             )
         seen.add(change.user)
+        if isinstance(change, UserScramCredentialUpsertion) and change.password in MECHANISMS:
+            # kafka-python's order; the error below would show the password.
+            raise IllegalArgument(
+                f"user {change.user!r}: the mechanism comes after the password; write "
+                "UserScramCredentialUpsertion(user, password, mechanism)"
+            )
         if change.mechanism not in MECHANISMS:
             raise IllegalArgument(
                 f"mechanism={change.mechanism!r} is not valid; use one of {', '.join(MECHANISMS)}"

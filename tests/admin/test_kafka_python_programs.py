@@ -26,6 +26,7 @@ from pykafka2.admin import (
     ResourcePatternFilter,
     ResourceType,
     ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 from pykafka2.errors import IllegalArgument
 from tests.admin.worlds import World
@@ -139,6 +140,13 @@ def test_kafka_pythons_enums_are_accepted(world: World) -> None:
     payments = TopicPartition("payments", 0)
     world.admin.abort_transaction(AbortTransactionSpec(payments, 77, 3))
     assert world.admin.list_offsets({payments: "latest"})[payments].offset == 2, "a record and the marker"
+
+
+def test_password_and_mechanism_in_kafka_pythons_order_are_refused_without_the_password(world: World) -> None:
+    swapped = UserScramCredentialUpsertion("ann", ScramMechanism.SCRAM_SHA_256, "the secret")
+    with pytest.raises(IllegalArgument, match="mechanism comes after the password") as raised:
+        world.admin.alter_user_scram_credentials([swapped])
+    assert "the secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
