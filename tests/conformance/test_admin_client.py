@@ -26,16 +26,23 @@ from pykafka2.admin import (
     Outcomes,
     UpdateFeatureType,
 )
-from pykafka2.driver.pollable import GROUP, ToCoordinator
+from pykafka2.driver.pollable import GROUP, ToCoordinator, ToLeader
 from pykafka2.errors import IllegalArgument, KafkaError, error_of
+from pykafka2.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from pykafka2.protocol.messages.share_group import ShareGroupHeartbeatRequest
 from pykafka2.structs import TopicPartitionReplica
+from tests.testing.wire import batch
 
 from .brokers import Cluster, eventually
 
 BEGIN_MS = 1_700_000_000_000
 ORDERS = [TopicPartition("adm-orders", number) for number in range(3)]
 PAYMENTS = [TopicPartition("adm-payments", number) for number in range(2)]
+TRANSACTIONAL = 0x10
 MISSING = TopicPartition("adm-missing", 0)
 MEMBER_ID = re.compile(r"\b(adm[\w-]*?-)?[\w-]{36,}")
 
@@ -449,6 +456,47 @@ def transactions(notes: Notes) -> None:
     notes.note("commit of the fenced", producer.commit_transaction)
 
 
+def hanging_transactions(notes: Notes) -> None:
+    """A transaction that no coordinator knows, as leaders before Kafka 3.6 accepted them."""
+    admin, place = notes.admin, PAYMENTS[0]
+    verification = "transaction.partition.verification.enable"
+    cluster_wide = ConfigResource("BROKER", "", configs=[verification])
+    admin.alter_configs({cluster_wide: {verification: False}})
+    eventually(
+        lambda: all(
+            admin.describe_configs([one])[one][verification].value == "false"
+            for one in (ConfigResource("BROKER", str(broker), [verification]) for broker in range(3))
+        )
+    )
+    records = batch(
+        producer_id=777_777,
+        producer_epoch=5,
+        base_sequence=0,
+        attributes=TRANSACTIONAL,
+        timestamp=BEGIN_MS,
+    )
+    data = TopicProduceData(
+        name=place.topic, partition_data=[PartitionProduceData(index=place.partition, records=records)]
+    )
+    request = ProduceRequest(transactional_id="adm-lost", acks=-1, timeout_ms=5000, topic_data=[data])
+    response = admin._cluster.request(request, ToLeader(*place), max_version=11)
+    notes.note("produced", lambda: response.responses[0].partition_responses[0].error_code)
+
+    def ends() -> list[int]:
+        levels = ("read_committed", "read_uncommitted")
+        return [admin.list_offsets({place: "latest"}, isolation_level=one)[place].offset for one in levels]
+
+    notes.note("open", ends)
+    found = admin.find_hanging_transactions(topics=["adm-payments", "adm-orders"])
+    (one,) = found
+    notes.note("found", lambda: found)
+    notes.note("with another epoch", lambda: admin.abort_transaction(place, 777_777, 4))
+    notes.note("aborted", lambda: admin.abort_transaction(place, one.producer_id, one.producer_epoch))
+    notes.note("ended", ends)
+    notes.note("none is left", lambda: admin.find_hanging_transactions(topics=["adm-payments"]))
+    notes.note("verified again", lambda: admin.reset_configs([cluster_wide]))
+
+
 def the_end(notes: Notes) -> None:
     admin = notes.admin
     ids = [topic.topic_id for topic in admin.describe_topics(["adm-orders"]).values()]
@@ -468,6 +516,7 @@ SCENARIOS = [
     leaders_and_reassignments,
     the_cluster,
     transactions,
+    hanging_transactions,
     the_end,
 ]
 
