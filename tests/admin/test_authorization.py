@@ -136,7 +136,7 @@ def test_call_without_a_right_on_the_cluster_raises_at_once(
     assert simulation.now - started < 1
 
 
-def test_only_what_the_principal_may_see_is_listed_and_altered(
+def test_items_with_a_right_succeed_beside_items_without_one(
     cluster: KafkaCluster, admin: KafkaAdminClient
 ) -> None:
     assert admin.list_groups() == admin.list_transactions() == []
