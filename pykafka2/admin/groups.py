@@ -11,7 +11,7 @@ from pykafka2.admin.arguments import one_of, text, texts, whole_number
 from pykafka2.admin.group_descriptions import classic_group, consumer_group
 from pykafka2.admin.group_values import GroupDescription, GroupListing, MemberToRemove
 from pykafka2.admin.outcomes import Outcomes
-from pykafka2.admin.places import at_brokers, at_coordinators, broker_ids
+from pykafka2.admin.places import at_all_brokers, at_coordinators
 from pykafka2.admin.rounds import Results
 from pykafka2.driver.pollable import GROUP
 from pykafka2.errors import (
@@ -90,16 +90,13 @@ class GroupsAdmin:
                 for group in response.groups
             ]
 
-        lists = at_brokers(
+        lists = at_all_brokers(
             self._cluster,
             "list_groups",
-            broker_ids(self._cluster, timeout),
             lambda broker: ListGroupsRequest(states_filter=wanted_states, types_filter=wanted_types),
             read,
             timeout,
         )
-        for error in lists.errors.values():
-            raise error
         # A group whose coordinator moves meanwhile can be in two lists.
         found = {group.group_id: group for groups in lists.values() for group in groups}
         return [found[name] for name in sorted(found) if not kinds or found[name].protocol in kinds]

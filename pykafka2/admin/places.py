@@ -13,6 +13,7 @@ from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.rounds import Part, Results, Rounds, is_retriable
 from pykafka2.driver.pollable import AnyNode, Destination, ToNode
 from pykafka2.errors import (
+    BrokerError,
     KafkaError,
     LeaderNotAvailable,
     UnknownTopicOrPartition,
@@ -107,6 +108,8 @@ def at_brokers(
     request: Make[int],
     read: Callable[[Any, int], V],
     timeout: float | None,
+    *,
+    retries: Callable[[KafkaError], bool] = is_retriable,
 ) -> Outcomes[int, V]:
     """Send one request to each of these brokers; `request` gets a list of one broker id."""
 
@@ -121,7 +124,43 @@ def at_brokers(
     def divide(pending: list[int], left: float) -> tuple[list[Part[int, V]], dict[int, KafkaError]]:
         return [part(broker) for broker in pending], {}
 
-    return Rounds(cluster, operation, timeout).run(brokers, divide)
+    return Rounds(cluster, operation, timeout, retries).run(brokers, divide)
+
+
+def at_all_brokers(
+    cluster: ClusterClient,
+    operation: str,
+    request: Make[int],
+    read: Callable[[Any, int], V],
+    timeout: float | None,
+) -> dict[int, V]:
+    """Send one request to each broker that is up, and merge what they coordinate.
+
+    If a broker cannot be reached, all brokers are asked again: others coordinate its groups or transactions
+    once it is fenced.
+
+    Raises the error of a broker that fails for good, or until the timeout.
+    """
+    clock, options = cluster.driver.clock, cluster.options
+    seconds = options.default_api_timeout if timeout is None else timeout
+    deadline = clock.monotonic() + seconds
+    while True:
+        left = max(0.0, deadline - clock.monotonic())
+        brokers = broker_ids(cluster, left)
+        outcomes = at_brokers(
+            cluster, operation, brokers, request, read, left, retries=_is_of_a_reached_broker
+        )
+        if not outcomes.errors:
+            return outcomes.succeeded
+        error = next(iter(outcomes.errors.values()))
+        left = deadline - clock.monotonic()
+        if not error.retriable or isinstance(error, BrokerError) or left <= options.retry_backoff_max:
+            raise error
+        cluster.pause(options.retry_backoff_max)
+
+
+def _is_of_a_reached_broker(error: KafkaError) -> bool:
+    return error.retriable and isinstance(error, BrokerError)
 
 
 def at_one(

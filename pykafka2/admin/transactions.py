@@ -9,7 +9,7 @@ import attrs
 
 from pykafka2.admin.arguments import texts
 from pykafka2.admin.outcomes import Outcomes
-from pykafka2.admin.places import at_brokers, at_coordinators, broker_ids
+from pykafka2.admin.places import at_all_brokers, at_coordinators
 from pykafka2.admin.rounds import Results, gathered
 from pykafka2.admin.values import ProducerIdAndEpoch, TransactionDescription, TransactionListing
 from pykafka2.driver.pollable import TRANSACTION, ToCoordinator
@@ -82,10 +82,7 @@ class TransactionsAdmin:
                 for state in response.transaction_states
             ]
 
-        brokers = broker_ids(self._cluster, timeout)
-        lists = at_brokers(self._cluster, "list_transactions", brokers, lambda broker: request, read, timeout)
-        for error in lists.errors.values():
-            raise error
+        lists = at_all_brokers(self._cluster, "list_transactions", lambda broker: request, read, timeout)
         found = {one.transactional_id: one for listings in lists.values() for one in listings}
         return [found[name] for name in sorted(found)]
 

@@ -35,6 +35,17 @@ def test_groups_of_all_coordinators_are_listed(world: World) -> None:
     assert world.cluster.history.count(ListGroupsRequest) == 2, "one request for each broker"
 
 
+def test_groups_of_a_crashed_broker_are_listed_by_their_next_coordinator(
+    simulation: Simulation, world: World
+) -> None:
+    for group in GROUPS:
+        world.commit(group, {ORDERS[0]: 0})
+    started = simulation.now
+    world.cluster.controls.crash_broker(1, unnoticed=True)
+    assert [group.group_id for group in world.admin.list_groups()] == list(GROUPS)
+    assert simulation.now - started < 20, "the broker is fenced after its session of nine seconds"
+
+
 def test_groups_are_filtered_by_state_type_and_protocol(world: World) -> None:
     world.turn(world.member("old", "orders"), world.member("new", "payments", protocol="consumer"))
     world.commit("idle", {ORDERS[0]: 0})
