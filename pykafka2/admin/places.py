@@ -136,8 +136,8 @@ def at_all_brokers(
 ) -> dict[int, V]:
     """Send one request to each broker that is up, and merge what they coordinate.
 
-    If a broker cannot be reached, all brokers are asked again: others coordinate its groups or transactions
-    once it is fenced.
+    If a broker cannot be reached, the requests to all brokers are sent again: others coordinate its groups or
+    transactions once it is fenced.
 
     Raises the error of a broker that fails for good, or until the timeout.
     """
