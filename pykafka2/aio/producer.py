@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.aio.bridge import Bridge, Call
+from pykafka2.aio.line import Line, Place
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
 from pykafka2.option_fields import NOT_AWAITED, is_async
 from pykafka2.other_clients import no_such_attribute
@@ -72,6 +73,7 @@ class KafkaProducer(Generic[K, V]):
         """Whether an attempt of the sync `send` calls nothing of the application, so it can be repeated."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._left = RECORDS_BETWEEN_TURNS
+        self._line = Line()
         self._route_calls: dict[tuple[str, int | None], _RouteCall] = {}
         self._closing: Call[None] | None = None
         self._ending: Call[Any] | None = None
@@ -115,7 +117,7 @@ class KafkaProducer(Generic[K, V]):
             self._left = RECORDS_BETWEEN_TURNS
             await asyncio.sleep(0)
         callback = None if on_delivery is None else self._on_loop(topic, on_delivery)
-        if self._is_plain:
+        if self._is_plain and not self._line:
             try:
                 return self._producer.send(topic, value, key, headers, partition, timestamp_ms, callback)
             except LoopBlocked:
@@ -369,16 +371,28 @@ class KafkaProducer(Generic[K, V]):
         """Append a prepared record, after as many attempts as it takes."""
         began = self._driver.clock.monotonic()
         room = Room()
+        in_line = self._line.join() if self._line else None
         try:
+            if in_line is not None:
+                await self._wait_in_line(in_line, prepared[0], began)
             while True:
                 try:
                     return self._appender.place(prepared, None, room)
                 except NoRoom:
+                    if in_line is None:
+                        in_line = self._line.join()
                     await self._wait_for_room(prepared[0], room, began)
                 except LoopBlocked:
                     await self._wait_for_route(prepared[0], prepared[3], began)
         finally:
             room.leave(self._accumulator.pool)
+            if in_line is not None:
+                in_line.leave()
+
+    async def _wait_in_line(self, place: Place, topic: str, began: float) -> None:
+        remaining = began + self._max_block - self._driver.clock.monotonic()
+        if not await place.wait(max(0.0, remaining)):
+            raise self._accumulator.exhausted(f"a record for topic {topic!r}", self._max_block)
 
     async def _wait_for_room(self, topic: str, room: Room, began: float) -> None:
         permit, accumulator = room.permit, self._accumulator

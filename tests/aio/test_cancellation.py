@@ -103,6 +103,42 @@ async def sends_with_a_serializer(cluster: KafkaCluster) -> int:
     return await sends_to(cluster, 9000, **options)
 
 
+async def sends_among_rivals(cluster: KafkaCluster) -> int:
+    """Cancel sends that stand in a line with those of other tasks, which all succeed."""
+    cluster.controls.delay(ProduceRequest, 0.002)
+    ledger, cases = Ledger(), 0
+    async with producer_of(cluster, buffer_memory=20_000, batch_size=9500) as producer:
+        is_over = False
+
+        async def rival() -> None:
+            while not is_over:
+                tag = b"%d" % next(ledger.numbers)
+                await producer.send("orders", tag + b" " + bytes(9000))
+                ledger.sent.append(tag)
+
+        tag = b""
+
+        async def send() -> Any:
+            nonlocal tag
+            tag = b"%d" % next(ledger.numbers)
+            return await producer.send("orders", tag + b" " + bytes(9000))
+
+        rivals = [asyncio.create_task(rival()) for _ in range(4)]
+        for _ in range(5):
+            async for attempt in attempts(send):
+                assert attempt.error is None
+                cases += attempt.is_reached
+                (ledger.refused if attempt.is_cancelled else ledger.sent).append(tag)
+        is_over = True
+        await asyncio.gather(*rivals)
+        assert not producer._line
+        await producer.flush()
+        metrics = producer.metrics()
+        assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]
+    ledger.check(found_in(cluster))
+    return cases
+
+
 async def first_sends_to_topics(cluster: KafkaCluster) -> int:
     cluster.controls.delay(MetadataRequest, 0.01)
     numbers, cases = count(), 0
@@ -381,6 +417,7 @@ async def admin_calls(cluster: KafkaCluster) -> int:
 LEAST: dict[Scenario, int] = {
     sends_into_a_full_buffer: 8,
     sends_with_a_serializer: 8,
+    sends_among_rivals: 15,
     first_sends_to_topics: 6,
     waits_for_deliveries: 12,
     bulk_calls_flushes_and_queries: 24,

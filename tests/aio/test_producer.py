@@ -191,6 +191,33 @@ def test_full_buffer_suspends_the_tasks_and_keeps_their_order(kafka_cluster: Kaf
     assert found == {b"%d" % name: list(range(10)) for name in range(40)}
 
 
+def test_tasks_that_wait_for_memory_are_served_in_order(kafka_cluster: KafkaCluster) -> None:
+    tasks = 60
+
+    async def program() -> None:
+        kafka_cluster.controls.hold(ProduceRequest)
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, buffer_memory=50_000, batch_size=12_000
+        ) as producer:
+            await producer.partitions_for("orders")
+
+            async def task(name: int) -> None:
+                for number in range(3):
+                    await producer.send("orders", b"%d:%d " % (name, number) + bytes(5000), partition=0)
+
+            sending = asyncio.gather(*(task(name) for name in range(tasks)))
+            await kafka_cluster.wait_until_async(lambda: kafka_cluster.controls.held(ProduceRequest))
+            kafka_cluster.controls.release(ProduceRequest)
+            await sending
+
+    run(program())
+    order = [value.split()[0].split(b":") for value in kafka_cluster.log("orders", 0).values() if value]
+    waited = [(int(name), int(number)) for name, number in order[20:]]
+    last = {number: max(at for at, one in enumerate(waited) if one[1] == number) for number in (0, 1)}
+    assert len(order) == 3 * tasks
+    assert all(at > last[0] for at, (_, number) in enumerate(waited) if number == 2)
+
+
 def test_buffer_that_stays_full_raises_buffer_exhausted(kafka_cluster: KafkaCluster) -> None:
     async def program() -> None:
         async with KafkaProducer(
