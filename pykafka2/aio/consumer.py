@@ -36,7 +36,6 @@ from pykafka2.errors import (
 )
 from pykafka2.interrupts import CancelOnError
 from pykafka2.option_fields import is_async
-from pykafka2.other_clients import no_such_attribute
 from pykafka2.records.columns import Columns
 from pykafka2.types import (
     ConsumerGroupMetadata,
@@ -568,11 +567,6 @@ class KafkaConsumer(Generic[K, V]):
 
     def __iter__(self) -> NoReturn:
         raise IllegalState("write `async for`; this is the KafkaConsumer of pykafka2.aio")
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise no_such_attribute(self, name)
 
     def __reduce__(self) -> NoReturn:
         lifecycle.refuse_pickling(self)

@@ -41,26 +41,23 @@ class Line:
     """The tasks that wait, in order."""
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        self.waiting: deque[asyncio.Future[None]] = deque()
 
     @property
     def first(self) -> asyncio.Future[None] | None:
-        return self._waiting[0] if self._waiting else None
+        return self.waiting[0] if self.waiting else None
 
     def join(self) -> Place:
         """Return a place at the end."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        if len(self._waiting) == 1:
+        self.waiting.append(turn)
+        if len(self.waiting) == 1:
             _wake(turn)
         return Place(self, turn)
 
     def leave(self, turn: asyncio.Future[None]) -> None:
         """Take a task out."""
-        waiting = self._waiting
+        waiting = self.waiting
         if waiting[0] is turn:
             waiting.popleft()
             if waiting:

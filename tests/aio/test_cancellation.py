@@ -131,7 +131,7 @@ async def sends_among_rivals(cluster: KafkaCluster) -> int:
                 (ledger.refused if attempt.is_cancelled else ledger.sent).append(tag)
         is_over = True
         await asyncio.gather(*rivals)
-        assert not producer._line
+        assert not producer._waiting
         await producer.flush()
         metrics = producer.metrics()
         assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"]

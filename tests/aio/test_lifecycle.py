@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from pykafka2.aio import KafkaProducer
+from pykafka2.aio import KafkaConsumer, KafkaProducer
 from pykafka2.errors import ClientClosed, KafkaError, LoopBlocked, NoBrokersAvailable, WrongEventLoop
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
@@ -34,6 +34,21 @@ def test_producer_sends_on_each_event_loop(kafka_cluster: KafkaCluster, loop: st
             return [(await delivery).offset for delivery in deliveries]
 
     assert run(program(), LOOPS[loop]) == list(range(20))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_consumer_reads_on_each_event_loop(kafka_cluster: KafkaCluster, loop: str) -> None:
+    async def program() -> list[bytes | None]:
+        servers = kafka_cluster.bootstrap_servers
+        async with (
+            KafkaProducer(bootstrap_servers=servers) as producer,
+            KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer,
+        ):
+            reading = asyncio.create_task(consumer.getone())
+            await producer.send("orders", b"v")
+            return [(await reading).value]
+
+    assert run(program(), LOOPS[loop]) == [b"v"]
 
 
 def test_client_made_outside_a_loop_binds_to_the_loop_of_its_first_call(kafka_cluster: KafkaCluster) -> None:

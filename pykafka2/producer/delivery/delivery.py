@@ -170,7 +170,9 @@ class Delivery:
         return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        yield from wait_in_loop(self.done, self._outcome.waiters)
+        outcome = self._outcome
+        if not outcome.is_done:
+            yield from wait_in_loop(self.done, outcome.waiters)
         return self.result(0)
 
     def __reduce__(self) -> NoReturn:

@@ -1,0 +1,1 @@
+"""How fast the asyncio clients are, side by side."""
