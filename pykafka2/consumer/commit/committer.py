@@ -146,10 +146,8 @@ class Committer:
         """Commit offsets and wait: see `KafkaConsumer.commit`."""
         chosen, completion = self.begin_commit(offsets, timeout)
         try:
-            with CancelOnError(completion):
-                if not self._driver.wait_until(completion.done, timeout + GRACE, completion.waiters):
-                    raise unacknowledged(timeout)
-            self.end_commit(chosen, completion)
+            self._wait(completion, timeout)
+            self._interceptors.on_commit(chosen)
         finally:
             self.call_back_once()
 
@@ -325,6 +323,12 @@ class Committer:
         )
         self._commit_queue.add(commit)
         return completion
+
+    def _wait(self, completion: Completion[None], timeout: float) -> None:
+        with CancelOnError(completion):
+            if not self._driver.wait_until(completion.done, timeout + GRACE, completion.waiters):
+                raise unacknowledged(timeout)
+        completion.result(0)
 
     def _on_auto_commit(self, offsets: Offsets, error: BaseException | None) -> None:
         if error is not None:
