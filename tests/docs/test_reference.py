@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import pykafka2
-from pykafka2 import admin, testing
+from pykafka2 import admin, aio, testing
 from pykafka2.testing import simulation
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -17,6 +17,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 ELSEWHERE = {
     pykafka2: {"KafkaError"},
     admin: set(admin.__all__) & set(pykafka2.__all__),
+    aio: set(),
     testing: set(),
     simulation: {"Simulation"},
 }
@@ -27,10 +28,11 @@ ELSEWHERE = {
     [
         ("clients.md", pykafka2),
         ("admin.md", admin),
+        ("asyncio.md", aio),
         ("testing.md", testing),
         ("simulation.md", simulation),
     ],
-    ids=["clients", "admin", "testing", "simulation"],
+    ids=["clients", "admin", "asyncio", "testing", "simulation"],
 )
 def test_the_reference_has_the_public_names_and_no_others(page: str, package: ModuleType) -> None:
     text = (REFERENCE / page).read_text(encoding="utf-8")
