@@ -136,6 +136,7 @@ def long(session: nox.Session) -> None:
     kept = ("--resume", f"runs-producer-{str(commit).strip()}.jsonl")
     session.run("python", "-m", "benchmarks.producer", *kept, success_codes=[0, 1])
     session.run("python", "-m", "benchmarks.consumer", success_codes=[0, 1])
+    session.run("python", "-m", "benchmarks.aio", success_codes=[0, 1])
     for version in SPARKS:
         session.notify(f"spark(version='{version}')")
     session.run("python", "-m", "benchmarks.spark", "--write", success_codes=[0, 1])

@@ -1,114 +1,155 @@
-"""The asyncio clients side by side: `python -m benchmarks.aio [--quick] [--bootstrap-servers HOST:PORT]`.
+"""How fast asyncio clients are, side by side in one run.
 
-Each client runs in a process of its own, in turns; the figures are medians over the rounds, and the ratios
-are medians of the ratios of a round. Without --bootstrap-servers the bundled broker runs in a process of its
-own. Records have 100 bytes and no key; linger is 5 ms, or 0 for one at a time. acks and idempotence are the
-same for all clients.
+    python -m benchmarks.aio              Apache Kafka and the bundled broker, 25 minutes
+    python -m benchmarks.aio --quick      the bundled broker, few records, 2 minutes
+    python -m benchmarks.aio --smoke      as few records as will do: 30 seconds
+    python -m benchmarks.aio --what send --what "async for" --broker apache
+
+Compares pykafka2.aio with aiokafka, confluent_kafka.aio and pykafka2's own sync clients, with equal
+settings: idempotence, batches of 16 KiB, a linger of 5 ms. Records have 100 bytes.
+
+send           awaits the outcomes of a thousand records at a time
+getmany        reads up to 500 records at a time
+async for      reads record by record
+send and wait  awaits each record before the next one, linger 0
+loop lag       how late the loop's timers are while it sends as fast as it can; p99 is p99.9 here
+
+Each client runs in a process of its own. Every other round goes backwards, and the ratios are medians over
+rounds. With --write the table goes to build/benchmarks/<date>-aio.txt. The exit code is 1 if a target is
+missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
-from statistics import median
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from benchmarks.aio.clients import CLIENTS, Figures, Task
-from pykafka2 import KafkaAdminClient, KafkaProducer, NewTopic
+from benchmarks.aio.clients import CLIENTS
+from benchmarks.aio.runs import PARTITIONS, RECORDS, Cell, Run
+from benchmarks.consumer.runner import fill
+from benchmarks.consumer.runs import Cell as Filled
+from benchmarks.producer.brokers import BROKERS, Broker, running
+from benchmarks.side_by_side import report
+from benchmarks.side_by_side.command import Benchmark, add_outputs
+from benchmarks.side_by_side.command import run as run_command
+from benchmarks.side_by_side.measured import Measured
+from benchmarks.side_by_side.report import Target, latencies, over, rate
+from benchmarks.side_by_side.turns import Results, play_in_process, play_rounds
 
-OURS = "pykafka2.aio"
-TARGETS = [
-    ("send/s", "aiokafka", 3.0),
-    ("getmany/s", "aiokafka", 1.3),
-    ("async for/s", "aiokafka", 1.5),
-    ("one at a time us", "aiokafka", 1.0),
-    ("lag p99.9 ms", "aiokafka", 1.0),
-    ("send/s", "pykafka2", 0.8),
-    ("getmany/s", "pykafka2", 0.8),
-]
-"""Row, peer and target: at least for a rate, at most for a time."""
-
-
-def play(client: str, task: Task) -> Figures:
-    """Run one client in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.aio", "--play", client, json.dumps(attrs.asdict(task))]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        print(f"{client} failed:\n{ran.stderr[-2000:]}", file=sys.stderr)
-        return {}
-    return {row: float(figure) for row, figure in json.loads(ran.stdout.splitlines()[-1]).items()}
+QUICK_SHARE = 0.2
+SMOKE_SHARE = 0.02
+READS = ("getmany", "async for")
+OURS, AIOKAFKA, SYNC = "pykafka2.aio", "aiokafka", "pykafka2"
 
 
-def play_rounds(servers: str, rounds: int, records: int, seconds: float) -> list[dict[str, Figures]]:
-    played = []
-    for number in range(rounds):
-        figures: dict[str, Figures] = {}
-        for client in list(CLIENTS)[:: -1 if number % 2 else 1]:
-            topic = f"aio-{number}-{client.replace('.', '-')}"
-            with KafkaAdminClient(bootstrap_servers=servers) as admin:
-                admin.create_topics([NewTopic(topic, partitions=3)])
-                admin.wait_for_topics([topic])
-            with KafkaProducer(bootstrap_servers=servers) as producer:
-                producer.send_many(topic, [bytes(100)] * records)
-            figures[client] = play(client, Task(servers, topic, records, seconds))
-        played.append(figures)
-    return played
+@attrs.define
+class Plan:
+    """Which runs there are; `share` is of a whole run."""
+
+    cells: Sequence[Cell]
+    clients: Sequence[str] | None
+    rounds: int
+    share: float
+
+    def records_of(self, cell: Cell) -> int:
+        return max(100, int(RECORDS[cell.what] * self.share))
+
+    def runs_of(self, cell: Cell) -> list[Run]:
+        """One round in this cell."""
+        chosen = [name for name in CLIENTS[cell.what] if self.clients is None or name in self.clients]
+        return [Run(name, cell, self.records_of(cell)) for name in chosen]
+
+    def __len__(self) -> int:
+        return sum(len(self.runs_of(cell)) for cell in self.cells) * self.rounds
 
 
-def table(played: list[dict[str, Figures]]) -> tuple[list[str], bool]:
-    """Return the lines to print, and whether a target was missed."""
-    rows = list(dict.fromkeys(row for one in played for figures in one.values() for row in figures))
-    lines = [f"{'':20}" + "".join(f"{client:>22}" for client in CLIENTS)]
-    for row in rows:
-        cells = []
-        for client in CLIENTS:
-            found = [one[client][row] for one in played if row in one[client]]
-            cells.append(f"{median(found):>22,.1f}" if found else f"{'-':>22}")
-        lines.append(f"{row:20}" + "".join(cells))
-    is_missed = False
-    for row, peer, target in TARGETS:
-        ratios = [one[OURS][row] / one[peer][row] for one in played if row in one[OURS] and row in one[peer]]
-        if not ratios:
-            continue
-        ratio = median(ratios)
-        is_rate = row.endswith("/s")
-        is_met = ratio >= target if is_rate else ratio <= target
-        is_missed = is_missed or not is_met
-        sign = ">=" if is_rate else "<="
-        lines.append(f"{row} over {peer}: {ratio:.2f}, target {sign} {target}{'' if is_met else ' MISSED'}")
-    return lines, is_missed
+def play_all(plan: Plan, on_run: Callable[[Run], None]) -> Results[Cell]:
+    results: Results[Cell] = Results()
+    for name in dict.fromkeys(cell.broker for cell in plan.cells):
+        with running(name) as broker:
+            for cell in plan.cells:
+                if cell.broker == name:
+                    play_cell(plan, cell, broker, results, on_run)
+    return results
 
 
-def main() -> int:
+def play_cell(
+    plan: Plan, cell: Cell, broker: Broker, results: Results[Cell], on_run: Callable[[Run], None]
+) -> None:
+    with broker.topic(PARTITIONS) as topic:
+        if cell.what in READS:
+            fill(broker.bootstrap_servers, topic, Filled(size=cell.size), plan.records_of(cell))
+
+        def play(run: Run) -> Measured:
+            placed = attrs.evolve(run, bootstrap_servers=broker.bootstrap_servers, topic=topic)
+            return play_in_process("benchmarks.aio.worker", placed)
+
+        play_rounds(plan.rounds, lambda: plan.runs_of(cell), play, results, on_run)
+
+
+def targets(broker: str) -> Iterator[Target]:
+    def p50(measured: Measured) -> float:
+        return measured.p50 or 0.0
+
+    def high(measured: Measured) -> float:
+        return measured.p99 or 0.0
+
+    cells = {what: Cell(broker, what) for what in CLIENTS}
+    yield Target("send over aiokafka", cells["send"], OURS, AIOKAFKA, rate, 3.0)
+    yield Target("send over our sync client", cells["send"], OURS, SYNC, rate, 0.8)
+    yield Target("getmany over aiokafka", cells["getmany"], OURS, AIOKAFKA, rate, 1.3)
+    yield Target("getmany over our sync poll", cells["getmany"], OURS, SYNC, rate, 0.8)
+    yield Target("async for over aiokafka", cells["async for"], OURS, AIOKAFKA, rate, 1.5)
+    yield Target("send and wait, p50", cells["send and wait"], OURS, AIOKAFKA, p50, 1.0, is_least=False)
+    yield Target("loop lag, p99.9", cells["loop lag"], OURS, AIOKAFKA, high, 1.0, is_least=False)
+
+
+def tables(results: Results[Cell]) -> Iterator[str]:
+    def beside(cell: Cell, client: str) -> str:
+        return latencies(results, cell, client) or over(results, cell, client, AIOKAFKA)
+
+    return report.tables(results, "over aiokafka: rate, CPU", beside)
+
+
+def reached(results: Results[Cell]) -> tuple[list[str], int]:
+    return report.reached(results, targets)
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    names = sorted({name for clients in CLIENTS.values() for name in clients})
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.aio",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--bootstrap-servers", help="Apache Kafka instead of the bundled broker")
-    parser.add_argument("--quick", action="store_true", help="one short round")
-    parser.add_argument("--play", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.play:
-        client, task = arguments.play
-        print(json.dumps(CLIENTS[client](Task(**json.loads(task)))))
-        return 0
-    rounds, records, seconds = (1, 100_000, 2.0) if arguments.quick else (5, 200_000, 60.0)
-    if arguments.bootstrap_servers:
-        lines, is_missed = table(play_rounds(arguments.bootstrap_servers, rounds, records, seconds))
-    else:
-        command = [sys.executable, "-m", "pykafka2.cli", "broker", "--port", "0", "--brokers", "1"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
-            assert broker.stdout is not None
-            servers = broker.stdout.readline().strip().removeprefix("bootstrap.servers=")
-            try:
-                lines, is_missed = table(play_rounds(servers, rounds, records, seconds))
-            finally:
-                broker.terminate()
-    print("\n".join(lines))
-    return int(is_missed)
+    parser.add_argument("--quick", action="store_true", help="few records, one round, the bundled broker")
+    parser.add_argument("--smoke", action="store_true", help="as --quick, with as few records as will do")
+    parser.add_argument("--broker", choices=BROKERS, action="append", help="default: both (--quick: bundled)")
+    parser.add_argument("--what", choices=[*CLIENTS], action="append", metavar="WHAT", help="default: all")
+    parser.add_argument(
+        "--client", choices=names, action="append", metavar="NAME", help="default: all; " + "; ".join(names)
+    )
+    parser.add_argument("--rounds", type=int, default=None, help="of each cell (3; --quick: 1)")
+    parser.add_argument("--share", type=float, default=None, help="of a whole run (1; --quick: 0.2)")
+    add_outputs(parser)
+    return parser.parse_args(arguments)
+
+
+def plan_of(arguments: argparse.Namespace) -> Plan:
+    is_quick = arguments.quick or arguments.smoke
+    brokers = arguments.broker or (["bundled"] if is_quick else list(BROKERS))
+    cells = [Cell(broker, what) for broker in brokers for what in arguments.what or CLIENTS]
+    share = SMOKE_SHARE if arguments.smoke else QUICK_SHARE if arguments.quick else 1.0
+    return Plan(cells, arguments.client, arguments.rounds or (1 if is_quick else 3), arguments.share or share)
+
+
+def main(given: Sequence[str]) -> int:
+    arguments = parse(given)
+    return run_command(Benchmark("aio", play_all, tables, reached), plan_of(arguments), arguments, given)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

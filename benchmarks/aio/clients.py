@@ -1,204 +1,294 @@
-"""What is measured, for each client: a function of `Task` that returns figures by the name of the row."""
+"""The clients of `benchmarks.aio`: coroutines that send, read or wait, with equal settings.
+
+A client is a coroutine function of a run. It connects, warms up, and measures its own work.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
-import attrs
+from benchmarks.aio.runs import PARTITIONS, Run
+from benchmarks.producer.inputs import inputs_of
+from benchmarks.producer.runs import Cell as Sent
+from benchmarks.side_by_side.measured import Measured, clock, peak_rss_mb
 
-VALUE = bytes(100)
-LAG_STEP = 0.001
+Client = Callable[[Run], Awaitable[Measured]]
+Send = Callable[[bytes], Awaitable[Awaitable[Any]]]
 
-
-@attrs.frozen
-class Task:
-    """One run: the brokers, a topic with `records` records, and their number."""
-
-    servers: str
-    topic: str
-    records: int
-    seconds: float
-    """For the rows that last for a time."""
-
-
-Figures = dict[str, float]
-Play = Callable[[Task], Figures]
+LINGER_MS = 5
+BATCH_BYTES = 16_384
+AWAITED_TOGETHER = 1000
+WARM_UP_RECORDS = 2000
+WARM_UP_WAITS = 50
+LAG_PERIOD = 0.001
 
 
-async def lag_during(work: Coroutine[Any, Any, Any]) -> tuple[float, float]:
-    """Return by how much the loop was late while `work` ran: 99.9th percentile and maximum, in ms."""
-    late: list[float] = []
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        due = loop.time() + LAG_STEP
-        await asyncio.sleep(LAG_STEP)
-        late.append(max(0.0, loop.time() - due))
-    await task
-    late.sort()
-    return late[int(len(late) * 0.999) - 1] * 1000, late[-1] * 1000
+# ---------------------------------------------------------------------- connections
 
 
-async def one_at_a_time(send: Callable[[], Any], seconds: float) -> float:
-    """Return the median of the microseconds that a record takes, from send to its outcome."""
-    took: list[float] = []
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        began = time.perf_counter()
-        await send()
-        took.append(time.perf_counter() - began)
-    return sorted(took)[len(took) // 2] * 1e6
+@asynccontextmanager
+async def pykafka2_sender(run: Run, linger_ms: float) -> AsyncIterator[Send]:
+    from pykafka2.aio import KafkaProducer
+
+    async with KafkaProducer(
+        bootstrap_servers=run.bootstrap_servers, linger_ms=linger_ms, batch_size=BATCH_BYTES
+    ) as producer:
+        yield lambda value: producer.send(run.topic, value)
 
 
-async def read_all(read: Callable[[], Any], count: int) -> float:
-    """Return records per second, from the first one on; `read` returns how many it has read."""
-    left = count - await read()
-    began, counted = time.perf_counter(), left
-    while left > 0:
-        left -= await read()
-    return counted / (time.perf_counter() - began)
+@asynccontextmanager
+async def aiokafka_sender(run: Run, linger_ms: float) -> AsyncIterator[Send]:
+    from aiokafka import AIOKafkaProducer
 
-
-async def iterate(consumer: Any, count: int) -> float:
-    began, left = 0.0, count
-    async for _ in consumer:
-        if left == count:
-            began = time.perf_counter()
-        left -= 1
-        if not left:
-            break
-    return count / (time.perf_counter() - began)
-
-
-async def _of_asyncio(task: Task, producer_of: Callable[..., Any], consumer_of: Callable[[], Any]) -> Figures:
-    """Measure a client with aiokafka's calls."""
-    figures: Figures = {}
-    producer = producer_of(linger_ms=5)
-    await producer.start()
-    await producer.send_and_wait(task.topic, VALUE)
-
-    async def send(records: int) -> None:
-        sent = [await producer.send(task.topic, VALUE) for _ in range(records)]
-        for delivery in sent:
-            await delivery
-
-    began = time.perf_counter()
-    await send(task.records)
-    figures["send/s"] = task.records / (time.perf_counter() - began)
-
-    async def load() -> None:
-        until = time.perf_counter() + task.seconds
-        while time.perf_counter() < until:
-            await send(5000)
-
-    figures["lag p99.9 ms"], figures["lag max ms"] = await lag_during(load())
-    await producer.stop()
-    producer = producer_of(linger_ms=0)
-    await producer.start()
-    figures["one at a time us"] = await one_at_a_time(
-        lambda: producer.send_and_wait(task.topic, VALUE), task.seconds
+    producer = AIOKafkaProducer(
+        bootstrap_servers=run.bootstrap_servers,
+        linger_ms=linger_ms,
+        max_batch_size=BATCH_BYTES,
+        enable_idempotence=True,
     )
-    await producer.stop()
-
-    for row in ("getmany/s", "async for/s"):
-        consumer = consumer_of()
-        await consumer.start()
-
-        async def many(consumer: Any = consumer) -> int:
-            return sum(map(len, (await consumer.getmany(timeout_ms=1000, max_records=500)).values()))
-
-        read = read_all(many, task.records) if row == "getmany/s" else iterate(consumer, task.records)
-        figures[row] = await read
-        await consumer.stop()
-    return figures
+    await producer.start()
+    try:
+        yield lambda value: producer.send(run.topic, value)
+    finally:
+        await producer.stop()
 
 
-def aiokafka(task: Task) -> Figures:
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-
-    async def program() -> Figures:
-        return await _of_asyncio(
-            task,
-            lambda **options: AIOKafkaProducer(
-                bootstrap_servers=task.servers, enable_idempotence=True, acks="all", **options
-            ),
-            lambda: AIOKafkaConsumer(
-                task.topic, bootstrap_servers=task.servers, auto_offset_reset="earliest"
-            ),
-        )
-
-    return asyncio.run(program())
-
-
-def pykafka2_aio(task: Task) -> Figures:
-    from pykafka2.aio import KafkaConsumer, KafkaProducer
-
-    async def program() -> Figures:
-        return await _of_asyncio(
-            task,
-            lambda **options: KafkaProducer(bootstrap_servers=task.servers, **options),
-            lambda: KafkaConsumer(task.topic, bootstrap_servers=task.servers, auto_offset_reset="earliest"),
-        )
-
-    return asyncio.run(program())
-
-
-def pykafka2_sync(task: Task) -> Figures:
-    from pykafka2 import KafkaConsumer, KafkaProducer
-
-    figures: Figures = {}
-    with KafkaProducer(bootstrap_servers=task.servers, linger_ms=5) as producer:
-        producer.send(task.topic, VALUE).result(10)
-        began = time.perf_counter()
-        sent = [producer.send(task.topic, VALUE) for _ in range(task.records)]
-        for delivery in sent:
-            delivery.result()
-        figures["send/s"] = task.records / (time.perf_counter() - began)
-    options: dict[str, Any] = {"bootstrap_servers": task.servers, "auto_offset_reset": "earliest"}
-    for row in ("getmany/s", "async for/s"):
-        with KafkaConsumer(task.topic, **options) as consumer:
-            left = task.records
-            began = 0.0
-            if row == "getmany/s":
-                while left > 0:
-                    left -= sum(map(len, consumer.poll(1000).values()))
-                    began = began or time.perf_counter()
-            else:
-                for _ in consumer:
-                    began = began or time.perf_counter()
-                    left -= 1
-                    if not left:
-                        break
-            figures[row] = task.records / (time.perf_counter() - began)
-    return figures
-
-
-def confluent_aio(task: Task) -> Figures:
+@asynccontextmanager
+async def confluent_sender(run: Run, linger_ms: float) -> AsyncIterator[Send]:
     from confluent_kafka.aio import AIOProducer
 
-    async def program() -> Figures:
-        producer = AIOProducer(
-            {"bootstrap.servers": task.servers, "linger.ms": 5, "enable.idempotence": True}
-        )
-        await (await producer.produce(task.topic, VALUE))
-        began = time.perf_counter()
-        sent = [await producer.produce(task.topic, VALUE) for _ in range(task.records)]
-        await producer.flush()
-        for delivery in sent:
-            await delivery
-        figures = {"send/s": task.records / (time.perf_counter() - began)}
+    options = {
+        "bootstrap.servers": run.bootstrap_servers,
+        "enable.idempotence": True,
+        "linger.ms": linger_ms,
+        "batch.size": BATCH_BYTES,
+        "socket.nagle.disable": linger_ms == 0,
+    }
+    # Its own batches in front of librdkafka's: none where each record is awaited.
+    producer = AIOProducer(
+        options, batch_size=AWAITED_TOGETHER if linger_ms else 1, buffer_timeout=LINGER_MS / 1000
+    )
+    try:
+        yield lambda value: producer.produce(run.topic, value)
+    finally:
         await producer.close()
-        return figures
-
-    return asyncio.run(program())
 
 
-CLIENTS: dict[str, Play] = {
-    "pykafka2.aio": pykafka2_aio,
-    "aiokafka": aiokafka,
-    "confluent_kafka.aio": confluent_aio,
-    "pykafka2": pykafka2_sync,
+@asynccontextmanager
+async def pykafka2_reader(run: Run) -> AsyncIterator[Any]:
+    from pykafka2 import TopicPartition
+    from pykafka2.aio import KafkaConsumer
+
+    async with KafkaConsumer(
+        bootstrap_servers=run.bootstrap_servers, auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([TopicPartition(run.topic, number) for number in range(PARTITIONS)])
+        yield consumer
+
+
+@asynccontextmanager
+async def aiokafka_reader(run: Run) -> AsyncIterator[Any]:
+    from aiokafka import AIOKafkaConsumer, TopicPartition
+
+    consumer = AIOKafkaConsumer(bootstrap_servers=run.bootstrap_servers, auto_offset_reset="earliest")
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(run.topic, number) for number in range(PARTITIONS)])
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+# ---------------------------------------------------------------------- what is measured
+
+
+async def send_all(send: Send, values: list[bytes], count: int) -> int:
+    """Sends `count` records, and awaits the outcomes of a thousand at a time; how many failed."""
+    failed = 0
+    for start in range(0, count, AWAITED_TOGETHER):
+        together = [
+            await send(values[number % len(values)])
+            for number in range(start, min(start + AWAITED_TOGETHER, count))
+        ]
+        outcomes = await asyncio.gather(*together, return_exceptions=True)
+        failed += sum(isinstance(outcome, BaseException) for outcome in outcomes)
+    return failed
+
+
+def sending(connect: Callable[[Run, float], Any]) -> Client:
+    async def play(run: Run) -> Measured:
+        values = inputs_of(Sent(size=run.cell.size)).values
+        async with connect(run, LINGER_MS) as send:
+            await send_all(send, values, WARM_UP_RECORDS)
+            started, cpu = clock()
+            failed = await send_all(send, values, run.records)
+            ended, cpu_ended = clock()
+            return Measured(
+                run.records / (ended - started), (cpu_ended - cpu) / run.records * 1e6, peak_rss_mb(), failed
+            )
+
+    return play
+
+
+def waiting(connect: Callable[[Run, float], Any]) -> Client:
+    """One record at a time, each awaited."""
+
+    async def play(run: Run) -> Measured:
+        value, times = bytes(run.cell.size), []
+        async with connect(run, 0) as send:
+            for _ in range(WARM_UP_WAITS):
+                await (await send(value))
+            started, cpu = clock()
+            for _ in range(run.records):
+                begun = time.perf_counter()
+                await (await send(value))
+                times.append(time.perf_counter() - begun)
+            ended, cpu_ended = clock()
+        return with_percentiles(times, run.records, ended - started, cpu_ended - cpu, 0.99)
+
+    return play
+
+
+def lagging(connect: Callable[[Run, float], Any]) -> Client:
+    """A loop under full load for `run.records` milliseconds: how late its timers are (p50, p99.9)."""
+
+    async def play(run: Run) -> Measured:
+        values, lags, sent = inputs_of(Sent(size=run.cell.size)).values, [], 0
+        async with connect(run, LINGER_MS) as send:
+            await send_all(send, values, WARM_UP_RECORDS)
+            started, cpu = clock()
+            until = started + run.records / 1000
+
+            async def load() -> None:
+                nonlocal sent
+                while time.perf_counter() < until:
+                    await send_all(send, values, AWAITED_TOGETHER)
+                    sent += AWAITED_TOGETHER
+
+            loading = asyncio.create_task(load())
+            while not loading.done():
+                begun = time.perf_counter()
+                await asyncio.sleep(LAG_PERIOD)
+                lags.append(max(0.0, time.perf_counter() - begun - LAG_PERIOD))
+            await loading
+            ended, cpu_ended = clock()
+        return with_percentiles(lags, sent, ended - started, cpu_ended - cpu, 0.999)
+
+    return play
+
+
+def with_percentiles(times: list[float], count: int, seconds: float, cpu: float, high: float) -> Measured:
+    """p99 is the percentile that the cell asks for."""
+    times.sort()
+    return Measured(
+        count / seconds,
+        cpu / count * 1e6,
+        peak_rss_mb(),
+        p50=times[len(times) // 2],
+        p99=times[min(int(len(times) * high), len(times) - 1)],
+    )
+
+
+def reading(connect: Callable[[Run], Any], read: Callable[[Any, int], Awaitable[int]]) -> Client:
+    """The clock begins with the first records: connecting is not measured."""
+
+    async def play(run: Run) -> Measured:
+        async with connect(run) as consumer:
+            first = await read(consumer, 1)
+            started, cpu = clock()
+            count = await read(consumer, run.records - first)
+            ended, cpu_ended = clock()
+            return Measured(count / (ended - started), (cpu_ended - cpu) / count * 1e6, peak_rss_mb())
+
+    return play
+
+
+async def read_many(consumer: Any, at_least: int) -> int:
+    count = 0
+    while count < at_least:
+        polled = await consumer.getmany(timeout_ms=1000, max_records=500)
+        for records in polled.values():
+            for record in records:
+                count += record.value is not None
+    return count
+
+
+async def read_each(consumer: Any, at_least: int) -> int:
+    count = 0
+    async for record in consumer:
+        count += record.value is not None
+        if count >= at_least:
+            break
+    return count
+
+
+# ---------------------------------------------------------------------- pykafka2 without asyncio
+
+
+async def sync_send(run: Run) -> Measured:
+    """The sync producer, which waits for the last outcome of each thousand."""
+    from pykafka2 import KafkaProducer
+
+    values = inputs_of(Sent(size=run.cell.size)).values
+    with KafkaProducer(
+        bootstrap_servers=run.bootstrap_servers, linger_ms=LINGER_MS, batch_size=BATCH_BYTES
+    ) as producer:
+
+        def send_all_sync(count: int) -> None:
+            for start in range(0, count, AWAITED_TOGETHER):
+                together = [
+                    producer.send(run.topic, values[number % len(values)])
+                    for number in range(start, min(start + AWAITED_TOGETHER, count))
+                ]
+                for delivery in together:
+                    delivery.result(60)
+
+        send_all_sync(WARM_UP_RECORDS)
+        started, cpu = clock()
+        send_all_sync(run.records)
+        ended, cpu_ended = clock()
+        return Measured(run.records / (ended - started), (cpu_ended - cpu) / run.records * 1e6, peak_rss_mb())
+
+
+async def sync_poll(run: Run) -> Measured:
+    """The sync consumer."""
+    from pykafka2 import KafkaConsumer, TopicPartition
+
+    with KafkaConsumer(bootstrap_servers=run.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(run.topic, number) for number in range(PARTITIONS)])
+
+        def read(at_least: int) -> int:
+            count = 0
+            while count < at_least:
+                for records in consumer.poll(timeout_ms=1000, max_records=500).values():
+                    for record in records:
+                        count += record.value is not None
+            return count
+
+        first = read(1)
+        started, cpu = clock()
+        count = read(run.records - first)
+        ended, cpu_ended = clock()
+        return Measured(count / (ended - started), (cpu_ended - cpu) / count * 1e6, peak_rss_mb())
+
+
+SENDERS = {
+    "pykafka2.aio": pykafka2_sender,
+    "aiokafka": aiokafka_sender,
+    "confluent_kafka.aio": confluent_sender,
 }
+READERS = {"pykafka2.aio": pykafka2_reader, "aiokafka": aiokafka_reader}
+
+CLIENTS: dict[str, dict[str, Client]] = {
+    "send": {name: sending(connect) for name, connect in SENDERS.items()} | {"pykafka2": sync_send},
+    "getmany": {name: reading(connect, read_many) for name, connect in READERS.items()}
+    | {"pykafka2": sync_poll},
+    "async for": {name: reading(connect, read_each) for name, connect in READERS.items()},
+    "send and wait": {name: waiting(connect) for name, connect in SENDERS.items()},
+    "loop lag": {name: lagging(connect) for name, connect in SENDERS.items()},
+}
+"""By what is measured, then by client."""
