@@ -114,8 +114,11 @@ async def send_all(send: Send, values: list[bytes], count: int) -> int:
             await send(values[number % len(values)])
             for number in range(start, min(start + AWAITED_TOGETHER, count))
         ]
-        outcomes = await asyncio.gather(*together, return_exceptions=True)
-        failed += sum(isinstance(outcome, BaseException) for outcome in outcomes)
+        for delivery in together:  # cheaper for every client than asyncio.gather
+            try:
+                await delivery
+            except Exception:
+                failed += 1
     return failed
 
 
