@@ -31,6 +31,10 @@ END_MARK = bytes(4)
 UNCOMPRESSED = 0x80000000
 HISTORY_BYTES = 64 << 10
 
+# The longest matches take one byte for 255 bytes of output. A larger buffer would be cleared in vain, which
+# for a block of 2 bytes in a frame of 4 MiB blocks takes longer than anything else.
+BEST_RATIO = 255
+
 MASK = 0xFFFFFFFF
 PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 
@@ -159,15 +163,15 @@ def decompress_in_steps(codec: Codec, cramjam: Any, data: Buffer, max_output_byt
             if block_size & UNCOMPRESSED:
                 part = block.tobytes()
             else:
-                room = min(header.block_bytes, max_output_bytes - size + 1)
-                part = _decompress_block(codec, cramjam, block, history, room, max_output_bytes)
+                room = min(header.block_bytes, len(block) * BEST_RATIO)
+                part = _decompress_block(codec, cramjam, block, history, room, size, max_output_bytes)
             size += len(part)
             if size > max_output_bytes:
                 raise codec.too_large(max_output_bytes)
             parts.append(part)
             if header.linked:
                 history = (history + part)[-HISTORY_BYTES:]
-            step_ends_at -= FRAME_COST_BYTES
+            step_ends_at -= FRAME_COST_BYTES + len(history)  # the history is decompressed again
             if size >= step_ends_at:
                 step_ends_at = size + STEP_BYTES
                 yield size
@@ -184,16 +188,31 @@ def decompress_in_steps(codec: Codec, cramjam: Any, data: Buffer, max_output_byt
 
 
 def _decompress_block(
-    codec: Codec, cramjam: Any, block: memoryview, history: bytes, room: int, max_output_bytes: int
+    codec: Codec,
+    cramjam: Any,
+    block: memoryview,
+    history: bytes,
+    room: int,
+    size: int,
+    max_output_bytes: int,
 ) -> bytes:
-    """Decompress one block to at most room bytes; history is the data before a linked block."""
-    output = bytearray(len(history) + room)
+    """Decompress one block to at most room bytes; history is the data before a linked block.
+
+    The output ends one byte over the cap, of which the blocks before have size bytes.
+    """
+    allowed = min(room, max_output_bytes - size + 1)
+    output = bytearray(len(history) + allowed)
     data = with_history(codec, block, history) if history else block
     try:
         written: int = cramjam.lz4.decompress_block_into(data, output, output_len=len(output))
     except cramjam.DecompressionError as error:
         # The library has one error for damage and for a full buffer.
-        raise codec.damaged(f"{error} Or it is more than {max_output_bytes} bytes.") from error
+        if allowed < room:
+            raise codec.damaged(
+                f"it is damaged, or more than {max_output_bytes} bytes; "
+                "raise the cap (a consumer's max_decompressed_bytes) if that is intended"
+            ) from error
+        raise codec.damaged(error) from error
     return bytes(memoryview(output)[len(history) : written])
 
 
@@ -211,6 +230,8 @@ def with_history(codec: Codec, block: memoryview, history: bytes) -> bytes:
             byte = _number(codec, block, position, 1)
             literals += byte
             position += 1
+            if literals > len(block):
+                raise codec.damaged(f"a block of {len(block)} bytes declares more literals than that")
     literals += len(history)
     if literals < 15:
         start = bytes((literals << 4 | token & 0xF,))

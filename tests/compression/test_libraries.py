@@ -221,6 +221,53 @@ def test_an_lz4_bomb_costs_cramjam_no_more_memory_than_the_cap(
     assert peak < 3 * cap + 2 * len(bomb)
 
 
+def lz4_frame(flags: int, block_code: int, *blocks: bytes) -> bytes:
+    """Forge a frame of compressed blocks."""
+    descriptor = bytes((flags, block_code << 4))
+    sized = (len(block).to_bytes(4, "little") + block for block in blocks)
+    checksum = bytes((lz4_frames.header_checksum(descriptor),))
+    return b"\x04\x22\x4d\x18" + descriptor + checksum + b"".join(sized) + bytes(4)
+
+
+@pytest.mark.parametrize("flags", [0x60, 0x40], ids=["independent", "linked"])
+def test_a_tiny_block_in_a_frame_of_large_lz4_blocks_takes_no_large_buffer(flags: int) -> None:
+    """Clearing 4 MiB for each block of 6 bytes would take a minute for a batch of 1 MB."""
+    with using("lz4", "cramjam") as found:
+        tracemalloc.start()
+        try:
+            assert found.decompress(lz4_frame(flags, 7, *[b"\x10a"] * 10)) == b"a" * 10
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 100_000
+
+
+@pytest.mark.parametrize("size", [1, 13, 300, 4 << 20])
+def test_the_best_compressed_lz4_block_fits_into_the_buffer(lz4: Any, size: int) -> None:
+    frame = lz4.compress(bytes(size), block_size=7, compression_level=12)
+    with using("lz4", "cramjam") as found:
+        assert found.decompress(frame) == bytes(size)
+
+
+def test_a_forged_number_of_literals_in_a_linked_lz4_block_is_refused_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers, read = [0], lz4_frames._number
+    monkeypatch.setattr(lz4_frames, "_number", lambda *words: numbers.append(words[2]) or read(*words))
+    forged = b"\xf0" + b"\xff" * (1 << 20)
+    with using("lz4", "cramjam") as found, pytest.raises(CorruptData, match="more literals"):
+        found.decompress(lz4_frame(0x40, 7, b"\x10a", forged))
+    assert len(numbers) < 10_000
+
+
+def test_linked_lz4_blocks_are_read_in_steps_that_count_their_history() -> None:
+    """Each block of 6 bytes has the 64 KiB before it decompressed again."""
+    large = by_each_library("lz4", bytes(64 << 10))["cramjam"][11:-4]
+    with using("lz4", "cramjam") as found:
+        steps = [*found.decompress_in_steps(lz4_frame(0x40, 4, large, *[b"\x10a"] * 1000))]
+    assert len(steps) >= 1000 * (64 << 10) // STEP_BYTES
+
+
 @pytest.mark.parametrize(("name", "package"), OTHERS)
 def test_each_library_reports_data_that_ends_early(name: str, package: str) -> None:
     with using(name, package) as found:
