@@ -384,6 +384,14 @@ def ranged():
     with KafkaConsumer(**NOWHERE) as consumer:
         consumer.read_range(TopicPartition("orders", 0), 0, 1)
 
+def codec_library():
+    from pykafka2.compression import codec
+    assert codec("snappy").decompress(b"\\1\\0a") == b"a"
+
+def health():
+    with KafkaConsumer(**NOWHERE) as consumer:
+        consumer.health()
+
 thread = threading.Thread(target=USE)
 thread.start()
 is_loading.wait()
@@ -454,8 +462,25 @@ def _script(module: str, use: str) -> str:
         _script("pykafka2.consumer.fetch.fetcher", "member"),
         _script("pykafka2.consumer.group.group", "member"),
         _script("pykafka2.consumer.fetch.range_reader", "ranged"),
+        _script("pykafka2.compression.snappy", "codec_library"),
+        _script("snappy", "codec_library"),
+        _script("snappy", "health"),
+        _script("pykafka2.compression.libraries", "health"),
     ],
-    ids=["loaded", "crc32c", "producer", "transactions", "send_many", "consumer", "group", "read_range"],
+    ids=[
+        "loaded",
+        "crc32c",
+        "producer",
+        "transactions",
+        "send_many",
+        "consumer",
+        "group",
+        "read_range",
+        "codec",
+        "codec library",
+        "health's codec library",
+        "health",
+    ],
 )
 def test_a_fork_finds_no_module_half_imported(script: str) -> None:
     _run_alone(script)

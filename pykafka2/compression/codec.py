@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, Protocol
 
+from pykafka2 import lifecycle
 from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps, finish
 from pykafka2.errors import ConfigurationError, CorruptData, UnsupportedCompressionType
 
@@ -118,7 +119,8 @@ def _load(id_or_name: int | str) -> Codec:
         raise UnsupportedCompressionType(
             f"no compression {id_or_name!r}; there are {', '.join(NAMES)} (0 to 4)"
         )
-    loaded: Codec = importlib.import_module(f"pykafka2.compression.{name}").CODEC
+    with lifecycle.loading:
+        loaded: Codec = importlib.import_module(f"pykafka2.compression.{name}").CODEC
     _codecs[loaded.id] = _codecs[loaded.name] = loaded
     return loaded
 

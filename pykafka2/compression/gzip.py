@@ -6,6 +6,7 @@ Consecutive members are read as one stream, as Java's GZIPInputStream does. Any 
 from __future__ import annotations
 
 from pykafka2.compression.codec import CHUNK_BYTES, MAX_OUTPUT_BYTES, Buffer, Codec
+from pykafka2.compression.libraries import library
 from pykafka2.compression.steps import FRAME_COST_BYTES, STEP_BYTES, Steps
 
 GZIP_FORMAT = 31  # zlib's window bits 15, plus 16 for the gzip header and trailer
@@ -21,15 +22,14 @@ class Gzip(Codec):
         return level == -1 or super().allows_level(level)
 
     def compress(self, data: Buffer, level: int | None = None) -> bytes:
-        import zlib
-
         self.check_level(level)
+        zlib = library("gzip").module
         stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_FORMAT)
-        return stream.compress(data) + stream.flush()
+        compressed: bytes = stream.compress(data) + stream.flush()
+        return compressed
 
     def decompress_in_steps(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> Steps[bytes]:
-        import zlib
-
+        zlib = library("gzip").module
         view = memoryview(data)
         parts: list[bytes] = []
         size, position, step_ends_at = 0, 0, STEP_BYTES

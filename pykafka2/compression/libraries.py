@@ -10,6 +10,7 @@ import importlib
 import sys
 from typing import Any, NamedTuple
 
+from pykafka2 import lifecycle
 from pykafka2.errors import CodecUnavailable
 
 
@@ -47,7 +48,8 @@ def library(codec: str) -> Library:
     """
     found = chosen.get(codec)
     if found is None:
-        found = chosen[codec] = _first(codec)
+        with lifecycle.loading:
+            found = chosen[codec] = _first(codec)
     return found
 
 

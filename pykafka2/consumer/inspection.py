@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pykafka2 import lifecycle
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.cluster.metadata import Metadata
 from pykafka2.consumer.bad_records import BadRecords
@@ -66,7 +67,8 @@ class Inspection:
         return max(lags, default=0)
 
     def health(self) -> dict[str, Any]:
-        from pykafka2.compression.libraries import packages_in_use
+        with lifecycle.loading:
+            from pykafka2.compression.libraries import packages_in_use
 
         cluster, metadata = self._cluster, self._cluster.metadata
         now = cluster.driver.clock.monotonic()

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from pykafka2 import lifecycle
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.metrics import Metrics
 from pykafka2.producer.accumulator.accumulator import Accumulator
@@ -47,7 +48,8 @@ class Inspection:
         metrics.gauge("metadata-age", lambda: monotonic() - metadata.last_successful_refresh)
 
     def health(self) -> dict[str, Any]:
-        from pykafka2.compression.libraries import packages_in_use
+        with lifecycle.loading:
+            from pykafka2.compression.libraries import packages_in_use
 
         metadata, now = self._client.metadata, self._client.driver.clock.monotonic()
         identity = self._sender.identity

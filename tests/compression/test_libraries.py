@@ -230,7 +230,7 @@ def lz4_frame(flags: int, block_code: int, *blocks: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("flags", [0x60, 0x40], ids=["independent", "linked"])
-def test_a_tiny_block_in_a_frame_of_large_lz4_blocks_takes_no_large_buffer(flags: int) -> None:
+def test_tiny_lz4_block_in_a_frame_of_large_blocks_needs_a_small_buffer(flags: int) -> None:
     """Clearing 4 MiB for each block of 6 bytes would take a minute for a batch of 1 MB."""
     with using("lz4", "cramjam") as found:
         tracemalloc.start()
