@@ -167,11 +167,14 @@ def record_of_headers(count: int) -> bytes:
 
 
 def test_headers_of_a_small_batch_are_checked_without_objects() -> None:
-    """A header takes two bytes decompressed and seventy as an object."""
+    """A header takes two bytes decompressed and seventy as an object.
+
+    With snappy, as some zstd libraries have buffers of several times a small output.
+    """
     body = record_of_headers(200_000)
     tracemalloc.start()
     try:
-        largest = walk_of(large_batch(body, 1)).finish()
+        largest = walk_of(large_batch(body, 1, "snappy")).finish()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
