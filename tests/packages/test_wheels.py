@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from zipfile import ZipFile
@@ -11,7 +14,7 @@ import pytest
 
 from tests.gate import rest_in_gate
 from tests.packages import wheels
-from tests.packages.wheels import PLATFORMS, Check, Outcome, Platform, project_requirements, table
+from tests.packages.wheels import PLATFORMS, ROOT, Check, Outcome, Platform, project_requirements, table
 
 pytest.importorskip("uv", reason="the check resolves with uv, which the extra `test` installs")
 PLATFORM = {platform.name: platform for platform in PLATFORMS}
@@ -125,3 +128,37 @@ def test_pypi_has_wheels_of_the_required_packages_where_they_are_rare(
     """Two targets of `nox -s wheels`, the ones for which most packages have none."""
     found = Check(project_requirements()).run(python, platform)
     assert found.is_good, f"{found} {found.error}"
+
+
+@pytest.mark.gate
+@pytest.mark.slow
+def test_codecs_run_with_the_oldest_versions_of_each_library(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-config",
+        "--python",
+        sys.executable,
+    ]
+    command += ["--only-binary", ":all:", "--resolution", "lowest-direct", "--target", str(tmp_path)]
+    subprocess.run([*command, *project_requirements("fast")], check=True, timeout=120)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = kept | {"PYTHONPATH": str(tmp_path)}
+    code = "import cramjam; print(cramjam.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith(str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "tests/compression"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
