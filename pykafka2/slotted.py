@@ -81,6 +81,7 @@ def _with_slots(cls: C, eq: bool, frozen: bool) -> C:
         body["__hash__"] = _hash if frozen else None
     if frozen:
         body["__setattr__"] = body["__delattr__"] = _refuse
+        body.setdefault("__setstate__", _set_state)
     made = type(cls)(cls.__name__, cls.__bases__, body)
     setattr(made, "__init__", _init_at_first_use(made, frozen))  # noqa: B010 - mypy refuses the assignment
     return made
@@ -155,6 +156,12 @@ def _hash(self: Any) -> int:
     cls = type(self)
     values = cls.__dict__.get("__slotted_values__") or _values(cls)
     return hash((cls, values(self)))
+
+
+def _set_state(self: object, state: tuple[None, dict[str, Any]]) -> None:
+    """Set the fields of a copied or unpickled instance."""
+    for name, value in state[1].items():
+        object.__setattr__(self, name, value)
 
 
 def _refuse(self: object, *_: object) -> NoReturn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import weakref
 from typing import Any, Generic, TypeVar
 
@@ -100,6 +102,14 @@ def test_frozen_instances_are_hashable_and_refuse_changes() -> None:
         place.port = 2
     with pytest.raises(AttributeError, match="NamedPlace is frozen"):
         del place.port
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))]
+)
+@pytest.mark.parametrize("value", [NamedPlace("a", 1, "b"), Counted("a", limit=7), Nowhere()], ids=repr)
+def test_instances_can_be_copied_and_pickled(value: Any, copied: Any) -> None:
+    assert copied(value) == value
 
 
 def test_fields_of_the_base_come_first() -> None:
