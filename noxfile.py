@@ -121,7 +121,7 @@ def long(session: nox.Session) -> None:
     session.run("python", "-m", "tests.fuzz.run", "--frames", "100000", "--seed", seed, *jobs)
     for _ in range(3):
         # All in one process, which must not take more for that.
-        session.run("pytest", "-q", "-n", "0", "-m", "", "--max-memory-mb", "400")
+        session.run("pytest", "-q", "-n", "0", "-m", "", "--max-memory-mb", "450")
     # Spark is killed at every step of its sink's protocol: here, and on Apache Kafka.
     kept = ("--resume", f"kills-{str(commit).strip()}.jsonl")
     session.run("python", "-m", "tests.spark.kills", *kept)
