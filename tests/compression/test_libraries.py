@@ -268,6 +268,24 @@ def test_linked_lz4_blocks_are_read_in_steps_that_count_their_history() -> None:
     assert len(steps) >= 1000 * (64 << 10) // STEP_BYTES
 
 
+@pytest.mark.parametrize("block_linked", [True, False])
+def test_a_tiny_block_in_a_frame_of_large_blocks_costs_cramjam_little_memory(
+    lz4: Any, block_linked: bool
+) -> None:
+    """Otherwise 5 bytes cost 4 MiB of zeros, and a batch of 1 MB takes a minute."""
+    frame = lz4.compress(b"", block_size=7, block_linked=block_linked)
+    empty_block = b"\x01\0\0\0\0"
+    frame = frame[:7] + b"\x01\0\0\x80a" + empty_block * 100 + frame[7:]
+    with using("lz4", "cramjam") as found:
+        tracemalloc.start()
+        try:
+            assert found.decompress(frame) == b"a"
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 64 << 10
+
+
 @pytest.mark.parametrize(("name", "package"), OTHERS)
 def test_each_library_reports_data_that_ends_early(name: str, package: str) -> None:
     with using(name, package) as found:
