@@ -69,23 +69,27 @@ class Zstd(Codec):
         cramjam has no stream, so each buffer is one step, however large. It is used only if none of the
         other libraries can be imported.
         """
+        if not data:
+            raise self.damaged("it ends in the middle of a frame")
+        largest = min(MOST_OUTPUT_PER_BYTE * len(data), max_output_bytes + 1)
         size = max(FIRST_BUFFER_BYTES, 4 * len(data))
         while True:
-            size = min(size, max_output_bytes + 1)
+            size = min(size, largest)
             output = bytearray(size)
             try:
                 written: int = cramjam.zstd.decompress_into(data, output)
             except cramjam.DecompressionError as error:
                 # A full buffer and damage are the same error; a larger buffer shows which it is.
-                if size <= max_output_bytes:
+                if size < largest:
                     size *= 4
                     yield 0
                     continue
-                raise self.damaged(f"{error}, or it is more than {max_output_bytes} bytes") from error
+                or_too_large = (
+                    f", or it is more than {max_output_bytes} bytes" if size > max_output_bytes else ""
+                )
+                raise self.damaged(f"{error}{or_too_large}") from error
             if written > max_output_bytes:
                 raise self.too_large(max_output_bytes)
-            if not data:
-                raise self.damaged("it ends in the middle of a frame")
             return bytes(memoryview(output)[:written])
 
     def _by_zstandard(self, context: Any, data: Buffer, max_output_bytes: int) -> Steps[bytes]:

@@ -286,6 +286,30 @@ def test_a_tiny_block_in_a_frame_of_large_blocks_costs_cramjam_little_memory(
     assert peak < 64 << 10
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_small_damaged_zstd_data_costs_cramjam_less_memory_than_the_cap(cut: int) -> None:
+    with using("zstd", "cramjam") as found:
+        data = found.compress(b"abc" * 1000)
+        damaged = data[:-1] if cut else b"junk" * 5
+        tracemalloc.start()
+        try:
+            with pytest.raises(CorruptData, match="zstd"):
+                found.decompress(damaged)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 2 << 20
+
+
+def test_cramjam_reads_zstd_data_of_the_best_ratio() -> None:
+    """A frame of blocks that repeat one byte 128 KiB times."""
+    repeated = (128 << 10 << 3 | 1 << 1).to_bytes(3, "little") + b"x"
+    last = (128 << 10 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"x"
+    frame = b"\x28\xb5\x2f\xfd\0\x38" + repeated * 99 + last  # a window of 128 KiB
+    with using("zstd", "cramjam") as found:
+        assert found.decompress(frame) == b"x" * (100 * 128 << 10)
+
+
 @pytest.mark.parametrize(("name", "package"), OTHERS)
 def test_each_library_reports_data_that_ends_early(name: str, package: str) -> None:
     with using(name, package) as found:
