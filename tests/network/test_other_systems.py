@@ -14,7 +14,7 @@ import pytest
 from pykafka2.network.tcp import JOINED_BYTES, first_bytes
 
 REMOVE = """
-import errno, os, select, signal, socket, sys
+import errno, os, select, selectors, signal, socket, sys
 
 class Missing:
     def __get__(self, *_):
@@ -30,6 +30,8 @@ MACOS = (
     + """
 remove(os, "eventfd", "EFD_NONBLOCK", "EFD_CLOEXEC")
 remove(select, "epoll")
+remove(selectors, "EpollSelector")  # it keeps a reference to epoll
+selectors.DefaultSelector = selectors.PollSelector
 """
 )
 WINDOWS = (
@@ -37,6 +39,8 @@ WINDOWS = (
     + """
 remove(os, "register_at_fork", "fork", "set_blocking", "getuid", "killpg", "sched_getaffinity")
 remove(select, "poll", "devpoll", "kqueue")
+remove(selectors, "PollSelector")
+selectors.DefaultSelector = selectors.SelectSelector
 remove(signal, "SIGHUP", "SIGKILL", "SIGUSR1", "SIGALRM", "pthread_sigmask", "setitimer")
 remove(socket, "AF_UNIX", "SO_REUSEPORT", "TCP_KEEPIDLE")
 for name in ("fcntl", "resource", "pwd", "grp", "termios", "tty"):
