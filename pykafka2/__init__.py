@@ -167,7 +167,10 @@ def __getattr__(name: str) -> Any:
         raise _unknown(name)
     from importlib import import_module
 
-    value = getattr(import_module(home), name)
+    from pykafka2.lifecycle import loading
+
+    with loading:  # a fork meanwhile would leave import locks in the child that nobody releases
+        value = getattr(import_module(home), name)
     globals()[name] = value  # found directly from now on
     return value
 

@@ -349,6 +349,7 @@ sys.exit(f"not loaded: {missing}" if missing else 0)
 
 FORK_WHILE_LOADING = """
 import os, signal, sys, threading, time
+import pykafka2
 from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
 from pykafka2.errors import KafkaError
 
@@ -372,6 +373,9 @@ def transactional():
 
 def member():
     KafkaConsumer(**NOWHERE, group_id="shop").close()
+
+def admin():
+    pykafka2.KafkaAdminClient(**NOWHERE).close()  # a name of the package that is not imported yet
 
 def bulk():
     with KafkaProducer(**NOWHERE, max_block_ms=0) as producer:
@@ -466,6 +470,7 @@ def _script(module: str, use: str) -> str:
         _script("snappy", "codec_library"),
         _script("snappy", "health"),
         _script("pykafka2.compression.libraries", "health"),
+        _script("pykafka2.admin.admin", "admin"),
     ],
     ids=[
         "loaded",
@@ -480,6 +485,7 @@ def _script(module: str, use: str) -> str:
         "codec library",
         "health's codec library",
         "health",
+        "public name",
     ],
 )
 def test_a_fork_finds_no_module_half_imported(script: str) -> None:
