@@ -169,7 +169,7 @@ def __getattr__(name: str) -> Any:
 
     from pykafka2.lifecycle import loading
 
-    with loading:  # a fork meanwhile would leave import locks in the child that nobody releases
+    with loading:  # a fork meanwhile would leave import locks that are never released in the child
         value = getattr(import_module(home), name)
     globals()[name] = value  # found directly from now on
     return value
