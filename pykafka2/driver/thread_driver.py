@@ -226,8 +226,8 @@ class ThreadRuntime:
         Raises `ClientNotStarted` if the system has no thread for it.
         """
         self._check_process()
-        task = ThreadTask(self, name, step, selector, on_failed)
         try:
+            task = ThreadTask(self, name, step, selector, on_failed)  # a subinterpreter has no daemon threads
             task.start()
         except RuntimeError as error:
             raise ClientNotStarted(f"{name}: the system has no thread left ({error})") from error

@@ -38,3 +38,15 @@ def test_no_thread_is_left(client: Any, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(ClientNotStarted, match="no thread left"):
         client(bootstrap_servers="127.0.0.1:9")
+
+
+@clients
+def test_daemon_threads_are_disabled_as_in_a_subinterpreter(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **options: object) -> NoReturn:
+        raise RuntimeError("daemon threads are disabled in this (sub)interpreter")
+
+    monkeypatch.setattr(threading, "Thread", refuse)
+    with pytest.raises(ClientNotStarted, match="daemon threads are disabled"):
+        client(bootstrap_servers="127.0.0.1:9")
