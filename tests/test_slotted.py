@@ -134,3 +134,12 @@ def test_init_is_compiled_with_the_first_instance() -> None:
 def test_docstring_name_and_module_stay() -> None:
     assert Place.__doc__ == "Where a partition is."
     assert (Place.__module__, Place.__qualname__) == (__name__, "Place")
+
+
+@pytest.mark.parametrize(
+    "value", [Place("a"), NamedPlace("a", 1, "b"), Nowhere(), Counted("a", [1], limit=7)]
+)
+def test_instances_can_be_copied_and_pickled(value: object) -> None:
+    assert copy.copy(value) == value
+    assert copy.deepcopy(value) == value
+    assert pickle.loads(pickle.dumps(value)) == value
