@@ -8,12 +8,10 @@ thread; `BatchBuilder` encodes record by record, for markers, the broker's own r
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 from pykafka2.compression import codec as find_codec
 from pykafka2.compression.codec import Codec
-from pykafka2.errors import CodecUnavailable
 from pykafka2.records.batch import (
     CONTROL_FLAG,
     HEADER_BYTES,
@@ -62,11 +60,14 @@ ESTIMATION_FACTOR = 1.05
 
 
 def load_codec(codec: int | str, level: int | None = None) -> None:
-    """Import the modules that encode a batch by encoding one; ignores a codec that is not installed."""
-    with suppress(CodecUnavailable):
-        builder = BatchBuilder(codec, level)
-        builder.append(0, None, b"")
-        builder.build()
+    """Import the modules that encode a batch by encoding one.
+
+    Raises:
+        CodecUnavailable: the codec's library is not installed.
+    """
+    builder = BatchBuilder(codec, level)
+    builder.append(0, None, b"")
+    builder.build()
 
 
 class BatchBuilder:

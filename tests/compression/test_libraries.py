@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2 import KafkaProducer
 from pykafka2.compression import codec, libraries, lz4_frames
 from pykafka2.compression.steps import STEP_BYTES
 from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData
@@ -414,3 +415,14 @@ codec("zstd").compress(b"")
 assert {name for name in names if sys.modules.get(name)} == {"cramjam"}
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["snappy", "lz4", "zstd"])
+def test_producer_whose_codec_has_no_library_raises_from_the_constructor(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in libraries.CANDIDATES[name].values():
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(libraries, "chosen", {})
+    with pytest.raises(CodecUnavailable, match=f"compression {name} needs the package"):
+        KafkaProducer(bootstrap_servers="127.0.0.1:9", compression_type=name).close()
