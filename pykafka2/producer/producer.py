@@ -56,6 +56,7 @@ class KafkaProducer(TransactionCalls, Generic[K, V]):
 
     Raises:
         UnknownOption, ConfigurationError: an option is unknown, invalid, or contradicts another.
+        CodecUnavailable: no library of the codec can be imported.
     """
 
     if TYPE_CHECKING:
