@@ -418,7 +418,7 @@ assert {name for name in names if sys.modules.get(name)} == {"cramjam"}
 
 
 @pytest.mark.parametrize("name", ["snappy", "lz4", "zstd"])
-def test_producer_whose_codec_has_no_library_raises_from_the_constructor(
+def test_producer_without_a_codec_library_raises_from_the_constructor(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in libraries.CANDIDATES[name].values():
