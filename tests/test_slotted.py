@@ -136,10 +136,109 @@ def test_docstring_name_and_module_stay() -> None:
     assert (Place.__module__, Place.__qualname__) == (__name__, "Place")
 
 
-@pytest.mark.parametrize(
-    "value", [Place("a"), NamedPlace("a", 1, "b"), Nowhere(), Counted("a", [1], limit=7)]
-)
-def test_instances_can_be_copied_and_pickled(value: object) -> None:
-    assert copy.copy(value) == value
-    assert copy.deepcopy(value) == value
-    assert pickle.loads(pickle.dumps(value)) == value
+@slotted
+class Limit:
+    """Has only values that can be hashed."""
+
+    limit: int = 5
+
+
+def test_mutable_instances_of_hashable_values_are_not_hashable_either() -> None:
+    with pytest.raises(TypeError, match="unhashable type: 'Limit'"):
+        hash(Limit())
+
+
+def test_hashes_of_two_classes_differ_for_equal_fields() -> None:
+    assert hash(Nowhere()) != hash(())
+
+    @slotted(frozen=True)
+    class OtherPlace:
+        host: str
+        port: int = 9092
+
+    assert hash(OtherPlace("a")) != hash(Place("a"))
+
+
+def base_and_derived() -> tuple[Any, Any]:
+    """Return new classes: the getter of the fields is kept for each class from its first use on."""
+
+    @slotted(frozen=True)
+    class Base:
+        host: str
+
+    @slotted(frozen=True)
+    class Derived(Base):
+        name: str = ""
+
+    return Base, Derived
+
+
+def test_subclass_compares_its_own_fields_after_its_base_was_compared() -> None:
+    base, derived = base_and_derived()
+    assert base("a") == base("a")
+    assert derived("a", "b") != derived("a", "c")
+
+
+def test_subclass_hashes_its_own_fields_after_its_base_was_hashed() -> None:
+    base, derived = base_and_derived()
+    assert hash(base("a")) == hash(base("a"))
+    assert hash(derived("a", "b")) != hash(derived("a", "c"))
+
+
+def test_repr_of_a_class_in_a_function_names_the_class_alone() -> None:
+    @slotted
+    class Local:
+        offset: int
+
+    assert repr(Local(1)) == "Local(offset=1)"
+
+
+def test_methods_that_the_class_defines_are_kept() -> None:
+    @slotted
+    class Own:
+        offset: int
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __repr__(self) -> str:
+            return "own"
+
+    assert Own(1) == Own(2)
+    assert repr(Own(1)) == "own"
+
+
+def test_default_of_the_nearest_base_holds() -> None:
+    @slotted
+    class Local(Limit):
+        limit: int = 7
+
+    @slotted
+    class Furthest(Local):
+        offset: int = 0
+
+    assert Furthest().limit == 7
+    match Furthest(1, 2):
+        case Furthest(limit, offset):
+            assert (limit, offset) == (1, 2)
+
+
+def test_subclass_keeps_its_own_init_when_it_calls_that_of_the_base() -> None:
+    @slotted
+    class Base:
+        offset: int
+
+    class Next(Base):
+        def __init__(self, offset: int) -> None:
+            Base.__init__(self, offset + 1)
+
+    assert [Next(1).offset, Next(1).offset] == [2, 2]
+
+
+def test_wrong_arguments_are_reported_with_the_name_of_the_class() -> None:
+    made: Any = Limit
+    for _ in range(2):  # with the first instance, which compiles, and later
+        with pytest.raises(
+            TypeError, match=r"^Limit\.__init__\(\) got an unexpected keyword argument 'limits'"
+        ):
+            made(limits=1)
