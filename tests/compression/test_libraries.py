@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 import subprocess
 import sys
@@ -92,6 +93,18 @@ def test_both_lz4_libraries_write_the_same_size_at_each_level(lz4: Any, level: i
     """The same LZ4 inside, so sizes differ only if one of them lags behind the other's version."""
     ours, theirs = (len(by_each_library("lz4", MIXED, level)[package]) for package in ("cramjam", "lz4"))
     assert ours == pytest.approx(theirs, rel=0.05)
+
+
+@pytest.mark.parametrize("package", libraries.CANDIDATES["lz4"])
+def test_lz4_levels_are_kafkas(package: str) -> None:
+    """Kafka's default 9 is the fast compressor; 1 to 3 and 12 to 17 do not differ."""
+    data = TEXT * 2
+    with using("lz4", package) as found:
+        made = {level: found.compress(data, level) for level in (None, 1, 3, 8, 9, 10, 11, 12, 17)}
+    assert made[9] == made[None]
+    assert made[1] == made[3]
+    assert made[17] == made[12] != made[11] != made[10]
+    assert all(len(made[level]) < len(made[9]) for level in (1, 8, 10, 12))
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -402,6 +415,60 @@ def test_the_first_library_that_can_be_imported_is_chosen(name: str, monkeypatch
     assert libraries.packages_in_use()[name] is None
     with pytest.raises(CodecUnavailable, match=f"compression {name} needs the package"):
         libraries.library(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "packages"),
+    [
+        ("gzip", ["zlib"]),
+        ("snappy", ["python-snappy", "cramjam"]),
+        ("lz4", ["lz4", "cramjam"]),
+        ("zstd", ["zstandard", "compression.zstd", "backports.zstd", "cramjam"]),
+    ],
+)
+def test_packages_of_a_codec_are_in_the_documented_order(name: str, packages: list[str]) -> None:
+    if sys.version_info < (3, 14) and "compression.zstd" in packages:
+        packages.remove("compression.zstd")
+    assert [*libraries.CANDIDATES[name]] == packages
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the package is not required there")
+def test_required_backport_of_zstd_can_be_imported_or_is_not_installed() -> None:
+    if importlib.util.find_spec("backports") is None:
+        pytest.skip("backports.zstd is not installed")
+    assert hasattr(libraries.load("zstd", "backports.zstd").module, "ZstdCompressor")
+
+
+@pytest.mark.usefixtures("unchosen")
+def test_library_whose_extension_cannot_be_loaded_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a system whose libc is too old for the wheel: an ImportError, not a ModuleNotFoundError."""
+    load = libraries.load
+
+    def load_without_lz4(name: str, package: str) -> libraries.Library:
+        if package == "lz4":
+            raise ImportError("GLIBC_2.28 not found")
+        return load(name, package)
+
+    monkeypatch.setattr(libraries, "load", load_without_lz4)
+    assert libraries.library("lz4").package == "cramjam"
+
+
+@pytest.mark.usefixtures("unchosen")
+def test_missing_library_is_reported_with_the_error_of_the_preferred_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in libraries.CANDIDATES["snappy"].values():
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(CodecUnavailable, match="python-snappy or cramjam: import of snappy halted") as raised:
+        libraries.library("snappy")
+    assert isinstance(raised.value.__cause__, ImportError)
+
+
+@pytest.mark.usefixtures("unchosen")
+@pytest.mark.parametrize("name", libraries.CANDIDATES)
+def test_library_is_chosen_once(name: str) -> None:
+    first = libraries.library(name)
+    assert libraries.library(name) is first
 
 
 def test_a_library_is_imported_for_its_own_codec_alone() -> None:
