@@ -63,3 +63,13 @@ def test_extras_install_the_preferred_lz4_library(extra: str) -> None:
 @pytest.mark.parametrize("extra", ["fast", "test", "bench"])
 def test_extras_install_the_preferred_zstd_library(extra: str) -> None:
     assert "zstandard" in names(PROJECT["optional-dependencies"][extra])
+
+
+def test_required_packages_are_those_with_wheels_everywhere() -> None:
+    """`nox -s wheels` checks each for wheels; another one, or a marker, can bring a compiler back."""
+    required = {one.partition(";")[0].partition(">=")[0]: one for one in PROJECT["dependencies"]}
+    assert set(required) == {"attrs", "backports.zstd", "cramjam", "crc32c", "python-snappy", "tqdm"}
+    assert [one.partition(";")[2].strip() for one in required.values() if ";" in one] == [
+        "python_version < '3.14'"  # the standard library has zstd from then on
+    ]
+    assert ";" in required["backports.zstd"]

@@ -105,6 +105,25 @@ def test_the_sbom_names_the_package_and_each_requirement(wheel: ZipFile, metadat
     assert sbom["dependencies"][0] == {"ref": root["purl"], "dependsOn": refs}
 
 
+def test_the_sbom_has_a_version_normal_names_and_a_node_for_each_requirement(wheel: ZipFile) -> None:
+    sbom = json.loads(wheel.read(f"{DIST_INFO}/sboms/pykafka2.cdx.json"))
+    assert sbom["metadata"]["component"]["version"] == pykafka2.__version__
+    purls = [one["purl"] for one in sbom["components"]]
+    assert "pkg:pypi/backports-zstd" in purls  # PyPI's normal form
+    nodes = [one["ref"] for one in sbom["dependencies"]]
+    assert nodes == [
+        sbom["metadata"]["component"]["bom-ref"],
+        *(one["bom-ref"] for one in sbom["components"]),
+    ]
+
+
+def test_a_wheel_that_is_built_again_has_the_same_bytes(wheel: ZipFile, tmp_path: Path) -> None:
+    [again] = WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
+    name = f"{DIST_INFO}/sboms/pykafka2.cdx.json"
+    assert ZipFile(again).read(name) == wheel.read(name)
+    assert Path(again).read_bytes() == Path(str(wheel.filename)).read_bytes()
+
+
 def test_the_version_is_written_in_one_place_only() -> None:
     files = [ROOT / "pyproject.toml", *(ROOT / "pykafka2").rglob("*.py")]
     quoted = f'"{pykafka2.__version__}"'

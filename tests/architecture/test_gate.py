@@ -52,6 +52,29 @@ def test_classifiers_name_the_pythons_that_the_gate_runs() -> None:
     assert re.findall(r"^            ([\d.]+)$", workflow, re.MULTILINE) == others.split()
 
 
+def test_quick_suite_runs_in_the_stage_of_the_tests_and_each_python_has_a_job() -> None:
+    run = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    (stage_of_tests,) = re.findall(r"^        tests\)\n(.*?);;", run, re.MULTILINE | re.DOTALL)
+    assert "bash -euc other_pythons" in stage_of_tests
+    (others,) = re.findall(r'OTHER_PYTHONS="([\d. ]+)"', run)
+    workflow = (ROOT / ".github" / "workflows" / "gate.yml").read_text(encoding="utf-8")
+    assert re.findall(r'\{ stage: tests, python: "([\d.]+)" \}', workflow) == others.split()
+
+
+def test_classifiers_name_no_system_or_build_that_the_gate_does_not_run() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    systems = [one for one in project["classifiers"] if one.startswith("Operating System")]
+    assert systems == ["Operating System :: POSIX :: Linux"]
+    assert not [one for one in project["classifiers"] if "Free Threading" in one]
+
+
+def test_sessions_for_packages_pass_their_options_on() -> None:
+    noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    for module in ("as_a_user", "wheels"):
+        assert f'"python", "-m", "tests.packages.{module}", *session.posargs)' in noxfile
+        assert (ROOT / "tests" / "packages" / f"{module}.py").exists()
+
+
 def test_a_stage_that_is_not_there_is_refused_before_anything_runs(stages: list[str]) -> None:
     done = gate(stages[0], "test")
     assert (done.returncode, done.stdout) == (2, "")

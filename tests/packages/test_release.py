@@ -37,6 +37,32 @@ def test_nothing_is_published_before_every_check_has_passed(workflow: dict[Any, 
     assert "hatchling version" in steps(jobs["build"])
 
 
+def test_what_is_built_is_checked_first_and_published_as_it_is(workflow: dict[Any, Any]) -> None:
+    jobs = workflow["jobs"]
+    built = steps(jobs["build"])
+    assert 'test "$GITHUB_REF_NAME" = "v$(python -m hatchling version)"' in built
+    assert "grep -E" in built
+    assert "CHANGELOG.md" in built
+    assert "python -m hatchling build\n" in built  # both the wheel and the source distribution
+    assert "twine check --strict dist/*" in built
+    assert jobs["check"]["needs"] == "build"
+    moved = [
+        step["with"]["name"] for job in jobs.values() for step in job["steps"] if "artifact" in str(step)
+    ]
+    assert moved == ["distributions"] * 3
+
+
+def test_no_job_keeps_credentials_in_its_clone(workflow: dict[Any, Any]) -> None:
+    cloned = [
+        step
+        for job in workflow["jobs"].values()
+        for step in job["steps"]
+        if "actions/checkout" in step.get("uses", "")
+    ]
+    assert cloned
+    assert all(step["with"]["persist-credentials"] is False for step in cloned)
+
+
 def test_the_packages_are_checked_on_each_python_of_the_classifiers(workflow: dict[Any, Any]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     claimed = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))

@@ -21,6 +21,18 @@ PLATFORM = {platform.name: platform for platform in PLATFORMS}
 GLIBC, MUSL = PLATFORM["manylinux x86_64"], PLATFORM["musllinux x86_64"]
 
 
+BACKEND = """\
+from pathlib import Path
+
+def prepare_metadata_for_build_wheel(folder, config_settings=None):
+    info = Path(folder, "compiled-1.0.dist-info")
+    info.mkdir()
+    (info / "METADATA").write_text(Path("PKG-INFO").read_text())
+    (info / "WHEEL").write_text("Wheel-Version: 1.0")
+    return info.name
+"""
+
+
 def metadata(name: str, requirements: list[str]) -> str:
     lines = ["Metadata-Version: 2.2", f"Name: {name}", "Version: 1.0"]
     return "\n".join(lines + [f"Requires-Dist: {one}" for one in requirements]) + "\n"
@@ -32,11 +44,14 @@ def index(tmp_path: Path) -> Path:
     add_wheel(tmp_path, "pure", "py3-none-any", ['compiled; python_version < "3.14"'])
     for python in ("cp311", "cp313"):
         add_wheel(tmp_path, "compiled", f"{python}-{python}-manylinux_2_17_x86_64")
-    info = metadata("compiled", []).encode()
+    # A backend in its own tree, so that pip could build it without any other package.
+    project = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    files = {"PKG-INFO": metadata("compiled", []), "pyproject.toml": project, "backend.py": BACKEND}
     with tarfile.open(tmp_path / "compiled-1.0.tar.gz", "w:gz") as archive:
-        member = tarfile.TarInfo("compiled-1.0/PKG-INFO")
-        member.size = len(info)
-        archive.addfile(member, io.BytesIO(info))
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"compiled-1.0/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
     return tmp_path
 
 
@@ -99,6 +114,48 @@ def test_the_command_fails_and_names_the_package_without_a_wheel(
     output, errors = capsys.readouterr()
     assert "| manylinux x86_64 | no wheel: lz4==4.4.5 |" in output
     assert "3.14t on manylinux x86_64: no wheel: lz4==4.4.5" in errors
+
+
+def test_the_command_fails_if_an_extra_needs_a_compiler(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Check, "run", lambda self, python, platform: Outcome(python, platform.name))
+    monkeypatch.setattr(
+        Check, "has_only_wheels", lambda self, python, platform: Outcome(python, platform.name, error="none")
+    )
+    assert wheels.main(["--python", "3.14", "--platform", "Windows"]) == 1
+    assert "3.14 on Windows x86_64: not resolved none" in capsys.readouterr().err
+    assert wheels.main(["--python", "3.14t", "--platform", "Windows"]) == 0
+
+
+def test_every_python_and_platform_of_the_promise_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: set[tuple[str, str]] = set()
+
+    def run(self: Check, python: str, platform: Platform) -> Outcome:
+        assert self.requirements == project_requirements()
+        checked.add((python, platform.name))
+        return Outcome(python, platform.name)
+
+    monkeypatch.setattr(Check, "run", run)
+    monkeypatch.setattr(Check, "has_only_wheels", lambda self, *_: Outcome("3.11", "any"))
+    assert wheels.main([]) == 0
+    systems = ("manylinux x86_64", "manylinux aarch64", "musllinux x86_64", "musllinux aarch64")
+    systems += ("macOS arm64", "macOS x86_64", "Windows x86_64")
+    assert checked == {
+        (python, system) for python in ("3.11", "3.12", "3.13", "3.14", "3.14t") for system in systems
+    }
+
+
+@pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform.name)
+def test_wheel_tags_are_those_of_the_platform(platform: Platform) -> None:
+    system, machine = platform.name.split()
+    starts = {"manylinux": "manylinux", "musllinux": "musllinux", "macOS": "macosx", "Windows": "win"}
+    ends = {"Windows x86_64": "amd64"}
+    for tag in platform.tags:
+        assert tag.startswith(starts[system])
+        assert tag.endswith(ends.get(platform.name, machine))
+    words = {"manylinux": "manylinux", "musllinux": "linux-musl", "macOS": "darwin", "Windows": "windows"}
+    assert words[system] in platform.uv
 
 
 def test_the_table_has_a_row_for_each_platform_and_a_column_for_each_python() -> None:
