@@ -42,7 +42,7 @@ def metadata(name: str, requirements: list[str]) -> str:
 def index(tmp_path: Path) -> Path:
     """`pure` for all; `compiled`, as lz4 is: wheels for glibc with the GIL, and a source distribution."""
     add_wheel(tmp_path, "pure", "py3-none-any", ['compiled; python_version < "3.14"'])
-    for python in ("cp311", "cp313"):
+    for python in ("cp311", "cp313", "cp314"):
         add_wheel(tmp_path, "compiled", f"{python}-{python}-manylinux_2_17_x86_64")
     # A backend in its own tree, so that pip could build it without any other package.
     project = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
