@@ -92,6 +92,34 @@ def test_forked_child_gets_an_error_and_the_parent_continues() -> None:
     tracked.end()
 
 
+def test_loading_lock_is_free_for_every_thread_after_a_fork() -> None:
+    acquired: list[bool] = []
+
+    def acquire() -> None:
+        if lifecycle.loading.acquire(timeout=10):
+            lifecycle.loading.release()
+            acquired.append(True)
+
+    def is_free() -> bool:
+        acquired.clear()
+        thread = threading.Thread(target=acquire)
+        thread.start()
+        thread.join()
+        return acquired == [True]
+
+    assert in_child(is_free)
+    assert is_free()
+
+
+def test_thread_that_loads_modules_can_load_others_and_fork() -> None:
+    """A module that it imports can create a client or start a process."""
+    with lifecycle.loading:
+        assert lifecycle.loading.acquire(timeout=10)
+        lifecycle.loading.release()
+        assert lifecycle.load_for_io_thread(lambda: "loaded") == "loaded"
+        assert in_child(lambda: True)
+
+
 def test_clients_are_flushed_at_exit_and_undelivered_records_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,34 @@ def test_cramjam_reads_linked_blocks(lz4: Any, block_size: int) -> None:
         assert found.decompress(frame) == data
 
 
+def test_cramjam_reads_a_linked_block_that_repeats_an_uncompressed_one(lz4: Any) -> None:
+    data = NOISE[: 64 << 10] + NOISE[1000:41_000]
+    frame = lz4.compress(data, block_linked=True, block_size=4, store_size=False)
+    assert frame[7:11] == b"\0\0\1\x80"  # the first block is not compressed
+    assert len(frame) < 80_000  # the second one consists of matches in the first
+    with using("lz4", "cramjam") as found:
+        assert found.decompress(frame) == data
+
+
+def test_cramjam_reports_a_linked_block_that_reaches_into_the_frame_before(lz4: Any) -> None:
+    block = b"\x10a\5\0\x50bcdef"  # a literal, 4 bytes from 5 bytes back, 5 literals
+    frame = b"\x04\x22\x4d\x18\x40\x40\xc0" + len(block).to_bytes(4, "little") + block + bytes(4)
+    before = lz4.compress(TEXT)
+    with pytest.raises(RuntimeError):
+        lz4.decompress(frame)
+    with using("lz4", "cramjam") as found, pytest.raises(CorruptData):
+        found.decompress(before + frame)
+
+
+@pytest.mark.parametrize("missing", range(1, 5))
+@pytest.mark.parametrize("kept", ["block_checksum", "content_checksum"])
+def test_cramjam_reports_a_checksum_that_is_cut_short(lz4: Any, kept: str, missing: int) -> None:
+    frame = lz4.compress(TEXT[:1000], **{kept: True})
+    end = len(frame) - (4 if kept == "block_checksum" else 0)  # without the end mark
+    with using("lz4", "cramjam") as found, pytest.raises(CorruptData, match="middle of a frame"):
+        found.decompress(frame[: end - missing])
+
+
 @pytest.mark.parametrize("literals", [0, 1, 14, 15, 16, 269, 270, 271, 600])
 @pytest.mark.parametrize("known", [1, 13, 14, 15, 255, 300])
 def test_history_before_a_block_of_any_number_of_literals(literals: int, known: int) -> None:
