@@ -471,7 +471,7 @@ def test_required_backport_of_zstd_can_be_imported_or_is_not_installed() -> None
 
 
 @pytest.mark.usefixtures("unchosen")
-def test_library_whose_extension_cannot_be_loaded_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_library_is_used_if_an_extension_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a system whose libc is too old for the wheel: an ImportError, not a ModuleNotFoundError."""
     load = libraries.load
 

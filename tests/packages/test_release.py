@@ -37,7 +37,7 @@ def test_nothing_is_published_before_every_check_has_passed(workflow: dict[Any, 
     assert "hatchling version" in steps(jobs["build"])
 
 
-def test_what_is_built_is_checked_first_and_published_as_it_is(workflow: dict[Any, Any]) -> None:
+def test_built_files_are_checked_before_they_are_published(workflow: dict[Any, Any]) -> None:
     jobs = workflow["jobs"]
     built = steps(jobs["build"])
     assert 'test "$GITHUB_REF_NAME" = "v$(python -m hatchling version)"' in built
