@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykafka2 import KafkaProducer
-from pykafka2.compression import codec, libraries, lz4_frames
+from pykafka2.compression import codec, libraries, lz4_frames, zstd
 from pykafka2.compression.steps import STEP_BYTES
 from pykafka2.errors import CodecUnavailable, ConfigurationError, CorruptData
 
@@ -105,6 +105,23 @@ def test_lz4_levels_are_kafkas(package: str) -> None:
     assert made[1] == made[3]
     assert made[17] == made[12] != made[11] != made[10]
     assert all(len(made[level]) < len(made[9]) for level in (1, 8, 10, 12))
+
+
+@pytest.mark.parametrize("package", libraries.CANDIDATES["zstd"])
+def test_zstd_default_level_is_kafkas(package: str) -> None:
+    with using("zstd", package) as found:
+        assert found.compress(TEXT) == found.compress(TEXT, 3) != found.compress(TEXT, 1)
+
+
+@pytest.mark.parametrize("package", [one for one in libraries.CANDIDATES["zstd"] if one != "cramjam"])
+def test_zstd_context_is_kept_for_its_package_and_level_up_to_9(package: str) -> None:
+    with using("zstd", package):
+        module = libraries.library("zstd").module
+    kept = zstd._compressor(package, module, 9)
+    assert zstd._compressor(package, module, 9) is kept
+    assert zstd._compressor("another", module, 9) is not kept
+    assert zstd._compressor("another", module, 3) is not zstd._compressor("another", module, 9)
+    assert zstd._compressor(package, module, 10) is not zstd._compressor(package, module, 10)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -353,6 +370,20 @@ def test_cramjam_reads_zstd_data_of_the_best_ratio() -> None:
     frame = b"\x28\xb5\x2f\xfd\0\x38" + repeated * 99 + last  # a window of 128 KiB
     with using("zstd", "cramjam") as found:
         assert found.decompress(frame) == b"x" * (100 * 128 << 10)
+
+
+def test_a_zstd_bomb_costs_cramjam_no_more_memory_than_the_cap() -> None:
+    cap = 300_000  # between two sizes of its buffer
+    with using("zstd", "cramjam") as found:
+        bomb = found.compress(bytes(8 << 20))
+        tracemalloc.start()
+        try:
+            with pytest.raises(CorruptData, match=f"more than {cap} bytes"):
+                found.decompress(bomb, cap)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 3 * cap
 
 
 @pytest.mark.parametrize(("name", "package"), OTHERS)
