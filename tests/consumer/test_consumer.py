@@ -986,9 +986,10 @@ def test_health_names_the_library_of_each_codec(consumer: KafkaConsumer) -> None
     assert consumer.health()["codec_libraries"] == {
         name: libraries.library(name).package for name in ("gzip", "snappy", "lz4", "zstd")
     }
-    for package in ("lz4", "cramjam"):
-        with using("lz4", package):
-            assert consumer.health()["codec_libraries"]["lz4"] == package
+    for name, packages in libraries.CANDIDATES.items():
+        for package in {*packages} & {"lz4", "python-snappy", "zstandard", "cramjam"}:
+            with using(name, package):
+                assert consumer.health()["codec_libraries"][name] == package
 
 
 @pytest.mark.parametrize("offset", [-1, -2, -7])

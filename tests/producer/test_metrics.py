@@ -318,9 +318,10 @@ def test_health_names_the_library_of_each_codec(simulation: Simulation, cluster:
     assert producer.health()["codec_libraries"] == {
         name: libraries.library(name).package for name in ("gzip", "snappy", "lz4", "zstd")
     }
-    for package in ("lz4", "cramjam"):
-        with using("lz4", package):
-            assert producer.health()["codec_libraries"]["lz4"] == package
+    for name, packages in libraries.CANDIDATES.items():
+        for package in {*packages} & {"lz4", "python-snappy", "zstandard", "cramjam"}:
+            with using(name, package):
+                assert producer.health()["codec_libraries"][name] == package
 
 
 @pytest.mark.parametrize(("hot", "is_told"), rest_in_gate([(90, True), (40, False)]))
