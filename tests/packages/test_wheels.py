@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -126,6 +127,11 @@ def test_the_command_fails_if_an_extra_needs_a_compiler(
     assert wheels.main(["--python", "3.14", "--platform", "Windows"]) == 1
     assert "3.14 on Windows x86_64: not resolved none" in capsys.readouterr().err
     assert wheels.main(["--python", "3.14t", "--platform", "Windows"]) == 0
+
+
+def test_every_required_package_is_checked() -> None:
+    names = {re.split(r"[>;]", one)[0] for one in project_requirements()}
+    assert names == {"attrs", "backports.zstd", "cramjam", "crc32c", "python-snappy", "tqdm"}
 
 
 def test_every_python_and_platform_of_the_promise_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
