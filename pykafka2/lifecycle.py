@@ -29,7 +29,7 @@ class LiveClient(Protocol):
     """The interface of a public client for this module."""
 
     def _on_fork_in_child(self, error: ForkedClientError) -> None:
-        """Raise this error from later calls. Takes no lock, whose holder can exist in the parent only."""
+        """Raise this error from later calls. Takes no lock: its holder can be a thread of the parent."""
         ...
 
     def _on_exit(self, timeout: float) -> int:
@@ -87,7 +87,7 @@ def track(client: LiveClient, description: str, release: Callable[[], object]) -
 
 
 def live_clients() -> dict[Tracked, str]:
-    """Returns the clients that were not closed, each with its description."""
+    """Return the clients that were not closed, each with its description."""
     return {tracked: tracked.description for tracked in _tracked.copy() if tracked.client() is not None}
 
 
@@ -117,7 +117,7 @@ def _after_fork_in_child() -> None:
             client._on_fork_in_child(
                 ForkedClientError(
                     f"this {type(client).__name__} was created before a fork, in process {os.getppid()}, "
-                    "which has its thread. Create a new one in this process"
+                    "whose IO thread does not exist here. Create a new one in this process"
                 )
             )
     _tracked.clear()
@@ -133,7 +133,7 @@ def _at_exit() -> None:
         remaining = client._on_exit(EXIT_FLUSH_TIMEOUT / len(clients))
         if remaining:
             logger.warning(
-                "%s: %d records were not delivered when the interpreter ended; call close() before",
+                "%s: %d records were not delivered when the interpreter ended; call close() before exit",
                 description,
                 remaining,
             )

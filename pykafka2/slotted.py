@@ -1,7 +1,7 @@
 """`slotted`: `attrs.define` for internal classes, without the cost at import.
 
-attrs generates and compiles the methods of a class when its module is imported: 0.7 ms for each of a hundred
-classes, most of which a program never creates. `slotted` compiles them with the first use of the class.
+attrs generates and compiles the methods of a class when its module is imported. That takes 0.7 ms for each of
+a hundred classes, and a program uses few of them. `slotted` compiles `__init__` for the first instance.
 
 Public values and options stay attrs, for `attrs.evolve` and `attrs.asdict`. Stateless; any thread can create
 the first instance, because compiling twice has the same result.
@@ -33,7 +33,7 @@ class _Slot:
 
 
 def slot(*, default: Any = _REQUIRED, factory: Callable[[], Any] | None = None, repr: bool = True) -> Any:
-    """Declare a field whose default is created for each instance, or that `repr` leaves out."""
+    """Declare a field with a default, a factory of defaults, or `repr=False` to leave it out of `repr`."""
     return _Slot(default, factory, repr)
 
 
@@ -51,8 +51,8 @@ def slotted(cls: C | None = None, /, *, eq: bool = True, frozen: bool = False) -
 
     Args:
         cls: the class. Its methods cannot call `super()` without arguments, as a second class is created.
-        eq: instances of one class are equal if their fields are.
-        frozen: fields cannot be set again, and instances are hashable if their fields are.
+        eq: whether instances of the class with equal fields are equal.
+        frozen: whether fields are read-only, and instances hashable if their fields are.
     """
     if cls is None:
         return lambda decorated: _with_slots(decorated, eq, frozen)
@@ -133,7 +133,7 @@ def _repr(self: Any) -> str:
 
 
 def _values(cls: Any) -> Callable[[Any], Any]:
-    """Return the getter of an instance's fields, which the class keeps from its first use on."""
+    """Create the getter of a class's fields, and store it in the class."""
     fields = tuple(getattr(cls, _FIELDS))
     getter: Any = operator.attrgetter(*fields) if fields else _no_values
     cls.__slotted_values__ = getter

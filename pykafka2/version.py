@@ -1,4 +1,4 @@
-"""The version, written only here: the build reads it, and `pykafka2.__version__` is the same."""
+"""The version of the package. The build reads it from here, and `pykafka2.__version__` is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface and the table of codecs, and the loop that bounds decompression.
+"""The interface of codecs, the lookup by id or name, and the loop that limits decompressed size.
 
 Thread-safe.  The wrappers (gzip.py, snappy.py, lz4.py, zstd.py) are imported on first use of their codec, and
 import their libraries (libraries.py) on their first call.
@@ -29,7 +29,7 @@ class Codec:
     Attributes:
         id: the number in a batch's attributes (KIP-110 for zstd).
         name: the value of compression_type.
-        lowest_level, highest_level: Kafka's range of levels (KIP-390); equal to None where there are none.
+        lowest_level, highest_level: Kafka's range of levels (KIP-390); None if the codec has no levels.
     """
 
     id: int = 0
@@ -42,17 +42,17 @@ class Codec:
 
         Raises:
             ConfigurationError: the level is outside Kafka's range for this codec.
-            CodecUnavailable: the library is not installed; the message names the package.
+            CodecUnavailable: none of the codec's packages can be imported; the message names them.
         """
         self.check_level(level)
         return bytes(data)
 
     def decompress(self, data: Buffer, max_output_bytes: int = MAX_OUTPUT_BYTES) -> bytes:
-        """Undo `compress`, producing at most max_output_bytes.
+        """Decompress data into at most max_output_bytes.
 
         Raises:
             CorruptData: data is damaged, incomplete, or larger than max_output_bytes when decompressed.
-            CodecUnavailable: the library is not installed; the message names the package.
+            CodecUnavailable: none of the codec's packages can be imported; the message names them.
         """
         return finish(self.decompress_in_steps(data, max_output_bytes))
 
@@ -64,7 +64,7 @@ class Codec:
         return bytes(data)
 
     def mend_header(self, data: bytes) -> bytes:
-        """Convert data of message format 0 for `decompress`; only lz4 differs."""
+        """Correct the header of data in message format 0 for `decompress`; only lz4 needs it."""
         return data
 
     def check_level(self, level: int | None) -> None:
@@ -72,9 +72,12 @@ class Codec:
         if level is None or self.allows_level(level):
             return
         if self.lowest_level is None:
-            raise ConfigurationError(f"compression {self.name} has no levels, not even {level}")
+            raise ConfigurationError(
+                f"compression {self.name} has no levels, so level {level} is not valid; use None"
+            )
         raise ConfigurationError(
-            f"compression {self.name} has levels {self.lowest_level} to {self.highest_level}, not {level}"
+            f"level {level} is not valid for compression {self.name}; "
+            f"use {self.lowest_level} to {self.highest_level}"
         )
 
     def allows_level(self, level: int) -> bool:
@@ -85,7 +88,7 @@ class Codec:
     def too_large(self, max_output_bytes: int) -> CorruptData:
         return CorruptData(
             f"{self.name} data decompresses to more than {max_output_bytes} bytes; "
-            "raise the cap (a consumer's max_decompressed_bytes) if that is intended"
+            "to accept it, increase the consumer's max_decompressed_bytes"
         )
 
     def damaged(self, why: object) -> CorruptData:
@@ -101,7 +104,7 @@ _codecs: dict[int | str, Codec] = {0: Codec(), "none": Codec()}
 
 
 def codec(id_or_name: int | str) -> Codec:
-    """The codec with this id (0 to 4) or name (none, gzip, snappy, lz4, zstd).
+    """Return the codec with this id (0 to 4) or name (none, gzip, snappy, lz4, zstd).
 
     Raises:
         UnsupportedCompressionType: there is no such codec.
@@ -117,7 +120,7 @@ def _load(id_or_name: int | str) -> Codec:
         name = id_or_name
     else:
         raise UnsupportedCompressionType(
-            f"no compression {id_or_name!r}; there are {', '.join(NAMES)} (0 to 4)"
+            f"compression {id_or_name!r} is unknown; use {', '.join(NAMES)}, or an id from 0 to 4"
         )
     with lifecycle.loading:
         loaded: Codec = importlib.import_module(f"pykafka2.compression.{name}").CODEC
@@ -126,7 +129,7 @@ def _load(id_or_name: int | str) -> Codec:
 
 
 class Decompressor(Protocol):
-    """The standard library's shape of a streaming decompressor (bz2, lzma, compression.zstd, lz4.frame)."""
+    """The interface of streaming decompressors in the standard library (compression.zstd) and lz4.frame."""
 
     eof: bool
     needs_input: bool
@@ -138,7 +141,7 @@ class Decompressor(Protocol):
 def frames_in_steps(
     codec: Codec, new: type[Decompressor], data: Buffer, max_output_bytes: int
 ) -> Steps[bytes]:
-    """Decompresses frame after frame, never requesting more than one byte over the cap.
+    """Decompress frame after frame, and request at most one byte more than the limit.
 
     Raises the library's error for damaged data; CorruptData for too much data or an unfinished frame.
     """

@@ -33,7 +33,7 @@ class Gzip(Codec):
         view = memoryview(data)
         parts: list[bytes] = []
         size, position, step_ends_at = 0, 0, STEP_BYTES
-        is_full = False  # the last call reached its output limit, so it can hold more
+        is_full = False  # the last call reached its output limit, so more output can be pending
         member = zlib.decompressobj(GZIP_FORMAT)
         chunk = b""
         try:

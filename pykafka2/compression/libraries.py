@@ -1,4 +1,4 @@
-"""The library of each codec: the first one of a list that can be imported.
+"""Selects the library of each codec: the first of its packages that can be imported.
 
 Any thread. This is the only module that imports codec libraries, because lz4 and zstandard have no wheels on
 some platforms. A library is imported at the first use of its codec.
@@ -15,7 +15,7 @@ from pykafka2.errors import CodecUnavailable
 
 
 class Library(NamedTuple):
-    """One package that implements a codec, and its imported module."""
+    """A package that implements a codec, and its imported module."""
 
     package: str
     module: Any
@@ -41,7 +41,7 @@ chosen: dict[str, Library] = {}
 
 
 def library(codec: str) -> Library:
-    """Return the library of the codec of this name; import it at the first call.
+    """Return the library of a codec, and import it at the first call.
 
     Raises:
         CodecUnavailable: none of its libraries can be imported.
@@ -61,9 +61,10 @@ def _first(codec: str) -> Library:
         except ImportError as error:
             failures.append(error)
     packages = " or ".join(CANDIDATES[codec])
-    raise CodecUnavailable(f"compression {codec} needs the package {packages}: {failures[0]}") from failures[
-        0
-    ]
+    first = failures[0]
+    raise CodecUnavailable(
+        f"compression {codec} needs the package {packages}, and none can be imported: {first}"
+    ) from first
 
 
 def load(codec: str, package: str) -> Library:

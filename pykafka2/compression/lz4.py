@@ -1,6 +1,6 @@
 """lz4 in its frame format, in independent blocks of 64 KiB and without content size, as Java writes it.
 
-Uses the lz4 package, or cramjam if that has no wheel. Any thread.
+Uses the package lz4, or cramjam if lz4 cannot be imported. Any thread.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Lz4(Codec):
             raise self.damaged(error) from error
 
     def mend_header(self, data: bytes) -> bytes:
-        """Replace the checksum of the first frame's header by the right one.
+        """Replace the checksum of the first frame's header with the correct one.
 
         For message format 0, whose writers computed the checksum over the wrong bytes (KAFKA-3160).
         """

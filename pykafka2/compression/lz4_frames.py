@@ -1,7 +1,7 @@
-"""LZ4 frames with cramjam: independent blocks of 64 KiB are written, and frames of every kind are read.
+"""LZ4 frames with cramjam: writes independent blocks of 64 KiB, and reads every kind of frame.
 
-cramjam's own frame functions write linked blocks, which Java refuses, and have no limit on their output. Here
-the frame is read and written in Python, and cramjam compresses and decompresses the blocks. Any thread.
+By default, cramjam's frames have linked blocks, which Java rejects, and cramjam cannot limit the output of a
+frame. This module therefore reads frames in Python and adapts those that cramjam writes. Any thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 
 
 def xxh32(data: bytes) -> int:
-    """Return the xxHash32 of fewer than 16 bytes, as headers have; more would need another loop."""
+    """Return the xxHash32 of fewer than 16 bytes, enough for headers; longer data needs another loop."""
     first, second, third, fourth, fifth = PRIMES
     value = (fifth + len(data)) & MASK
     words = len(data) & ~3
@@ -64,7 +64,7 @@ class Header(NamedTuple):
 
     Attributes:
         ends_at: the position of the first block.
-        skipped: it is a frame of user data, which has no blocks and ends here.
+        skipped: whether this is a frame of user data, which has no blocks and ends at ends_at.
     """
 
     ends_at: int
@@ -115,7 +115,7 @@ def read_header(codec: Codec, view: memoryview, position: int) -> Header:
 def compress(cramjam: Any, data: Buffer, level: int) -> bytes:
     """Compress to one frame as Java writes it; level 0 is the fast compressor, 3 to 12 the strong one."""
     frame = cramjam.lz4.Compressor(level, content_checksum=False, block_linked=False)
-    frame.compress(bytes(data))  # it takes no other buffer; of bytes this makes no copy
+    frame.compress(bytes(data))  # it accepts only bytes; bytes(data) copies nothing if data is bytes
     made = bytes(frame.finish())
     # Its frames have a checksum after each block, which Java's frames do not have.
     flags = made[MAGIC_BYTES]
@@ -137,8 +137,8 @@ def compress(cramjam: Any, data: Buffer, level: int) -> bytes:
 def decompress_in_steps(codec: Codec, cramjam: Any, data: Buffer, max_output_bytes: int) -> Steps[bytes]:
     """Decompress frame after frame, block after block.
 
-    Checksums of blocks and contents are not compared: the batch around them has a checksum of its own, which
-    was. Java skips the one of the contents, too.
+    Checksums of blocks and contents are not compared, because the checksum of the record batch covers the
+    same bytes. Java skips the checksum of contents, too.
     """
     view = memoryview(data)
     if not view:
@@ -206,11 +206,11 @@ def _decompress_block(
     try:
         written: int = cramjam.lz4.decompress_block_into(data, output, output_len=len(output))
     except cramjam.DecompressionError as error:
-        # The library has one error for damage and for a full buffer.
+        # The library raises the same error for damage and for a full buffer.
         if allowed < room:
             raise codec.damaged(
-                f"it is damaged, or more than {max_output_bytes} bytes; "
-                "raise the cap (a consumer's max_decompressed_bytes) if that is intended"
+                f"it is damaged, or the output exceeds {max_output_bytes} bytes; "
+                "to accept it, increase the consumer's max_decompressed_bytes"
             ) from error
         raise codec.damaged(error) from error
     return bytes(memoryview(output)[len(history) : written])

@@ -1,7 +1,7 @@
 """snappy: raw blocks in the xerial framing that the Java client writes; raw unframed data is read too.
 
-A stream is 16 bytes of header and then blocks, each with its length in front.  The snappy library has no
-cap on output, so the length that each block declares is checked before it is decompressed.  Any thread.
+A stream is a header of 16 bytes and blocks, each after its length.  The snappy library has no limit on
+output, so the length that each block declares is checked before it is decompressed.  Any thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAGIC = b"\x82SNAPPY\x00"
 HEADER = MAGIC + b"\0\0\0\x01" * 2  # version, lowest compatible version
 BLOCK_BYTES = 32 << 10
 
-# The best that the format can do is a copy of 64 bytes encoded in 3; a larger declared length is false.
+# The format's best ratio is a copy of 64 bytes encoded in 3, so a larger declared length is wrong.
 BEST_RATIO = 22
 
 Function = Callable[[bytes], Any]
@@ -51,7 +51,7 @@ class Snappy(Codec):
             if room <= step_ends_at:
                 step_ends_at = room - STEP_BYTES
                 yield max_output_bytes - room
-            if data.startswith(MAGIC, position):  # streams that were joined carry a header each
+            if data.startswith(MAGIC, position):  # concatenated streams have a header each
                 position += len(HEADER)
                 continue
             start = position + 4
@@ -68,7 +68,7 @@ class Snappy(Codec):
     def _block(self, decompress: Function, block: bytes, room: int, max_output_bytes: int) -> bytes:
         declared = self._declared_length(block)
         if declared > len(block) * BEST_RATIO:
-            raise self.damaged(f"{len(block)} bytes declare {declared}, which they cannot hold")
+            raise self.damaged(f"a block of {len(block)} bytes cannot hold {declared} decompressed bytes")
         if declared > room:
             raise self.too_large(max_output_bytes)
         try:

@@ -1,7 +1,7 @@
-"""Long work in short steps, so that the caller can stop between two of them and continue later.
+"""Generators that split long work into steps, so that the caller can pause between two of them.
 
-Any thread. A step runs a generator from one `yield` to the next. It yields the number of bytes that the work
-holds, and returns the result.
+Any thread. A step runs a generator from one `yield` to the next. The generator yields the number of bytes in
+memory so far, and returns the result.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ T = TypeVar("T")
 Steps = Generator[int, None, T]
 
 STEP_BYTES = 4 << 20
-"""The bytes that one step decompresses: some 10 ms of work."""
+"""Bytes that one step decompresses: about 10 ms of work."""
 
 FRAME_COST_BYTES = STEP_BYTES >> 10
-"""A new frame or block takes as long as this many decompressed bytes; some are empty."""
+"""The cost of a new frame or block, in decompressed bytes. It also limits steps of many empty frames."""
 
 
 def finish(steps: Steps[T]) -> T:

@@ -1,7 +1,7 @@
 """zstd with zstandard if installed, else the standard library (CPython 3.14) or its backport, else cramjam.
 
 Thread-safe.  Threads must not share contexts, so each thread keeps its last compression context; creating one
-costs a third of compressing a batch of 16 KiB.
+takes a third of the time that a batch of 16 KiB takes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Zstd(Codec):
 
     def compress(self, data: Buffer, level: int | None = None) -> bytes:
         self.check_level(level)
-        # Level 0 is the library's word for its default; Kafka hands it through.
+        # Level 0 means the library's default; Kafka passes it on.
         level = DEFAULT_LEVEL if level is None else level
         package, module = library("zstd")
         if package == "cramjam":
@@ -64,7 +64,7 @@ class Zstd(Codec):
             raise self.damaged(error) from error
 
     def _by_cramjam(self, cramjam: Any, data: Buffer, max_output_bytes: int) -> Steps[bytes]:
-        """Decompress into buffers of growing size, the last of them one byte over the cap.
+        """Decompress into buffers of growing size, at most one byte larger than the limit.
 
         cramjam has no stream, so each buffer is one step, however large. It is used only if none of the
         other libraries can be imported.
@@ -79,13 +79,13 @@ class Zstd(Codec):
             try:
                 written: int = cramjam.zstd.decompress_into(data, output)
             except cramjam.DecompressionError as error:
-                # A full buffer and damage are the same error; a larger buffer shows which it is.
+                # The same error means a full buffer or damage; a larger buffer tells which.
                 if size < largest:
                     size *= 4
                     yield 0
                     continue
                 or_too_large = (
-                    f", or it is more than {max_output_bytes} bytes" if size > max_output_bytes else ""
+                    f", or the output exceeds {max_output_bytes} bytes" if size > max_output_bytes else ""
                 )
                 raise self.damaged(f"{error}{or_too_large}") from error
             if written > max_output_bytes:
@@ -93,7 +93,7 @@ class Zstd(Codec):
             return bytes(memoryview(output)[:written])
 
     def _by_zstandard(self, context: Any, data: Buffer, max_output_bytes: int) -> Steps[bytes]:
-        """Its streams take no cap on output, so input is rationed by what it could become."""
+        """Limit the input by its largest possible output: zstandard's streams cannot limit output."""
         view = memoryview(data)
         parts: list[bytes] = []
         room, position = max_output_bytes, 0
