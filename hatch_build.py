@@ -1,4 +1,4 @@
-"""Adds a software bill of materials to the wheel, as PEP 770 has it: `.dist-info/sboms/pykafka2.cdx.json`.
+"""Adds a software bill of materials to the wheel (PEP 770): `.dist-info/sboms/pykafka2.cdx.json`.
 
 The wheel contains no other project's code: the document names the package and its declared requirements.
 """
@@ -22,18 +22,18 @@ class SbomHook(BuildHookInterface):  # type: ignore[type-arg]
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write the document and name it to hatchling."""
+        """Write the document and add it to the files of the wheel."""
         self._folder = TemporaryDirectory()
         file = Path(self._folder.name) / FILE_NAME
         file.write_text(json.dumps(self._document(), indent=2) + "\n", encoding="utf-8")
         build_data["sbom_files"].append(str(file))
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Delete the document, which is in the wheel now."""
+        """Delete the temporary document; the wheel has a copy."""
         self._folder.cleanup()
 
     def _document(self) -> dict[str, Any]:
-        """Return the document in the form of CycloneDX 1.6, without times, so builds are reproducible."""
+        """Return a CycloneDX 1.6 document. It has no timestamp, so builds are reproducible."""
         core = self.metadata.core
         requirements = [_requirement(one) for one in core.dependencies]
         root = f"pkg:pypi/{core.name}@{self.metadata.version}"
@@ -61,7 +61,7 @@ class SbomHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def _requirement(requirement: str) -> dict[str, Any]:
-    """Describe a requirement: the installer chooses the version, so only the declared range is known."""
+    """Return the component of a requirement, with its declared range: the installer chooses the version."""
     name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
     purl = f"pkg:pypi/{re.sub('[-_.]+', '-', name).lower()}"
     declared = {"name": "pykafka2:requirement", "value": requirement}

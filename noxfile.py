@@ -1,6 +1,6 @@
-"""Sessions that people run by hand: `nox -s tests`, `nox -s lint`, `nox -s long`.
+"""Sessions to run by hand: `nox -s tests`, `nox -s lint`, `nox -s long`.
 
-`long` is everything that is too long for `.ci/run`; its figures belong in docs/benchmarks.md and
+`long` runs everything that takes too long for `.ci/run`; its figures belong in docs/benchmarks.md and
 docs/reliability.md, with command, commit and date.
 """
 
@@ -20,7 +20,7 @@ SPARKS = ["4.1.1", "4.2.0", "4.3.0"]
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Format, lint, types, layers, the documentation's site."""
+    """Check format, lint rules, types and layers, and build the documentation."""
     session.install(".[test,docs]")
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
@@ -31,28 +31,28 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """The main suite, also what a plain `pytest` leaves out."""
+    """Run the main suite, including the tests that a plain `pytest` skips."""
     session.install(".[test]")
     session.run("pytest", "-m", "", *session.posargs)
 
 
 @nox.session(python=PYTHONS)
 def packages(session: nox.Session) -> None:
-    """Install wheel and source distribution as a user and try them; `--dist FOLDER` takes built ones."""
+    """Install wheel and source distribution as a user would and try them; `--dist FOLDER` has built ones."""
     session.install("attrs", "hatchling>=1.28", "uv>=0.9")
     session.run("python", "-m", "tests.packages.as_a_user", *session.posargs)
 
 
 @nox.session
 def wheels(session: nox.Session) -> None:
-    """Every required package has a wheel for each Python and platform, so that nothing needs a compiler."""
+    """Check that each required package has a wheel for each Python and platform: no compiler needed."""
     session.install("attrs", "pip>=25.3", "uv>=0.9")
     session.run("python", "-m", "tests.packages.wheels", *session.posargs)
 
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """Apache Kafka's schemas, bytes and brokers, and other people's clients."""
+    """Compare with Apache Kafka's schemas, bytes and brokers, and run other clients and their tests."""
     session.install(".[test]")
     session.run(
         "pytest",
@@ -64,17 +64,17 @@ def conformance(session: nox.Session) -> None:
         *session.posargs,
         env={"PYKAFKA2_CONFORMANCE": "1"},
     )
-    # kafka-python's and librdkafka's own tests, exercises of other Python clients; too long for the gate.
+    # The tests of kafka-python and librdkafka, and programs with other Python clients; too long for the gate.
     session.run("python", "-m", "tests.conformance.kafka_python_suite")
     session.run("python", "-m", "tests.conformance.kafka_python_ours")
     session.run("python", "-m", "tests.conformance.python_clients")
     if which("node"):
         session.run("python", "-m", "tests.conformance.recipe_programs")
-    # The same of three Go clients, side by side.
+    # The tests of three Go clients.
     if which("go"):
         session.run("python", "-m", "tests.conformance.go_suites")
         session.run("python", "-m", "tests.conformance.go_kadm")
-    # Streams, Connect, MirrorMaker and all tools, here and on Apache Kafka; too long as well.
+    # Streams, Connect, MirrorMaker and all tools, on the bundled broker and on Apache Kafka; also too long.
     session.run("python", "-m", "tests.conformance.java_world")
     session.run("python", "-m", "tests.conformance.librdkafka_suite", "--quick")
 
@@ -82,7 +82,7 @@ def conformance(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("version", SPARKS)
 def spark(session: nox.Session, version: str) -> None:
-    """The tests with a Spark session, over Spark's versions, and through Spark Connect; needs Java 17."""
+    """Run the tests with a Spark session on one version of Spark and Spark Connect; needs Java 17."""
     session.install(".[test]", f"pyspark[connect]=={version}")
     session.run(
         "pytest",
@@ -94,18 +94,20 @@ def spark(session: nox.Session, version: str) -> None:
         *session.posargs,
         env={"PYKAFKA2_REQUIRE_SPARK": "1"},
     )
-    if version != SPARKS[0]:  # whose sources cannot be limited
-        session.run("python", "-m", "examples.pipeline")  # the gate has it in the session of its tests
+    if version != SPARKS[0]:  # its streaming sources cannot limit a batch
+        session.run("python", "-m", "examples.pipeline")  # the gate runs it within the tests' Spark session
 
 
 @nox.session
 def long(session: nox.Session) -> None:
-    """10,000 seeds of each simulated scenario, a million damaged frames, the suite three times over, kills
-    of Spark, all of librdkafka's tests, the signatures as pyright sees them, every benchmark.
+    """Run everything that takes too long for the gate.
 
-    Seeds and runs of producers are kept in files of the commit's name: a session that was stopped goes on
-    where it was; `python -m tests.campaign.run --scenario producers --summary FILE` says again what they
-    came to.  The benchmarks' figures are kept, too; missed targets fail the session at its end.
+    That is 10,000 seeds of each simulated scenario, fuzzed frames, the suite three times, kills of Spark, all
+    of librdkafka's tests, pyright on the public signatures, and every benchmark.
+
+    Results are kept in files named after the commit, so an interrupted session resumes.
+    `python -m tests.campaign.run --scenario producers --summary FILE` prints the summary of a file again. The
+    benchmarks' figures are kept, too; a missed target fails the session at its end.
     """
     session.install(".[test,bench,spark-test]")
     commit = session.run("git", "rev-parse", "--short", "HEAD", external=True, silent=True)
@@ -116,13 +118,13 @@ def long(session: nox.Session) -> None:
     session.run("python", "-m", "tests.campaign.transaction_run", "--seeds", "0-499", *jobs)
     session.install("basedpyright==1.40.2")
     session.run("python", "-m", "tests.typing.with_pyright")
-    # Other frames for each commit; what is found is told with how to read it again.
+    # Each commit fuzzes other frames; a failure is printed with the command that repeats it.
     seed = str(int(str(commit).strip(), 16))
     session.run("python", "-m", "tests.fuzz.run", "--frames", "100000", "--seed", seed, *jobs)
     for _ in range(3):
-        # All in one process, which must not take more for that.
+        # All in one process, whose memory must not grow beyond the limit.
         session.run("pytest", "-q", "-n", "0", "-m", "", "--max-memory-mb", "450")
-    # Spark is killed at every step of its sink's protocol: here, and on Apache Kafka.
+    # Kill Spark at every step of the sink's protocol, on the bundled broker and on Apache Kafka.
     kept = ("--resume", f"kills-{str(commit).strip()}.jsonl")
     session.run("python", "-m", "tests.spark.kills", *kept)
     for protocol in ("classic", "consumer"):
@@ -132,7 +134,7 @@ def long(session: nox.Session) -> None:
         session.run("python", "-m", "tests.conformance.recipe_programs")
     else:
         session.run("python", "-m", "tests.conformance.recipe_programs", "fastapi")
-    # Hours; a missed ratio is told in the tables, and is no reason to end here.
+    # Takes hours. A missed ratio is in the tables; it does not end the session here.
     kept = ("--resume", f"runs-producer-{str(commit).strip()}.jsonl")
     session.run("python", "-m", "benchmarks.producer", *kept, success_codes=[0, 1])
     session.run("python", "-m", "benchmarks.consumer", success_codes=[0, 1])
@@ -140,7 +142,7 @@ def long(session: nox.Session) -> None:
     for version in SPARKS:
         session.notify(f"spark(version='{version}')")
     session.run("python", "-m", "benchmarks.spark", "--write", success_codes=[0, 1])
-    # All of them, whichever miss their targets; the session fails at its end then.
+    # Run all benchmarks even if one misses its target; then the session fails at its end.
     benchmarks = (
         "imports",
         "micro",

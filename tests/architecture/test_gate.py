@@ -78,4 +78,4 @@ def test_sessions_for_packages_pass_their_options_on() -> None:
 def test_a_stage_that_is_not_there_is_refused_before_anything_runs(stages: list[str]) -> None:
     done = gate(stages[0], "test")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"no stage test; there are: {' '.join(stages)}" in done.stderr
+    assert f"unknown stage test; use: {' '.join(stages)}" in done.stderr
