@@ -209,7 +209,7 @@ def _decompress_block(
         # The library raises the same error for damage and for a full buffer.
         if allowed < room:
             raise codec.damaged(
-                f"it is damaged, or the output exceeds {max_output_bytes} bytes; "
+                f"it is damaged, or it decompresses to more than {max_output_bytes} bytes; "
                 "to accept it, increase the consumer's max_decompressed_bytes"
             ) from error
         raise codec.damaged(error) from error

@@ -84,10 +84,10 @@ class Zstd(Codec):
                     size *= 4
                     yield 0
                     continue
-                or_too_large = (
-                    f", or the output exceeds {max_output_bytes} bytes" if size > max_output_bytes else ""
-                )
-                raise self.damaged(f"{error}{or_too_large}") from error
+                why = f"{error}"
+                if size > max_output_bytes:
+                    why += f", or it decompresses to more than {max_output_bytes} bytes"
+                raise self.damaged(why) from error
             if written > max_output_bytes:
                 raise self.too_large(max_output_bytes)
             return bytes(memoryview(output)[:written])
