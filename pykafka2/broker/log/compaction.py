@@ -27,6 +27,7 @@ SLICE: Final = 2_000
 """Records that are read in one step, in about 5 ms."""
 BATCH_COST: Final = 5
 """A batch takes about as long as this many records."""
+MAX_TIMESTAMP: Final = 2**63 - 1
 MAX_KEYS: Final = 5_033_164
 """Keys of one round, as in Kafka's default log.cleaner.dedupe.buffer.size."""
 
@@ -216,7 +217,7 @@ def _cleaned_batch(
     sets_horizon = (has_tombstone or is_emptied_marker) and not has_horizon
     if len(kept) == batch.count and not sets_horizon:
         return batch
-    horizon = work.now_ms + work.delete_retention_ms if sets_horizon else None
+    horizon = min(work.now_ms + work.delete_retention_ms, MAX_TIMESTAMP) if sets_horizon else None
     return _rebuilt(batch, body, kept, horizon)
 
 

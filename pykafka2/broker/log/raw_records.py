@@ -84,7 +84,12 @@ def _read(body: bytes, position: int, count: int) -> tuple[list[RawRecord], int]
 
 
 def with_timestamp_delta(body: bytes, start: int, end: int, delta: int) -> bytes:
-    """Returns the record's bytes with another timestamp delta."""
+    """Returns the record's bytes with another timestamp delta.
+
+    Raises `CorruptData` if the delta does not fit: a client can send any timestamp.
+    """
+    if not -(2**63) <= delta < 2**63:
+        raise CorruptData(f"the timestamp of the record at byte {start} is too far from the delete horizon")
     _, attributes_at = read_raw(body, start)
     _, rest_at = read_raw(body, attributes_at + 1, MAX_VARLONG_BYTES)
     fields = b"".join((body[attributes_at : attributes_at + 1], varint(delta), body[rest_at:end]))

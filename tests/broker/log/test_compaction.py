@@ -153,6 +153,20 @@ class TestTombstones:
             run(log, later)
             assert offsets(log) == (left if later == NOW + 999 else [2, 4])
 
+    def test_tombstone_stays_forever_with_the_largest_delete_retention_ms(self) -> None:
+        log = log_of(of((A, None), (B, b"2")))
+        forever = CompactionPolicy(delete_retention_ms=2**63 - 1)
+        for now in (NOW, NOW + 1):
+            run(log, now, forever)
+            assert rows(log)[:2] == [(0, 100, A, None), (1, 101, B, b"2")]
+            append(log, of((C, b"3")))
+            log.roll()
+
+    def test_timestamp_too_far_from_the_delete_horizon_is_corrupt_data(self) -> None:
+        log = log_of(of((A, None), at=-(2**63)))
+        with pytest.raises(CorruptData, match="timestamp of the record at byte 0"):
+            run(log)
+
 
 class TestTransactions:
     def test_aborted_records_are_removed_and_do_not_hide_older_ones(self) -> None:
