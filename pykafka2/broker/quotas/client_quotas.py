@@ -20,6 +20,7 @@ from pykafka2.broker.quotas.entities import (
     REQUEST_PERCENTAGE,
     USER,
     Quotas,
+    address_named,
 )
 from pykafka2.broker.quotas.rates import MOST, TokenBucket, WindowedRate
 from pykafka2.errors import ThrottlingQuotaExceeded
@@ -217,7 +218,7 @@ class ClientQuotas:
 def connection_rates(quotas: Quotas) -> dict[str | None, float]:
     """Returns the limits of new connections per second by address; None: any other address."""
     return {
-        dict(entity)[IP]: values[CONNECTION_CREATION_RATE]
+        address_named(dict(entity)[IP]): values[CONNECTION_CREATION_RATE]
         for entity, values in quotas.items()
         if CONNECTION_CREATION_RATE in values
     }

@@ -15,6 +15,7 @@ from pykafka2.errors import InvalidRequest
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
+LOCALHOST: Final = "localhost"
 TYPES: Final = (USER, CLIENT_ID, IP)
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
@@ -94,9 +95,20 @@ def check_value(entity: QuotaEntity, key: str, value: float) -> None:
         raise InvalidRequest(f"{key} cannot be a fractional value.")
 
 
+def address_named(name: str | None) -> str | None:
+    """Returns the address of an IP entity as connections have it; None for the default entity."""
+    if name is None:
+        return None
+    if name == LOCALHOST:
+        return "127.0.0.1"
+    address = ipaddress.ip_address(name)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
 def _is_address(name: str | None) -> bool:
     """Whether it is an IP address; Kafka also resolves host names, of which only localhost is known here."""
-    if name is None or name == "localhost":
+    if name is None or name == LOCALHOST:
         return True
     try:
         ipaddress.ip_address(name)

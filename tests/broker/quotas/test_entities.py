@@ -8,6 +8,8 @@ import pytest
 
 from pykafka2 import KafkaProducer
 from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.quotas.client_quotas import connection_rates
+from pykafka2.broker.quotas.entities import CONNECTION_CREATION_RATE, IP, entity_of
 from pykafka2.broker.server.connection_quotas import ConnectionQuotas
 from pykafka2.errors import ConfigurationError
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
@@ -143,3 +145,21 @@ def test_the_rate_of_an_address_counts_accepted_connections_alone() -> None:
     assert quotas.throttled_for("10.0.0.3:5000", 0.0) == 0
     quotas.set_address_rates({})
     assert quotas.throttled_for("10.0.0.1:5000", 0.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("localhost", "127.0.0.1"),
+        ("0:0:0:0:0:0:0:1", "::1"),
+        ("2001:DB8::A", "2001:db8::a"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        (None, None),
+    ],
+)
+def test_quota_of_an_address_limits_connections_however_it_is_written(
+    name: str | None, address: str | None
+) -> None:
+    quotas = {entity_of({IP: name}): {CONNECTION_CREATION_RATE: 2.0}}
+    assert connection_rates(quotas) == {address: 2.0}
