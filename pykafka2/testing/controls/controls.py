@@ -117,8 +117,8 @@ class Controls:
         The active segment is never compacted, so it is rolled first; `roll_segments=False` leaves it as it
         is.  Records of open transactions and those younger than min.compaction.lag.ms stay, and tombstones
         until delete.retention.ms after their first compaction: with 0, the second call removes them.  A
-        follower compacts up to the high watermark that it knows.  Raises `PolicyViolation` if the
-        topic is not compacted.
+        follower compacts up to the high watermark that it has received, up to half a second after the
+        leader's.  Raises `PolicyViolation` if the topic is not compacted.
         """
         return self._replicas.compact(topic, roll_segments=roll_segments)
 

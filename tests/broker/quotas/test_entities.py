@@ -158,8 +158,6 @@ def test_the_rate_of_an_address_counts_accepted_connections_alone() -> None:
         (None, None),
     ],
 )
-def test_quota_of_an_address_limits_connections_however_it_is_written(
-    name: str | None, address: str | None
-) -> None:
+def test_quota_of_an_address_applies_to_all_its_notations(name: str | None, address: str | None) -> None:
     quotas = {entity_of({IP: name}): {CONNECTION_CREATION_RATE: 2.0}}
     assert connection_rates(quotas) == {address: 2.0}
