@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,7 @@ def _checked(entity: QuotaEntity, quotas: Mapping[str, float | None]) -> dict[st
         if key not in known:
             raise IllegalArgument(f"{entity!r} has no quota {key!r}; use one of {', '.join(known)}")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and (not is_number or not math.isfinite(value) or value <= 0):
+        if value is not None and not (is_number and 0 < value <= sys.float_info.max):
             raise IllegalArgument(f"{key}={value!r} must be a number above 0, or None to delete the quota")
         checked[key] = None if value is None else float(value)
     return checked

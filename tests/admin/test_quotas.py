@@ -116,6 +116,7 @@ def test_a_rejected_value_leaves_other_entities_changed(
         ({ANN: {"producer_byte_rate": True}}, "must be a number above 0"),
         ({ANN: {"producer_byte_rate": "5"}}, "must be a number above 0"),
         ({ANN: {"producer_byte_rate": float("inf")}}, "must be a number above 0"),
+        ({ANN: {"producer_byte_rate": 10**400}}, "must be a number above 0"),
         ({ANN: 5}, "must be a dict"),
         ([ANN], "must map QuotaEntity"),
     ],

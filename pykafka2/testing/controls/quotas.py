@@ -6,6 +6,7 @@ effect on every running broker when a call returns, unless its metadata is held.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 from pykafka2.broker.config.keys import nearest
@@ -43,7 +44,9 @@ class QuotaControls:
                 raise ConfigurationError(
                     f"This entity has no quota {key!r}{nearest(key, keys)}. It can have {', '.join(keys)}."
                 )
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            # Neither NaN and infinity, nor an int that no float can hold.
+            if value is not None and not (is_number and abs(value) <= sys.float_info.max):
                 raise ConfigurationError(f"{key}={value!r} is illegal. Set a number, or None to remove it.")
         self._running.check()
         alteration = QuotaAlteration(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -83,6 +84,9 @@ def test_an_illegal_quota_raises_an_error_with_the_valid_names(kafka_cluster: Ka
         ({"user": "ann", "producer_rate": 5}, "no quota 'producer_rate'.*It can have producer_byte_rate"),
         ({"ip": "127.0.0.1", "producer_byte_rate": 5}, "It can have connection_creation_rate"),
         ({"user": "ann", "producer_byte_rate": "5"}, "producer_byte_rate='5' is illegal. Set a number"),
+        ({"user": "ann", "producer_byte_rate": nan}, "producer_byte_rate=nan is illegal. Set a number"),
+        ({"user": "ann", "request_percentage": inf}, "request_percentage=inf is illegal. Set a number"),
+        ({"user": "ann", "producer_byte_rate": 10**400}, "producer_byte_rate=10+ is illegal. Set a number"),
         ({"user": "ann", "producer_byte_rate": 0}, "Quota producer_byte_rate must be greater than 0"),
         ({"ip": "nowhere", "connection_creation_rate": 5}, "nowhere is not a valid IP"),
         ({"user": "a", "ip": "127.0.0.1", "producer_byte_rate": 5}, "connection_creation_rate"),
