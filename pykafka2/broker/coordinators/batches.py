@@ -35,6 +35,8 @@ def entries_in(batches: Iterable[RecordBatch]) -> Iterator[Entry | Marker]:
     for batch in batches:
         producer = Producer(batch.producer_id, batch.producer_epoch) if batch.is_transactional else None
         if batch.is_control:
+            if not batch.count:
+                continue  # compaction has emptied it
             marker = read_marker(batch)
             if producer is not None and (marker.is_commit or marker.is_abort):
                 yield Marker(producer, marker.is_commit)

@@ -56,8 +56,10 @@ class Visibility:
         if not isinstance(batch, RecordBatch):
             return False
         if batch.is_control:
-            # A commit marker of an active producer belongs to an earlier transaction of it.
-            if batch.producer_id in self._active and read_marker(batch, str(self._partition)).is_abort:
+            # A commit marker of an active producer belongs to an earlier transaction of it. A batch that
+            # compaction has emptied ends none, as in Java.
+            is_relevant = batch.producer_id in self._active and batch.count
+            if is_relevant and read_marker(batch, str(self._partition)).is_abort:
                 self._active.discard(batch.producer_id)
             return True
         return batch.is_transactional and batch.producer_id in self._active

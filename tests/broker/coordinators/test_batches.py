@@ -13,7 +13,9 @@ from pykafka2.broker.coordinators.groups.shard import GroupShard
 from pykafka2.broker.coordinators.replay import Producer, Record
 from pykafka2.broker.coordinators.runtime import Entry, Marker, ShardRuntime
 from pykafka2.broker.log.batch import parse_batch
+from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
+from pykafka2.compression.steps import finish
 from tests.broker.coordinators.bench import Bench
 
 records_of = st.lists(
@@ -30,6 +32,23 @@ def test_written_entries_equal_loaded_entries(
     assert list(entries_in(batches)) == [
         Entry(record.key, record.value, producer) for records, producer in written for record in records
     ]
+
+
+def test_marker_that_compaction_has_emptied_is_skipped() -> None:
+    log = PartitionLog("__consumer_offsets", 0, bytes(16))
+    producer = Producer(7, 0)
+    stored = parse_batch(batch_of([Record(b"key", b"1")], producer, 5))
+    log.append_as_leader(stored, 0, from_client=False)
+    # The marker has the next epoch, as with transaction.version 2, so it is the producer's last batch.
+    log.append_marker(EndMarker(7, 1, True, 0), 0, 5)
+    for now_ms, value in ((10, b"2"), (20, b"3"), (30, b"4")):
+        log.append_as_leader(parse_batch(batch_of([Record(b"key", value)], None, now_ms)), 0)
+        log.advance_high_watermark(log.log_end_offset)
+        log.roll()
+        finish(compact(log, CompactionPolicy(delete_retention_ms=1), now_ms))
+    emptied, last = log.batches()
+    assert (emptied.is_control, emptied.count, last.base_offset) == (True, 0, 4)
+    assert list(entries_in(log.batches())) == [Entry(b"key", b"4", None)]
 
 
 class RealLog:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2 import TopicPartition
+from pykafka2.broker.log.batch import without_records
 from pykafka2.consumer.fetch.fetched_data import Visibility
 from pykafka2.errors import CorruptMessage
 from pykafka2.protocol.messages.fetch import AbortedTransaction
@@ -60,6 +61,12 @@ def test_a_commit_of_the_producers_transaction_before_does_not_end_it() -> None:
     assert shown(batches, aborted((ANNA, 2))) == [0, 4]
     odd = [marker(2, ANNA, committed=True), batch(3, ANNA), marker(4, ANNA, committed=False)]
     assert shown(odd, aborted((ANNA, 1))) == [], "only the marker of an abort does, as in Java"
+
+
+def test_a_marker_that_compaction_has_emptied_ends_no_aborted_transaction() -> None:
+    emptied = without_records(marker(1, ANNA, committed=False))
+    batches = [batch(0, ANNA), emptied, batch(2, ANNA), marker(3, ANNA, committed=False), batch(4, ANNA)]
+    assert shown(batches, aborted((ANNA, 0))) == [4]
 
 
 def test_the_broker_may_list_aborted_transactions_in_any_order() -> None:
