@@ -291,6 +291,16 @@ def test_records_have_offsets_keys_and_headers(clerk: socket.socket) -> None:
     }
 
 
+def test_compact_takes_a_topic_or_a_partition(clerk: socket.socket) -> None:
+    for topic in ("text", ["text", 0]):
+        kind, message = ask(clerk, "/controls/compact", topic=topic)
+        assert (kind, "cleanup.policy" in message) == ("PolicyViolation", True)
+    assert ask(clerk, "/controls/compact", topic=["text"]) == (
+        "ConfigurationError",
+        """['text'] is not a topic or partition: use "topic" or ("topic", number)""",
+    )
+
+
 def test_wrong_argument_name_recommends_the_right_ones(clerk: socket.socket) -> None:
     kind, message = ask(clerk, "/controls/crash_broker", broker=0)
     assert kind == "ConfigurationError"

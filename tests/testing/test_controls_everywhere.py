@@ -469,6 +469,7 @@ def logs(world: World) -> None:
     cluster.wait_until(
         lambda: world.controls.compact("latest") == 0 and cluster.log("latest", 0).values() == [b"2"]
     )
+    assert world.controls.compact(("latest", 0)) == 0
     cluster.delete_topic("latest")
 
 

@@ -30,6 +30,14 @@ def partition_key(image: ClusterImage, partition: TopicPartition | tuple[str, in
     return topic, number
 
 
+def check_topic(image: ClusterImage, topic: object) -> None:
+    """Raises unless this is the name of an existing topic."""
+    if not isinstance(topic, str):
+        raise ConfigurationError(f'{topic!r} is not a topic or partition: use "topic" or ("topic", number)')
+    if topic not in image.topics:
+        raise UnknownTopicOrPartition(f"unknown topic {topic!r}{nearest(topic, image.topics)}")
+
+
 def no_partition(image: ClusterImage, topic: str, number: int) -> UnknownTopicOrPartition:
     """Returns the error for a missing partition; it names the nearest topic, or the existing partitions."""
     known = image.topics.get(topic)

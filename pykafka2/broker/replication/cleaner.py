@@ -89,10 +89,10 @@ class LogCleaner:
         for replica in self._hosted.chosen(keys):
             policy = compaction_of(replica.config)
             if not policy.compacts:
-                topic = replica.key[0]
+                topic, configured = replica.key[0], replica.config.text("cleanup.policy")
                 raise PolicyViolation(
-                    f"{topic} has cleanup.policy={replica.config.text('cleanup.policy')}; only topics with "
-                    f"'compact' or 'compact,delete' can be compacted"
+                    f"Topic {topic!r} has cleanup.policy={configured}, so it cannot be compacted. "
+                    f"Set it to 'compact' or 'compact,delete'."
                 )
             if rolls:
                 replica.log.roll()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pykafka2.broker.base.arguments import partition_key
+from pykafka2.broker.base.arguments import check_topic, partition_key
 from pykafka2.testing.running import Running
 from pykafka2.testing.views.groups import coordinator_partition
 from pykafka2.types import TopicPartition
@@ -78,9 +78,9 @@ class ReplicaControls:
     def _keys_of(self, topic: str | AnyPartition) -> list[tuple[str, int]]:
         """Returns all partitions of a topic, or the one that is given."""
         image = self._running.controllers.image
-        if not isinstance(topic, str):
+        if isinstance(topic, tuple):
             return [partition_key(image, topic)]
-        partition_key(image, (topic, 0))
+        check_topic(image, topic)
         return [(topic, number) for number in range(len(image.topics[topic].partitions))]
 
     def _keys(self, partition: AnyPartition | None) -> list[tuple[str, int]] | None:

@@ -282,6 +282,8 @@ def _value(key: str, value: Any) -> Any:
                 f'partition={value!r} is illegal. Set ["topic", number], or only the number.'
             )
         return tuple(value)
+    if key == "topic" and isinstance(value, list) and len(value) == 2:
+        return tuple(value)  # of compact, which takes a topic or a partition
     if key == "reply" and isinstance(value, Mapping):
         return _reply(value)
     if key == "rule" and isinstance(value, Mapping) and "reply" in value:

@@ -85,7 +85,7 @@ def test_compact_rolls_segments_by_default_and_rejects_other_topics(kafka_cluste
     assert left(kafka_cluster, ("t", 0), 0) == [(0, b"1"), (1, b"2")]
     assert compact("t") == 1
     assert left(kafka_cluster, ("t", 0), 0) == [(1, b"2")]
-    with pytest.raises(PolicyViolation, match=r"plain has cleanup.policy=delete.*'compact,delete'"):
+    with pytest.raises(PolicyViolation, match=r"'plain' has cleanup.policy=delete.*'compact,delete'"):
         compact("plain")
 
 
