@@ -13,12 +13,25 @@ from pykafka2.broker.config.keys import nearest
 from pykafka2.broker.controller.client_quotas import QuotaAlteration, alter_client_quotas
 from pykafka2.broker.controller.controller import Controller
 from pykafka2.broker.controller.records import ClientQuotaSet
-from pykafka2.broker.quotas.entities import CLIENT_ID, IP, USER, QuotaEntity, entity_of, keys_of
+from pykafka2.broker.quotas.entities import (
+    CLIENT_ID,
+    IP,
+    OF_ADDRESSES,
+    OF_CLIENTS,
+    USER,
+    QuotaEntity,
+    entity_of,
+    keys_of,
+)
 from pykafka2.errors import ConfigurationError
 from pykafka2.testing.running import Running
 
 DEFAULT: Final = "<default>"
-"""The name of the default entity, whose quotas apply to all that have none of their own."""
+"""The name of the default entity. Its quotas apply to each user, client id or address without its own."""
+
+
+KINDS: Final = {"user": USER, "client_id": CLIENT_ID, "ip": IP}
+"""Types of an entity by the argument that names them."""
 
 
 class QuotaControls:
@@ -30,24 +43,10 @@ class QuotaControls:
     def set_quota(
         self, user: str | None, client_id: str | None, ip: str | None, quotas: dict[str, float | None]
     ) -> None:
-        named = {USER: user, CLIENT_ID: client_id, IP: ip}
-        entity = entity_of(
-            {kind: _name(kind, name) for kind, name in named.items() if name is not None},
-        )
-        if not entity:
-            raise ConfigurationError("No entity is named. Set user=, client_id=, both, or ip=.")
-        keys = keys_of(entity)
-        if not quotas:
-            raise ConfigurationError(f"No quota is set. Use one or more of {', '.join(keys)}.")
-        for key, value in quotas.items():
-            if key not in keys:
-                raise ConfigurationError(
-                    f"This entity has no quota {key!r}{nearest(key, keys)}. It can have {', '.join(keys)}."
-                )
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            # Neither NaN and infinity, nor an int that no float can hold.
-            if value is not None and not (is_number and abs(value) <= sys.float_info.max):
-                raise ConfigurationError(f"{key}={value!r} is illegal. Set a number, or None to remove it.")
+        names = {"user": user, "client_id": client_id, "ip": ip}
+        named = {argument: name for argument, name in names.items() if name is not None}
+        entity = _entity(named, quotas)
+        _check_quotas(entity, quotas)
         self._running.check()
         alteration = QuotaAlteration(
             entity, [(key, None if value is None else float(value)) for key, value in quotas.items()]
@@ -57,7 +56,8 @@ class QuotaControls:
         )
         error = outcome[entity]
         if error is not None:
-            raise ConfigurationError(str(error))
+            shown = ", ".join(f"{name}={value!r}" for name, value in {**named, **quotas}.items())
+            raise ConfigurationError(f"{shown}: {error}")
 
     def quotas(self) -> list[dict[str, Any]]:
         self._running.check()
@@ -79,13 +79,40 @@ def _remove_all(controller: Controller) -> None:
     )
 
 
-def _name(kind: str, name: object) -> str | None:
-    """Returns the name of an entity, None for the default one."""
-    if not isinstance(name, str) or not name:
-        raise ConfigurationError(
-            f"{kind.replace('-', '_')}={name!r} is illegal. Set a name, or {DEFAULT!r} for the default."
-        )
-    return None if name == DEFAULT else name
+def _entity(named: dict[str, str], quotas: dict[str, float | None]) -> QuotaEntity:
+    """Returns the entity with these names by argument. Raises for an invalid one."""
+    for argument, name in named.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(
+                f"{argument}={name!r} is illegal. Set a name, or {DEFAULT!r} for the default."
+            )
+    if not named:
+        # A misspelt argument is among the quotas, as set_quota accepts any keyword.
+        unknown = next((key for key in quotas if key not in (*OF_CLIENTS, *OF_ADDRESSES)), None)
+        hint = "" if unknown is None else f", and {unknown!r} is unknown{nearest(unknown, KINDS)}"
+        raise ConfigurationError(f"No entity is named{hint}. Set user=, client_id=, both, or ip=.")
+    if "ip" in named and len(named) > 1:
+        shown = ", ".join(f"{argument}={name!r}" for argument, name in named.items())
+        raise ConfigurationError(f"{shown} cannot be combined. Set user=, client_id=, both, or ip=.")
+    return entity_of({KINDS[argument]: None if name == DEFAULT else name for argument, name in named.items()})
+
+
+def _check_quotas(entity: QuotaEntity, quotas: dict[str, float | None]) -> None:
+    """Raises for a quota that the entity cannot have, and for an illegal value."""
+    keys = keys_of(entity)
+    if not quotas:
+        raise ConfigurationError(f"No quota is set. Use one or more of {', '.join(keys)}.")
+    for key, value in quotas.items():
+        if key not in keys:
+            owner = "An IP address" if keys is OF_ADDRESSES else "A user or client id"
+            close = "" if key in (*OF_CLIENTS, *OF_ADDRESSES) else nearest(key, (*keys, *KINDS))
+            raise ConfigurationError(f"{owner} has no quota {key!r}{close}; use {', '.join(keys)}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        # Above 0, and neither NaN nor infinity, nor an int that no float can hold.
+        if value is not None and not (is_number and 0 < value <= sys.float_info.max):
+            raise ConfigurationError(
+                f"{key}={value!r} is illegal. Set a number above 0, or None to remove the quota."
+            )
 
 
 def _as_dict(entity: QuotaEntity, values: Any) -> dict[str, Any]:

@@ -75,21 +75,44 @@ def test_connections_above_the_rate_of_their_address_are_held_and_closed(
 
 
 @pytest.mark.kafka(brokers=1)
-def test_an_illegal_quota_raises_an_error_with_the_valid_names(kafka_cluster: KafkaCluster) -> None:
+def test_an_illegal_quota_raises_with_the_argument_and_the_valid_names(kafka_cluster: KafkaCluster) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"producer_byte_rate": 5}, "No entity is named. Set user=, client_id=, both, or ip="),
         ({"user": ""}, "user='' is illegal. Set a name, or '<default>'"),
         ({"client_id": 5}, "client_id=5 is illegal"),
         ({"user": "ann"}, "No quota is set. Use one or more of producer_byte_rate"),
-        ({"user": "ann", "producer_rate": 5}, "no quota 'producer_rate'.*It can have producer_byte_rate"),
-        ({"ip": "127.0.0.1", "producer_byte_rate": 5}, "It can have connection_creation_rate"),
+        (
+            {"user": "ann", "producer_rate": 5},
+            "no quota 'producer_rate'; did you mean 'producer_byte_rate'\\?",
+        ),
+        ({"user": "ann", "rate": 5}, "A user or client id has no quota 'rate'; use producer_"),
+        ({"user": "ann", "connection_creation_rate": 5}, "has no quota 'connection_creation_rate'; use p"),
+        (
+            {"ip": "127.0.0.1", "producer_byte_rate": 5},
+            "An IP address has no .*; use connection_creation_rate",
+        ),
+        (
+            {"client": "app", "producer_byte_rate": 5},
+            "No entity is named, and 'client' is unknown; did you mean 'client_id'",
+        ),
         ({"user": "ann", "producer_byte_rate": "5"}, "producer_byte_rate='5' is illegal. Set a number"),
         ({"user": "ann", "producer_byte_rate": nan}, "producer_byte_rate=nan is illegal. Set a number"),
         ({"user": "ann", "request_percentage": inf}, "request_percentage=inf is illegal. Set a number"),
         ({"user": "ann", "producer_byte_rate": 10**400}, "producer_byte_rate=10+ is illegal. Set a number"),
-        ({"user": "ann", "producer_byte_rate": 0}, "Quota producer_byte_rate must be greater than 0"),
-        ({"ip": "nowhere", "connection_creation_rate": 5}, "nowhere is not a valid IP"),
-        ({"user": "a", "ip": "127.0.0.1", "producer_byte_rate": 5}, "connection_creation_rate"),
+        (
+            {"user": "ann", "producer_byte_rate": 5.5},
+            "producer_byte_rate=5.5: .* cannot be a fractional value",
+        ),
+        ({"user": "ann", "request_percentage": float("nan")}, "request_percentage=nan is illegal"),
+        (
+            {"user": "ann", "producer_byte_rate": 0},
+            "producer_byte_rate=0 is illegal. Set a number above 0, or",
+        ),
+        ({"ip": "nowhere", "connection_creation_rate": 5}, "ip='nowhere', .*: nowhere is not a valid IP"),
+        (
+            {"user": "a", "ip": "127.0.0.1", "producer_byte_rate": 5},
+            "user='a', ip='127.0.0.1' cannot be combined",
+        ),
     ]
     for arguments, words in refused:
         with pytest.raises(ConfigurationError, match=words):
