@@ -189,10 +189,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _release_name(text: str) -> str:
     """Returns the name of a known release; argparse reports any other and exits with status 2."""
-    from pykafka2.broker.base.releases import RELEASES
+    from pykafka2.broker.base.releases import RELEASES, unknown_release
 
     if text not in RELEASES:
-        raise argparse.ArgumentTypeError(f"{text!r} is no known release; use one of {', '.join(RELEASES)}")
+        raise argparse.ArgumentTypeError(unknown_release(text))
     return text
 
 

@@ -88,10 +88,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _release(text: str) -> str:
-    from pykafka2.broker.base.releases import RELEASES
+    from pykafka2.broker.base.releases import RELEASES, unknown_release
 
     if text not in RELEASES:
-        raise ArgumentTypeError(f"{text!r} is no known release; use one of {', '.join(RELEASES)}")
+        raise ArgumentTypeError(unknown_release(text))
     return text
 
 

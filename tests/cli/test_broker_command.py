@@ -120,7 +120,7 @@ def test_unknown_release_exits_with_status_2_and_lists_the_valid_ones(
     with pytest.raises(SystemExit) as ended:
         main(["broker", "--port", "0", "--as-version", "2.7"])
     assert ended.value.code == 2
-    assert "'2.7' is no known release; use one of 2.8, 3.0, 3.1, " in capsys.readouterr().err
+    assert "'2.7' is not a known release; use one of '2.8', '3.0', '3.1', " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("racks", ["", "east,,west"])

@@ -359,5 +359,5 @@ def test_option_kafka_as_version_is_the_release_of_all_fixtures(pytester: pytest
     """
     run(pytester, source, "--kafka-as-version=2.8").assert_outcomes(passed=3)
     refused = run(pytester, source, "--kafka-as-version=2.7")
-    refused.stderr.fnmatch_lines(["*'2.7' is no known release; use one of 2.8, 3.0, *"])
+    refused.stderr.fnmatch_lines(["*'2.7' is not a known release; use one of '2.8', '3.0', *"])
     assert refused.ret == pytest.ExitCode.USAGE_ERROR

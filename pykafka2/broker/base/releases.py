@@ -1,11 +1,10 @@
 """Releases of Apache Kafka that a cluster can imitate: their API versions and features.
 
-`RANGES` has one line per API: key, name, and its versions since each release that changed them. The facts are
-those of the message schemas in the kafka-clients jars of 2.8.2, 3.0.2, 3.1.2, 3.2.3, 3.3.2, 3.4.1, 3.5.2,
-3.6.2, 3.7.2, 3.8.1, 3.9.1, 4.0.1, 4.1.1, 4.2.0 and 4.3.1, without unstable versions (compared by
-tests/conformance).
-Up to 3.2 they are those of a broker with ZooKeeper, from 3.3 on those of a broker with KRaft, which is what
-each release recommends for production.
+`RANGES` has one line per API: key, name, and for each release that changed it the range of versions. They are
+taken from the message schemas in the kafka-clients jars of 2.8.2, 3.0.2, 3.1.2, 3.2.3, 3.3.2, 3.4.1, 3.5.2,
+3.6.2, 3.7.2, 3.8.1, 3.9.1, 4.0.1, 4.1.1, 4.2.0 and 4.3.1, without unstable versions (tests/conformance
+compares them). Up to 3.2 they are the versions of brokers with ZooKeeper, from 3.3 on of brokers with KRaft,
+as each release recommends for production.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ RANGES: Final = """
 92 DeleteShareGroupOffsets        4.1 0-0
 """
 
-# The newest metadata.version of each release with KRaft, and the lowest one that it supports.
+# The lowest and highest metadata.version that each release with KRaft supports.
 METADATA_VERSIONS: Final = {
     "3.3": Levels(1, 7),
     "3.4": Levels(1, 8),
@@ -127,17 +126,17 @@ METADATA_VERSIONS: Final = {
     "4.3": Levels(7, 30),
 }
 
-# The releases that brought the other features.
+# The releases that introduced the other features.
 FEATURES_SINCE: Final = {
     "kraft.version": "3.9",
     "group.version": "4.0",
     TRANSACTION_VERSION: "4.0",
     "share.version": "4.1",
 }
-# Features that a new cluster of the release that brought them does not finalize.
+# The releases from which on a new cluster finalizes a feature; share.version was not finalized at first.
 FINALIZED_SINCE: Final = {**FEATURES_SINCE, "share.version": "4.2"}
 
-# Options whose default changed with a release, or that came with it, and the value that they have before it.
+# Options that a release added, or whose default it changed, with the value that they have before it.
 DEFAULTS_BEFORE: Final = {
     "log.message.timestamp.after.max.ms": ("4.0", str(2**63 - 1)),  # KIP-1030
     "transaction.partition.verification.enable": ("3.6", "false"),  # KIP-890
@@ -146,18 +145,18 @@ DEFAULTS_BEFORE: Final = {
 
 @attrs.define(frozen=True)
 class Release:
-    """One release of Apache Kafka, as its clients see it."""
+    """A release of Apache Kafka as seen by clients: API versions, features and defaults."""
 
     name: str
     """Major and minor version, such as "3.9"."""
     ranges: Mapping[int, tuple[int, int]]
-    """The lowest and highest version by API key; an API that its brokers do not serve is missing."""
+    """The lowest and highest version by API key, without the APIs that its brokers do not serve."""
     supported: Mapping[str, Levels]
-    """The supported levels of its features; none with ZooKeeper."""
+    """The supported levels by feature; empty with ZooKeeper."""
     finalized: Mapping[str, int]
-    """The levels that a new cluster finalizes."""
+    """The level that a new cluster finalizes, by feature."""
     defaults: Mapping[str, str]
-    """Options whose default keeps the behavior of this release."""
+    """Defaults of options that differ from those of the newest release."""
 
     @property
     def is_newest(self) -> bool:
@@ -165,7 +164,7 @@ class Release:
 
     @property
     def has_zookeeper(self) -> bool:
-        """Whether clients must find the controller, as its brokers do not forward requests to it."""
+        """Whether only the controller handles its requests, because brokers do not forward them."""
         return not _is_since(self.name, FIRST_WITH_KRAFT)
 
     def is_since(self, first: str) -> bool:
@@ -173,7 +172,7 @@ class Release:
         return _is_since(self.name, first)
 
     def versions_of(self, api_key: int, lowest: int, highest: int) -> tuple[int, int] | None:
-        """Returns the part of a range that the release has; None if it has nothing of it."""
+        """Returns the part of a range of versions that the release has, or None."""
         known = self.ranges.get(api_key)
         if known is None:
             return None
@@ -182,16 +181,22 @@ class Release:
 
 
 def release_of(name: str | None) -> Release:
-    """Returns a release by its name, the newest for None.
+    """Returns the release with this name, such as "3.9"; the newest if None.
 
-    Raises `ConfigurationError` with all valid names for any other.
+    Raises `ConfigurationError`, which lists the valid names, for any other.
     """
     if name is None:
         return _release(NEWEST_NAME)
     if not isinstance(name, str) or name not in RELEASES:
-        valid = ", ".join(f"{one!r}" for one in RELEASES)
-        raise ConfigurationError(f"as_version={name!r} is illegal. Set one of {valid}.")
+        raise ConfigurationError(f"as_version={unknown_release(name)}")
     return _release(name)
+
+
+def unknown_release(name: object) -> str:
+    """Returns the message for an unknown release: its name, the nearest one, and all valid names."""
+    close = [one for one in RELEASES if f"{name}.".removeprefix("v").startswith(f"{one}.")]
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{name!r} is not a known release{hint}; use one of {', '.join(map(repr, RELEASES))}"
 
 
 @cache
@@ -216,7 +221,7 @@ def _release(name: str) -> Release:
 
 
 def _newest_change(changes: str, name: str) -> tuple[int, int] | None:
-    """Returns the range that a release has, from its line's last column."""
+    """Returns the range of versions of a release, from the last column of a line of RANGES."""
     found: tuple[int, int] | None = None
     for change in changes.split(", "):
         since, versions = change.split()
@@ -228,7 +233,7 @@ def _newest_change(changes: str, name: str) -> tuple[int, int] | None:
 
 
 def _features(name: str) -> tuple[dict[str, Levels], dict[str, int]]:
-    """Returns the features of a release: supported levels, and the finalized ones of a new cluster."""
+    """Returns the supported levels of a release's features, and those that a new cluster finalizes."""
     metadata_version = METADATA_VERSIONS.get(name)
     if metadata_version is None:
         return {}, {}

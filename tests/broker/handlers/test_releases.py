@@ -157,7 +157,14 @@ def test_each_release_adds_versions_and_only_4_0_removes_some() -> None:
 
 @pytest.mark.parametrize("name", ["2.7", "3.10", "latest", "3.9.1", "", 3.9, 4])
 def test_unknown_release_raises_with_the_valid_ones(name: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"as_version=.* Set one of '2.8', '3.0', .*'4.2', '4.3'\."):
+    valid = r"use one of '2.8', '3.0', .*'4.2', '4.3'$"
+    with pytest.raises(ConfigurationError, match=rf"as_version={name!r} is not a known release.*; {valid}"):
+        KafkaCluster(as_version=name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["3.9.1", "v3.9", 3.9])
+def test_nearly_right_release_gets_a_suggestion(name: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"did you mean '3.9'\?"):
         KafkaCluster(as_version=name)  # type: ignore[arg-type]
 
 
