@@ -1,7 +1,6 @@
-"""Transactions that a compaction has read so far: decides which batches and markers can be removed.
+"""Transactions in the batches that a compaction reads. Kafka's CleanedTransactionMetadata.
 
-Records of aborted transactions are removed. A marker stays until no batch of its transaction is left. Kafka's
-CleanedTransactionMetadata.
+Records of aborted transactions are removed. A marker stays until no batch of its transaction is left.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pykafka2.records.batch import RecordBatch
 
 
 class CleanedTransactions:
-    """The open transactions at the batch that is read; batches are read in offset order."""
+    """Tracks the transactions that are open at the current batch; batches must be read in offset order."""
 
     __slots__ = ("_aborted", "_committed", "_observed", "_waiting", "kept")
 
@@ -25,10 +24,10 @@ class CleanedTransactions:
         self._aborted: dict[int, AbortedTransaction] = {}
         self._observed: set[int] = set()
         self.kept: list[AbortedTransaction] = []
-        """Aborted transactions whose marker must stay in the index of aborted transactions."""
+        """Aborted transactions that stay in the transaction index."""
 
     def is_removable(self, batch: RecordBatch) -> bool:
-        """Whether the batch is aborted, or a marker of a transaction of which no batch was read."""
+        """Whether the batch is aborted, or the marker of a transaction without remaining batches."""
         self._begin_up_to(batch.last_offset)
         if batch.is_control:
             return self._is_removable_marker(batch)

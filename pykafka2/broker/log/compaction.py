@@ -1,8 +1,8 @@
-"""Compaction of rolled segments: keeps the latest record of each key. Kafka's Cleaner of 4.3.
+"""Compaction of rolled segments, which keeps the latest record of each key. Kafka's Cleaner of 4.3.
 
-Sans-IO and independent of the storage: reads `Segment`s, writes new ones, in steps of some milliseconds.
-First an offset map is built from the keys of the dirty segments, then all segments up to there are rewritten.
-Offsets never change. `log_cleaner.py` decides when and what is cleaned.
+Sans-IO and independent of the storage: reads `Segment`s and writes new ones, in steps of a few milliseconds.
+It builds an offset map from the keys of the dirty segments, then rewrites all segments up to the map's end.
+Offsets never change. `log_cleaner.py` decides which segments are compacted, and when.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pykafka2.records.batch import DELETE_HORIZON_FLAG, HEADER_BYTES, RecordBatc
 from pykafka2.types import LOG_APPEND_TIME
 
 SLICE: Final = 2_000
-"""Records that are read in one step, in about 5 ms."""
+"""Records read in one step, which takes about 5 ms."""
 BATCH_COST: Final = 5
-"""A batch takes about as long as this many records."""
+"""The time that a batch takes besides its records, as a number of records."""
 MAX_TIMESTAMP: Final = 2**63 - 1
 MAX_KEYS: Final = 5_033_164
-"""Keys of one round, as in Kafka's default log.cleaner.dedupe.buffer.size."""
+"""The most keys in an offset map, as with Kafka's default log.cleaner.dedupe.buffer.size."""
 
 
 @attrs.define(frozen=True)
 class LastRecord:
-    """The last data offset of an active producer, or None after a marker; its batch is retained."""
+    """The offset of an active producer's last record (None after a marker); its batch is kept."""
 
     offset: int | None
     epoch: int
@@ -47,7 +47,7 @@ class CleaningRound:
     segments: Sequence[Segment]
     first_dirty_offset: int
     upper_offset: int
-    """The end of the last segment."""
+    """The end offset of the last segment."""
     now_ms: int
     delete_retention_ms: int
     max_segment_bytes: int
@@ -59,27 +59,27 @@ class CleaningRound:
 
 @attrs.define
 class Cleaned:
-    """The result of one compaction. `replaced` segments become `segments`; up to `end_offset` is clean."""
+    """The result of one compaction: `segments` instead of `replaced`; the log is clean up to `end_offset`."""
 
     replaced: list[Segment]
     segments: list[Segment]
     end_offset: int
     aborted: list[AbortedTransaction]
-    """Aborted transactions whose marker is before `end_offset` and is still needed."""
+    """Aborted transactions whose marker is below `end_offset` and was kept."""
     records_read: int = 0
     records_kept: int = 0
 
 
 @attrs.define
 class OffsetMap:
-    """The last offset of each key in the dirty segments, and the offset up to which they were read."""
+    """The last offset of each key in the dirty segments, and the last offset that was read."""
 
     offsets: dict[bytes, int] = attrs.field(factory=dict)
     latest_offset: int = -1
 
 
 class _Pace:
-    """Counts records and batches until the next step."""
+    """Counts the records and batches of one step."""
 
     __slots__ = ("_cost",)
 
@@ -95,7 +95,7 @@ class _Pace:
 
 
 def clean(work: CleaningRound) -> Steps[Cleaned]:
-    """Compacts the segments of one log, in steps. The given segments do not change."""
+    """Compacts the segments of one log, in steps. The segments of `work` do not change."""
     offsets = yield from build_offset_map(work)
     end_offset = offsets.latest_offset + 1
     replaced = [segment for segment in work.segments if segment.base_offset < end_offset]
@@ -118,7 +118,7 @@ def clean(work: CleaningRound) -> Steps[Cleaned]:
 
 
 def groups_by_size(segments: Sequence[Segment], end_offset: int, max_bytes: int) -> Iterator[list[Segment]]:
-    """Groups small segments that are merged into one of at most `max_bytes`."""
+    """Yields groups of adjacent segments; each group is merged into one segment of at most `max_bytes`."""
     group: list[Segment] = []
     size = 0
     for index, segment in enumerate(segments):
@@ -136,10 +136,10 @@ def groups_by_size(segments: Sequence[Segment], end_offset: int, max_bytes: int)
 
 
 def build_offset_map(work: CleaningRound) -> Steps[OffsetMap]:
-    """Returns the last offsets of the keys from the first dirty offset on, without aborted records."""
+    """Returns the last offset of each key from the first dirty offset on, without aborted records."""
     found = OffsetMap()
     offsets, first = found.offsets, work.first_dirty_offset
-    # Without those that ended before: their markers are not read, so they would never end here.
+    # Transactions that ended earlier are left out: their markers are not read, so they would never end.
     transactions = CleanedTransactions(one for one in work.aborted if one.last_offset >= first)
     pace = _Pace()
     for index, segment in enumerate(work.segments):
@@ -154,13 +154,13 @@ def build_offset_map(work: CleaningRound) -> Steps[OffsetMap]:
                 base = batch.base_offset
                 for records in record_slices(body, batch.count, SLICE):
                     if batch.base_offset >= first and len(offsets) + len(records) <= work.max_keys:
-                        # The last one of equal keys wins.
+                        # The last record of a key wins.
                         offsets.update([(one[4], base + one[2]) for one in records if one[4] is not None])
                     else:
                         for _, _, delta, _, key, _ in records:
                             if key is not None and base + delta >= first:
                                 if len(offsets) >= work.max_keys and key not in offsets:
-                                    return found  # the rest is cleaned in the next round
+                                    return found  # the next compaction cleans the rest
                                 offsets[key] = base + delta
                     if pace.is_due(len(records)):
                         yield len(body)
@@ -182,7 +182,7 @@ def _cleaned_batch(
     transactions: CleanedTransactions,
     pace: _Pace,
 ) -> Steps[RecordBatch | None]:
-    """Returns what is left of the batch: itself, a shorter one, an empty one, or None."""
+    """Returns the batch with the kept records, without records if it must stay, or None if it is removed."""
     is_removable = transactions.is_removable(batch)
     has_horizon = bool(batch.attributes & DELETE_HORIZON_FLAG)
     is_past_horizon = has_horizon and batch.base_timestamp <= work.now_ms
@@ -232,7 +232,7 @@ def _is_last_of_producer(batch: RecordBatch, last_records: Mapping[int, LastReco
 
 
 def _rebuilt(batch: RecordBatch, body: bytes, kept: list[RawRecord], horizon: int | None) -> RecordBatch:
-    """Returns the batch with the kept records, and with a delete horizon as its base timestamp if given."""
+    """Returns the batch with the kept records; `horizon`, if not None, becomes its base timestamp."""
     base_timestamp, attributes = batch.base_timestamp, batch.attributes
     if batch.timestamp_type == LOG_APPEND_TIME:
         max_timestamp = batch.max_timestamp

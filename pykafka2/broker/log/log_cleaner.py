@@ -1,12 +1,13 @@
 """Decides which part of a log can be compacted, and compacts it in steps. Kafka's LogCleanerManager.
 
 The active segment, open transactions, records above the high watermark and records younger than
-min.compaction.lag.ms are not cleaned. Access requires the cluster's lock; the log can change between steps.
+min.compaction.lag.ms are not compacted. Access requires the cluster's lock; the log can change between steps.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Final
 
 import attrs
 
@@ -16,10 +17,13 @@ from pykafka2.broker.log.segment import Segment
 from pykafka2.broker.log.segments import timestamp_of
 from pykafka2.compression.steps import Steps
 
+OVERDUE: Final = 2.0
+"""Above any dirty ratio, so that logs past max.compaction.lag.ms are compacted first."""
+
 
 @attrs.define(frozen=True)
 class CompactionPolicy:
-    """The options of a topic; `compacts` is whether cleanup.policy contains compact."""
+    """The compaction options of a topic; `compacts` is True if cleanup.policy contains compact."""
 
     compacts: bool = True
     min_dirty_ratio: float = 0.5
@@ -30,7 +34,7 @@ class CompactionPolicy:
 
 @attrs.define(frozen=True)
 class Cleanable:
-    """The segments of a log that a round can clean, and how much of them is dirty."""
+    """The segments of a log that can be compacted now, and how many of their bytes are dirty."""
 
     segments: list[Segment]
     first_dirty_offset: int
@@ -47,7 +51,7 @@ class Cleanable:
 
 
 def cleanable_part(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Cleanable:
-    """Returns the rolled segments that can be cleaned now."""
+    """Returns the rolled segments that can be compacted now."""
     segments = list(log.segments)
     first_dirty = max(log.clean_offset, log.log_start_offset)
     stable = log.last_stable_offset
@@ -71,14 +75,14 @@ def cleanable_part(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> 
 
 
 def dirty_ratio(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> float | None:
-    """Returns the dirty ratio of a log that should be cleaned now, else None; an overdue one is first."""
+    """Returns the dirty ratio of a log that is due for compaction, OVERDUE, or None if it is not due."""
     if not policy.compacts or len(log.segments) < 2:
         return None
     part = cleanable_part(log, policy, now_ms)
     if not part.dirty_bytes:
         return None
     if part.is_overdue:
-        return 2.0
+        return OVERDUE
     return part.dirty_ratio if part.dirty_ratio > policy.min_dirty_ratio else None
 
 
@@ -87,8 +91,9 @@ def compact(
 ) -> Steps[Cleaned | None]:
     """Compacts a log in steps.
 
-    `from_start` cleans again what is clean, so that tombstones past their delete horizon are removed.
-    Returns None if nothing was cleanable, or if the log was truncated or its segments deleted meanwhile.
+    `from_start` also compacts clean segments again, which removes tombstones past their delete horizon.
+    Returns None if no segment could be compacted, or if the log was truncated or segments were deleted
+    meanwhile.
     """
     part = cleanable_part(log, policy, now_ms)
     first_dirty = log.log_start_offset if from_start else part.first_dirty_offset

@@ -1,7 +1,7 @@
 """Reads the fields of encoded records that compaction needs, and rewrites their timestamps.
 
-Records stay encoded: their bytes are copied, because offset and timestamp deltas refer to the batch's header,
-whose base does not change. Only a delete horizon changes the base timestamp (KIP-534).
+Kept records are copied as bytes. Their offset and timestamp deltas stay valid, because the batch header keeps
+its base offset and timestamp; only a delete horizon changes the base timestamp (KIP-534).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pykafka2.errors import CorruptData
 from pykafka2.records.varint import MAX_VARLONG_BYTES, read_raw, read_varint, varint
 
 RawRecord = tuple[int, int, int, int, "bytes | None", bool]
-"""Start and end of its bytes, offset delta, timestamp delta, key, and whether it has a value."""
+"""Start and end of the record's bytes, offset delta, timestamp delta, key, and whether it has a value."""
 
 
 def record_slices(body: bytes, count: int, most: int) -> Iterator[list[RawRecord]]:
-    """Iterates over the records of a decompressed batch, in lists of at most `most`.
+    """Yields the records of a decompressed batch in lists of at most `most` records.
 
     Raises `CorruptData` if they are malformed.
     """
@@ -30,7 +30,7 @@ def record_slices(body: bytes, count: int, most: int) -> Iterator[list[RawRecord
 
 
 def _read(body: bytes, position: int, count: int) -> tuple[list[RawRecord], int]:
-    """Returns some records and the position after them; numbers of one byte are read in line."""
+    """Returns the next records and the position after them; varints of one byte are read inline."""
     records: list[RawRecord] = []
     append, end, read = records.append, len(body), read_varint
     for _ in range(count):

@@ -1,6 +1,6 @@
 """Compacts the logs of one broker in the background, one log at a time, in short steps. Kafka's LogCleaner.
 
-Leaders and followers clean their own logs. Runs from the broker's timers; access requires the cluster's lock.
+Leaders and followers compact their own logs. Called by the broker's timers; requires the cluster's lock.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from pykafka2.errors import KafkaError, PolicyViolation
 logger = logging.getLogger(__name__)
 
 PAUSE = 0.001
-"""Seconds between two steps, in which requests are handled."""
+"""Seconds between two steps, so that the broker handles requests in between."""
 
 
 def compaction_of(config: TopicConfig) -> CompactionPolicy:
+    """Returns the compaction options of a topic."""
     return CompactionPolicy(
         config.is_compacted,
         config.get("min.cleanable.dirty.ratio"),
@@ -34,7 +35,7 @@ def compaction_of(config: TopicConfig) -> CompactionPolicy:
 
 
 class LogCleaner:
-    """Chooses the dirtiest log, compacts it step by step, then rests for log.cleaner.backoff.ms."""
+    """Compacts the dirtiest log step by step; waits for log.cleaner.backoff.ms when no log is due."""
 
     def __init__(self, hosted: HostedReplicas, config: BrokerConfig) -> None:
         self._hosted = hosted
@@ -44,7 +45,7 @@ class LogCleaner:
         self._uncleanable: set[tuple[bytes, int]] = set()
 
     def run(self, now: float, now_ms: int) -> float:
-        """Takes one step. Returns when the next one is due, in seconds of the monotonic clock."""
+        """Runs one step. Returns the time of the next one, in seconds of the monotonic clock."""
         rest = now + self._config.seconds("log.cleaner.backoff.ms")
         if self._running is None and not self._choose(now_ms):
             return rest
@@ -57,16 +58,19 @@ class LogCleaner:
         except StopIteration:
             pass
         except KafkaError as error:
-            # As in Kafka, one unreadable log must not stop the cleaning of the others.
+            # As in Kafka, a log that cannot be read is skipped from now on, and the others are compacted.
             self._uncleanable.add((log.topic_id, log.partition))
             logger.warning(
-                "Compaction of %s-%d stopped, its records are kept: %s", log.topic, log.partition, error
+                "Failed to compact a log, which is skipped from now on: %s-%d: %s",
+                log.topic,
+                log.partition,
+                error,
             )
         self._running = self._log = None
         return now + PAUSE if self._choose(now_ms) else rest
 
     def _choose(self, now_ms: int) -> bool:
-        """Begins to compact the dirtiest log. Returns False if none is dirty enough."""
+        """Starts to compact the dirtiest log. Returns False if no log is due."""
         if not self._config.get("log.cleaner.enable"):
             return False
         most = -1.0
@@ -81,9 +85,9 @@ class LogCleaner:
         return self._running is not None
 
     def compact_now(self, keys: Iterable[Key], now_ms: int, rolls: bool) -> Steps[int]:
-        """Compacts these logs whatever their dirty ratio, in steps. Returns the number of removed records.
+        """Compacts these logs at any dirty ratio, in steps. Returns the number of removed records.
 
-        `rolls` begins new segments first. Raises `PolicyViolation` for a topic that is not compacted.
+        `rolls` rolls the active segments first. Raises `PolicyViolation` if cleanup.policy lacks "compact".
         """
         removed = 0
         for replica in self._hosted.chosen(keys):
