@@ -89,12 +89,13 @@ def _names(entity: QuotaEntity, *, accepts_any: bool) -> list[tuple[str, str]]:
         if name is None:
             continue
         if not isinstance(name, str) or not name or (name == QuotaEntity.ANY and not accepts_any):
-            raise IllegalArgument(f"{attribute}={name!r} must be a name or QuotaEntity.DEFAULT")
+            also = " or QuotaEntity.ANY" if accepts_any else ""
+            raise IllegalArgument(f"{attribute}={name!r} must be a name or QuotaEntity.DEFAULT{also}")
         found.append((kind, name))
     if not found:
-        raise IllegalArgument("QuotaEntity() names nothing; set user, client_id, both, or ip")
+        raise IllegalArgument("QuotaEntity() is empty; set user, client_id, both, or ip")
     if entity.ip is not None and len(found) > 1:
-        raise IllegalArgument(f"{entity!r} must have either ip, or user and client_id")
+        raise IllegalArgument(f"{entity!r} combines ip with other names; set user, client_id, both, or ip")
     return found
 
 
@@ -108,6 +109,6 @@ def _checked(entity: QuotaEntity, quotas: Mapping[str, float | None]) -> dict[st
             raise IllegalArgument(f"{entity!r} has no quota {key!r}; use one of {', '.join(known)}")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if value is not None and not (is_number and 0 < value <= sys.float_info.max):
-            raise IllegalArgument(f"{key}={value!r} must be a number above 0, or None to delete the quota")
+            raise IllegalArgument(f"{key}={value!r} must be a number above 0, or None to remove the quota")
         checked[key] = None if value is None else float(value)
     return checked

@@ -164,15 +164,15 @@ class UsersAdmin:
     def describe_client_quotas(
         self, matching: QuotaEntity | None = None, *, strict: bool = False, timeout: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Returns quotas: `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` ...
+        """Returns the quotas of all entities, or of those that match: `producer_byte_rate` and others.
 
-        `matching` selects entities: `QuotaEntity(user="ann")` those of this user, with any client id or none;
-        `strict` only those that name nothing else. A name can be `QuotaEntity.DEFAULT` or `QuotaEntity.ANY`.
+        `QuotaEntity(user="ann")` matches the entities of this user, with any client id or none, and with
+        `strict` only the one without a client id. A name can be `QuotaEntity.DEFAULT` or `QuotaEntity.ANY`.
 
         Raises:
             ClusterAuthorizationFailed: the principal lacks DESCRIBE_CONFIGS on the cluster.
-            IllegalArgument: `matching` names nothing, or an IP address and something else; no request was
-                sent.
+            IllegalArgument: `matching` is empty, or combines an IP address with a user or client id; no
+                request was sent.
         """
         response = self._cluster.request(describe_request(matching, strict=strict), AnyNode(), timeout)
         if response.error_code:
@@ -192,18 +192,18 @@ class UsersAdmin:
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> Outcomes[QuotaEntity, None]:
-        """Set quotas; None deletes one. The keys that are not named stay.
+        """Sets quotas; None as a value removes one. Quotas that are not named stay.
 
         Users and client ids can have `producer_byte_rate`, `consumer_byte_rate` (bytes per second),
-        `request_percentage` (of a broker thread) and `controller_mutation_rate` (partitions per second), IP
-        addresses `connection_creation_rate`.
+        `request_percentage` (of one request handler thread) and `controller_mutation_rate` (partitions per
+        second), IP addresses `connection_creation_rate` (connections per second).
 
         Raises:
             ItemsFailed: some were rejected (unless `raise_errors` is False): `InvalidRequest` for a value
                 that the broker rejects, `ClusterAuthorizationFailed` if the principal lacks ALTER_CONFIGS on
                 the cluster.
-            IllegalArgument: an entity that names nothing, an unknown quota or a value that is no number above
-                0; no request was sent.
+            IllegalArgument: an entity is empty, a quota is unknown, or a value is not a number above 0; no
+                request was sent.
         """
         request = alter_request(changes, validate_only=validate_only)
         if not request.entries:

@@ -128,8 +128,8 @@ class TransactionDescription:
 class QuotaEntity:
     """The entity that a quota applies to: a user, a client id, both, or an IP address.
 
-    `QuotaEntity.DEFAULT` as a name means all that have no quota of their own, and in a filter
-    `QuotaEntity.ANY` any name.
+    As a name, `QuotaEntity.DEFAULT` means all users, client ids or addresses without a quota of their own.
+    In a filter, `QuotaEntity.ANY` matches any name. An attribute that is None is not part of the entity.
     """
 
     DEFAULT: ClassVar[str] = "<default>"

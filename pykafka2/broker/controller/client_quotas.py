@@ -1,7 +1,7 @@
 """Client quotas: the controller's part of AlterClientQuotas (KIP-546).
 
-A function over the active controller, one event of its queue (Kafka's ClientQuotaControlManager): all valid
-changes of a request are written at once.
+Called as one event of the controller's queue: writes all valid changes of a request at once. Kafka's
+ClientQuotaControlManager.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pykafka2.errors import BrokerError, InvalidRequest
 
 @attrs.define(frozen=True)
 class QuotaAlteration:
-    """Changes of an entity: keys with their values, None to remove one."""
+    """The changes of one entity: keys and values; the value None removes a quota."""
 
     entity: QuotaEntity
     operations: Sequence[tuple[str, float | None]]
@@ -27,7 +27,7 @@ class QuotaAlteration:
 def alter_client_quotas(
     controller: Controller, alterations: Iterable[QuotaAlteration], *, validate_only: bool = False
 ) -> dict[QuotaEntity, BrokerError | None]:
-    """Sets and removes quotas. Returns the error of each entity, None if it succeeded."""
+    """Sets and removes quotas. Returns the error of each entity, or None if it succeeded."""
     outcome: dict[QuotaEntity, BrokerError | None] = {}
     records: list[ClientQuotaSet] = []
     for alteration in alterations:
@@ -48,7 +48,7 @@ def alter_client_quotas(
 
 
 def _changed(controller: Controller, alteration: QuotaAlteration) -> list[ClientQuotaSet]:
-    """Returns the records of one entity's changes, without values that it has already."""
+    """Returns the records of one entity's changes, without unchanged values."""
     entity = alteration.entity
     check_entity(entity)
     known = controller.state.quotas.get(entity, {})
@@ -62,6 +62,6 @@ def _changed(controller: Controller, alteration: QuotaAlteration) -> list[Client
 
 
 def _java_text(entity: QuotaEntity) -> str:
-    """Returns an entity as Java shows it."""
+    """Returns the text of an entity in Java's format."""
     names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return f"ClientQuotaEntity(entries={{{names}}})"

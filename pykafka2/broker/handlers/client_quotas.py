@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 EXACT, DEFAULT, ANY = range(3)
-"""Match types: a name, the default entity, any name including the default."""
+"""Match types of a filter: a name, the default entity, or any name, including the default."""
 
 
 def handle_describe(
     services: Services, context: RequestContext, request: DescribeClientQuotasRequest, now: float
 ) -> DescribeClientQuotasResponse:
-    """Describes the entities that match all components of the filter; strict: and have no other type."""
+    """Describes the entities that match all components of the filter; if strict, without other types."""
     try:
         exact, kinds = _filter(request)
     except BrokerError as error:

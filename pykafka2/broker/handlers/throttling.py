@@ -1,8 +1,8 @@
-"""Throttling of clients above their quotas: who a request counts for, and what its response says (KIP-219).
+"""Throttles clients above their quotas: measures requests, sets throttle times, mutes connections (KIP-219).
 
-The response is sent at once with throttle_time_ms, and its connection is muted for that time. A fetch is
-measured before its response is built, which is empty if the client is throttled. The controller measures
-changes of topics; the broker that received the request mutes the connection.
+The broker responds at once with throttle_time_ms, and mutes the connection for that time. A fetch is measured
+before its response is built; if the client is throttled, the response is empty. The controller measures the
+creation and deletion of partitions; the broker that received the request mutes the connection.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from pykafka2.broker.server.request_context import RequestContext
 
 NOT_MEASURED = frozenset({ApiKey.FETCH, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""Fetches are measured by their handler; requests before authentication have no quota, as their
-user is not known."""
+"""Fetch, which its handler measures, and requests of authentication, whose user is still unknown."""
 BY_CONTROLLER = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS})
-"""Their responses have the throttle time from the controller."""
+"""APIs whose response from the controller already has the throttle time."""
 
 
 def throttle(quotas: ClientQuotas, context: RequestContext, response: Response | None, now: float) -> None:
-    """Measures a request that is being answered (None: without a response), and throttles its client."""
+    """Measures a handled request and throttles its client; `response` is None if there is none (acks=0)."""
     key, authentication = context.api_key, context.authentication
     if key in NOT_MEASURED or (authentication is not None and not authentication.is_complete):
         return
@@ -51,12 +50,12 @@ def mute(context: RequestContext, response: Response | None, throttle_ms: int) -
 
 
 def client_of(context: RequestContext) -> tuple[str, str]:
-    """Returns the user and the client id for which a request counts."""
+    """Returns the user and the client id of a request."""
     return context.principal.name, context.client_id or ""
 
 
 def handling_time(context: RequestContext, now: float) -> float:
-    """Returns the seconds that a handler has spent on a request, without the time that it waited."""
+    """Returns the seconds that a handler spent on a request, without the time that it waited."""
     progress = context.progress
     if not progress.taken_at:
         return 0.0
@@ -66,7 +65,7 @@ def handling_time(context: RequestContext, now: float) -> float:
 def mutation_quota(
     services: Services, context: RequestContext, strict_since: int, now: float
 ) -> MutationQuota:
-    """Returns the controller mutation quota of a request; older versions are never rejected (KIP-599)."""
+    """Returns the controller mutation quota of a request; strict since version `strict_since` (KIP-599)."""
     user, client_id = client_of(context)
     return services.quotas.mutation(user, client_id, now, is_strict=context.version >= strict_since)
 
@@ -74,11 +73,11 @@ def mutation_quota(
 def charge_on(
     services: Services, context: RequestContext, controller: int, now: float
 ) -> Callable[[int], object]:
-    """Returns what charges a client for new partitions that its Metadata request needs, on the controller."""
+    """Returns a function that charges the client on the controller for partitions created by Metadata."""
     user, client_id = client_of(context)
     return services.of(controller).quotas.mutation(user, client_id, now, is_strict=True).record
 
 
 def message_of(error: BrokerError) -> str | None:
-    """Returns the message of a change of topics that failed; Kafka has none for an exceeded quota."""
+    """Returns the message of a failed topic, or None for an exceeded quota, as in Kafka."""
     return None if isinstance(error, ThrottlingQuotaExceeded) else str(error)

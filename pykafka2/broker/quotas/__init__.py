@@ -1,1 +1,1 @@
-"""Client quotas: entities and values, and the throttle times that follow from them (KIP-13, KIP-546)."""
+"""Client quotas: entities and their values, measured rates, and throttle times (KIP-13, KIP-546)."""

@@ -1,4 +1,4 @@
-"""The quota manager of a broker: measures clients, and returns how long to throttle them (KIP-13, KIP-124).
+"""The quota manager of a broker: measures the rates of clients and returns throttle times (KIP-13, KIP-124).
 
 Access requires the cluster's lock. The caller passes the time; nothing here waits.
 """
@@ -26,16 +26,16 @@ from pykafka2.broker.quotas.rates import MOST, TokenBucket, WindowedRate
 from pykafka2.errors import ThrottlingQuotaExceeded
 
 IDLE_MS: Final = 3_600_000
-"""Measurements of clients that were idle for so long are dropped."""
+"""The rates of clients that were idle for this long are dropped."""
 
 Tags = tuple[str, str]
-"""User and client id that share a measurement; "" stands for all."""
+"""User and client id that are measured together; "" means any."""
 
 M = TypeVar("M", WindowedRate, TokenBucket)
 
 
 class KeyQuotas(Generic[M]):
-    """The quotas of one key: the limit of each client, and its measurement.
+    """The quotas of one key, such as producer_byte_rate: limits and measured rates of clients.
 
     The most specific quota applies (Kafka's DefaultQuotaCallback):
 
@@ -50,7 +50,7 @@ class KeyQuotas(Generic[M]):
     | 7 | client id | this client id |
     | 8 | default client id | this client id |
 
-    A client with an empty client id is only subject to quotas of users alone.
+    For a client with an empty client id, only 3 and 6 apply.
     """
 
     def __init__(self, new_meter: Callable[[], M]) -> None:
@@ -65,12 +65,12 @@ class KeyQuotas(Generic[M]):
         return bool(self._limits)
 
     def apply(self, quotas: Quotas, key: str) -> None:
-        """Sets the limits; measurements stay, unless no entity has the quota any more."""
+        """Sets the limits. Measured rates are kept, unless no entity has the quota any more."""
         limits: dict[tuple[str | None, str | None], float] = {}
         for entity, values in quotas.items():
             names = dict(entity)
             if key in values:
-                # "" stands for a type that the entity does not name, None for the default of a type.
+                # "" is a type that the entity does not name, None the default entity of a type.
                 limits[names.get(USER, ""), names.get(CLIENT_ID, "")] = values[key]
         self._limits = limits
         if not limits:
@@ -78,7 +78,7 @@ class KeyQuotas(Generic[M]):
             self._used_ms.clear()
 
     def limit(self, user: str, client_id: str) -> tuple[Tags, float | None]:
-        """Returns what is measured together with a client, and its limit; None if it has none."""
+        """Returns the tags under which a client is measured, and its limit, or None if it has no quota."""
         limits = self._limits
         both: Tags = (user, client_id)
         for tags, entity in (
@@ -90,7 +90,7 @@ class KeyQuotas(Generic[M]):
             ((user, ""), (None, "")),
         ):
             if entity in limits:
-                # Without a client id the tags are those of a user, and only quotas of users are found.
+                # Tags without a client id belong to a user, so only quotas of users alone apply.
                 found = limits.get((user, ""), limits.get((None, ""))) if not tags[1] else limits[entity]
                 return tags, found
         if not client_id:
@@ -98,6 +98,7 @@ class KeyQuotas(Generic[M]):
         return ("", client_id), limits.get(("", client_id), limits.get(("", None)))
 
     def meter(self, tags: Tags, now_ms: int) -> M:
+        """Returns the rate or bucket of these tags, and creates it on first use."""
         if now_ms - self._cleaned_ms >= IDLE_MS:
             self._cleaned_ms = now_ms
             for idle in [tags for tags, used_ms in self._used_ms.items() if now_ms - used_ms >= IDLE_MS]:
@@ -110,10 +111,9 @@ class KeyQuotas(Generic[M]):
 
 
 class MutationQuota:
-    """The controller mutation quota during one request (KIP-599): each partition takes a token.
+    """The controller mutation quota of one request (KIP-599): each partition takes a token.
 
-    `record` raises `ThrottlingQuotaExceeded` if strict and the bucket is overdrawn already. Otherwise the
-    request succeeds, and the client is throttled until the bucket is no longer overdrawn.
+    `throttle_ms` is the time until the bucket is no longer overdrawn.
     """
 
     def __init__(
@@ -126,6 +126,7 @@ class MutationQuota:
         self.throttle_ms = 0
 
     def record(self, partitions: int) -> None:
+        """Takes tokens. Raises `ThrottlingQuotaExceeded` if strict and the bucket is overdrawn already."""
         limit = self._limit
         if limit is None:
             return
@@ -143,10 +144,10 @@ class MutationQuota:
 class ClientQuotas:
     """All client quotas of one broker.
 
-    Throttle time in milliseconds of a rate r above its limit q, measured over w milliseconds:
-    (r - q) / q * w. w is the time since the start of the oldest of `quota.window.num` windows, and at least
-    all but one of them. That of the request quota is at most one window. An overdrawn bucket of t tokens
-    (t < 0) with limit q gives -t / q * 1000.
+    A rate r above its limit q, measured over w milliseconds, throttles for (r - q) / q * w milliseconds. w
+    is the time since the start of the oldest of `quota.window.num` windows, and at least the length of all
+    windows but one. The request quota throttles for at most one window. A bucket overdrawn by t tokens
+    throttles for t / q * 1000 milliseconds.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -167,7 +168,7 @@ class ClientQuotas:
         """Whether any client has a quota."""
 
     def apply(self, quotas: Quotas) -> bool:
-        """Applies the quotas of an image. Returns whether they changed."""
+        """Applies the quotas of a metadata image. Returns True if they changed."""
         if quotas is self._applied:
             return False
         self._applied = quotas
@@ -191,7 +192,7 @@ class ClientQuotas:
     ) -> int:
         """Records a fetch response and the time that it took. Returns the throttle time in milliseconds.
 
-        If it is not 0, the response must be empty, so its bytes are not counted.
+        If it is not 0, the caller must send an empty response; its bytes are not counted.
         """
         throttle_ms = self.handled(user, client_id, seconds, now)
         if not self._fetch:
@@ -203,7 +204,7 @@ class ClientQuotas:
         return throttle_ms
 
     def max_fetch_bytes(self, user: str, client_id: str) -> int | None:
-        """Returns how many bytes a client can fetch at once without being throttled forever; None: any."""
+        """Returns the most bytes of a fetch that can ever stay below the quota, or None without a quota."""
         limit = self._fetch.limit(user, client_id)[1]
         if limit is None:
             return None
@@ -216,7 +217,7 @@ class ClientQuotas:
 
 
 def connection_rates(quotas: Quotas) -> dict[str | None, float]:
-    """Returns the limits of new connections per second by address; None: any other address."""
+    """Returns the limits of new connections per second by IP address; the key None is the default."""
     return {
         address_named(dict(entity)[IP]): values[CONNECTION_CREATION_RATE]
         for entity, values in quotas.items()

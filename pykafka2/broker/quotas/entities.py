@@ -1,7 +1,7 @@
-"""Entities that have quotas, and the quotas that each kind of entity can have.
+"""Entities of quotas, and the quotas that each type of entity can have.
 
-An entity names a user, a client id, both, or an IP address; the name None is the default entity of its kind.
-The messages are those of Kafka's ClientQuotaControlManager.
+An entity names a user, a client id, both, or an IP address; the name None is the default of its type.
+Error messages are those of Kafka's ClientQuotaControlManager, including its spelling.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIMITS: Final[Mapping[str, tuple[str, float] | None]] = {
     CONTROLLER_MUTATION_RATE: None,
     CONNECTION_CREATION_RATE: ("an INT", 2**31 - 1),
 }
-"""Kafka's type and maximum of keys that need whole numbers; None for fractions."""
+"""Type and maximum of keys whose values must be whole numbers; None for keys that accept fractions."""
 
 OF_CLIENTS: Final = (
     PRODUCER_BYTE_RATE,
@@ -80,7 +80,7 @@ def keys_of(entity: QuotaEntity) -> tuple[str, ...]:
 
 
 def check_value(entity: QuotaEntity, key: str, value: float) -> None:
-    """Raises `InvalidRequest` for a key or value that the entity cannot have."""
+    """Raises `InvalidRequest` if the entity cannot have this quota or value."""
     if key not in keys_of(entity):
         raise InvalidRequest(f"Invalid configuration key {key}")
     if value <= 0:
@@ -107,7 +107,7 @@ def address_named(name: str | None) -> str | None:
 
 
 def _is_address(name: str | None) -> bool:
-    """Whether it is an IP address; Kafka also resolves host names, of which only localhost is known here."""
+    """Returns whether the name is an IP address or localhost; Kafka also resolves other host names."""
     if name is None or name == LOCALHOST:
         return True
     try:

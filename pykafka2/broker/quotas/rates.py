@@ -1,4 +1,4 @@
-"""Rates over a sliding window, and token buckets: what quotas are measured with.
+"""Rates over a sliding window, and token buckets, which measure clients for their quotas.
 
 Pure state with times in milliseconds, as in Kafka's SampledStat, Rate and TokenBucket.
 """
@@ -10,11 +10,11 @@ import math
 import attrs
 
 MOST = 2**31 - 1
-"""Throttle times and sizes in messages have 31 bits."""
+"""The maximum of throttle times and sizes in messages (31 bits)."""
 
 
 def rounded(value: float) -> int:
-    """Returns the nearest integer as Java's Math.round does, at most of 31 bits; 0 for NaN."""
+    """Returns the nearest integer as Java's Math.round does, at most MOST; 0 for NaN."""
     if math.isnan(value):
         return 0
     return MOST if value >= MOST else math.floor(value + 0.5)
@@ -34,7 +34,7 @@ class Sample:
 
 
 class WindowedRate:
-    """A rate per second over `samples` windows, of which the last one is incomplete."""
+    """A rate per second over `samples` windows, the last of which has not ended."""
 
     def __init__(self, samples: int, window_ms: int) -> None:
         self._window_ms = window_ms
@@ -48,7 +48,7 @@ class WindowedRate:
             samples.append(Sample(now_ms, now_ms))
         sample = samples[self._current]
         if now_ms - sample.started_ms >= self._window_ms:
-            # One more than measured: the oldest sample overlaps the measured window.
+            # One sample more than windows, because the oldest one overlaps the measured time.
             self._current = (self._current + 1) % (self._count + 1)
             if self._current >= len(samples):
                 samples.append(Sample(now_ms, now_ms))
@@ -59,7 +59,7 @@ class WindowedRate:
         sample.last_ms = now_ms
 
     def measured_ms(self, now_ms: int) -> int:
-        """Returns the length of the measured window: at least all windows but one."""
+        """Returns the measured time: since the oldest sample, and at least all windows but one."""
         if not self._samples:
             self._samples.append(Sample(now_ms, now_ms))
         for sample in self._samples:
@@ -74,13 +74,13 @@ class WindowedRate:
         return sum(sample.value for sample in self._samples) / (window_ms / 1000.0)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Returns how long to wait until the rate is at the limit; 0 if it is not above."""
+        """Returns the time until the rate falls to the limit, or 0 if it is not above."""
         rate = self.per_second(now_ms)
         return 0 if rate <= limit else rounded((rate - limit) / limit * self.measured_ms(now_ms))
 
 
 class TokenBucket:
-    """Tokens that refill at the rate of a quota, up to a burst of all windows; it can be overdrawn."""
+    """Tokens that refill at the rate of a quota, up to those of all windows; can be overdrawn."""
 
     def __init__(self, samples: int, window_ms: int) -> None:
         self._window = samples * window_ms / 1000.0
@@ -100,6 +100,6 @@ class TokenBucket:
         self._tokens = min(self._window * limit, self._tokens - value)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Returns how long to wait until the bucket is no longer overdrawn."""
+        """Returns the time until the bucket is no longer overdrawn."""
         self._refill(limit, now_ms)
         return 0 if self._tokens >= 0 else rounded(-self._tokens / limit * 1000.0)

@@ -103,22 +103,22 @@ class Controls:
         return self._replicas.roll_segments(partition)
 
     def apply_retention(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
-        """Deletes segments according to retention.ms and retention.bytes, on every replica of one partition
-        or
-        all, without waiting for log.retention.check.interval.ms.  Returns the number of deleted segments.
+        """Deletes segments according to retention.ms and retention.bytes now, on every replica of one
+        partition or all, without waiting for log.retention.check.interval.ms.  Returns the number of deleted
+        segments.
         """
         return self._replicas.apply_retention(partition)
 
     def compact(self, topic: str | TopicPartition | tuple[str, int], *, roll_segments: bool = True) -> int:
-        """Compacts every replica's log, of one topic or one partition, without waiting for
-        min.cleanable.dirty.ratio and log.cleaner.backoff.ms.  Returns the number of removed records, of all
-        replicas.
+        """Compacts a topic, or one partition, now, on every replica.  Returns the number of removed records,
+        counted on every replica.
 
-        The active segment is never compacted, so it is rolled first; `roll_segments=False` leaves it as it
-        is.  Records of open transactions and those younger than min.compaction.lag.ms stay, and tombstones
-        until delete.retention.ms after their first compaction: with 0, the second call removes them.  A
-        follower compacts up to the high watermark that it has received, up to half a second after the
-        leader's.  Raises `PolicyViolation` if the topic is not compacted.
+        The log cleaner does the same in the background, depending on min.cleanable.dirty.ratio and
+        log.cleaner.backoff.ms.  The active segment is never compacted, so it is rolled first, unless
+        `roll_segments` is False.  Records of open transactions stay, and those younger than
+        min.compaction.lag.ms.  Tombstones stay for delete.retention.ms after their first compaction; if that
+        is 0, the next call removes them.  A follower compacts up to its own high watermark, which can be
+        behind the leader's.  Raises `PolicyViolation` if cleanup.policy lacks "compact".
         """
         return self._replicas.compact(topic, roll_segments=roll_segments)
 
@@ -288,9 +288,8 @@ class Controls:
         return self._rules.throttles()
 
     def unthrottle(self, rule: ThrottleRule | int | None = None) -> None:
-        """Removes one throttle (or the one with this id), or all; muted connections stay muted until their
-        time
-        is over.
+        """Removes one throttle (or the one with this id), or all.  Muted connections stay muted until their
+        throttle time is over.
         """
         self._rules.unthrottle(rule)
 
@@ -302,12 +301,13 @@ class Controls:
         ip: str | None = None,
         **quotas: float | None,
     ) -> None:
-        """Sets quotas of a user, a client id, both, or an IP address; None removes one.
+        """Sets quotas of a user, a client id, both, or an IP address: `set_quota(client_id="app",
+        producer_byte_rate=1_000_000)`.  None as a value removes a quota; quotas that are not named stay.
 
-        `set_quota(client_id="app", producer_byte_rate=1_000_000)`.  The name "<default>" stands for all that
-        have no quota of their own.  Users and client ids can have `producer_byte_rate`, `consumer_byte_rate`,
-        `request_percentage` and `controller_mutation_rate`, addresses `connection_creation_rate`.  Raises
-        `ConfigurationError` for other names and for illegal values.
+        The name "<default>" means all users, client ids or addresses without a quota of their own.  Users and
+        client ids can have `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` and
+        `controller_mutation_rate`, IP addresses `connection_creation_rate`.  Raises `ConfigurationError` for
+        other names and for illegal values.
         """
         self._quotas.set_quota(user, client_id, ip, quotas)
 
@@ -316,7 +316,7 @@ class Controls:
         return self._quotas.quotas()
 
     def clear_quotas(self) -> None:
-        """Removes all quotas; muted connections stay muted until their time is over."""
+        """Removes all quotas.  Muted connections stay muted until their throttle time is over."""
         self._quotas.clear_quotas()
 
     def hold(self, request: AnyRequest, *, times: int = FOR_EVER, **match: Unpack[Match]) -> FaultRule:

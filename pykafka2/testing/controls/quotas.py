@@ -1,7 +1,7 @@
 """Controls of client quotas: set, remove and list them.
 
-Part of `Controls` (controls/controls.py).  Quotas go through the controller like those of clients, and are in
-effect on every running broker when a call returns, unless its metadata is held.
+Part of `Controls` (controls/controls.py).  The controller writes the quotas, as those of clients.  When a
+call returns, they are in effect on all running brokers except those whose metadata is held.
 """
 
 from __future__ import annotations
