@@ -71,7 +71,7 @@ def test_a_filter_selects_entities(
     assert set(admin.describe_client_quotas(matching, strict=strict)) == found
 
 
-def test_a_deleted_quota_leaves_the_others(
+def test_removing_a_quota_keeps_the_others(
     admin: KafkaAdminClient, simulation: Simulation, quotas: Any
 ) -> None:
     admin.alter_client_quotas({ANN: {"producer_byte_rate": None}, BOB: {"request_percentage": None}})
@@ -81,13 +81,13 @@ def test_a_deleted_quota_leaves_the_others(
     assert BOB not in described
 
 
-def test_validated_changes_are_not_made(admin: KafkaAdminClient, simulation: Simulation) -> None:
+def test_validate_only_changes_no_quota(admin: KafkaAdminClient, simulation: Simulation) -> None:
     assert list(admin.alter_client_quotas({ANN: {"producer_byte_rate": 5}}, validate_only=True)) == [ANN]
     simulation.run_for(1)
     assert admin.describe_client_quotas() == {}
 
 
-def test_a_rejected_value_leaves_other_entities_changed(
+def test_a_rejected_entity_does_not_prevent_other_changes(
     admin: KafkaAdminClient, simulation: Simulation
 ) -> None:
     changes: dict[QuotaEntity, dict[str, float]] = {
@@ -124,7 +124,7 @@ def test_a_rejected_value_leaves_other_entities_changed(
         ([ANN], "must map QuotaEntity"),
     ],
 )
-def test_illegal_changes_are_refused_before_anything_is_sent(
+def test_illegal_changes_raise_before_a_request_is_sent(
     admin: KafkaAdminClient, cluster: KafkaCluster, changes: Any, words: str
 ) -> None:
     with pytest.raises(errors.IllegalArgument, match=words):
@@ -137,12 +137,12 @@ def test_an_illegal_filter_is_refused(admin: KafkaAdminClient) -> None:
         admin.describe_client_quotas(QuotaEntity())
 
 
-def test_nothing_to_change_sends_nothing(admin: KafkaAdminClient, cluster: KafkaCluster) -> None:
+def test_empty_changes_send_no_request(admin: KafkaAdminClient, cluster: KafkaCluster) -> None:
     assert dict(admin.alter_client_quotas({})) == {}
     cluster.history.never("AlterClientQuotas")
 
 
-def test_quotas_need_rights_on_configs_of_the_cluster(simulation: Simulation) -> None:
+def test_quotas_require_config_operations_on_the_cluster(simulation: Simulation) -> None:
     config = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": True}
     cluster = simulation.cluster(brokers=1, config=config)
     cluster.acls.deny("User:*", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", cluster=True)

@@ -137,7 +137,7 @@ def test_partitions_of_transactions_are_verified_since_3_6(release: str, is_on: 
     assert KafkaCluster(as_version=release, config={option: not is_on}).config.get(option) is not is_on
 
 
-def test_newest_release_limits_nothing() -> None:
+def test_newest_release_serves_all_versions() -> None:
     load()
     served = {key: (api.min_version, api.max_version) for key, api in APIS.items() if not api.between_brokers}
     assert client_ranges(NEWEST) == served
@@ -163,7 +163,7 @@ def test_unknown_release_raises_with_the_valid_ones(name: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["3.9.1", "v3.9", 3.9])
-def test_nearly_right_release_gets_a_suggestion(name: object) -> None:
+def test_misspelt_release_raises_with_the_nearest_one(name: object) -> None:
     with pytest.raises(ConfigurationError, match=r"did you mean '3.9'\?"):
         KafkaCluster(as_version=name)  # type: ignore[arg-type]
 

@@ -248,7 +248,7 @@ class TestChoice:
         assert finish(steps) is None
         assert offsets(log) == list(range(10))
 
-    def test_deleted_segments_end_a_round(self) -> None:
+    def test_compaction_is_discarded_if_segments_were_deleted_meanwhile(self) -> None:
         log = log_of(*[of((A, b"1"))] * 1500)
         append(log, of((A, b"2")))
         steps = compact(log, ALL, NOW)
@@ -360,7 +360,7 @@ def test_replay_gives_the_same_last_values_and_unchanged_offsets(
         assert (follower.log_end_offset, rows(follower)) == (log_end, left)
 
 
-def test_producer_that_aborted_before_the_dirty_part_is_not_taken_for_aborting_in_it() -> None:
+def test_transaction_aborted_before_the_dirty_part_removes_no_dirty_records() -> None:
     log = log_of(
         of((A, b"1"), producer=1, sequence=0, transactional=True),
     )

@@ -139,7 +139,7 @@ def test_a_restarted_broker_applies_the_quotas_and_forgets_the_rates(kafka_clust
 
 
 @pytest.mark.kafka(brokers=1)
-def test_a_quota_of_requests_is_a_share_of_a_handlers_time(kafka_cluster: KafkaCluster) -> None:
+def test_request_quota_is_a_percentage_of_handler_time(kafka_cluster: KafkaCluster) -> None:
     kafka_cluster.controls.set_quota(client_id="wire", request_percentage=1e-9)
     with Wire(kafka_cluster.bootstrap_servers) as wire:
         # At most one window, however far above.
@@ -156,7 +156,7 @@ def test_requests_before_authentication_are_not_throttled() -> None:
             assert wire.call(versions, 3).throttle_time_ms == 0
 
 
-def test_the_rate_of_an_address_counts_accepted_connections_alone() -> None:
+def test_connection_rate_counts_only_accepted_connections() -> None:
     quotas = ConnectionQuotas(BrokerConfig({}))
     quotas.set_address_rates({"10.0.0.1": 1.0, None: 2.0})
     for _ in range(10):

@@ -28,7 +28,7 @@ def quotas_of(key: str, **limits: float) -> Quotas:
     return found
 
 
-def test_a_rate_is_measured_over_all_windows_but_one_at_least() -> None:
+def test_a_rate_is_measured_over_at_least_all_windows_but_one() -> None:
     rate = WindowedRate(11, 1000)
     rate.record(5000, 0)
     assert rate.per_second(0) == 500
@@ -79,7 +79,7 @@ def test_the_most_specific_quota_applies(wins: str, loses: str) -> None:
     assert quotas.max_fetch_bytes("ann", "app") == 1000
 
 
-def test_a_client_without_a_client_id_is_subject_to_quotas_of_users_alone() -> None:
+def test_only_quotas_of_users_apply_to_an_empty_client_id() -> None:
     quotas = ClientQuotas(BrokerConfig({}))
     quotas.apply(quotas_of("consumer_byte_rate", uC=1.0, C=1.0))
     assert quotas.max_fetch_bytes("ann", "") is None

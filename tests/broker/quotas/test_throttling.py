@@ -134,7 +134,7 @@ def test_a_throttled_fetch_keeps_its_session(scene: Scene) -> None:
     assert len(fetch(3).responses) == 1
 
 
-def test_a_quota_of_requests_measures_handlers_and_not_waits(scene: Scene) -> None:
+def test_request_quota_counts_handling_but_not_waiting(scene: Scene) -> None:
     scene.cluster.controls.set_quota(client_id="app", request_percentage=0.001)
     wire = scene.connect()
     answer = wire.call(fetch_request("t", 0, 0, max_wait_ms=5000), 12)
