@@ -47,7 +47,7 @@ NOTES = [
         ],
     ),
     (20, 220, ["the client's link:", "cut_client  delay_client", "throttle_client"]),
-    (590, 20, ["roll_segments  apply_retention"]),
+    (590, 20, ["roll_segments  apply_retention", "compact"]),
     (
         660,
         150,
@@ -60,6 +60,7 @@ NOTES = [
     ),
     (250, 300, ["move_controller", "hold_elections", "slow_controller"]),
     (465, 200, ["hold_metadata", "delay_metadata"]),
+    (390, 20, ["quotas: set_quota", "clear_quotas"]),
     (700, 270, ["move_coordinator", "hold_loading"]),
     (
         20,
