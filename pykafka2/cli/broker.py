@@ -9,6 +9,8 @@ lost at the end.
                                                topics: name:partitions[:replication factor]
   pykafka2 broker --racks a,b,c                the brokers' racks, repeated if there are more brokers
   pykafka2 broker --config message.max.bytes=5000000 --no-auto-create
+  pykafka2 broker --config log.cleanup.policy=compact
+                                               topics are compacted, unless they set cleanup.policy
   pykafka2 broker --as-version 3.9             respond like Apache Kafka 3.9: its API versions and features
   pykafka2 broker --quick                      short delays for tests, such as a group's first rebalance
   pykafka2 broker --host 0.0.0.0 --advertised-host kafka.test --advertised-port 19092
@@ -16,7 +18,7 @@ lost at the end.
   pykafka2 broker --listener PLAINTEXT://:9092 --listener SASL_SSL://:9095 --user ann:secret
                                                several listeners, each on consecutive ports; also prints
                                                listener.SASL_SSL=... for each, and ssl.ca=FILE
-  pykafka2 broker --admin-port 9990            faults, links and views over HTTP and JSON; also prints
+  pykafka2 broker --admin-port 9990            faults, quotas, compaction and views over HTTP; also prints
                                                admin=http://127.0.0.1:9990 token=... (docs/guides/testing.md)
 """
 
