@@ -52,8 +52,8 @@ class KafkaAdminClient(
     Options are Kafka's with underscores (a mapping with dotted names is accepted as the first argument);
     an unknown one raises `UnknownOption`. The constructor sends nothing. Calls take `timeout` in seconds
     (default: default_api_timeout_ms) and raise `KafkaTimeoutError`, `NoBrokersAvailable` or the broker's
-    error; calls that are not implemented yet raise `NotYetAvailable`. Calls with several items return
-    `Outcomes`, and raise `ItemsFailed` if any failed, unless `raise_errors` is False.
+    error. Calls with several items return `Outcomes`, and raise `ItemsFailed` if any failed, unless
+    `raise_errors` is False.
 
     Use it as a context manager, or call `close()`; a client dropped without it causes a `ResourceWarning`.
     In a forked child all calls raise `ForkedClientError`.
