@@ -73,9 +73,8 @@ class Controls:
         self._brokers.restart_broker(broker_id)
 
     def pause_broker(self, broker_id: int) -> None:
-        """Pauses a broker, as by SIGSTOP: connections stay open, but it neither responds nor fetches nor
-        sends
-        heartbeats to the controller, which fences it after its session timeout.
+        """Pauses a broker, as by SIGSTOP: connections stay open, but it neither responds nor fetches.  The
+        controller gets no heartbeats from it and fences it after its session timeout.
         """
         self._brokers.pause_broker(broker_id)
 
@@ -95,10 +94,8 @@ class Controls:
         self._replicas.move_leader(partition, to, unclean=unclean)
 
     def roll_segments(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
-        """Begins a new segment in each replica's log, of one partition or all.  Returns the number of rolled
-        logs.
-
-        Logs whose last segment is empty do not change.
+        """Begins a new segment in each replica's log, of one partition or all, unless the last one is empty.
+        Returns the number of rolled logs.
         """
         return self._replicas.roll_segments(partition)
 
@@ -301,18 +298,17 @@ class Controls:
         ip: str | None = None,
         **quotas: float | None,
     ) -> None:
-        """Sets quotas of a user, a client id, both, or an IP address: `set_quota(client_id="app",
-        producer_byte_rate=1_000_000)`.  None as a value removes a quota; quotas that are not named stay.
+        """Sets quotas: `set_quota(client_id="app", producer_byte_rate=1_000_000)`.  A user, a client id, or
+        both can have `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` and
+        `controller_mutation_rate`, an IP address `connection_creation_rate`.  None removes a quota.
 
-        The name "<default>" means all users, client ids or addresses without a quota of their own.  Users and
-        client ids can have `producer_byte_rate`, `consumer_byte_rate`, `request_percentage` and
-        `controller_mutation_rate`, IP addresses `connection_creation_rate`.  Raises `ConfigurationError` for
-        other names and for illegal values.
+        The name "<default>" means all users, client ids or addresses without a quota of their own.  Quotas
+        that are not named stay.  Raises `ConfigurationError` for other names and for illegal values.
         """
         self._quotas.set_quota(user, client_id, ip, quotas)
 
     def quotas(self) -> list[dict[str, Any]]:
-        """Returns all quotas: {"client_id": "app", "quotas": {"producer_byte_rate": 1000000.0}}."""
+        """Returns all quotas: [{"client_id": "app", "quotas": {"producer_byte_rate": 1000000.0}}]."""
         return self._quotas.quotas()
 
     def clear_quotas(self) -> None:
@@ -320,8 +316,8 @@ class Controls:
         self._quotas.clear_quotas()
 
     def hold(self, request: AnyRequest, *, times: int = FOR_EVER, **match: Unpack[Match]) -> FaultRule:
-        """Holds requests of this API unhandled until `release`; later requests on the same connection wait,
-        too.
+        """Holds requests of this API unhandled until `release`.  Later requests on the same connection also
+        wait.
         """
         return self._rules.hold(request, times=times, **match)
 
