@@ -40,7 +40,7 @@ from pykafka2.broker.controller.records import (
     TopicCreated,
     TopicDeleted,
 )
-from pykafka2.broker.quotas.entities import Quotas
+from pykafka2.broker.quotas.entities import QuotaEntity, Quotas
 from pykafka2.broker.security.acls import NO_ACLS, Acl, Acls
 from pykafka2.broker.security.delegation import DelegationToken
 from pykafka2.broker.security.scram import ScramCredential, ScramMechanism
@@ -71,6 +71,7 @@ class State:
         self._changed: dict[str, TopicImage | None] = {}
         self._partitions: dict[str, list[PartitionImage]] = {}  # topics changed by this replay
         self._acls: dict[Acl, bytes] | None = None  # if this replay changes them
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] | None = None  # likewise
         self._replayers: dict[type[Record], Callable[[Any], None]] = {
             ControllerElected: self._controller_elected,
             BrokerSet: self._broker_set,
@@ -124,6 +125,8 @@ class State:
         self._partitions = {}
         if self._acls is not None:
             self.acls, self._acls = self._acls, None
+        if self._quotas is not None:
+            self.quotas, self._quotas = self._quotas, None
         self.image = ClusterImage(
             offset + count,
             self.image.cluster_id,
@@ -222,12 +225,11 @@ class State:
         self.scram_users = users
 
     def _client_quota_set(self, record: ClientQuotaSet) -> None:
-        values = {
-            key: value for key, value in self.quotas.get(record.entity, {}).items() if key != record.key
-        }
+        if self._quotas is None:  # copied once for all entities of a request
+            self._quotas = dict(self.quotas)
+        known = self._quotas.pop(record.entity, {})
+        values = {key: value for key, value in known.items() if key != record.key}
         if record.value is not None:
             values[record.key] = record.value
-        quotas = {entity: known for entity, known in self.quotas.items() if entity != record.entity}
         if values:
-            quotas[record.entity] = values
-        self.quotas = quotas
+            self._quotas[record.entity] = values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 import pytest
@@ -12,7 +12,7 @@ from pykafka2.broker.base.image import ClusterImage, PartitionImage, TopicImage
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, IsrChange, NewTopic
 from pykafka2.broker.controller.metadata_log import SNAPSHOT_AFTER, MetadataLog
-from pykafka2.broker.controller.records import ProducerIdsAllocated
+from pykafka2.broker.controller.records import ClientQuotaSet, ProducerIdsAllocated
 from pykafka2.broker.controller.registrations import Registration, register
 from pykafka2.broker.controller.state import State
 from pykafka2.clock import SeededEntropy
@@ -212,3 +212,25 @@ def test_a_long_log_begins_with_a_snapshot(published: Published) -> None:
     state = controller.log.replay()
     assert state.image == controller.image
     assert state.next_producer_id == 17_999
+
+
+def test_quotas_of_many_entities_are_copied_once_per_replay() -> None:
+    state = State("cluster", BrokerConfig())
+    first, second, third = [(("client-id", name),) for name in "abc"]
+    state.replay([ClientQuotaSet(first, "producer_byte_rate", 1.0)], 0)
+    before = state.quotas
+
+    def records() -> Iterator[ClientQuotaSet]:
+        yield ClientQuotaSet(second, "producer_byte_rate", 2.0)
+        yield ClientQuotaSet(third, "producer_byte_rate", 3.0)
+        yield ClientQuotaSet(third, "consumer_byte_rate", 4.0)
+        yield ClientQuotaSet(second, "producer_byte_rate", None)
+        # A copy for each record would hold the cluster's lock for seconds with thousands of entities.
+        assert state.quotas is before
+
+    state.replay(records(), 1)
+    assert state.image.quotas == {
+        first: {"producer_byte_rate": 1.0},
+        third: {"producer_byte_rate": 3.0, "consumer_byte_rate": 4.0},
+    }
+    assert before == {first: {"producer_byte_rate": 1.0}}, "an older image keeps its quotas"
