@@ -82,6 +82,17 @@ def test_rules_as_data_and_in_short(cluster: ProcessCluster, wire: Wire) -> None
     assert wire.call(METADATA, 12).topics
 
 
+def test_set_quota_accepts_and_rejects_the_same_numbers_as_in_one_process(cluster: ProcessCluster) -> None:
+    controls = cluster.controls
+    controls.set_quota(client_id="app", request_percentage=5)
+    with pytest.raises(ConfigurationError, match="request_percentage=nan is illegal"):
+        controls.set_quota(client_id="app", request_percentage=float("nan"))
+    with pytest.raises(ConfigurationError, match="producer_byte_rate=inf is illegal"):
+        controls.set_quota(client_id="app", producer_byte_rate=float("inf"))
+    assert controls.quotas() == [{"client_id": "app", "quotas": {"request_percentage": 5.0}}]
+    controls.clear_quotas()
+
+
 def test_throttles_begin_and_end(cluster: ProcessCluster, wire: Wire) -> None:
     controls = cluster.controls
     longer, other = controls.throttle("wire", MetadataRequest, 0.01), controls.throttle("other", "Fetch", 9)

@@ -154,6 +154,8 @@ def _crossing(name: str, value: Any) -> Any:
         )
     if isinstance(value, Mapping):
         return {key: _crossing(key, one) for key, one in value.items()}
+    if isinstance(value, float):
+        return value  # also infinity and NaN: None would mean another thing, such as no quota
     return to_data(value)
 
 
