@@ -548,6 +548,8 @@ described.
 
 TAKEN: Final[frozenset[str]] = frozenset(
     {
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
         "delegation.token.expiry.check.interval.ms",
         "delegation.token.expiry.time.ms",
         "delegation.token.max.lifetime.ms",

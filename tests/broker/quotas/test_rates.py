@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.quotas.client_quotas import ClientQuotas
+from pykafka2.broker.quotas.client_quotas import IDLE_MS, ClientQuotas, KeyQuotas
 from pykafka2.broker.quotas.entities import Quotas, entity_of
 from pykafka2.broker.quotas.rates import TokenBucket, WindowedRate
 from pykafka2.errors import ThrottlingQuotaExceeded
@@ -101,6 +101,79 @@ def test_each_client_id_has_a_default_quota_of_its_own() -> None:
     assert quotas.produced("ann", "one", 1000, 0.0) == 0
     assert quotas.produced("bob", "one", 1000, 0.0) == 10_000
     assert quotas.produced("ann", "two", 1000, 0.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("named", "client_ids_share", "users_share"),
+    [
+        ("uC", False, False),
+        ("u", True, False),
+        ("Uc", True, False),
+        ("UC", False, False),
+        ("U", True, False),
+        ("c", True, True),
+        ("C", False, True),
+    ],
+)
+def test_clients_share_a_rate_by_the_kind_of_entity(
+    named: str, client_ids_share: bool, users_share: bool
+) -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("producer_byte_rate", **{named: 100.0}))
+    assert quotas.produced("ann", "app", 900, 0.0) == 0
+    # A quota of a client id does not apply to another one at all.
+    other = "app" if "c" in named else "other"
+    assert (quotas.produced("ann", other, 900, 0.0) > 0) == client_ids_share
+    bob = ClientQuotas(BrokerConfig({}))
+    bob.apply(quotas_of("producer_byte_rate", **{named: 100.0}))
+    assert bob.produced("ann", "app", 900, 0.0) == 0
+    assert (bob.produced("bob", "app", 900, 0.0) > 0) == users_share
+
+
+def test_default_quota_of_client_ids_does_not_apply_without_one() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("consumer_byte_rate", C=1.0))
+    assert quotas.max_fetch_bytes("ann", "") is None
+    assert quotas.max_fetch_bytes("ann", "app") == 10
+
+
+def test_rate_of_a_client_is_forgotten_after_an_idle_hour_and_not_before() -> None:
+    quotas = KeyQuotas(lambda: WindowedRate(11, 1000))
+    idle, used = ("", "idle"), ("", "used")
+    meters = quotas.meter(idle, 0), quotas.meter(used, 0)
+    assert quotas.meter(used, IDLE_MS - 1) is meters[1]
+    assert quotas.meter(used, IDLE_MS) is meters[1]
+    assert quotas.meter(idle, IDLE_MS) is not meters[0]
+
+
+def test_changed_quota_keeps_the_measured_rate_and_a_removed_one_does_not() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply(quotas_of("producer_byte_rate", c=1000.0))
+    assert quotas.produced("ann", "app", 5000, 0.0) == 0
+    quotas.apply(quotas_of("producer_byte_rate", c=100.0))
+    assert quotas.produced("ann", "app", 0, 0.0) == 40_000
+    quotas.apply({})
+    quotas.apply(quotas_of("producer_byte_rate", c=100.0))
+    assert quotas.produced("ann", "app", 0, 0.0) == 0
+
+
+def test_windows_are_those_of_the_brokers_options() -> None:
+    config = {
+        "quota.window.num": 3,
+        "quota.window.size.seconds": 2,
+        "controller.quota.window.num": 5,
+        "controller.quota.window.size.seconds": 4,
+    }
+    quotas = ClientQuotas(BrokerConfig(config))
+    keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+    quotas.apply({entity_of({"client-id": "app"}): dict.fromkeys(keys, 10.0)})
+    # Two complete windows of two seconds.
+    assert quotas.produced("ann", "app", 80, 0.0) == 4000
+    assert quotas.max_fetch_bytes("ann", "app") == 40
+    assert quotas.handled("ann", "app", 100.0, 0.0) == 2000
+    mutation = quotas.mutation("ann", "app", 0.0, is_strict=False)
+    mutation.record(210)  # a burst of 200
+    assert mutation.throttle_ms == 1000
 
 
 def test_the_request_quota_throttles_for_one_window_at_most() -> None:
