@@ -8,13 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykafka2.broker.log.compaction import (
+    BATCH_COST,
+    SLICE,
+    CleaningRound,
+    build_offset_map,
+    clean,
+    groups_by_size,
+)
 from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact, dirty_ratio
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
-from pykafka2.broker.log.segments import RollLimits
+from pykafka2.broker.log.segment import MemorySegment
+from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, RollLimits
 from pykafka2.broker.log.time_index import first_at, latest
 from pykafka2.compression.steps import finish
 from pykafka2.errors import CorruptData
-from pykafka2.records.batch import DELETE_HORIZON_FLAG, TRANSACTIONAL_FLAG
+from pykafka2.records.batch import DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
 from pykafka2.records.decoder import decode_tuples
 from tests.testing.wire import batch, view
 
@@ -216,6 +225,87 @@ class TestTransactions:
         log.producers.rebuild(log.segments.iterate())
         assert log.append_as_leader(view(of((A, b"1"), producer=7, sequence=0)), 0).is_duplicate
         append(log, of((B, b"4"), producer=7, sequence=1))
+
+
+class TestLimits:
+    def work(self, log: PartitionLog, max_keys: int) -> CleaningRound:
+        return CleaningRound(
+            list(log.segments)[:-1], 0, log.log_end_offset, NOW, 1000, 1 << 30, max_keys=max_keys
+        )
+
+    def test_round_ends_before_the_first_key_that_exceeds_its_buffer(self) -> None:
+        log = log_of(of((A, b"1"), (B, b"2")), of((A, b"3"), (A, b"4")), of((C, b"5")), of((None, b"6")))
+        found = finish(build_offset_map(self.work(log, max_keys=2)))
+        assert (found.offsets, found.latest_offset) == ({A: 3, B: 1}, 3)
+        cleaned = finish(clean(self.work(log, max_keys=2)))
+        assert cleaned.end_offset == 4
+        left = [row[0] for one in cleaned.segments[0].iterate() for row in decode_tuples(one, "the log")]
+        # Offsets 4 and 5 are in the next round, also the record without a key.
+        assert left == [1, 3, 4, 5]
+
+    def test_records_before_the_log_start_do_not_count_as_latest_ones(self) -> None:
+        """DeleteRecords can end within a batch; Kafka's offset map begins at the log's start, too."""
+        log = log_of(of((A, b"1"), (A, b"2"), (B, b"3"), (B, b"4")))
+        append(log, of((B, b"5")))
+        log.advance_log_start(2)
+        run(log)
+        assert offsets(log) == [0, 1, 3, 4]
+
+    def test_segments_are_not_merged_beyond_the_span_of_relative_offsets(self) -> None:
+        segments = [
+            MemorySegment(base_offset) for base_offset in (0, 10, MAX_OFFSET_SPAN, MAX_OFFSET_SPAN + 20)
+        ]
+        groups = groups_by_size(segments, MAX_OFFSET_SPAN + 30, 1 << 30)
+        bases = [[segment.base_offset for segment in group] for group in groups]
+        assert bases == [[0, 10], [MAX_OFFSET_SPAN, MAX_OFFSET_SPAN + 20]]
+
+    def test_steps_are_short_with_small_batches(self) -> None:
+        log = log_of(*[of((A, b"1"))] * 3000)
+        steps = sum(1 for _ in compact(log, ALL, NOW))
+        assert steps >= 2 * 3000 * (BATCH_COST + 1) // SLICE - 2
+
+    def test_log_append_time_stays_the_max_timestamp(self) -> None:
+        shortened = batch(
+            [b"1", b"2"], keys=[A, B], timestamp=100, deltas=[0, 9], attributes=LOG_APPEND_TIME_FLAG
+        )
+        log = log_of(shortened, of((B, b"3")))
+        run(log)
+        assert [(one.count, one.max_timestamp) for one in log.batches()] == [(1, 109), (1, 100)]
+
+
+class TestEmptyBatches:
+    def test_last_batch_of_a_round_without_records_stays_empty(self) -> None:
+        log = log_of(of((A, b"1")), of((None, b"2")))
+        run(log)
+        assert [(one.base_offset, one.count) for one in log.batches()] == [(0, 1), (1, 0)]
+
+    def test_marker_with_a_producers_last_epoch_stays_empty_and_older_ones_do_not(self) -> None:
+        log = PartitionLog("t", 0, bytes(16))
+        append(log, of((A, b"1"), producer=7, sequence=0, transactional=True))
+        end(log, 7, committed=False)
+        append(log, of((A, b"2"), producer=7, sequence=1, transactional=True))
+        log.append_marker(EndMarker(7, 1, False, 0), 0, 500)  # of a fenced producer
+        append(log, of((B, b"3")))
+        for later in (NOW, NOW + 1, NOW + 5000):
+            append(log, of((C, b"%d" % later)))
+            log.roll()
+            run(log, later)
+        assert [(one.base_offset, one.count) for one in log.batches() if one.base_offset < 5] == [
+            (3, 0),
+            (4, 1),
+        ]
+
+    def test_abort_marker_stays_for_delete_retention_ms_after_its_last_record_was_removed(self) -> None:
+        log = PartitionLog("t", 0, bytes(16))
+        append(log, of((A, b"1"), producer=7, sequence=0, transactional=True))
+        end(log, 7, committed=False)
+        append(log, of((A, b"2"), producer=7, sequence=1, transactional=True))
+        end(log, 7, committed=True)
+        for later, left in ((NOW, 1), (NOW + 1, 1), (NOW + 1000, 1), (NOW + 1001, 0)):
+            append(log, of((C, b"%d" % later)))
+            log.roll()
+            run(log, later)
+            assert sum(one.count for one in log.batches() if one.base_offset == 1) == left, later
 
 
 class TestChoice:
