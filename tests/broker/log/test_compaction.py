@@ -16,14 +16,14 @@ from pykafka2.broker.log.compaction import (
     clean,
     groups_by_size,
 )
-from pykafka2.broker.log.log_cleaner import CompactionPolicy, compact, dirty_ratio
+from pykafka2.broker.log.log_cleaner import CompactionPolicy, cleanable_part, compact, dirty_ratio
 from pykafka2.broker.log.partition_log import EndMarker, PartitionLog
 from pykafka2.broker.log.segment import MemorySegment
 from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, RollLimits
 from pykafka2.broker.log.time_index import first_at, latest
 from pykafka2.compression.steps import finish
 from pykafka2.errors import CorruptData
-from pykafka2.records.batch import DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
+from pykafka2.records.batch import CONTROL_FLAG, DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
 from pykafka2.records.decoder import decode_tuples
 from tests.testing.wire import batch, view
 
@@ -200,6 +200,31 @@ class TestTransactions:
         assert [one.base_offset for one in log.batches()] == [0, 3, 4, 7]
         assert log.aborted_transactions(0, 8) == []
 
+    def test_commit_marker_is_removed_after_its_records_and_its_delete_horizon(self) -> None:
+        log = PartitionLog("t", 0, bytes(16))
+        for key in (B, A, C):
+            append(log, of((key, b"1"), producer=7, sequence={B: 0, A: 1, C: 2}[key], transactional=True))
+            end(log, 7, committed=True)
+        append(log, of((A, b"2")))
+        for later, markers in ((NOW, [1, 3, 5]), (NOW + 1, [1, 3, 5]), (NOW + 1001, [1, 5])):
+            append(log, of((b"x", b"%d" % later)))
+            log.roll()
+            run(log, later)
+            # Only the transaction of offset 2 has no record left.
+            assert [one.base_offset for one in log.batches() if one.is_control] == markers, later
+
+    def test_control_records_that_end_no_transaction_stay(self) -> None:
+        log = PartitionLog("t", 0, bytes(16))
+        leader_change = batch([b""], keys=[b"\x00\x00\x00\x02"], attributes=CONTROL_FLAG)
+        for data in (leader_change, of((A, b"1"))):
+            log.append_as_leader(view(data), 0)
+        log.advance_high_watermark(2)
+        log.roll()
+        run(log)
+        log.clean_offset = 0
+        run(log, NOW + 5000)
+        assert [(one.base_offset, one.count) for one in log.batches()] == [(0, 1), (1, 1)]
+
     def test_open_transaction_limits_compaction(self) -> None:
         log = log_of(of((A, b"1")))
         append(log, of((A, b"2"), producer=7, sequence=0, transactional=True))
@@ -329,6 +354,27 @@ class TestChoice:
         assert offsets(log) == [1, 2]
         run(log, NOW + 1000, CompactionPolicy(min_lag_ms=1000))
         assert offsets(log) == [2]
+
+    def test_lag_of_compaction_is_measured_to_the_millisecond(self) -> None:
+        log = log_of(of((A, b"1"), at=9000))
+        for lag, count in ((1000, 1), (1001, 0)):
+            assert len(cleanable_part(log, CompactionPolicy(min_lag_ms=lag), NOW).segments) == count
+        for lag, is_overdue in ((1000, False), (999, True)):
+            assert cleanable_part(log, CompactionPolicy(max_lag_ms=lag), NOW).is_overdue == is_overdue
+
+    def test_records_without_timestamp_are_not_overdue(self) -> None:
+        log = log_of(batch([b"1"], keys=[A], timestamp=-1))
+        assert dirty_ratio(log, CompactionPolicy(min_dirty_ratio=0.5, max_lag_ms=1), NOW) == 1.0
+
+    def test_log_that_is_truncated_and_appended_to_meanwhile_keeps_the_new_records(self) -> None:
+        log = log_of(*[of((A, b"1"))] * 1500)
+        steps = compact(log, ALL, NOW)
+        next(steps)
+        log.truncate_to(10)
+        append(log, of((B, b"2")))
+        log.roll()
+        assert finish(steps) is None
+        assert offsets(log) == list(range(11))
 
     def test_log_that_is_truncated_meanwhile_is_not_changed(self) -> None:
         log = log_of(*[of((A, b"1"))] * 1500)
