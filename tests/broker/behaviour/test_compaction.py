@@ -74,6 +74,20 @@ def test_follower_that_is_behind_gets_the_remaining_records() -> None:
         assert [left(cluster, key, broker)[-1] for broker in range(2)] == [(4, b"5")] * 2
 
 
+def test_compact_leaves_out_stopped_brokers() -> None:
+    with Simulation(seed=29) as world:
+        cluster = world.cluster(brokers=2, topics={"t": Topic(1, 2, configs=COMPACTED)})
+        key = ("t", 0)
+        for value in (b"1", b"2"):
+            append(cluster, key, (b"a", value))
+        world.run_for(1)
+        follower = 1 - cluster.partition(*key).leader
+        cluster.controls.stop_broker(follower)
+        assert cluster.controls.compact("t") == 1
+        cluster.controls.restart_broker(follower)
+        assert left(cluster, key, follower) == [(0, b"1"), (1, b"2")]
+
+
 @pytest.mark.kafka(brokers=1, topics={"t": Topic(2, configs=COMPACTED), "plain": 1})
 def test_compact_rolls_segments_by_default_and_rejects_other_topics(kafka_cluster: KafkaCluster) -> None:
     for value in (b"1", b"2"):

@@ -304,6 +304,22 @@ class TestEmptyBatches:
         run(log)
         assert [(one.base_offset, one.count) for one in log.batches()] == [(0, 1), (1, 0)]
 
+    def test_empty_batch_has_no_codec_delete_horizon_or_base_timestamp(self) -> None:
+        """As Kafka's DefaultRecordBatch.writeEmptyHeader."""
+        tombstone = of((A, None), at=100, codec=1, producer=7, sequence=0, transactional=True)
+        log = PartitionLog("t", 0, bytes(16))
+        append(log, tombstone)
+        end(log, 7, committed=True)
+        for later in (NOW, NOW + 1000):
+            append(log, of((C, b"%d" % later)))
+            log.roll()
+            run(log, later)
+            first = next(iter(log.batches()))
+            assert (first.count, bool(first.attributes & DELETE_HORIZON_FLAG)) == (
+                (1, True) if later == NOW else (0, False)
+            )
+        assert (first.attributes, first.base_timestamp, first.max_timestamp) == (TRANSACTIONAL_FLAG, -1, 100)
+
     def test_marker_with_a_producers_last_epoch_stays_empty_and_older_ones_do_not(self) -> None:
         log = PartitionLog("t", 0, bytes(16))
         append(log, of((A, b"1"), producer=7, sequence=0, transactional=True))

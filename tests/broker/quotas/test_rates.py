@@ -69,6 +69,13 @@ def test_a_bucket_starts_full_and_can_be_overdrawn_once() -> None:
     assert bucket.throttle_ms(1.0, 4000) == 0
 
 
+def test_a_bucket_saves_no_more_tokens_than_a_burst() -> None:
+    bucket = TokenBucket(11, 1000)
+    bucket.take(1, 1.0, 0)
+    bucket.take(15, 1.0, 3_600_000)
+    assert bucket.throttle_ms(1.0, 3_600_000) == 4000
+
+
 @pytest.mark.parametrize(
     ("wins", "loses"),
     [("uc", "uC"), ("uC", "u"), ("u", "Uc"), ("Uc", "UC"), ("UC", "U"), ("U", "c"), ("c", "C")],
@@ -191,6 +198,13 @@ def test_a_throttled_fetch_is_not_counted() -> None:
     for _ in range(3):
         assert quotas.fetched("ann", "app", lambda: 900, 0.0, 0.0) == 8000
     assert quotas.fetched("ann", "app", lambda: 100, 0.0, 0.0) == 0
+
+
+def test_a_fetch_is_throttled_for_the_longer_time_of_both_quotas() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply({entity_of({"client-id": "app"}): {"consumer_byte_rate": 100.0, "request_percentage": 1.0}})
+    assert quotas.fetched("ann", "app", lambda: 10, 9.0, 0.0) == 1000
+    assert quotas.fetched("ann", "app", lambda: 1900, 0.0, 0.0) == 9000
 
 
 def test_a_strict_mutation_is_rejected_while_the_bucket_is_overdrawn() -> None:
