@@ -12,7 +12,12 @@ from pykafka2.admin.values import NewTopic
 from pykafka2.errors import ThrottlingQuotaExceeded
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from pykafka2.protocol.messages.topics import CreateTopicsRequest
+from pykafka2.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from pykafka2.testing import KafkaCluster, Simulation
 from tests.broker.admin_wire import topic_of
 from tests.testing.sim_wire import SimWire
@@ -156,6 +161,48 @@ def test_topics_above_the_mutation_quota_are_rejected_on_any_broker(scene: Scene
         # The broker that received the request mutes the connection.
         assert scene.seconds(wire, METADATA, 12) == pytest.approx(answer.throttle_time_ms / 1000, abs=0.5)
         assert wire.call(request, 7).topics[0].error_code == 0
+
+
+def creation(name: str, partitions: int) -> Any:
+    return CreateTopicsRequest(topics=[topic_of(name, partitions)], timeout_ms=5000)
+
+
+def deletion(name: str, partitions: int) -> Any:
+    return DeleteTopicsRequest(topic_names=[name], timeout_ms=5000)
+
+
+def addition(name: str, partitions: int) -> Any:
+    topic = CreatePartitionsTopic(name=name, count=1 + partitions, assignments=None)
+    return CreatePartitionsRequest(topics=[topic], timeout_ms=5000, validate_only=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "strict_since"), [(creation, 6), (deletion, 5), (addition, 3)], ids=["create", "delete", "add"]
+)
+def test_older_versions_of_topic_changes_are_throttled_and_not_rejected(
+    scene: Scene, change: Any, strict_since: int
+) -> None:
+    """KIP-599: clients that do not know the error are only throttled."""
+    if change is not creation:
+        for name, partitions in (("large", 15), ("next", 1)):
+            made = creation(name, partitions if change is deletion else 1)
+            assert scene.connect(client_id="maker").call(made, 6).topics[0].error_code == 0
+        scene.simulation.run_for(1)
+    scene.cluster.controls.set_quota(client_id="app", controller_mutation_rate=1)
+
+    def outcome(request: Any, version: int) -> tuple[int, str | None, int]:
+        answer = scene.connect().call(request, version)
+        results: Any = getattr(answer, "topics", None) or getattr(answer, "results", None) or answer.responses
+        message = getattr(results[0], "error_message", None)
+        return results[0].error_code, message, answer.throttle_time_ms
+
+    assert outcome(change("large", 15), strict_since) == (0, None, 0)
+    code, message, throttle_ms = outcome(change("next", 1), strict_since)
+    assert (code, message) == (THROTTLED, None)
+    assert 3000 < throttle_ms <= 4000
+    code, _, throttle_ms = outcome(change("next", 1), strict_since - 1)
+    assert code == 0
+    assert 4000 < throttle_ms <= 5000
 
 
 def test_an_admin_client_waits_for_the_mutation_quota(simulation: Simulation) -> None:
