@@ -155,6 +155,59 @@ def test_each_release_adds_versions_and_only_4_0_removes_some() -> None:
         before = now
 
 
+@pytest.mark.parametrize(("release", "has_zookeeper"), [("2.8", True), ("3.2", True), ("3.3", False)])
+def test_releases_before_3_3_have_zookeeper_and_no_features(release: str, has_zookeeper: bool) -> None:
+    imitated = release_of(release)
+    assert imitated.has_zookeeper is has_zookeeper
+    assert (not imitated.supported, not imitated.finalized) == (has_zookeeper, has_zookeeper)
+
+
+@pytest.mark.parametrize(
+    ("release", "supported", "finalized"),
+    [
+        ("3.8", {"metadata.version"}, {"metadata.version"}),
+        ("3.9", {"metadata.version", "kraft.version"}, {"metadata.version"}),
+        (
+            "4.0",
+            {"metadata.version", "kraft.version", "group.version", "transaction.version"},
+            {"metadata.version", "group.version", "transaction.version"},
+        ),
+    ],
+)
+def test_features_come_with_their_release(release: str, supported: set[str], finalized: set[str]) -> None:
+    imitated = release_of(release)
+    assert imitated.supported.keys() >= supported
+    assert imitated.finalized.keys() == finalized
+    if release < "4.0":
+        assert imitated.supported.keys() == supported
+
+
+@pytest.mark.parametrize(
+    ("release", "scram", "tokens"),
+    [("3.2", True, True), ("3.3", False, False), ("3.5", True, False), ("3.6", True, True)],
+)
+def test_first_releases_with_kraft_lack_scram_users_and_delegation_tokens(
+    release: str, scram: bool, tokens: bool
+) -> None:
+    load()
+    served = client_ranges(release_of(release)).keys()
+    scram_apis = {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS}
+    token_apis = {
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    }
+    assert scram_apis & served == (scram_apis if scram else set())
+    assert token_apis & served == (token_apis if tokens else set())
+
+
+def test_share_groups_are_supported_since_4_1_and_finalized_since_4_2() -> None:
+    found = {name: release_of(name) for name in ("4.0", "4.1", "4.2")}
+    assert ["share.version" in one.supported for one in found.values()] == [False, True, True]
+    assert ["share.version" in one.finalized for one in found.values()] == [False, False, True]
+
+
 @pytest.mark.parametrize("name", ["2.7", "3.10", "latest", "3.9.1", "", 3.9, 4])
 def test_unknown_release_raises_with_the_valid_ones(name: object) -> None:
     valid = r"use one of '2.8', '3.0', .*'4.2', '4.3'$"
