@@ -313,6 +313,34 @@ def test_each_feature_has_its_own_result_before_4_0(connect: Connect) -> None:
     ]
 
 
+@pytest.mark.kafka(brokers=1, as_version="3.9", features={"metadata.version": 20})
+def test_validated_feature_updates_before_4_0_are_not_made(
+    kafka_cluster: KafkaCluster, connect: Connect
+) -> None:
+    update = FeatureUpdateKey(feature="metadata.version", max_version_level=21, upgrade_type=1)
+    for is_validated, level in ((True, 20), (False, 21)):
+        request = UpdateFeaturesRequest(
+            timeout_ms=10_000, feature_updates=[update], validate_only=is_validated
+        )
+        answer = connect(0).call(request, 1)
+        assert [name_of(one.error_code) for one in answer.results] == ["NONE"]
+        assert answer.error_message == ""
+        finalized = kafka_cluster.brokers[0].node.image.features
+        assert finalized["metadata.version"] == level
+
+
+@pytest.mark.kafka(brokers=1, as_version="2.8")
+def test_log_of_a_request_that_a_release_does_not_serve_names_the_release(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"), pytest.raises(ConnectionError):
+        connect(0).call(MetadataRequest(topics=[]), 12)
+    assert "Metadata v12 is not served as Apache Kafka 2.8, v0 to v11 are" in caplog.text
+    with caplog.at_level("INFO"), pytest.raises(ConnectionError):
+        connect(0).call(ConsumerGroupHeartbeatRequest(group_id="g", member_id="", member_epoch=0), 0)
+    assert "ConsumerGroupHeartbeat is not served to clients as Apache Kafka 2.8" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("release", "operations", "has_assignment"), [("3.9", {3, 6, 8}, False), ("4.0", {3, 6, 8, 10, 11}, True)]
 )
