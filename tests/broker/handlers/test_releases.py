@@ -295,6 +295,8 @@ def test_version_0_of_create_and_delete_topics_is_served_as_2_8(
 def test_timestamps_in_the_future_are_limited_since_4_0(release: str, hours: int | None) -> None:
     config = KafkaCluster(as_version=release).config
     limit = 2**63 - 1 if hours is None else hours * 3_600_000
+    pipelined = KafkaCluster(as_version=release, pipelined=True).config
+    assert pipelined.int("log.message.timestamp.after.max.ms") == limit
     assert config.int("log.message.timestamp.after.max.ms") == limit
     assert [one.source for one in config.synonyms("log.message.timestamp.after.max.ms")] == [DEFAULT_SOURCE]
 
