@@ -188,3 +188,31 @@ def test_connection_rate_counts_only_accepted_connections() -> None:
 def test_quota_of_an_address_applies_to_all_its_notations(name: str | None, address: str | None) -> None:
     quotas = {entity_of({IP: name}): {CONNECTION_CREATION_RATE: 2.0}}
     assert connection_rates(quotas) == {address: 2.0}
+
+
+def test_refused_connections_do_not_prolong_the_throttling() -> None:
+    quotas = ConnectionQuotas(BrokerConfig({}))
+    quotas.set_address_rates({None: 2.0})
+    for _ in range(20):
+        assert quotas.throttled_for("10.0.0.1:5000", 0.0) == 0
+    for _ in range(5):
+        assert quotas.throttled_for("10.0.0.1:5000", 0.0) == 0.5
+    # 21 connections in 10.6 seconds; with the refused ones it would be 26.
+    assert quotas.throttled_for("10.0.0.1:5000", 10.6) == 0
+
+
+def test_changed_rate_of_an_address_forgets_its_connections() -> None:
+    quotas = ConnectionQuotas(BrokerConfig({}))
+    for _ in range(2):
+        quotas.set_address_rates({None: 1.0})
+        for _ in range(10):
+            assert quotas.throttled_for("10.0.0.1:5000", 0.0) == 0
+        assert quotas.throttled_for("10.0.0.1:5000", 0.0) == 1.0
+
+
+def test_rates_of_addresses_have_the_windows_of_the_brokers_options() -> None:
+    quotas = ConnectionQuotas(BrokerConfig({"quota.window.num": 3, "quota.window.size.seconds": 2}))
+    quotas.set_address_rates({None: 1.0})
+    for _ in range(4):
+        assert quotas.throttled_for("10.0.0.1:5000", 0.0) == 0
+    assert quotas.throttled_for("10.0.0.1:5000", 0.0) == 1.0

@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2.admin.admin import KafkaAdminClient
 from pykafka2.admin.values import NewTopic
-from pykafka2.errors import ThrottlingQuotaExceeded
+from pykafka2.errors import ThrottlingQuotaExceeded, name_of
 from pykafka2.protocol.messages.fetch import FetchRequest
 from pykafka2.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykafka2.protocol.messages.topics import (
@@ -18,7 +18,7 @@ from pykafka2.protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from pykafka2.testing import KafkaCluster, Simulation
+from pykafka2.testing import KafkaCluster, Simulation, Topic
 from tests.broker.admin_wire import topic_of
 from tests.testing.sim_wire import SimWire
 from tests.testing.wire import batch, fetch_request, produce_request
@@ -137,6 +137,59 @@ def test_a_throttled_fetch_keeps_its_session(scene: Scene) -> None:
     assert throttled.responses == []
     scene.simulation.run_for(20)
     assert len(fetch(3).responses) == 1
+
+
+def test_a_fetch_waits_for_no_more_bytes_than_the_quota_allows(scene: Scene) -> None:
+    scene.produce(scene.connect(client_id="writer"), 12_000)
+    scene.cluster.controls.set_quota(client_id="app", consumer_byte_rate=1000)
+    wire = scene.connect()
+    request = fetch_request("t", 0, 0, max_wait_ms=30_000)
+    request.min_bytes = 1_000_000
+    assert scene.seconds(wire, request, 12) < 1
+
+
+def test_a_throttled_fetch_of_a_wrong_session_epoch_gets_its_error(scene: Scene) -> None:
+    scene.produce(scene.connect(client_id="writer"), 9000)
+    scene.cluster.controls.set_quota(client_id="app", consumer_byte_rate=1000)
+    first = fetch_request("t", 0, 0)
+    first.session_epoch = 0
+    wire = scene.connect()
+    session_id = wire.call(first, 12).session_id
+    assert session_id
+    throttled = scene.connect().call(fetch_request("t", 0, 0), 12)
+    assert throttled.throttle_time_ms > 0
+    wrong = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=9, topics=[])
+    answer = scene.connect().call(wrong, 12)
+    assert name_of(answer.error_code) == "INVALID_FETCH_SESSION_EPOCH"
+
+
+def test_followers_are_not_subject_to_quotas(simulation: Simulation) -> None:
+    cluster = simulation.cluster(brokers=2, topics={"t": Topic(1, 2)})
+    cluster.controls.set_quota(client_id="<default>", consumer_byte_rate=1, request_percentage=1)
+    cluster.controls.set_quota(user="<default>", consumer_byte_rate=1)
+    producer = simulation.producer(cluster, acks="all")
+    began = simulation.now
+    for _ in range(3):
+        producer.send("t", bytes(50_000)).result(timeout=60)
+    assert simulation.now - began < 5
+
+
+def test_connections_above_the_rate_of_their_address_are_closed_after_the_throttle_time(
+    scene: Scene,
+) -> None:
+    scene.cluster.controls.set_quota(ip="<default>", connection_creation_rate=1)
+    began = scene.simulation.now
+    for _ in range(30):
+        wire = scene.connect()
+        connected = scene.simulation.now
+        try:
+            wire.call(METADATA, 12)
+        except ConnectionError:
+            break
+    else:
+        pytest.fail("thirty connections in a moment must be above the rate")
+    assert scene.simulation.now - began < 5
+    assert 0.5 < scene.simulation.now - connected <= 1.1
 
 
 def test_request_quota_counts_handling_but_not_waiting(scene: Scene) -> None:
