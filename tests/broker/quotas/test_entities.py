@@ -95,6 +95,8 @@ def test_an_illegal_quota_raises_with_the_argument_and_the_valid_names(kafka_clu
             {"client": "app", "producer_byte_rate": 5},
             "No entity is named, and 'client' is unknown; did you mean 'client_id'",
         ),
+        ({"user": "ann", "producer_bite_rate": 5}, "did you mean 'producer_byte_rate'"),
+        ({"user": "ann", "producer_byte_rate": True}, "producer_byte_rate=True is illegal. Set a number"),
         ({"user": "ann", "producer_byte_rate": "5"}, "producer_byte_rate='5' is illegal. Set a number"),
         ({"user": "ann", "producer_byte_rate": nan}, "producer_byte_rate=nan is illegal. Set a number"),
         ({"user": "ann", "request_percentage": inf}, "request_percentage=inf is illegal. Set a number"),
@@ -118,6 +120,45 @@ def test_an_illegal_quota_raises_with_the_argument_and_the_valid_names(kafka_clu
         with pytest.raises(ConfigurationError, match=words):
             kafka_cluster.controls.set_quota(**arguments)
     assert kafka_cluster.controls.quotas() == []
+
+
+@pytest.mark.kafka(brokers=1)
+def test_quotas_are_listed_as_they_were_set_and_all_are_cleared(kafka_cluster: KafkaCluster) -> None:
+    controls = kafka_cluster.controls
+    controls.set_quota(user="ann", producer_byte_rate=5, consumer_byte_rate=6)
+    controls.set_quota(user="<default>", client_id="app", request_percentage=0.5)
+    controls.set_quota(ip="<default>", connection_creation_rate=1000)
+    assert sorted(controls.quotas(), key=str) == [
+        {"client_id": "app", "user": "<default>", "quotas": {"request_percentage": 0.5}},
+        {"ip": "<default>", "quotas": {"connection_creation_rate": 1000.0}},
+        {"user": "ann", "quotas": {"producer_byte_rate": 5.0, "consumer_byte_rate": 6.0}},
+    ]
+    controls.set_quota(user="ann", producer_byte_rate=None)
+    assert {"user": "ann", "quotas": {"consumer_byte_rate": 6.0}} in controls.quotas()
+    controls.set_quota(user="ann", producer_byte_rate=5)
+    controls.clear_quotas()
+    assert controls.quotas() == []
+
+
+@pytest.mark.kafka(brokers=1)
+def test_unchanged_quotas_are_not_published_again(kafka_cluster: KafkaCluster) -> None:
+    version = -1
+    for is_published in (True, False):
+        kafka_cluster.controls.set_quota(user="ann", producer_byte_rate=5)
+        kafka_cluster.controls.set_quota(user="bob", producer_byte_rate=None)
+        before, version = version, kafka_cluster.brokers[0].node.image.version
+        assert (version > before) is is_published
+
+
+@pytest.mark.kafka(brokers=1)
+def test_quotas_survive_a_restart_of_the_only_broker_and_a_change_of_topics(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    kafka_cluster.controls.set_quota(client_id="app", producer_byte_rate=5)
+    kafka_cluster.create_topic("other")
+    kafka_cluster.controls.restart_broker(0)
+    kafka_cluster.create_topic("another")
+    assert kafka_cluster.controls.quotas() == [{"client_id": "app", "quotas": {"producer_byte_rate": 5.0}}]
 
 
 @pytest.mark.kafka(brokers=2, topics={"t": 1})

@@ -148,19 +148,23 @@ def test_a_fetch_waits_for_no_more_bytes_than_the_quota_allows(scene: Scene) -> 
     assert scene.seconds(wire, request, 12) < 1
 
 
-def test_a_throttled_fetch_of_a_wrong_session_epoch_gets_its_error(scene: Scene) -> None:
+def test_a_throttled_fetch_whose_session_was_closed_meanwhile_gets_its_error(scene: Scene) -> None:
     scene.produce(scene.connect(client_id="writer"), 9000)
     scene.cluster.controls.set_quota(client_id="app", consumer_byte_rate=1000)
-    first = fetch_request("t", 0, 0)
+    wire, other = scene.connect(), scene.connect()
+    first = fetch_request("t", 0, 1)
     first.session_epoch = 0
-    wire = scene.connect()
     session_id = wire.call(first, 12).session_id
-    assert session_id
-    throttled = scene.connect().call(fetch_request("t", 0, 0), 12)
-    assert throttled.throttle_time_ms > 0
-    wrong = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=9, topics=[])
-    answer = scene.connect().call(wrong, 12)
-    assert name_of(answer.error_code) == "INVALID_FETCH_SESSION_EPOCH"
+    assert other.call(fetch_request("t", 0, 0), 12).throttle_time_ms == 0
+    scene.cluster.controls.set_quota(client_id="app", consumer_byte_rate=100)
+    waiting = FetchRequest(max_wait_ms=2000, min_bytes=1, session_id=session_id, session_epoch=1, topics=[])
+    wire.send(waiting, 12)
+    scene.simulation.run_for(0.5)
+    final = FetchRequest(max_wait_ms=0, min_bytes=1, session_id=session_id, session_epoch=-1, topics=[])
+    other.call(final, 12)
+    _, answer = wire.receive(FetchRequest, 12)
+    assert name_of(answer.error_code) == "FETCH_SESSION_ID_NOT_FOUND"
+    assert answer.throttle_time_ms > 0
 
 
 def test_followers_are_not_subject_to_quotas(simulation: Simulation) -> None:
