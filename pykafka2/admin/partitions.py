@@ -18,7 +18,7 @@ from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.places import at_one
 from pykafka2.admin.rounds import Results, was_refused
 from pykafka2.admin.values import NewPartitions, PartitionReassignment
-from pykafka2.driver.pollable import AnyNode
+from pykafka2.driver.pollable import ToController
 from pykafka2.errors import ElectionNotNeeded, IllegalArgument, KafkaError, error_of
 from pykafka2.types import TopicPartition
 
@@ -150,7 +150,7 @@ class PartitionsAdmin:
             return _elected(response)
 
         if wanted is None:
-            response = self._cluster.request(request(None), AnyNode(), timeout, _error_of)
+            response = self._cluster.request(request(None), ToController(), timeout, _error_of)
             outcomes = Outcomes(*_elected(response))
         else:
             outcomes = at_one(
@@ -261,7 +261,7 @@ class PartitionsAdmin:
         request = ListPartitionReassignmentsRequest(
             timeout_ms=request_timeout_ms(self._cluster, timeout), topics=topics
         )
-        response = self._cluster.request(request, AnyNode(), timeout, _error_of)
+        response = self._cluster.request(request, ToController(), timeout, _error_of)
         found = {
             TopicPartition(topic.name, entry.partition_index): PartitionReassignment(
                 tuple(entry.replicas), tuple(entry.adding_replicas), tuple(entry.removing_replicas)

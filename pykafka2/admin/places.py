@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.admin.outcomes import Outcomes
 from pykafka2.admin.rounds import Part, Results, Rounds, is_retriable
-from pykafka2.driver.pollable import AnyNode, Destination, ToNode
+from pykafka2.driver.pollable import Destination, ToController, ToNode
 from pykafka2.errors import (
     BrokerError,
     KafkaError,
@@ -175,8 +175,11 @@ def at_one(
     retries: Callable[[KafkaError], bool] = is_retriable,
     max_version: int | None = None,
 ) -> Outcomes[K, V]:
-    """Send all items in one request, to any broker by default: it forwards what is for the controller."""
-    destination = AnyNode() if to is None else to
+    """Send all items in one request, by default to the controller.
+
+    Up to Kafka 3.2 the other brokers do not forward it.
+    """
+    destination = ToController() if to is None else to
 
     def divide(pending: list[K], left: float) -> tuple[list[Part[K, V]], dict[K, KafkaError]]:
         part = Part(pending, request(pending), destination, _reader(read, pending), max_version=max_version)

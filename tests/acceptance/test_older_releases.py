@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
 import pytest
 
+from pykafka2 import QuotaEntity, TopicPartition
 from pykafka2.broker.base.releases import RELEASES
+from pykafka2.errors import ElectionNotNeeded
 from pykafka2.testing import QUICK, KafkaCluster, Simulation
 from tests.testing import client_core
 from tests.testing.client_core import COUNT, Clients, numbers
@@ -79,3 +82,18 @@ def test_replicas_follow_and_leaders_change_under_the_limit(clients: Clients, cl
     cluster.wait_until(lambda: len(cluster.partition("replicated", 0).isr) == 3)
     assert client_core.read(clients, partition, 2 * COUNT) == numbers(0, 2 * COUNT)
     assert cluster.log("replicated", 0, leader).log_end_offset == 2 * COUNT
+
+
+def test_calls_for_the_controller_reach_it_from_every_broker(clients: Clients, cluster: KafkaCluster) -> None:
+    """Up to 3.2 only the controller accepts them; later brokers forward them."""
+    clients.topic("orders")
+    cluster.controls.move_controller(2)
+    first = TopicPartition("orders", 0)
+    for total, servers in enumerate(clients.bootstrap_servers.split(","), start=3):
+        with attrs.evolve(clients, bootstrap_servers=servers).admin() as admin:
+            admin.create_partitions({"orders": total})
+            assert admin.list_partition_reassignments() == {}
+            admin.alter_partition_reassignments({first: [2, 0, 1]})
+            admin.alter_client_quotas({QuotaEntity(client_id="app"): {"producer_byte_rate": 1_000_000.0}})
+            outcomes = admin.elect_leaders([first], raise_errors=False)
+            assert first in outcomes.succeeded or isinstance(outcomes.errors[first], ElectionNotNeeded)
