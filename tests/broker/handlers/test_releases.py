@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -153,6 +154,36 @@ def test_each_release_adds_versions_and_only_4_0_removes_some() -> None:
         assert not lost, name
         assert all(now[key][1] >= high for key, (_, high) in before.items() if key in now), name
         before = now
+
+
+FINGERPRINTS = {
+    "2.8": 0x64A6AFD2,
+    "3.0": 0xE602775D,
+    "3.1": 0xE01A95B7,
+    "3.2": 0xB3615E41,
+    "3.3": 0xB67959EA,
+    "3.4": 0xB1929503,
+    "3.5": 0x07470A1B,
+    "3.6": 0x366A56D4,
+    "3.7": 0xC8478536,
+    "3.8": 0xC9A1BE12,
+    "3.9": 0x6634B17E,
+    "4.0": 0x52B5B8F7,
+    "4.1": 0x482E912B,
+    "4.2": 0x1981BF7B,
+    "4.3": 0x58AD7EC0,
+}
+"""Checksums of what tests/conformance/test_releases.py compared with Apache Kafka's jars on 2026-11-26."""
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_ranges_and_features_are_those_compared_with_apache_kafka(name: str) -> None:
+    """After a change run tests/conformance/test_releases.py with -m "", which the gate leaves out."""
+    release = release_of(name)
+    levels = sorted((feature, one.lowest, one.highest) for feature, one in release.supported.items())
+    facts = sorted(release.ranges.items()), levels, sorted(release.finalized.items())
+    found = crc32(repr(facts).encode())
+    assert found == FINGERPRINTS[name], f"{found:#010x}"
 
 
 @pytest.mark.parametrize(("release", "has_zookeeper"), [("2.8", True), ("3.2", True), ("3.3", False)])

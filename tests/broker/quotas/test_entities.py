@@ -161,6 +161,18 @@ def test_quotas_survive_a_restart_of_the_only_broker_and_a_change_of_topics(
     assert kafka_cluster.controls.quotas() == [{"client_id": "app", "quotas": {"producer_byte_rate": 5.0}}]
 
 
+@pytest.mark.kafka(brokers=3)
+def test_quotas_survive_a_change_of_the_controller(kafka_cluster: KafkaCluster) -> None:
+    kafka_cluster.controls.set_quota(client_id="app", producer_byte_rate=5)
+    kafka_cluster.controls.move_controller((kafka_cluster.controller.id + 1) % 3)
+    kafka_cluster.controls.set_quota(client_id="app", consumer_byte_rate=6)
+    kafka_cluster.controls.crash_broker(kafka_cluster.controller.id)
+    kafka_cluster.wait_until(lambda: kafka_cluster.controller is not None)
+    kafka_cluster.create_topic("other")
+    quotas = {"producer_byte_rate": 5.0, "consumer_byte_rate": 6.0}
+    assert kafka_cluster.controls.quotas() == [{"client_id": "app", "quotas": quotas}]
+
+
 @pytest.mark.kafka(brokers=2, topics={"t": 1})
 def test_a_restarted_broker_applies_the_quotas_and_forgets_the_rates(kafka_cluster: KafkaCluster) -> None:
     leader = kafka_cluster.partition("t", 0).leader
