@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pykafka2.broker.config.configs import BrokerConfig
-from pykafka2.broker.handlers.throttling import throttle
+from pykafka2.broker.handlers.throttling import mutation_quota, throttle
 from pykafka2.broker.quotas.client_quotas import ClientQuotas
 from pykafka2.broker.quotas.entities import entity_of
+from pykafka2.broker.server.muted import MutedConnections
 from pykafka2.protocol.messages.metadata import MetadataResponse
 from pykafka2.protocol.messages.produce import ProduceResponse
 from pykafka2.protocol.messages.topics import (
@@ -19,6 +20,14 @@ from pykafka2.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from pykafka2.protocol.registry import ApiKey
+
+
+class Muted:
+    """A connection by identity."""
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+
 
 APP = entity_of({"client-id": "app"})
 
@@ -94,3 +103,33 @@ def test_requests_count_once_their_connection_is_authenticated() -> None:
 )
 def test_throttle_time_of_the_controller_mutes_the_connection(api_key: ApiKey, response: Any) -> None:
     assert throttled(api_key, response, controller_mutation_rate=1) == 7.0
+
+
+def test_changes_of_topics_count_for_the_quota_of_their_user() -> None:
+    quotas = ClientQuotas(BrokerConfig({}))
+    quotas.apply({entity_of({"user": "ann"}): {"controller_mutation_rate": 1.0}})
+
+    def throttle_ms(user: str) -> int:
+        context: Any = SimpleNamespace(principal=SimpleNamespace(name=user), client_id="app", version=1)
+        quota = mutation_quota(cast("Any", SimpleNamespace(quotas=quotas)), context, 2, 0.0)
+        quota.record(15)
+        return quota.throttle_ms
+
+    assert (throttle_ms("ann"), throttle_ms("bob")) == (4000, 0)
+
+
+def test_connection_that_is_muted_twice_is_unmuted_at_the_later_time() -> None:
+    events: list[str] = []
+    channel = SimpleNamespace(
+        throttle=lambda: events.append("muted"), end_throttle=lambda: events.append("read")
+    )
+    connection: Any = Muted(channel)
+    muted = MutedConnections()
+    for until in (5.0, 9.0, 7.0):
+        muted.add(connection, until)
+    assert (muted.next_at, muted.due(8.9), events) == (9.0, [], ["muted"])
+    assert (muted.due(9.0), bool(muted), events) == ([connection], False, ["muted", "read"])
+    muted.add(connection, 12.0)
+    muted.forget(connection)
+    assert not muted
+    assert muted.due(20.0) == []

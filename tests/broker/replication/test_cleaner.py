@@ -12,6 +12,7 @@ from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.log_cleaner import CompactionPolicy
 from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.broker.replication.cleaner import PAUSE, LogCleaner, compaction_of
+from pykafka2.errors import InvalidConfig
 from tests.testing.wire import batch, view
 
 NOW_MS = 1_767_225_600_000
@@ -103,3 +104,12 @@ def test_policy_has_the_options_of_the_topic() -> None:
     }
     assert compaction_of(TopicConfig(options, BrokerConfig({}))) == CompactionPolicy(True, 0.25, 1, 2, 3)
     assert compaction_of(TopicConfig({}, BrokerConfig({}))) == CompactionPolicy(compacts=False)
+
+
+def test_lag_of_compaction_above_its_maximum_is_rejected() -> None:
+    """Kafka's LogConfig.validate, with its message; equal values are valid."""
+    lags = {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}
+    assert compaction_of(TopicConfig(lags, BrokerConfig({}))).min_lag_ms == 5
+    conflict = r"conflict topic config setting min.compaction.lag.ms \(6\) > max.compaction.lag.ms \(5\)"
+    with pytest.raises(InvalidConfig, match=conflict):
+        TopicConfig({**lags, "min.compaction.lag.ms": "6"}, BrokerConfig({}))
