@@ -148,7 +148,7 @@ def test_a_fetch_waits_for_no_more_bytes_than_the_quota_allows(scene: Scene) -> 
     assert scene.seconds(wire, request, 12) < 1
 
 
-def test_a_throttled_fetch_whose_session_was_closed_meanwhile_gets_its_error(scene: Scene) -> None:
+def test_a_throttled_fetch_of_a_session_closed_meanwhile_gets_its_error(scene: Scene) -> None:
     scene.produce(scene.connect(client_id="writer"), 9000)
     scene.cluster.controls.set_quota(client_id="app", consumer_byte_rate=1000)
     wire, other = scene.connect(), scene.connect()
