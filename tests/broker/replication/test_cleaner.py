@@ -91,7 +91,7 @@ def test_malformed_log_is_left_out_and_the_others_are_compacted(caplog: pytest.L
         assert rounds(cleaner) == pytest.approx(5.0)
     assert clean_offsets(bad, good) == [0, 3]
     (line,) = [one.getMessage() for one in caplog.records]
-    assert line.startswith("Compaction of bad-0 stopped, its records are kept")
+    assert line.startswith("Failed to compact a log, which is skipped from now on: bad-0")
 
 
 def test_policy_has_the_options_of_the_topic() -> None:
