@@ -21,7 +21,7 @@ from faststream.security import SASLPlaintext
 
 from pykafka2 import TopicPartition as TopicAndPartition
 from pykafka2.contrib.faststream import KafkaBroker
-from pykafka2.errors import RecordTooLarge
+from pykafka2.errors import KafkaError, RecordTooLarge
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
 
@@ -263,9 +263,22 @@ def test_patterns_and_partitions_can_be_subscribed(servers: str, topic: str) -> 
     run(main())
 
 
-@pytest.mark.parametrize("policy", [AckPolicy.ACK_FIRST, AckPolicy.ACK])
-def test_workers_handle_records_at_the_same_time(servers: str, topic: str, policy: AckPolicy) -> None:
+@pytest.mark.parametrize(("policy", "consumers"), [(AckPolicy.ACK_FIRST, 1), (AckPolicy.ACK, 2)])
+def test_workers_handle_records_at_the_same_time(
+    servers: str, topic: str, policy: AckPolicy, consumers: int, shared_cluster: KafkaCluster
+) -> None:
     """ACK_FIRST shares one consumer; the others have a consumer for each worker."""
+
+    def assigned() -> list[bool]:
+        try:
+            return [bool(member.assignment) for member in shared_cluster.group(topic).members.values()]
+        except KafkaError:  # there is no coordinator, or no group, before the first member joins
+            return []
+
+    async def every_consumer_has_partitions() -> None:
+        async with asyncio.timeout(TIMEOUT):
+            while assigned() != [True] * consumers:
+                await asyncio.sleep(0.02)
 
     async def main() -> None:
         broker, seen, both = of_broker(servers), Seen(), asyncio.Barrier(2)
@@ -279,6 +292,7 @@ def test_workers_handle_records_at_the_same_time(servers: str, topic: str, polic
 
         async with broker:
             await broker.start()
+            await every_consumer_has_partitions()
             await broker.publish("zero", topic, partition=0)
             await broker.publish("one", topic, partition=1)
             assert sorted(await seen.wait_for(2)) == ["one", "zero"]
