@@ -428,13 +428,15 @@ def transactions(notes: Notes) -> None:
     producer.begin_transaction()
     producer.send("adm-orders", b"open", partition=2).result(10)
     notes.note("listed", lambda: list(admin.list_transactions(pattern="adm-.*")))
-    notes.note("not so long", lambda: admin.list_transactions(longer_than=500))
+    notes.note("not so long", lambda: admin.list_transactions(longer_than=500, pattern="adm-.*"))
     described = admin.describe_transactions(["adm-txn"])["adm-txn"]
     notes.note(
         "described", lambda: attrs.evolve(described, start_time_ms=0, producer_epoch=0, coordinator_id=0)
     )
     producers = admin.describe_producers([ORDERS[2]])[ORDERS[2]]
-    notes.note("producers", lambda: [attrs.evolve(one, producer_epoch=0) for one in producers])
+    notes.note(
+        "producers", lambda: [attrs.evolve(one, producer_epoch=0, coordinator_epoch=0) for one in producers]
+    )
     notes.note(
         "producers of none", lambda: admin.describe_producers([MISSING], raise_errors=False, timeout=1)
     )

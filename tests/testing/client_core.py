@@ -193,7 +193,9 @@ def topics_are_created_described_and_deleted(clients: Clients) -> None:
         assert len(admin.describe_cluster().nodes) == 3
         admin.create_topics([NewTopic("managed", partitions=3, replication_factor=3)])
         admin.wait_for_topics(["managed"])
-        assert "managed" in admin.list_topics()
+        end_at = clients.now() + DEADLINE
+        while "managed" not in admin.list_topics():  # another broker can hear of it later
+            assert clients.now() < end_at, "the topic is not listed"
         described = admin.describe_topics(["managed"])["managed"]
         assert [one.partition for one in described.partitions] == [0, 1, 2]
         admin.delete_topics(["managed"])
