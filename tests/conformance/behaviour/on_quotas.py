@@ -165,10 +165,11 @@ def quotas_of_bytes(side: Side) -> None:
     side.quietly("AlterClientQuotas", 1, entries=[entry(writer, producer_byte_rate=20_001.0)])
     time.sleep(PUBLISHED_IN)
     started = time.monotonic()
-    data = {"index": 0, "records": batch([b"x" * 209_000])}
+    data = {"index": 0, "records": batch([b"x" * 229_000])}
     topics = [{"name": topic, "partition_data": [data]}]
     answer = side.quietly("Produce", 12, leader, "quota-writer", acks=1, timeout_ms=5000, topic_data=topics)
-    side.note("above the quota, by tenths of a second", round(answer.throttle_time_ms / 1000, 1))
+    # 11.4 seconds of the quota in a window of 10 to 11 seconds, depending on how fast all this is.
+    side.note("above the quota by at most 1.5 s", 400 <= answer.throttle_time_ms <= 1500)
     side.quietly(
         "ApiVersions", 3, leader, "quota-writer", client_software_name="a", client_software_version="1"
     )
