@@ -178,9 +178,9 @@ def test_committed_offsets_are_those_of_java(admin: KafkaAdminClient, views: Any
 def test_cluster_and_features_are_those_of_java(admin: KafkaAdminClient, views: Any) -> None:
     ours = admin.describe_cluster(include_authorized_operations=True, include_fenced_brokers=True)
     theirs = views["cluster"]
-    assert (ours.cluster_id, [f"node {one.id}" for one in ours.nodes]) == (
+    assert (ours.cluster_id, sorted(f"node {one.id}" for one in ours.nodes)) == (
         theirs["clusterId"],
-        theirs["nodes"],
+        sorted(theirs["nodes"]),
     )
     assert sorted(ours.authorized_operations or ()) == theirs["authorizedOperations"]
     features, java = admin.describe_features(), views["features"]
@@ -195,7 +195,10 @@ def test_cluster_and_features_are_those_of_java(admin: KafkaAdminClient, views: 
     quorum, java = admin.describe_metadata_quorum(), views["quorum"]
     assert (quorum.leader_id, quorum.leader_epoch) == (java["leaderId"], java["leaderEpoch"])
     for ours_of, theirs_of in ((quorum.voters, "voters"), (quorum.observers, "observers")):
-        assert [one.replica_id for one in ours_of] == [one["replicaId"] for one in java[theirs_of]]
+        # The controller lists them in any order.
+        assert sorted(one.replica_id for one in ours_of) == sorted(
+            one["replicaId"] for one in java[theirs_of]
+        )
     assert quorum.high_watermark >= java["highWatermark"]
     assert {
         str(id): [(name, host, port) for name, host, port in listeners]
