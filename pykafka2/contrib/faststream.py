@@ -24,8 +24,8 @@ from faststream.kafka.helpers import AdminService, CreateResult
 from faststream.kafka.schemas import Topic
 from faststream.kafka.schemas.params import AdminClientConnectionParams, ConsumerConnectionParams
 
-from pykafka2 import KafkaAdminClient, NewTopic, TopicPartition
-from pykafka2.aio import KafkaConsumer, KafkaProducer
+from pykafka2 import NewTopic, TopicPartition
+from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2.errors import ConsumerStopped, KafkaError, TopicAlreadyExists
 from pykafka2.types import ConsumerRecord, RecordMetadata
 
@@ -263,39 +263,20 @@ class Admin(AdminService):
     async def connect(self, **options: Any) -> None:
         if self.admin_client is None:
             admin_options, _ = filter_by_dict(AdminClientConnectionParams, options)
-            self.admin_client = AdminCalls(options_of(admin_options))
+            self.admin_client = KafkaAdminClient(**options_of(admin_options))
 
     async def create_topics(self, topics: list[Topic]) -> list[CreateResult]:
         if not topics:
             return []
         wanted = [NewTopic(topic.name, topic.num_partitions, topic.replication_factor) for topic in topics]
         try:
-            errors = await self.client.create_topics(wanted)
+            errors = (await self.client.create_topics(wanted, raise_errors=False)).errors
         except Exception as error:
             return [CreateResult(topic.name, error) for topic in topics]
-        return [CreateResult(topic.name, errors.get(topic.name)) for topic in topics]
-
-
-class AdminCalls:
-    """The sync admin client, on helper threads."""
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._admin = KafkaAdminClient(**options)
-
-    async def create_topics(self, topics: Sequence[NewTopic]) -> dict[str, KafkaError]:
-        """Returns the errors by topic; topics that exist have none."""
-        outcomes = await asyncio.to_thread(self._admin.create_topics, topics, raise_errors=False)
-        return {
-            topic: error
-            for topic, error in outcomes.errors.items()
-            if not isinstance(error, TopicAlreadyExists)
-        }
-
-    async def describe_cluster(self) -> object:
-        return await asyncio.to_thread(self._admin.describe_cluster)
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._admin.close)
+        return [
+            CreateResult(topic.name, None if isinstance(error, TopicAlreadyExists) else error)
+            for topic, error in ((topic, errors.get(topic.name)) for topic in topics)
+        ]
 
 
 # ---------------------------------------------------------------------- options
