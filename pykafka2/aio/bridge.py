@@ -34,7 +34,7 @@ class Call(Generic[T]):
         self._runtime = runtime
 
     def cancel(self) -> None:
-        """End the call at its next wait."""
+        """Prevent the call, or end it at its next wait."""
         self.helper.is_cancelled = True
         self._runtime.notify()
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import get_running_loop
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.aio.bridge import Bridge, Call
@@ -36,6 +36,8 @@ from pykafka2.types import ConsumerGroupMetadata, GivenHeaders, PartitionInfo, R
 if TYPE_CHECKING:
     from pykafka2.cluster.offset_arguments import OffsetsToCommit
     from pykafka2.producer.transactions.handle import TransactionHandle
+
+T = TypeVar("T")
 
 MISSES_BETWEEN_TURNS = 4
 """Records beside the shortcut that a task sends before other tasks run, if it never waits. A plain record
@@ -83,8 +85,8 @@ class KafkaProducer(Generic[K, V]):
         self._send = self._producer.send
         self._route_calls: dict[tuple[str, int | None], _RouteCall] = {}
         self._closing: Call[None] | None = None
-        self._ending: Call[Any] | None = None
-        """The end of a transaction block whose task was cancelled."""
+        self._abandoned: set[asyncio.Future[Any]] = set()
+        """Transactional calls whose tasks were cancelled; the next one begins after they ended."""
 
     # ------------------------------------------------------------------ sending
 
@@ -231,12 +233,14 @@ class KafkaProducer(Generic[K, V]):
 
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Register the transactional_id; call it once, before the first transaction."""
-        await self._bridge.run(self._producer.init_transactions, timeout)
+        await self._run_in_order(self._producer.init_transactions, timeout)
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction; every record sent from now on belongs to it."""
-        await self._await_ending()
-        await self._bridge.run(self._producer.begin_transaction)
+        """Begin a transaction; every record sent from now on belongs to it.
+
+        If the task is cancelled, the transaction may be open; abort it.
+        """
+        await self._run_in_order(self._producer.begin_transaction)
 
     async def send_offsets_to_transaction(
         self,
@@ -245,33 +249,42 @@ class KafkaProducer(Generic[K, V]):
         timeout: float | None = None,
     ) -> None:
         """Add a consumer's offsets to the transaction; they are committed only if it commits."""
-        await self._bridge.run(self._producer.send_offsets_to_transaction, offsets, group_metadata, timeout)
+        call = self._producer.send_offsets_to_transaction
+        await self._run_in_order(call, offsets, group_metadata, timeout)
 
     async def commit_transaction(self, timeout: float | None = None) -> None:
         """Send the remaining records and commit. If the task is cancelled, call it again to wait."""
-        await self._bridge.run(self._producer.commit_transaction, timeout)
+        await self._run_in_order(self._producer.commit_transaction, timeout)
 
     async def abort_transaction(self, timeout: float | None = None) -> None:
         """Abort the transaction. If the task is cancelled, call it again to wait."""
-        await self._bridge.run(self._producer.abort_transaction, timeout)
+        await self._run_in_order(self._producer.abort_transaction, timeout)
 
     async def detach_transaction(self, timeout: float | None = None) -> TransactionHandle:
         """Send the remaining records and leave the transaction open for `pykafka2.end_transaction`."""
-        return await self._bridge.run(self._producer.detach_transaction, timeout)
+        return await self._run_in_order(self._producer.detach_transaction, timeout)
 
     def transaction(self) -> AbstractAsyncContextManager[None]:
         """Return a context manager that begins a transaction, and commits it at the end of the block.
 
         If the block raises, is cancelled, or a record failed, it aborts the transaction. A task that is
-        cancelled at the end of the block does not stop that end; the next transaction waits for it.
+        cancelled at the start of the block leaves no transaction open. One that is cancelled at the end of
+        the block does not stop that end; the next transaction waits for it.
         """
         return self._transaction()
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
-        await self._await_ending()
         block = self._producer.transaction()
-        await self._bridge.run(block.__enter__)
+        await self._await_abandoned()
+        begin = self._bridge.start(block.__enter__)
+        try:
+            await begin.result()
+        except asyncio.CancelledError as error:
+            begin.cancel()
+            self._abandon(begin)
+            begin.future.add_done_callback(partial(self._end_abandoned_block, block, error))
+            raise
         try:
             yield
         except BaseException as error:
@@ -280,14 +293,41 @@ class KafkaProducer(Generic[K, V]):
         await self._end_block(partial(block.__exit__, None, None, None))
 
     async def _end_block(self, end: partial[Any]) -> None:
-        self._ending = call = self._bridge.start(end)
+        call = self._bridge.start(end)
+        self._abandon(call)
         await call.result()
-        self._ending = None
 
-    async def _await_ending(self) -> None:
-        if self._ending is not None:
-            await asyncio.wait([self._ending.future])
-            self._ending = None
+    def _end_abandoned_block(
+        self, block: AbstractContextManager[None], error: BaseException, begin: asyncio.Future[None]
+    ) -> None:
+        """Abort a transaction that began although its task was cancelled."""
+        if begin.exception() is None:
+            with suppress(ClientClosed):  # a producer that closes aborts it
+                self._abandon(self._bridge.start(block.__exit__, type(error), error, None))
+
+    async def _run_in_order(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a transactional call on a helper thread.
+
+        A cancelled call of the application can still be on its way there. It must not take effect in the
+        next transaction, so the next call begins after its end.
+        """
+        await self._await_abandoned()
+        call = self._bridge.start(function, *args)
+        try:
+            return await call.result()
+        except asyncio.CancelledError:
+            call.cancel()
+            self._abandon(call)
+            raise
+
+    def _abandon(self, call: Call[Any]) -> None:
+        if not call.future.done():
+            self._abandoned.add(call.future)
+            call.future.add_done_callback(self._abandoned.discard)
+
+    async def _await_abandoned(self) -> None:
+        while self._abandoned:
+            await asyncio.wait(self._abandoned)
 
     # ------------------------------------------------------------------ inspection
 

@@ -67,7 +67,7 @@ class Turn:
 
 
 class HelperCall:
-    """A blocking call on a helper thread; `cancel` ends its next wait, once."""
+    """A blocking call on a helper thread; `cancel` prevents it, or ends its next wait, once."""
 
     __slots__ = ("is_cancelled",)
 
@@ -117,7 +117,9 @@ class LoopRuntime(ThreadRuntime):
         return super().is_in_a_loop() or runs_a_loop()
 
     def run_call(self, call: HelperCall, work: Callable[[], Any]) -> Any:
-        """Run a call of a task on this helper thread."""
+        """Run a call of a task on this helper thread; not at all if the task is cancelled already."""
+        if call.is_cancelled:
+            raise CallCancelled
         self._current.call = call
         try:
             return work()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow
@@ -16,6 +19,7 @@ from pykafka2.errors import (
     BufferExhausted,
     IllegalArgument,
     IllegalState,
+    KafkaError,
     KafkaTimeoutError,
     MessageTooLarge,
     NoBrokersAvailable,
@@ -23,6 +27,8 @@ from pykafka2.errors import (
     TopicAuthorizationFailed,
     UnknownTopicOrPartition,
 )
+from pykafka2.producer.transactions.state import Call
+from pykafka2.producer.transactions.transactions import TransactionRunner
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.protocol.messages.transaction import EndTxnRequest
@@ -390,6 +396,71 @@ def test_transaction_that_is_cancelled_at_its_end_still_ends_before_the_next(
                 await first
             kafka_cluster.controls.release(EndTxnRequest)
             await one(b"second")
+
+    run(program())
+    wait_for_committed(kafka_cluster, [b"first", b"second"])
+
+
+class LateThread:
+    """Stops the helper thread of the first transactional call of a kind, before or after it takes effect."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: Call, *, after: bool) -> None:
+        self.has_stopped = threading.Event()
+        self.may_continue = threading.Event()
+        run_call = TransactionRunner.run
+
+        def stop() -> None:
+            if not self.has_stopped.is_set():
+                self.has_stopped.set()
+                assert self.may_continue.wait(30)
+
+        def run(runner: TransactionRunner, call: Call, *args: Any) -> Any:
+            if call is kind and not after:
+                stop()
+            value = run_call(runner, call, *args)
+            if call is kind and after:
+                stop()
+            return value
+
+        monkeypatch.setattr(TransactionRunner, "run", run)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("kind", [Call.BEGIN, Call.COMMIT, Call.ABORT], ids=lambda kind: kind.value)
+def test_cancelled_call_with_a_late_thread_does_not_touch_the_next_transaction(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, kind: Call, after: bool
+) -> None:
+    async def program() -> None:
+        async with KafkaProducer(
+            bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id="t"
+        ) as producer:
+            await producer.init_transactions()
+
+            async def block() -> None:
+                async with producer.transaction():
+                    pass
+
+            calls: dict[Call, Callable[[], Any]] = {
+                Call.BEGIN: block,
+                Call.COMMIT: producer.commit_transaction,
+                Call.ABORT: producer.abort_transaction,
+            }
+            if kind is not Call.BEGIN:
+                await producer.begin_transaction()
+            late = LateThread(monkeypatch, kind, after=after)
+            task = asyncio.create_task(calls[kind]())
+            await kafka_cluster.wait_until_async(late.has_stopped.is_set)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            asyncio.get_running_loop().call_later(0.05, late.may_continue.set)
+            for call in (producer.commit_transaction, producer.abort_transaction):
+                with suppress(KafkaError):
+                    await call()
+            async with producer.transaction():
+                await producer.send("orders", b"first", partition=0)
+                await asyncio.sleep(0.15)
+                await producer.send("orders", b"second", partition=0)
 
     run(program())
     wait_for_committed(kafka_cluster, [b"first", b"second"])
