@@ -10,7 +10,11 @@ from pykafka2.errors import IllegalArgument, InvalidTopicException
 from pykafka2.types import TopicPartition
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from pykafka2.cluster.client import ClusterClient
+
+UUID_BYTES = 16
 
 
 def texts(argument: str, values: Iterable[str]) -> list[str]:
@@ -63,6 +67,14 @@ def whole_number(argument: str, value: object, least: int, most: int = 2**31 - 1
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise IllegalArgument(f"{argument}={value!r} must be an int from {least} to {most}")
     return int(value)
+
+
+def uuid_bytes(argument: str, value: bytes | UUID) -> bytes:
+    """Returns the 16 bytes of an id. Raises IllegalArgument."""
+    found: object = getattr(value, "bytes", value)
+    if not isinstance(found, bytes) or len(found) != UUID_BYTES:
+        raise IllegalArgument(f"{argument} must be a UUID or {UUID_BYTES} bytes, not {value!r}")
+    return found
 
 
 def seconds_of(timeout: float | None, timeout_ms: float | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.admin.arguments import request_timeout_ms, text, whole_number
+from pykafka2.admin.arguments import request_timeout_ms, text, uuid_bytes, whole_number
 from pykafka2.admin.cluster_values import (
     ApiVersion,
     ClusterDescription,
@@ -25,9 +25,11 @@ from pykafka2.errors import IllegalArgument, KafkaError, UnknownTopicOrPartition
 from pykafka2.types import Node
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from pykafka2.cluster.client import ClusterClient
     from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
-    from pykafka2.protocol.messages.quorum import ReplicaState
+    from pykafka2.protocol.messages.quorum import Listener, ReplicaState
 
 METADATA_TOPIC = "__cluster_metadata"
 MAX_LEVEL = 2**15 - 1
@@ -190,6 +192,63 @@ class ClusterAdmin:
             },
         )
 
+    def add_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: bytes | UUID,
+        listeners: Mapping[str, tuple[str, int]],
+        *,
+        cluster_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Make a controller a voter of the quorum (KIP-853).
+
+        Args:
+            voter_id: the controller's node id.
+            directory_id: the id of its metadata directory, which its `meta.properties` has.
+            listeners: its hosts and ports by listener, such as {"CONTROLLER": ("kafka-3", 9093)}.
+            cluster_id: the cluster that is meant; the controller refuses the call if it has another id.
+
+        Raises:
+            DuplicateVoter: the controller is a voter already.
+            InconsistentClusterId, InvalidRequest: the cluster or the listeners are others.
+            UnsupportedVersion: the quorum is static (kraft.version 0), or Kafka older than 3.9.
+            ClusterAuthorizationFailed: the principal lacks ALTER on the cluster.
+            IllegalArgument: an argument is not valid; no request was sent.
+        """
+        from pykafka2.protocol.messages.quorum import AddRaftVoterRequest
+
+        request = AddRaftVoterRequest(
+            cluster_id=None if cluster_id is None else text("cluster_id", cluster_id),
+            timeout_ms=request_timeout_ms(self._cluster, timeout),
+            voter_id=whole_number("voter_id", voter_id, 0),
+            voter_directory_id=uuid_bytes("directory_id", directory_id),
+            listeners=_listeners(listeners),
+        )
+        self._cluster.request(request, AnyNode(), timeout, _error_of)
+
+    def remove_raft_voter(
+        self,
+        voter_id: int,
+        directory_id: bytes | UUID,
+        *,
+        cluster_id: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Remove a voter from the quorum of controllers (KIP-853). Arguments and errors: `add_raft_voter`.
+
+        Raises:
+            VoterNotFound: there is no voter with these ids.
+        """
+        from pykafka2.protocol.messages.quorum import RemoveRaftVoterRequest
+
+        request = RemoveRaftVoterRequest(
+            cluster_id=None if cluster_id is None else text("cluster_id", cluster_id),
+            voter_id=whole_number("voter_id", voter_id, 0),
+            voter_directory_id=uuid_bytes("directory_id", directory_id),
+        )
+        self._cluster.request(request, AnyNode(), timeout, _error_of)
+
     def api_versions(
         self,
         brokers: Iterable[int] | None = None,
@@ -248,6 +307,20 @@ def checked_brokers(
     if isinstance(brokers, str | int) or not hasattr(brokers, "__iter__"):
         raise IllegalArgument(f"brokers={brokers!r} must be a list of broker ids")
     return [whole_number("broker id", broker, 0) for broker in dict.fromkeys(brokers)]
+
+
+def _listeners(listeners: Mapping[str, tuple[str, int]]) -> list[Listener]:
+    from pykafka2.protocol.messages.quorum import Listener
+
+    if not isinstance(listeners, Mapping) or not listeners:
+        raise IllegalArgument(f"listeners={listeners!r} must be a dict of (host, port) by listener")
+    made = []
+    for name, address in listeners.items():
+        if not isinstance(address, tuple) or len(address) != 2:
+            raise IllegalArgument(f"listeners[{name!r}] must be (host, port), not {address!r}")
+        host, port = text("host", address[0]), whole_number("port", address[1], 1, 65535)
+        made.append(Listener(name=text("listener", name), host=host, port=port))
+    return made
 
 
 def _described(

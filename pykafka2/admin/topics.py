@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pykafka2.admin.arguments import seconds_of, texts
+from pykafka2.admin.arguments import seconds_of, texts, uuid_bytes
 from pykafka2.admin.group_descriptions import operations
 from pykafka2.admin.outcomes import Outcomes, not_controller
 from pykafka2.admin.throttled import until_accepted
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pykafka2.protocol.messages.metadata import MetadataResponseTopic
     from pykafka2.protocol.messages.topics import CreateTopicsRequest
 
-ID_BYTES = 16
 TOPIC_OPTIONS = ("num_partitions", "replication_factor", "assignments", "configs")
 """The keys of a topic's options in a dict, with kafka-python's names."""
 
@@ -293,13 +292,7 @@ def _described(topic: MetadataResponseTopic) -> TopicDescription:
 
 
 def _ids(topic_ids: Iterable[bytes | UUID]) -> list[bytes]:
-    ids: list[bytes] = []
-    for item in topic_ids:
-        topic_id = getattr(item, "bytes", item)
-        if not isinstance(topic_id, bytes) or len(topic_id) != ID_BYTES:
-            raise IllegalArgument(f"topic_ids must contain UUIDs or 16 bytes, not {topic_id!r}")
-        ids.append(topic_id)
-    return list(dict.fromkeys(ids))
+    return list(dict.fromkeys(uuid_bytes("each of topic_ids", item) for item in topic_ids))
 
 
 def _milliseconds(timeout: float | None) -> int:

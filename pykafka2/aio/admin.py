@@ -59,6 +59,8 @@ class KafkaAdminClient:
     describe_features = awaited(SyncAdmin.describe_features)
     update_features = awaited(SyncAdmin.update_features)
     describe_metadata_quorum = awaited(SyncAdmin.describe_metadata_quorum)
+    add_raft_voter = awaited(SyncAdmin.add_raft_voter)
+    remove_raft_voter = awaited(SyncAdmin.remove_raft_voter)
     unregister_broker = awaited(SyncAdmin.unregister_broker)
     describe_log_dirs = awaited(SyncAdmin.describe_log_dirs)
     describe_replica_log_dirs = awaited(SyncAdmin.describe_replica_log_dirs)

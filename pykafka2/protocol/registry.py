@@ -88,6 +88,8 @@ class ApiKey:
     SHARE_GROUP_DESCRIBE: Final = 77
     SHARE_FETCH: Final = 78
     SHARE_ACKNOWLEDGE: Final = 79
+    ADD_RAFT_VOTER: Final = 80
+    REMOVE_RAFT_VOTER: Final = 81
     INITIALIZE_SHARE_GROUP_STATE: Final = 83
     READ_SHARE_GROUP_STATE: Final = 84
     WRITE_SHARE_GROUP_STATE: Final = 85
@@ -187,6 +189,8 @@ API_KEYS: Final[dict[int, ApiInfo]] = {
         ApiInfo(77, "ShareGroupDescribe", "share_group", 1, 1, 0),
         ApiInfo(78, "ShareFetch", "share_fetch", 1, 2, 0),
         ApiInfo(79, "ShareAcknowledge", "share_fetch", 1, 2, 0),
+        ApiInfo(80, "AddRaftVoter", "quorum", 0, 1, 0),
+        ApiInfo(81, "RemoveRaftVoter", "quorum", 0, 0, 0),
         ApiInfo(83, "InitializeShareGroupState", "share_state", 0, 0, 0),
         ApiInfo(84, "ReadShareGroupState", "share_state", 0, 0, 0),
         ApiInfo(85, "WriteShareGroupState", "share_state", 0, 1, 0),

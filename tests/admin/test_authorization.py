@@ -93,6 +93,8 @@ WHOLE: dict[str, Call] = {
     "list_partition_reassignments": lambda admin: admin.list_partition_reassignments(),
     "list_config_resources": lambda admin: admin.list_config_resources(),
     "describe_metadata_quorum": lambda admin: admin.describe_metadata_quorum(),
+    "add_raft_voter": lambda admin: admin.add_raft_voter(1, bytes(16), {"CONTROLLER": ("localhost", 1)}),
+    "remove_raft_voter": lambda admin: admin.remove_raft_voter(1, bytes(16)),
     "unregister_broker": lambda admin: admin.unregister_broker(1),
     "elect_leaders of all": lambda admin: admin.elect_leaders(),
     "abort_transaction": lambda admin: admin.abort_transaction(ORDERS, 1, 1, coordinator_epoch=0),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import UUID
+
 import pytest
 
 from pykafka2 import NewTopic, TopicPartition
@@ -15,8 +18,11 @@ from pykafka2.admin.outcomes import ItemsFailed
 from pykafka2.errors import (
     BrokerIdNotRegistered,
     IllegalArgument,
+    InconsistentClusterId,
+    InvalidRequest,
     KafkaTimeoutError,
     UnknownTopicId,
+    UnsupportedVersion,
 )
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
 from pykafka2.testing import Simulation
@@ -112,6 +118,49 @@ def test_stopped_broker_is_unregistered(simulation: Simulation, world: World) ->
         world.admin.unregister_broker(7)
     with pytest.raises(IllegalArgument, match="broker_id"):
         world.admin.unregister_broker("1")  # type: ignore[arg-type]
+
+
+def test_change_of_voters_is_refused_by_a_static_quorum(world: World) -> None:
+    admin, listeners = world.admin, {"CONTROLLER": ("localhost", 9093)}
+    cluster_id = admin.describe_cluster().cluster_id
+    for directory in (UUID(int=5), bytes(16)):
+        with pytest.raises(UnsupportedVersion, match=r"adding voter because the kraft\.version feature is 0"):
+            admin.add_raft_voter(7, directory, listeners, cluster_id=cluster_id)
+        with pytest.raises(
+            UnsupportedVersion, match=r"removing voter because the kraft\.version feature is 0"
+        ):
+            admin.remove_raft_voter(7, directory, cluster_id=cluster_id)
+    with pytest.raises(InconsistentClusterId, match="another"):
+        admin.add_raft_voter(7, bytes(16), listeners, cluster_id="another")
+    with pytest.raises(InconsistentClusterId, match="another"):
+        admin.remove_raft_voter(7, bytes(16), cluster_id="another")
+    with pytest.raises(InvalidRequest, match="CONTROLLER"):
+        admin.add_raft_voter(7, bytes(16), {"OTHER": ("localhost", 9093)})
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("voter_id", -1),
+        ("directory_id", b"short"),
+        ("directory_id", "text"),
+        ("listeners", {}),
+        ("listeners", {"CONTROLLER": "localhost:9093"}),
+        ("port", {"CONTROLLER": ("localhost", 0)}),
+        ("cluster_id", ""),
+    ],
+    ids=str,
+)
+def test_invalid_arguments_of_a_voter_are_named(world: World, argument: str, value: Any) -> None:
+    arguments: dict[str, Any] = {
+        "voter_id": 7,
+        "directory_id": bytes(16),
+        "listeners": {"CONTROLLER": ("localhost", 9093)},
+        "cluster_id": None,
+    }
+    arguments["listeners" if argument == "port" else argument] = value
+    with pytest.raises(IllegalArgument, match=argument):
+        world.admin.add_raft_voter(**arguments)
 
 
 def test_topics_are_described_and_deleted_by_id(world: World) -> None:

@@ -61,6 +61,8 @@ LATER: Final = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: LazyHandler(0, 1, "reassignments"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: LazyHandler(0, 0, "reassignments", suffix="_list"),
     ApiKey.DESCRIBE_QUORUM: LazyHandler(0, 2, "describe_quorum"),
+    ApiKey.ADD_RAFT_VOTER: LazyHandler(0, 1, "raft_voters", suffix="_add"),
+    ApiKey.REMOVE_RAFT_VOTER: LazyHandler(0, 0, "raft_voters", suffix="_remove"),
     ApiKey.UPDATE_FEATURES: LazyHandler(0, 2, "update_features"),
     ApiKey.UNREGISTER_BROKER: LazyHandler(0, 0, "unregister_broker"),
     ApiKey.LIST_CONFIG_RESOURCES: LazyHandler(0, 1, "list_config_resources", by_controller=False),

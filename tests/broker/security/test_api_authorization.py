@@ -230,6 +230,13 @@ CASES: dict[str, tuple[str, int, dict[str, Any], Needs]] = {
         {"timeout_ms": 1000, "feature_updates": [], "validate_only": True},
         [("ALTER", ON_CLUSTER)],
     ),
+    "add a voter": (
+        "AddRaftVoter",
+        1,
+        {"timeout_ms": 1000, "voter_id": 1, "listeners": [], "cluster_id": None},
+        [("ALTER", ON_CLUSTER)],
+    ),
+    "remove a voter": ("RemoveRaftVoter", 0, {"voter_id": 1, "cluster_id": None}, [("ALTER", ON_CLUSTER)]),
     "unregister": ("UnregisterBroker", 0, {"broker_id": 77}, [("ALTER", ON_CLUSTER)]),
     "describe rules": ("DescribeAcls", 3, ANY_RULE, [("DESCRIBE", ON_CLUSTER)]),
     "create rules": (

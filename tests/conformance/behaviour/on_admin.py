@@ -371,6 +371,26 @@ def brokers_and_quorum(side: Side) -> None:
     side.ask(
         "another topic", "DescribeQuorum", 2, topics=[{"topic_name": "brokers-unknown", "partitions": [{}]}]
     )
+    listeners = [{"name": "CONTROLLER", "host": "127.0.0.1", "port": 9}]
+    new, another = (
+        {"cluster_id": None, "voter_id": 77, "voter_directory_id": bytes(15) + b"\1"},
+        {"cluster_id": "another"},
+    )
+    for version in (0, 1):
+        side.ask(
+            f"a voter is added ({version})",
+            "AddRaftVoter",
+            version,
+            timeout_ms=1000,
+            listeners=listeners,
+            **new,
+        )
+    side.ask(
+        "to another cluster", "AddRaftVoter", 1, timeout_ms=1000, listeners=listeners, **{**new, **another}
+    )
+    side.ask("without listeners", "AddRaftVoter", 1, timeout_ms=1000, listeners=[], **new)
+    side.ask("a voter is removed", "RemoveRaftVoter", 0, **new)
+    side.ask("from another cluster", "RemoveRaftVoter", 0, **{**new, **another})
     side.ask("SASL is not spoken here", "SaslHandshake", 1, mechanism="PLAIN")
     side.ask("nor after that", "SaslAuthenticate", 2, client="sasl", auth_bytes=b"\0a\0b")
     resources = side.quietly("ListConfigResources", 1, resource_types=[16])

@@ -58,6 +58,8 @@ CHECKS: Final[dict[int, Check]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: on_cluster(Operation.ALTER),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: on_cluster(Operation.DESCRIBE),
     ApiKey.DESCRIBE_QUORUM: on_cluster(Operation.DESCRIBE),
+    ApiKey.ADD_RAFT_VOTER: on_cluster(Operation.ALTER),
+    ApiKey.REMOVE_RAFT_VOTER: on_cluster(Operation.ALTER),
     ApiKey.UPDATE_FEATURES: on_cluster(Operation.ALTER),
     ApiKey.UNREGISTER_BROKER: on_cluster(Operation.ALTER),
     ApiKey.DESCRIBE_ACLS: on_cluster(Operation.DESCRIBE),
