@@ -160,6 +160,18 @@ GUESSED: Final[dict[str, str]] = {
 }
 """Guessed names whose nearest option by spelling would be a wrong suggestion."""
 
+_LISTED: Final = {
+    f"{verb}_{kind}_group{rest}": f"list_groups(types=['{kind.title()}']): {kind} groups are listed, no more"
+    for kind in ("share", "streams")
+    for verb, rest in (
+        ("alter", "_offsets"),
+        ("delete", "_offsets"),
+        ("delete", "s"),
+        ("describe", "s"),
+        ("list", "_offsets"),
+    )
+}
+
 INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
     "KafkaProducer": {
         "produce": "send(topic, value, key=..., on_delivery=...)",
@@ -184,10 +196,9 @@ INSTEAD_OF_CALLS: Final[dict[str, dict[str, str]]] = {
         "stop": "close()",
     },
     "KafkaAdminClient": {
+        **_LISTED,
         "delete_consumer_groups": "delete_groups(group_ids)",
         "describe_consumer_groups": "describe_groups(group_ids)",
-        "describe_share_groups": "list_groups(types=['Share']): share groups are listed, no more",
-        "describe_streams_groups": "list_groups(types=['Streams']): streams groups are listed, no more",
         "get_broker_version_data": "api_versions([broker_id])",
         "incremental_alter_configs": "alter_configs({resource: {name: value}})",
         "list_consumer_group_offsets": "list_group_offsets(group_id)",

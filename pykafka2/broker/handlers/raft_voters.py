@@ -32,8 +32,8 @@ def handle_add(
         if all(listener.name != LISTENER for listener in request.listeners):
             endpoints = ", ".join(f"{one.name}={one.host}:{one.port}" for one in request.listeners)
             raise InvalidRequest(
-                f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{endpoints}}})) for the "
-                f"default listener ListenerName({LISTENER})"
+                f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{endpoints}}})) "
+                f"for the default listener ListenerName({LISTENER})"
             )
         raise UnsupportedVersion(f"Cluster doesn't support adding voter {STATIC}")
     except BrokerError as error:
