@@ -1,0 +1,1 @@
+"""Curves of throughput, latency and processor time over the options of clients and broker."""
