@@ -84,7 +84,7 @@ def test_clusters_come_by_themselves_are_kept_and_emptied_between_tests(pytester
 
         @pytest.mark.kafka(brokers=2)
         class TestClass:
-            def test_of_the_class(self, kafka_cluster):
+            def test_in_the_class(self, kafka_cluster):
                 assert len(kafka_cluster.brokers) == 2
 
             @pytest.mark.kafka(brokers=1)
