@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.compiling import SharedCompiling, keep_bytecode
 from tests.failures import FailuresAtOnce
-from tests.gate import PLAIN_RUN, FewCases, GateReport
+from tests.gate import PLAIN_RUN, FewCases, GateReport, LongestFirst
 from tests.hypothesis_start import leave_out_our_constants, make_unicode_tables
 from tests.memory import MemoryReport, MemorySaver
 
@@ -50,10 +51,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SharedCompiling(number, worker["workercount"], collect_ignore))
     config.pluginmanager.register(FewCases(config))
     config.pluginmanager.register(GateReport(config))
+    config.pluginmanager.register(LongestFirst())
     config.pluginmanager.register(MemorySaver())
     if FailuresAtOnce.is_wanted(config):
         config.pluginmanager.register(FailuresAtOnce(config))
     config.pluginmanager.register(MemoryReport(config))
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One process more than there are cores, because each waits for a quarter of its time."""
+    return (yield) + 1
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import settings
 
 MARKER = "gate"
+LONGEST = "longest"
 PLAIN_RUN = f"not {MARKER} and not spark"
 """The `-m` of pyproject.toml."""
 
-MOST_CASES = 5
+MOST_CASES = 3
 """So many cases of one test a plain run of everything takes, spread over all of them."""
 
 HOW_TO_RUN = "`-m gate` runs these alone, `-m ''` everything, such as python -m pytest -m '' FILE::TEST"
@@ -93,3 +94,12 @@ class FewCases:
                     if number not in taken:
                         item.add_marker(MARKER)
         yield
+
+
+class LongestFirst:
+    """A pytest plugin that starts the longest test first, so that no process ends long after the others."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        yield  # pytest-randomly has shuffled them
+        items.sort(key=lambda item: item.get_closest_marker(LONGEST) is None)

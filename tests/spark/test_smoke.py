@@ -21,6 +21,7 @@ ALONE = ("-n", "0", "-p", "no:randomly", "-p", "no:cacheprovider")
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_smoke_set_passes() -> None:
     reason = why_no_spark()
     if reason is not None:
