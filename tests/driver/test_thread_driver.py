@@ -314,7 +314,7 @@ def test_a_close_waits_for_all_stuck_helpers_together_no_longer_than_for_one() -
         runtime.offload(lambda: may_go_on.wait(30), lambda outcome: None)
     started = time.monotonic()
     runtime.close()
-    assert time.monotonic() - started < 1.9
+    assert time.monotonic() - started < 3.5  # one after the other takes four
     may_go_on.set()
     for thread in threading.enumerate():
         if thread.name == "pykafka2-offload":

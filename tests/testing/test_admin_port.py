@@ -75,7 +75,7 @@ def test_large_request_takes_time_linear_in_its_size(caller: socket.socket) -> N
     caller.sendall(request("/topics", '{"what": "' + "x" * (8 << 20) + '"}'))
     ((status, answer),) = receive(caller)
     assert (status, answer["error"]["type"]) == (400, "ConfigurationError")
-    assert time.process_time() - begin < 1.0
+    assert time.process_time() - begin < 2.0
 
 
 def test_a_head_that_does_not_end_ends_the_connection(caller: socket.socket) -> None:

@@ -281,7 +281,7 @@ def test_a_crash_does_not_wait_for_an_orderly_stop() -> None:
         )
         started_at = time.monotonic()
         cluster.controls.crash_broker(1)
-        assert time.monotonic() - started_at < 2.0
+        assert time.monotonic() - started_at < 20  # the orderly stop takes 60 s
         stop.join()
         assert not cluster.broker(1).is_running
 

@@ -100,7 +100,7 @@ def test_a_commit_is_written_while_a_fetch_is_held_by_the_same_broker(kafka_clus
         consumer.poll(200)
         before = time.monotonic()
         consumer.commit({ORDERS: 0})
-        assert time.monotonic() - before < 2, "not behind the fetch, which is held for good"
+        assert time.monotonic() - before < 20, "not behind the fetch, which is held for good"
         peers = {
             entry.api: entry.peer
             for entry in kafka_cluster.history.entries()

@@ -169,10 +169,10 @@ def test_slowly_dripping_token_response_times_out(
     url = f"http://127.0.0.1:{authority.server_address[1]}/token"
     began = time.monotonic()
     # Of a refusal the head has to come in time, also on a machine that has other things to do.
-    timeout = 0.06 if status == 200 else 0.2
+    timeout = 0.06 if status == 200 else 1.0
     with pytest.raises(SaslAuthenticationFailed, match=words):
         ClientCredentials(url, "client", "hush", lambda: 1000.0, time.monotonic, timeout=timeout)()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 5  # all the bytes take six
 
 
 @pytest.mark.parametrize("seconds_apart", [0.0, 0.02], ids=["at once", "by drops"])
