@@ -100,6 +100,7 @@ def test_requests_stay_within_their_size_and_no_partition_starves(simulation: Si
     assert max(longest) < 3 * min(longest), "every partition has its turn"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_no_partition_starves_over_a_thousand_drains(simulation: Simulation) -> None:
     """A request holds three of six partitions' batches, and each partition has the next batch ready at once.

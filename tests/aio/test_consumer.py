@@ -146,7 +146,7 @@ def test_busy_reader_lets_other_tasks_run(kafka_cluster: KafkaCluster) -> None:
                     await asyncio.sleep(0)
 
             other = asyncio.create_task(count())
-            for _ in range(10):
+            for _ in range(4):
                 consumer.seek(FIRST, 0)
                 left = 5000
                 while left:
@@ -161,7 +161,7 @@ def test_positions_and_offsets_are_those_of_the_sync_consumer(kafka_cluster: Kaf
     fill(kafka_cluster, 10)
 
     async def program() -> None:
-        async with consumer_of(kafka_cluster) as consumer:
+        async with consumer_of(kafka_cluster, fetch_max_wait_ms=20) as consumer:
             with pytest.raises(IllegalState, match="no topic is subscribed"):
                 await consumer.poll()
             consumer.assign([FIRST])
@@ -278,7 +278,7 @@ def test_coroutine_listener_ends_before_another_member_reads(
                     await self.consumer.getone()
                 events.append(f"revoked {sorted(one.partition for one in revoked)}")
 
-        options = {"group_id": "billing", "enable_auto_commit": False}
+        options = {"group_id": "billing", "enable_auto_commit": False, "heartbeat_interval_ms": 100}
         async with consumer_of(kafka_cluster, **options) as one, consumer_of(kafka_cluster, **options) as two:
             one.subscribe(["orders"], listener=Listener(one))
             assert (await one.getone()).offset == 100
@@ -419,7 +419,7 @@ def test_blocked_loop_keeps_the_membership_and_continues(kafka_cluster: KafkaClu
             "orders",
             group_id="billing",
             enable_auto_commit=False,
-            session_timeout_ms=1000,
+            session_timeout_ms=2000,
             heartbeat_interval_ms=200,
         ) as consumer:
             found = []

@@ -22,6 +22,7 @@ from pykafka2.records.decoder import STILL_READING, decode_records, decode_tuple
 from pykafka2.records.encoder import BatchBuilder
 from pykafka2.records.varint import varint
 from pykafka2.types import ConsumerRecord
+from tests.gate import examples
 
 from .strategies import CODECS, NOW, RECORD_LISTS, Input, build
 
@@ -239,7 +240,7 @@ def test_a_bomb_is_stopped_at_the_cap_and_named(codec: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(RECORD_LISTS, st.data(), st.integers(1, 3))
 def test_skipped_headers_are_checked_as_headers_that_are_kept(
     records: list[Input], data: st.DataObject, headers_at_once: int

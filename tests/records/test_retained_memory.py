@@ -54,7 +54,10 @@ def test_few_plans_of_batches_are_kept() -> None:
         assert len(plans._plans) <= MOST_PLANS
 
 
-@pytest.mark.parametrize(("runs", "is_kept"), [(MOST_RUNS, True), (MOST_RUNS + 1, False), (3000, False)])
+@pytest.mark.parametrize(
+    ("runs", "is_kept"),
+    [(MOST_RUNS, True), (MOST_RUNS + 1, False), pytest.param(3000, False, marks=pytest.mark.gate)],
+)
 def test_plan_of_many_runs_is_not_kept(runs: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan of a million records that change their length every 64 takes 11 MB, and 32 plans are kept."""
     kept = Plans()

@@ -69,7 +69,7 @@ def valid() -> bytes:
     return large_batch(body, COUNT)
 
 
-@pytest.fixture(params=["headers", "strict"])
+@pytest.fixture(params=["headers", pytest.param("strict", marks=pytest.mark.gate)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     config = {"log.validate": request.param, "auto.create.topics.enable": False}
     with KafkaCluster(brokers=1, config=config) as cluster, Wire(cluster.bootstrap_servers) as wire:

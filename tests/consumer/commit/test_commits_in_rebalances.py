@@ -257,7 +257,9 @@ def test_commit_during_a_rebalance_succeeds_or_raises_rebalance_in_progress(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("session_timeout", [10, pytest.param(45, id="45 s, the default")])
+@pytest.mark.parametrize(
+    "session_timeout", [10, pytest.param(45, id="45 s, the default", marks=pytest.mark.gate)]
+)
 def test_commits_keep_members_with_blocked_heartbeats_in_the_group(
     simulation: Simulation, cluster: KafkaCluster, session_timeout: int
 ) -> None:
