@@ -32,6 +32,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from pykafka2.cli.listeners import listener_names, parsed_listeners, parsed_users, ports_from
+from pykafka2.cli.output import Output
 from pykafka2.clock import FOREVER
 from pykafka2.errors import ConfigurationError
 
@@ -146,10 +147,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Runs the cluster; returns 0 after a signal to end.  Raises `ConfigurationError` for illegal
-    arguments.
+def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Runs the cluster; returns 0 after a signal to end, 1 if a port is taken.  Raises `ConfigurationError`
+    for illegal arguments.
     """
+    try:
+        return _run(arguments)
+    except ConfigurationError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        output.error(str(error))
+        return 1
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from pykafka2.testing.cluster import KafkaCluster
 
     if arguments.listener and arguments.port is not None:

@@ -30,6 +30,7 @@ from pykafka2.cli.demo_data import DemoRecord, lines_of, order_events
 from pykafka2.cli.demo_proof import Proof, Verdict
 from pykafka2.cli.demo_sabotage import KINDS, sabotage
 from pykafka2.cli.demo_table import Figures, table
+from pykafka2.cli.output import Output
 from pykafka2.errors import ConfigurationError, KafkaError, KafkaTimeoutError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", help="hide progress bars")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace, output: Output) -> int:
     """Carry the demo out; the exit code."""
     if arguments.sabotage and arguments.bootstrap_servers:
         raise ConfigurationError("--sabotage needs the demo's own cluster; leave --bootstrap-servers away")

@@ -1,114 +1,164 @@
-"""The `pykafka2` command: finds the sub-command, shows --help, converts errors to exit codes.
+"""The entry point of the command `pykafka2`: finds the verb, runs it, and converts errors to exit codes.
 
-Exit codes: 0 success; 1 failure, with a message; 2 wrong command line; 130 interrupted.
-Each sub-command is a module with `SUMMARY`, `configure(parser)` and `run(arguments) -> int`, loaded on first
-use.
+Exit codes: 0 success, also if the reader of a pipe closed it; 1 failure, with a message; 2 wrong arguments or
+options; 130 interrupted by Ctrl-C; 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import os
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import NoReturn
 
-from pykafka2.errors import KafkaError
+from pykafka2.cli.output import Output
+from pykafka2.cli.parsing import Parser, UsageError
+from pykafka2.errors import ConfigurationError, KafkaError
 
-COMMANDS = {"demo": "pykafka2.cli.demo", "broker": "pykafka2.cli.broker"}
+VERBS = {
+    "completion": "pykafka2.cli.completion",
+    "demo": "pykafka2.cli.demo",
+    "broker": "pykafka2.cli.broker",
+}
+"""The module of each verb, in the order of `pykafka2 --help`; see the docstring of the package."""
 
+EXIT_OK = 0
 EXIT_FAILED = 1
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 EPILOG = """\
-Try first:
+try first:
   pykafka2 demo                          crash a broker under load and prove that no record is lost
   pykafka2 broker --port 9092            a Kafka cluster for your tests, for any client, until Ctrl-C
-  pykafka2 COMMAND --help                what a command does, with examples
+  pykafka2 VERB --help                   what a verb does, with examples
+
+exit codes:
+  0 success   1 failure   2 wrong arguments or options   130 interrupted by Ctrl-C   143 ended by SIGTERM
 """
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM was received: the verb ends like after a Ctrl-C."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one sub-command; the exit code."""
+    """Run one verb; return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    parser = _parser(words)
-    parsed = parser.parse_args(words)
-    if parsed.command is None:
-        parser.print_help()
-        return 0
+    if arguments is None:
+        _prepare_process()
     try:
-        code: int = import_module(COMMANDS[parsed.command]).run(parsed)
+        try:
+            return _run(words)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return EXIT_OK
+
+
+def _run(words: list[str]) -> int:
+    parser = build_parser(words)
+    parsed = parser.parse_args(words)
+    if parsed.verb is None:
+        parser.print_help()
+        return EXIT_OK
+    output = Output(parsed.verb, getattr(parsed, "is_json", False))
+    if getattr(parsed, "verbose", 0):
+        _log_to_stderr(parsed.verbose)
+    restore_sigterm = _handle_sigterm()
+    try:
+        code: int = import_module(VERBS[parsed.verb]).run(parsed, output)
+    except (UsageError, ConfigurationError) as error:
+        output.error(str(error))
+        return EXIT_USAGE
     except KafkaError as error:
-        print(f"pykafka2 {parsed.command}: {type(error).__name__}: {error}", file=sys.stderr)
+        output.error(f"{type(error).__name__}: {error}")
         return EXIT_FAILED
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        output.error(f"{error.filename or type(error).__name__}: {error.strerror or error}")
+        return EXIT_FAILED
+    except Terminated:
+        return EXIT_TERMINATED
     except KeyboardInterrupt:
-        print(f"pykafka2 {parsed.command}: interrupted", file=sys.stderr)
+        output.error("interrupted")
         return EXIT_INTERRUPTED
+    finally:
+        restore_sigterm()
     return code
 
 
-class Parser(argparse.ArgumentParser):
-    """An argparse parser that suggests the nearest command or option for a misspelt one."""
-
-    def error(self, message: str) -> NoReturn:
-        subparsers = [
-            parser
-            for action in self._actions
-            if isinstance(action, argparse._SubParsersAction)
-            for parser in action.choices.values()
-        ]
-        known = [option for parser in (self, *subparsers) for option in parser._option_string_actions]
-        chosen = re.findall(r"argument (\S+): invalid choice: '([^']*)'", message)
-        misspelt = (
-            []
-            if message.startswith("argument ")
-            else re.findall(r"(?:unrecognized arguments: |\s)(-[^\s=]+)", message)
-        )
-        close = _nearest(misspelt, known)
-        for name, word in chosen:
-            action = self._option_string_actions.get(name)
-            close += _nearest([word], COMMANDS if action is None else action.choices or ())
-        super().error(f"{message}; did you mean {', '.join(close)}?" if close else message)
-
-
-def _nearest(words: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The word that each of these may have been meant to be, where there is one."""
-    from difflib import get_close_matches
-
-    return [close for word in words for close in get_close_matches(word, list(known), n=1)]
-
-
-def _parser(words: list[str]) -> argparse.ArgumentParser:
+def build_parser(words: Sequence[str] = ()) -> Parser:
+    """Return the parser: with the first of the words, if it is a verb, otherwise with all verbs."""
     parser = Parser(
         prog="pykafka2",
-        description="A Kafka client, and a Kafka cluster that starts in milliseconds.",
+        description="A Kafka client for the command line, and a Kafka cluster that starts in milliseconds.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    # A command that is named on the line is the only one that is loaded.
-    for name in [name for name in COMMANDS if name in words[:1]] or COMMANDS:
-        module: ModuleType = import_module(COMMANDS[name])
-        command = commands.add_parser(
-            name,
-            help=module.SUMMARY,
-            description=module.__doc__,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.configure(command)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    for name in [name for name in VERBS if name in words[:1]] or VERBS:
+        module: ModuleType = import_module(VERBS[name])
+        module.configure(verbs.add_parser(name, help=module.SUMMARY, description=module.__doc__))
     return parser
 
 
 class _Version(argparse.Action):
-    """Looks up the version only on demand: importlib.metadata is slow to load."""
+    """Looks up the version only on demand."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
+        from pykafka2 import __version__
 
-        parser.exit(message=f"pykafka2 {version('pykafka2')}\n")
+        parser.exit(message=f"pykafka2 {__version__}\n")
+
+
+def _handle_sigterm() -> Callable[[], object]:
+    """Let SIGTERM raise `Terminated`, in the main thread; return the function that undoes this."""
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated
+
+    try:
+        previous = signal.signal(signal.SIGTERM, terminate)
+    except ValueError:  # another thread
+        return lambda: None
+    return lambda: signal.signal(signal.SIGTERM, previous)
+
+
+def _prepare_process() -> None:
+    """Set what belongs to a process of its own: how streams encode, and how warnings of the client look."""
+    import warnings
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a name can be outside the terminal's encoding
+    warnings.showwarning = lambda message, *_, **__: print(f"pykafka2: warning: {message}", file=sys.stderr)
+
+
+def _log_to_stderr(verbosity: int) -> None:
+    import logging
+
+    logging.basicConfig(
+        level=logging.INFO if verbosity == 1 else logging.DEBUG,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter's last flush of stdout, whose reader is gone, go nowhere."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass
 
 
 if __name__ == "__main__":

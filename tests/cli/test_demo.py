@@ -98,14 +98,14 @@ def test_crash_of_a_single_broker_has_no_takeover_time(capsys: pytest.CaptureFix
 def test_bad_input_prints_a_one_line_error(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", *words]) == 1
+    assert main(["demo", *words]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_an_empty_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty = tmp_path / "empty"
     empty.touch()
-    assert main(["demo", "--input", str(empty)]) == 1
+    assert main(["demo", "--input", str(empty)]) == 2
     assert "no lines" in capsys.readouterr().err
 
 

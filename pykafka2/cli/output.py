@@ -1,0 +1,161 @@
+"""Prints results to stdout, as tables for people or JSON lines with --json, and everything else to stderr.
+
+Tables are made with `rich` if it is installed (extra `cli`) and stdout is a terminal, and plain otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+CLI_EXTRA = "pip install 'pykafka2[cli]'"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add --json."""
+    parser.add_argument("--json", dest="is_json", action="store_true", help="print JSON, one object per line")
+
+
+class Output:
+    """Prints the results of one verb. `is_json` is set by --json."""
+
+    def __init__(self, verb: str, is_json: bool = False) -> None:
+        self.verb = verb
+        self.is_json = is_json
+
+    # ------------------------------------------------------------------ results, on stdout
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+        """Print rows; with --json one object per row, whose keys are the columns (snake_case).
+
+        Values are str, int, float, bool, None, or lists and dicts of these. A table shows None as `-`.
+        """
+        if self.is_json:
+            for row in rows:
+                self.json(dict(zip(columns, row, strict=True)))
+            return
+        found = [list(row) for row in rows]
+        heads = [column.replace("_", " ").upper() for column in columns]
+        numeric = [all(_is_number(row[at]) for row in found) and bool(found) for at in range(len(columns))]
+        cells = [[_cell(value) for value in row] for row in found]
+        if title:
+            self.line(title)
+        if not self._rich_table(heads, cells, numeric):
+            self._plain_table(heads, cells, numeric)
+
+    def item(self, fields: Mapping[str, Any]) -> None:
+        """Print one object: with --json as one line, otherwise one field per line."""
+        if self.is_json:
+            self.json(fields)
+            return
+        width = max((len(name) for name in fields), default=0)
+        for name, value in fields.items():
+            self.line(f"{name.replace('_', ' '):<{width}}  {_cell(value)}")
+
+    def json(self, value: Any) -> None:
+        """Print a value as one line of JSON."""
+        import json
+
+        print(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+    def line(self, text: str) -> None:
+        """Print a line for people; nothing with --json."""
+        if not self.is_json:
+            print(text)
+
+    # ------------------------------------------------------------------ everything else, on stderr
+
+    def note(self, text: str) -> None:
+        """Print a remark, such as a summary, to stderr."""
+        print(text, file=sys.stderr)
+
+    def error(self, text: str) -> None:
+        """Print an error to stderr, after the name of the verb."""
+        print(f"pykafka2 {self.verb}: {text}", file=sys.stderr)
+
+    def progress(self, total: float | None, text: str, unit: str = " records", **options: Any) -> Any:
+        """Return a tqdm bar, which is a context manager; it is disabled unless stderr is a terminal."""
+        if not is_terminal(sys.stderr):
+            return NoProgress()
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0  # no monitor thread
+        return tqdm(total=total, desc=text, unit=unit, file=sys.stderr, leave=False, **options)
+
+    # ------------------------------------------------------------------ inside
+
+    def _rich_table(self, heads: list[str], cells: list[list[str]], numeric: list[bool]) -> bool:
+        """Print with rich; return False if it is not installed or stdout is not a terminal."""
+        if not is_terminal(sys.stdout) or os.environ.get("TERM") == "dumb":
+            return False
+        try:
+            from rich.box import SIMPLE_HEAD
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+        except ImportError:
+            return False
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        for head, is_right in zip(heads, numeric, strict=True):
+            table.add_column(head, justify="right" if is_right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*(Text(cell) for cell in row))  # Text: a name can contain markup
+        Console(file=sys.stdout, soft_wrap=False).print(table)
+        return True
+
+    def _plain_table(self, heads: list[str], cells: list[list[str]], numeric: list[bool]) -> None:
+        widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+        for row in [heads, *cells]:
+            padded = [
+                cell.rjust(width) if is_right else cell.ljust(width)
+                for cell, width, is_right in zip(row, widths, numeric, strict=True)
+            ]
+            print("  ".join(padded).rstrip())
+
+
+class NoProgress:
+    """A progress bar that shows nothing."""
+
+    def __enter__(self) -> NoProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, count: float = 1) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
+        pass
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream is open and a terminal."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _cell(value: Any) -> str:
+    """Return the text of a value; control characters, which can steer a terminal, are escaped."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(map(_cell, value))
+    if isinstance(value, dict):
+        return ",".join(f"{_cell(key)}={_cell(one)}" for key, one in value.items())
+    text = str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,137 @@
+"""The argument parser of all verbs: argparse with suggestions for misspelt words, and types of arguments."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from pykafka2.errors import KafkaError
+
+SUBCOMMANDS = argparse._SubParsersAction
+
+
+class UsageError(KafkaError, ValueError):
+    """An argument is wrong; the message names it, its value and the valid values. The exit code is 2."""
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of descriptions, and aligns the help of all arguments and verbs in one column."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, **options)
+        self._action_max_length = self._max_help_position - 2
+
+
+class Parser(argparse.ArgumentParser):
+    """An argparse parser that suggests the nearest verb, choice or option for a misspelt one."""
+
+    def __init__(self, **arguments: Any) -> None:
+        arguments.setdefault("formatter_class", HelpFormatter)
+        super().__init__(allow_abbrev=False, **arguments)
+
+    def error(self, message: str) -> NoReturn:
+        close: list[str] = []
+        for name, word in re.findall(r"argument (\S+): invalid choice: '([^']*)'", message):
+            close += nearest([word], self._choices_of(name))
+        if not message.startswith("argument "):
+            unknown = re.findall(r"(?:unrecognized arguments: |\s)(-[^\s=]+)", message)
+            close += nearest(unknown, self._known_options())
+        super().error(f"{message}; did you mean {', '.join(close)}?" if close else message)
+
+    def _choices_of(self, name: str) -> Iterable[str]:
+        for action in self._actions:
+            if name in (*action.option_strings, action.dest, action.metavar) and action.choices is not None:
+                return [str(choice) for choice in action.choices]
+        return ()
+
+    def _known_options(self) -> list[str]:
+        """Return the options of this parser and of its sub-verbs: the top parser reports unknown ones."""
+        known = list(self._option_string_actions)
+        for action in self._actions:
+            if isinstance(action, SUBCOMMANDS):
+                for parser in action.choices.values():
+                    known += parser._known_options()
+        return known
+
+
+def nearest(words: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return the nearest known word of each word that has one."""
+    from difflib import get_close_matches
+
+    names = list(dict.fromkeys(known))
+    return [close for word in words for close in get_close_matches(word, names, n=1)]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Types of arguments, for `add_argument(type=...)`
+# ---------------------------------------------------------------------------------------------------
+
+
+def positive(text: str) -> int:
+    """Return an integer above 0."""
+    return _integer(text, 1, "a whole number, at least 1")
+
+
+def natural(text: str) -> int:
+    """Return an integer, at least 0."""
+    return _integer(text, 0, "a whole number, at least 0")
+
+
+def rate(text: str) -> float:
+    """Return a number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid; use a number above 0")
+    return number
+
+
+def partition_numbers(text: str) -> list[int]:
+    """Return the partition numbers of a list such as `0,2,5-7`."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isascii() and first.isdigit() and (not dash or (last.isascii() and last.isdigit()))):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not valid; use partition numbers, such as 0 or 0,2,5-7"
+            )
+        numbers += range(int(first), int(last or first) + 1)
+    return sorted(set(numbers))
+
+
+def time_ms(text: str) -> int:
+    """Return a time in milliseconds since the epoch: ISO 8601, milliseconds, or back from now (-90m, -2d)."""
+    if re.fullmatch(r"\d{9,}", text):
+        return int(text)
+    import datetime
+
+    back = re.fullmatch(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", text)
+    if back is not None:
+        import time
+
+        return int((time.time() - float(back[1]) * SECONDS[back[2]]) * 1000)
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; use 2026-11-30, 2026-11-30T08:15:00Z, milliseconds since the epoch, "
+            "or a time before now such as -90s, -15m, -2h, -7d"
+        ) from None
+    return round(moment.timestamp() * 1000)
+
+
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def _integer(text: str, least: int, legal: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid; use {legal}")
+    return number

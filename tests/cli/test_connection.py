@@ -1,0 +1,147 @@
+"""Options of the clients from -X, properties files, the environment and profiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykafka2.cli import connection
+from pykafka2.cli.connection import Kind, client_options
+from pykafka2.cli.main import main
+from pykafka2.cli.parsing import Parser, UsageError
+from pykafka2.cli.properties import parse_properties
+from tests.cli.typed import pykafka2
+
+SECRET = "s3cr3t"
+
+
+def options_of(
+    *words: str, kind: Kind = "consumer", environment: dict[str, str] | None = None
+) -> dict[str, object]:
+    parser = Parser()
+    connection.add_options(parser)
+    options = client_options(parser.parse_args(list(words)), kind, environment or {})
+    assert options.pop("client_id") == "pykafka2"
+    return options
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> dict[str, str]:
+    path = tmp_path / "profiles.toml"
+    path.write_text(
+        "[local]\nbootstrap.servers = 'here:1'\n"
+        "[production]\nbootstrap.servers = 'there:1'\nsasl.password.command = 'echo word'\nacks = 'all'\n"
+    )
+    return {"PYKAFKA2_PROFILES": str(path)}
+
+
+def test_dotted_names_of_x_become_options() -> None:
+    assert options_of("-X", "fetch.min.bytes=5", "-X", "group_id=g=h") == {
+        "fetch_min_bytes": "5",
+        "group_id": "g=h",
+    }
+
+
+def test_stronger_sources_take_precedence(tmp_path: Path, profiles: dict[str, str]) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=file:1\n")
+    environment = {**profiles, "PYKAFKA2_PROFILE": "local", "PYKAFKA2_BOOTSTRAP_SERVERS": "variable:1"}
+    typed: list[str] = []
+    for words, server in [
+        ([], "variable:1"),
+        (["--profile", "production"], "there:1"),
+        (["--config", str(file)], "file:1"),
+        (["-X", "bootstrap.servers=x:1"], "x:1"),
+        (["-b", "b:1"], "b:1"),
+    ]:
+        typed += words
+        assert options_of(*typed, environment=environment)["bootstrap_servers"] == server
+    del environment["PYKAFKA2_BOOTSTRAP_SERVERS"]
+    assert options_of(environment=environment) == {"bootstrap_servers": "here:1"}
+
+
+def test_options_of_other_clients_in_a_profile_are_left_out(profiles: dict[str, str]) -> None:
+    assert options_of("--profile", "production", environment=profiles) == {
+        "bootstrap_servers": "there:1",
+        "sasl_password": "word",
+    }
+    assert options_of("--profile", "production", kind="producer", environment=profiles)["acks"] == "all"
+
+
+def test_unknown_option_of_a_file_reaches_the_client_which_rejects_it(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("fetch.min.byte=5\nkey.deserializer=org.apache.kafka.common.StringDeserializer\n")
+    assert options_of("--config", str(file)) == {"fetch_min_byte": "5"}
+
+
+def test_misspelt_variable_is_rejected_and_an_unrelated_one_is_not() -> None:
+    with pytest.raises(UsageError, match=r"PYKAFKA2_SASL_PASSWROD .* did you mean PYKAFKA2_SASL_PASSWORD"):
+        options_of(environment={"PYKAFKA2_SASL_PASSWROD": SECRET})
+    assert options_of(environment={"PYKAFKA2_REQUIRE_KCAT": "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-X", f"sasl.password:{SECRET}"], "-X sasl.password: write name=value"),
+        (["-X", f"={SECRET}"], "-X : write name=value"),
+        (["--config", "/nowhere/at.all"], "--config /nowhere/at.all: No such file"),
+        (["--profile", "prod"], "profile 'prod'"),
+    ],
+)
+def test_bad_source_names_the_argument_and_no_secret(
+    words: list[str], message: str, profiles: dict[str, str]
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        options_of(*words, environment=profiles)
+    assert message in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text", [f"[a]\nsasl.password = {SECRET}", f"[a]\nb = 1\nb = '{SECRET}'", f"{SECRET}"]
+)
+def test_error_in_profiles_shows_no_value(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "profiles.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        options_of("--profile", "a", environment={"PYKAFKA2_PROFILES": str(path)})
+    assert "is not valid TOML at " in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
+def test_failing_command_of_a_profile_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "profiles.toml"
+    path.write_text("[a]\nsasl.password.command = 'false'\n")
+    with pytest.raises(UsageError, match=r"sasl\.password\.command ended with status 1"):
+        options_of("--profile", "a", environment={"PYKAFKA2_PROFILES": str(path)})
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = (
+        "# comment\n! comment\n\na=1\nb : two words \nc\\ d three\ne=x\\\n   y\\\\\nf\n"
+        "g=\\u00e9\\t\\q\nh=a=b:c\na=2\r\n"
+    )
+    assert parse_properties(text) == {
+        "a": "2",
+        "b": "two words ",
+        "c d": "three",
+        "e": "xy\\",
+        "f": "",
+        "g": "é\tq",
+        "h": "a=b:c",
+    }
+    with pytest.raises(ValueError, match="line 2"):
+        parse_properties("a=1\nb=\\u12")
+
+
+def test_wrong_broker_option_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--port", "0", "-c", "no.such.option=1"]) == 2
+    assert "no.such.option" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_version_needs_no_cluster_and_no_profile() -> None:
+    done = pykafka2("--version", env={"PYKAFKA2_PROFILES": "/nowhere", "PYKAFKA2_PROFILE": "x"})
+    assert done.returncode == 0

@@ -1,0 +1,106 @@
+"""The entry point: help, suggestions, exit codes, closed pipes and completion scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pykafka2.cli.main import VERBS, build_parser, main
+from tests.cli.typed import COMMAND, environment, in_terminal, pykafka2
+
+
+@pytest.mark.slow
+def test_help_lists_every_verb_and_the_exit_codes() -> None:
+    done = pykafka2("--help")
+    assert done.returncode == 0
+    for verb in VERBS:
+        assert re.search(rf"^    {verb} +\w", done.stdout.decode(), re.MULTILINE), verb
+    assert b"130 interrupted" in done.stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb_has_examples(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--help"])
+    assert ended.value.code == 0
+    assert f"  pykafka2 {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("brokr", "broker"),
+        ("broker --prot 1", "--port"),
+        ("completion bsh", "bash"),
+        ("demo --sabotage lase", "lose"),
+    ],
+)
+def test_misspelt_word_exits_with_2_and_suggests_the_nearest(
+    line: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+def test_option_is_not_abbreviated() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--rec", "3"])
+    assert ended.value.code == 2
+
+
+def test_only_the_module_of_the_typed_verb_is_imported() -> None:
+    code = (
+        "import sys; from pykafka2.cli.main import build_parser; build_parser(['completion', 'bash']); "
+        "print(sorted(name for name in sys.modules if name in "
+        "('pykafka2.cli.demo', 'pykafka2.cli.broker', 'asyncio', 'rich', 'tqdm', 'shtab', 'logging')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.slow
+def test_closed_pipe_ends_the_command_without_an_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*COMMAND, "--help"], stdout=writing, stderr=subprocess.PIPE, env=environment())
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+def test_version_is_shown_in_a_terminal() -> None:
+    code, shown = in_terminal("--version")
+    assert code == 0
+    assert re.fullmatch(r"pykafka2 \S+\r\n", shown)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script_has_every_verb(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab")
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(verb in script for verb in VERBS)
+
+
+@pytest.mark.slow
+def test_bash_completes_a_verb(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab")
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    code = script + (
+        "\nCOMP_WORDS=(pykafka2 dem); COMP_CWORD=1; COMP_LINE='pykafka2 dem'; COMP_POINT=12"
+        '\n_shtab_pykafka2 pykafka2 dem pykafka2; echo "reply=${COMPREPLY[*]}"\n'
+    )
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True)
+    assert "reply=demo" in done.stdout, done.stderr
+
+
+def test_every_verb_has_a_summary_that_fits_a_line() -> None:
+    parser = build_parser()
+    assert all(len(line) <= 110 for line in parser.format_help().splitlines())

@@ -1,0 +1,64 @@
+"""Tables and JSON of the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from pykafka2.cli.output import Output
+
+COLUMNS = ("topic", "partition_count", "is_internal", "replicas")
+ROWS: list[tuple[object, ...]] = [("orders", 12, False, [1, 2]), ("a\x1b[31m[b]", None, True, [])]
+
+
+def test_table_in_a_pipe_is_plain_and_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("x").table(COLUMNS, ROWS)
+    assert capsys.readouterr().out.splitlines() == [
+        "TOPIC         PARTITION COUNT  IS INTERNAL  REPLICAS",
+        "orders                     12  no           1,2",
+        "a\\x1b[31m[b]                -  yes",
+    ]
+
+
+def test_table_without_rows_has_its_header(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("x").table(["a", "b_c"], [])
+    assert capsys.readouterr().out == "A  B C\n"
+
+
+def test_json_has_one_object_per_row_with_the_column_names(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output("x", is_json=True)
+    output.table(COLUMNS, ROWS)
+    output.item({"a": None})
+    output.line("for people")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [*(dict(zip(COLUMNS, row, strict=True)) for row in ROWS), {"a": None}]
+
+
+def test_rich_table_shows_names_in_full_and_no_markup(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    Output("x").table(["topic"], [["[bold]" + "x" * 100]])
+    out = capsys.readouterr().out
+    assert "[bold]" in out
+    assert out.count("x") == 100
+
+
+def test_table_is_plain_without_rich(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setitem(sys.modules, "rich.box", None)
+    Output("x").table(["a"], [[1]])
+    assert capsys.readouterr().out == "A\n1\n"
+
+
+def test_progress_is_hidden_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with Output("x").progress(10, "reading") as bar:
+        bar.update(5)
+    assert capsys.readouterr().err == ""
