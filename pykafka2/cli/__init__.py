@@ -2,8 +2,8 @@
 
 How to add a verb:
 
-1. Write a module in `pykafka2/cli/`. Its docstring is the text of `pykafka2 NAME --help` and ends with examples.
-   It has three names:
+1. Write a module in `pykafka2/cli/`. Its docstring is the text of `pykafka2 NAME --help`, with examples.
+   The module has three names:
 
        SUMMARY = "one line for `pykafka2 --help`"
 
