@@ -20,6 +20,7 @@ from pykafka2.cli.parsing import Parser, UsageError
 from pykafka2.errors import ConfigurationError, KafkaError
 
 VERBS = {
+    "consume": "pykafka2.cli.consume",
     "completion": "pykafka2.cli.completion",
     "demo": "pykafka2.cli.demo",
     "broker": "pykafka2.cli.broker",

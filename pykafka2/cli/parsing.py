@@ -105,7 +105,7 @@ def partition_numbers(text: str) -> list[int]:
 
 def time_ms(text: str) -> int:
     """Return a time in milliseconds since the epoch: ISO 8601, milliseconds, or back from now (-90m, -2d)."""
-    if re.fullmatch(r"\d{9,}", text):
+    if re.fullmatch(r"\d+", text, re.ASCII) and len(text) != 8:  # 20261130 is a date
         return int(text)
     import datetime
 
