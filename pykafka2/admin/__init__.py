@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pykafka2.admin.acl_names import ACL, ACLFilter, ResourcePattern, ResourcePatternFilter
     from pykafka2.admin.admin import KafkaAdminClient
+    from pykafka2.admin.check_values import BrokerCheck, CheckStatus, CheckStep, ClusterCheck
     from pykafka2.admin.cluster_values import (
         ApiVersion,
         ClusterDescription,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "pykafka2.admin.acl_names": ("ACL", "ACLFilter", "ResourcePattern", "ResourcePatternFilter"),
     "pykafka2.admin.admin": ("KafkaAdminClient",),
+    "pykafka2.admin.check_values": ("BrokerCheck", "CheckStatus", "CheckStep", "ClusterCheck"),
     "pykafka2.admin.cluster_values": (
         "ApiVersion",
         "ClusterDescription",
@@ -150,6 +152,10 @@ __all__ = [
     "AclBinding",
     "AlterConfigOp",
     "ApiVersion",
+    "BrokerCheck",
+    "CheckStatus",
+    "CheckStep",
+    "ClusterCheck",
     "ClusterDescription",
     "ConfigEntry",
     "ConfigResource",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from pykafka2 import lifecycle
 from pykafka2.admin.acls import AclsAdmin
+from pykafka2.admin.checks import ChecksAdmin
 from pykafka2.admin.cluster import ClusterAdmin
 from pykafka2.admin.configs import ConfigsAdmin
 from pykafka2.admin.group_lag import GroupLagAdmin
@@ -45,6 +46,7 @@ class KafkaAdminClient(
     ProducersAdmin,
     ClusterAdmin,
     LogDirsAdmin,
+    ChecksAdmin,
     InspectionCalls,
 ):
     """Creates, describes, alters and deletes the resources of a cluster. Thread-safe.

@@ -77,6 +77,14 @@ def uuid_bytes(argument: str, value: bytes | UUID) -> bytes:
     return found
 
 
+def real_number(argument: str, value: object, *, minimum: float) -> float:
+    """Returns the number; raises IllegalArgument if it is none, not finite or below the minimum."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not minimum <= value < float("inf"):  # type: ignore[operator]
+        raise IllegalArgument(f"{argument}={value!r} must be a number, at least {minimum:g}")
+    return float(value)  # type: ignore[arg-type]
+
+
 def seconds_of(timeout: float | None, timeout_ms: float | None) -> float | None:
     """Returns the timeout in seconds from either argument; None if both are None. Raises IllegalArgument."""
     if timeout_ms is None:

@@ -56,6 +56,7 @@ class KafkaAdminClient:
 
     describe_cluster = awaited(SyncAdmin.describe_cluster)
     api_versions = awaited(SyncAdmin.api_versions)
+    check_cluster = awaited(SyncAdmin.check_cluster)
     describe_features = awaited(SyncAdmin.describe_features)
     update_features = awaited(SyncAdmin.update_features)
     describe_metadata_quorum = awaited(SyncAdmin.describe_metadata_quorum)

@@ -114,6 +114,16 @@ class ClusterClient:
         driver.on_failed(self._close_requests)
         self.add(self.metadata, self.coordinators)
 
+    @property
+    def tls(self) -> ReloadingTlsContext | None:
+        """The TLS context of new connections; None without TLS. The driver's thread only."""
+        return self._tls
+
+    @property
+    def sasl(self) -> SaslMechanism | None:
+        """The SASL mechanism of new connections; None without SASL."""
+        return self._sasl
+
     # ------------------------------------------------------------------ managers
 
     def add(self, *managers: Pollable) -> None:

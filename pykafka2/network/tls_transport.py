@@ -186,6 +186,10 @@ class TlsTransport:
         """Returns the subject of the peer's certificate as `ssl` formats it, or None if unverified."""
         return (self._tls.getpeercert() or {}).get("subject")
 
+    def peer_certificate(self) -> bytes | None:
+        """Returns the peer's certificate as DER, verified or not; None before the handshake."""
+        return self._tls.getpeercert(binary_form=True)
+
     def _shake_hands(self) -> bool:
         """Run one step of the handshake; returns False if the peer must send first."""
         try:

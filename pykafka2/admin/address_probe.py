@@ -1,0 +1,567 @@
+"""Checks one address step by step: DNS, port, TLS, API versions, SASL, metadata.
+
+Runs on the driver's thread, over connections of its own. These are those of any client
+(network/connection.py), so their errors are a client's errors. After a failure further connections find the
+cause: they read a rejected certificate, or detect that the port speaks another protocol. Created on the
+caller's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pykafka2.admin.check_values import CheckStatus, CheckStep
+from pykafka2.clock import FOREVER
+from pykafka2.driver.completion import Completion
+from pykafka2.driver.pollable import PollResult
+from pykafka2.errors import (
+    CorruptData,
+    Disconnected,
+    KafkaError,
+    NoBrokersAvailable,
+    RequestTimeout,
+    TlsCertificateRejected,
+    TlsError,
+    TlsHostNameMismatch,
+)
+from pykafka2.network.certificate import Certificate, read_certificate
+from pykafka2.network.connection import Connection, ConnectionOptions
+from pykafka2.network.handshake import (
+    SOFTWARE_NAME,
+    SOFTWARE_VERSION,
+    Agreement,
+    authenticate,
+    negotiate,
+)
+from pykafka2.network.port_probes import VERDICTS, probe_sasl, probe_without_tls
+from pykafka2.network.script import Lane, Script
+from pykafka2.network.transport import SocketOptions
+from pykafka2.protocol.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from pykafka2.cluster.client import ClusterClient
+    from pykafka2.driver.runtime import Outcome
+    from pykafka2.network.api_versions import ApiVersions
+    from pykafka2.network.connection_setup import OnWorkDone
+    from pykafka2.network.endpoint import Endpoint
+    from pykafka2.network.script import Offload
+    from pykafka2.network.tls import ReloadingTlsContext, TlsContext
+    from pykafka2.network.transport import Buffer, SocketTransport, Transport
+    from pykafka2.protocol.struct import Request
+
+STEPS = ("dns", "port", "tls", "api_versions", "sasl", "metadata")
+SETUP_TIMEOUTS = 10
+"""The limit of a connection's handshakes together, in timeouts; each step has its own."""
+EXPIRES_SOON = timedelta(days=30)
+"""A certificate that expires earlier than this is a warning."""
+
+OnResponse = Callable[[Any, float], None]
+
+
+class _Noticed(KafkaError):
+    """Ends a connection that was opened only to read its certificate."""
+
+
+class _Observed:
+    """A TCP transport that notes when it is connected."""
+
+    def __init__(self, transport: SocketTransport, on_connected: Callable[[], None]) -> None:
+        self._transport = transport
+        self._on_connected: Callable[[], None] | None = on_connected
+        self.peer = transport.peer
+
+    def fileno(self) -> int:
+        return self._transport.fileno()
+
+    def establish(self) -> bool:
+        is_connected = self._transport.establish()
+        if is_connected and self._on_connected is not None:
+            self._on_connected()
+            self._on_connected = None
+        return is_connected
+
+    def interest(self) -> int:
+        return self._transport.interest()
+
+    def read_into(self, buffer: memoryview) -> int | None:
+        return self._transport.read_into(buffer)
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        return self._transport.write(buffers)
+
+    def close(self, *, reset: bool = False) -> None:
+        self._transport.close(reset=reset)
+
+
+class _Observer:
+    """A `TlsWrapper` that notes the TCP connection and keeps the TLS stream; without TLS it adds none."""
+
+    def __init__(self, tls: ReloadingTlsContext | TlsContext | None) -> None:
+        self._tls = tls
+        self.stream: Any = None
+        self.is_connected = False
+
+    def wrap_connecting(self, transport: SocketTransport, server_name: str) -> Transport:
+        observed = _Observed(transport, self._connected)
+        if self._tls is None:
+            return observed
+        self.stream = self._tls.wrap_connecting(observed, server_name)
+        stream: Transport = self.stream
+        return stream
+
+    def wrap_accepted(self, transport: SocketTransport) -> Transport:
+        return transport
+
+    def certificate(self) -> Certificate | None:
+        """Returns the peer's certificate, if one was received and can be read."""
+        der = None if self.stream is None else self.stream.peer_certificate()
+        try:
+            return None if der is None else read_certificate(der)
+        except CorruptData:
+            return None
+
+    def _connected(self) -> None:
+        self.is_connected = True
+
+
+class AddressProbe:
+    """The check of one address. `done` is completed when all steps have an outcome.
+
+    `timeout` bounds DNS, the connection with its handshakes, and each request. After success the connection
+    stays open for `request`, until `close`.
+    """
+
+    def __init__(
+        self, cluster: ClusterClient, host: str, port: int, broker_id: int | None, timeout: float
+    ) -> None:
+        self.host, self.port = host, port
+        self.broker_id = broker_id
+        self.is_bootstrap = False
+        self.metadata: Any = None
+        self.done: Completion[None] = Completion(cluster.driver, f"the check of {self.address}")
+        self.steps: dict[str, CheckStep] = {}
+        self._cluster = cluster
+        self._timeout = timeout
+        self._endpoints: list[Endpoint] = []
+        self._unreachable: list[str] = []
+        self._connection: Connection | None = None
+        self._observer = _Observer(None)
+        self._stage = "dns"
+        self._began, self._deadline = 0.0, FOREVER
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def name(self) -> str:
+        """The broker's name in messages."""
+        return self.address if self.broker_id is None else f"broker {self.broker_id} ({self.address})"
+
+    @property
+    def versions(self) -> ApiVersions | None:
+        """The API versions of the open connection."""
+        return None if self._connection is None else self._connection.api_versions
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests can be sent."""
+        return self._connection is not None and self._connection.is_ready
+
+    def result(self) -> tuple[CheckStep, ...]:
+        """Returns all steps in order, those that were not reached as skipped."""
+        return tuple(self.steps.get(name) or _skipped(name, "not reached") for name in STEPS) + tuple(
+            step for name, step in self.steps.items() if name not in STEPS
+        )
+
+    # ------------------------------------------------------------------ the driver's thread
+
+    def start(self, now: float) -> None:
+        """Resolve the name, then connect."""
+        driver, network = self._cluster.driver, self._cluster.runtime.network
+        host, port = self.host, self.port
+        self._begin("dns", now)
+        driver.add(self)
+        driver.offload(lambda: network.resolve(host, port), self._on_resolved, Lane.NAMES)
+
+    def poll(self, now: float) -> PollResult:
+        """Fail what has timed out."""
+        if self._stage == "dns" and now >= self._deadline:
+            error = NoBrokersAvailable(f"DNS did not resolve {self.host!r} within {self._timeout:g} s")
+            self._fail("dns", error, now, fix=self._fix_of_name())
+        connection = self._connection
+        if connection is not None and now >= self._deadline and self._stage != "done":
+            stage = "tls" if self._stage == "port" and self._observer.is_connected else self._stage
+            late = f"{self.name} did not {_WAITS[stage]} within {self._timeout:g} s"
+            connection.fail(RequestTimeout(late), now)
+        connection = self._connection
+        if connection is not None:
+            connection.poll(now)
+        deadline = FOREVER if self._stage == "done" else self._deadline
+        return PollResult.idle_until(
+            min(deadline, FOREVER if connection is None else connection.next_deadline())
+        )
+
+    def request(
+        self, request: Request[Any], on_response: OnResponse, on_failure: Callable[[KafkaError, float], None]
+    ) -> None:
+        """Send a request over the open connection."""
+        now = self._cluster.driver.clock.monotonic()
+        if self._connection is None:
+            on_failure(Disconnected(f"{self.name} is not connected"), now)
+            return
+        self._connection.send(
+            request, now, on_response=on_response, on_failure=on_failure, timeout=self._timeout
+        )
+
+    def close(self, now: float) -> None:
+        """Close the connection. Idempotent."""
+        self._cluster.driver.remove(self)
+        if self._connection is not None:
+            self._connection.close(now)
+        self.done.succeed(None)
+
+    # ------------------------------------------------------------------ steps
+
+    def _on_resolved(self, outcome: Outcome[list[Endpoint]], now: float) -> None:
+        if self._stage != "dns" or self.done.is_done:
+            return  # it timed out
+        if outcome.error is not None or not outcome.value:
+            error = outcome.error
+            if not isinstance(error, KafkaError):
+                error = NoBrokersAvailable(f"DNS cannot resolve {self.host!r}: {error!r}")
+            cause = str(error).removesuffix("; check bootstrap_servers")
+            self._fail("dns", NoBrokersAvailable(cause), now, fix=self._fix_of_name())
+            return
+        self._endpoints = list(outcome.value)
+        self._pass("dns", ", ".join(endpoint.host for endpoint in self._endpoints), now)
+        self._open(now)
+
+    def _open(self, now: float) -> None:
+        """Connect to the next address of the name."""
+        self._begin("port", now)
+        self._connect(
+            self._endpoints[0],
+            self._cluster.tls,
+            self._shake_hands(),
+            self._on_ready,
+            self._on_closed,
+            now,
+            has_sasl=True,
+        )
+
+    def _connect(
+        self,
+        endpoint: Endpoint,
+        tls: ReloadingTlsContext | TlsContext | None,
+        script: Script[Agreement],
+        on_ready: Callable[[float], None],
+        on_closed: Callable[[KafkaError, float], None],
+        now: float,
+        *,
+        has_sasl: bool = False,
+    ) -> None:
+        options, driver = self._cluster.options, self._cluster.driver
+        self._observer = _Observer(tls)
+        connection = self._connection = Connection(
+            self.name,
+            now,
+            ConnectionOptions(
+                client_id=options.client_id,
+                request_timeout=self._timeout,
+                setup_timeout=SETUP_TIMEOUTS * self._timeout,
+                max_frame_bytes=options.max_frame_bytes,
+                sasl=self._cluster.sasl if has_sasl else None,
+                offload=self._offload,
+            ),
+            on_ready=on_ready,
+            on_closed=on_closed,
+            shake_hands=script,
+        )
+        connection.pipe = driver.open(
+            endpoint,
+            connection,
+            options=SocketOptions(options.send_buffer_bytes, options.receive_buffer_bytes),
+            tls=self._observer,
+            server_name=endpoint.name or self.host,
+        )
+        driver.wake()
+
+    def _offload(self, step: Offload, on_done: OnWorkDone) -> None:
+        self._cluster.driver.offload(
+            step.work, lambda outcome, now: on_done(outcome.value, outcome.error, now), step.lane
+        )
+
+    def _shake_hands(self) -> Script[Agreement]:
+        """The handshake of any client, which notes each step."""
+        clock = self._cluster.driver.clock
+        self._pass_transport(clock.monotonic())
+        self._begin("api_versions", clock.monotonic())
+        versions = yield from negotiate(self.name, SOFTWARE_NAME, SOFTWARE_VERSION)
+        versions.choose(MetadataRequest)
+        self._pass("api_versions", _shown_versions(versions), clock.monotonic())
+        sasl = self._cluster.sasl
+        if sasl is None:
+            self._skip("sasl", "not configured")
+            return Agreement(versions)
+        self._begin("sasl", clock.monotonic())
+        lifetime_ms = yield from authenticate(self.name, versions, sasl)
+        session = f", for {lifetime_ms / 1000:g} s" if lifetime_ms else ""
+        self._pass("sasl", f"{sasl.name} as {self._user()}{session}", clock.monotonic())
+        return Agreement(versions, lifetime_ms)
+
+    def _user(self) -> str:
+        return repr(self._cluster.options.sasl_username) if self._cluster.options.sasl_username else "token"
+
+    def _pass_transport(self, now: float) -> None:
+        """Note that the port accepts connections and, with TLS, the certificate."""
+        others = f" ({'; '.join(self._unreachable)})" if self._unreachable else ""
+        self._pass("port", f"connected to {self._endpoints[0]}{others}", now)
+        if self._cluster.tls is None:
+            self._skip("tls", "not configured")
+            return
+        certificate = self._observer.certificate()
+        if certificate is None:
+            self._pass("tls", "connected", now)
+        elif certificate.not_after - self._today() < EXPIRES_SOON:
+            self._note(
+                CheckStep(
+                    "tls",
+                    CheckStatus.WARNING,
+                    f"{self._shown(certificate)}; it expires soon",
+                    "renew the certificate on the broker",
+                    now - self._began,
+                )
+            )
+        else:
+            self._pass("tls", self._shown(certificate), now)
+
+    def _on_ready(self, now: float) -> None:
+        self._begin("metadata", now)
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        self.request(request, self._on_metadata, self._on_no_metadata)
+
+    def _on_metadata(self, response: Any, now: float) -> None:
+        self.metadata = response
+        brokers = ", ".join(f"{one.node_id}={one.host}:{one.port}" for one in response.brokers)
+        self._pass("metadata", f"{len(response.topics)} topics; brokers {brokers}", now)
+        self._stage = "done"
+        self.done.succeed(None)
+
+    def _on_no_metadata(self, error: KafkaError, now: float) -> None:
+        if not isinstance(error, Disconnected):  # else `_on_closed` follows
+            self._fail("metadata", error, now)
+
+    # ------------------------------------------------------------------ failures
+
+    def _on_closed(self, error: KafkaError, now: float) -> None:
+        if self.done.is_done:
+            return
+        if self._stage == "port" and self._observer.is_connected and self._cluster.tls is not None:
+            self._pass("port", f"connected to {self._endpoints[0]}", now)
+            self._begin("tls", now)
+        if self._stage == "port":
+            self._unreachable.append(str(error))
+            if len(self._endpoints) > 1:
+                self._endpoints.pop(0)
+                self._open(now)
+                return
+            self._fail("port", Disconnected("; ".join(self._unreachable)), now, fix=self._fix_of_port())
+        elif self._stage == "tls" and isinstance(error, TlsCertificateRejected | TlsHostNameMismatch):
+            self._diagnose_certificate(error, now)
+        elif self._stage == "tls":
+            self._diagnose_with(probe_without_tls, None, error, now)
+        elif self._stage == "api_versions" and isinstance(error, Disconnected) and self._cluster.tls is None:
+            self._diagnose_tls_port(error, now)
+        elif self._stage == "metadata" and isinstance(error, Disconnected) and self._cluster.sasl is None:
+            self._diagnose_with(probe_sasl, self._cluster.tls, error, now, found="sasl")
+        else:
+            self._fail(self._stage, error, now)
+
+    def _diagnose_with(
+        self,
+        probe: Callable[[str], Script[Agreement]],
+        tls: ReloadingTlsContext | None,
+        cause: KafkaError,
+        now: float,
+        *,
+        found: str | None = None,
+    ) -> None:
+        """Open a connection that detects what the port speaks."""
+        stage = self._stage
+        self._begin(stage, now)
+
+        def on_closed(error: KafkaError, then: float) -> None:
+            is_found = isinstance(error, VERDICTS)
+            verdict = error if is_found else cause
+            self._fail(found if found is not None and is_found else stage, verdict, then)
+
+        self._connect(self._endpoints[0], tls, probe(self.name), _ignore, on_closed, now)
+
+    def _diagnose_tls_port(self, cause: KafkaError, now: float) -> None:
+        """Find out whether a port that closed a plaintext connection speaks TLS."""
+
+        def on_closed(error: KafkaError, then: float) -> None:
+            if isinstance(error, _Noticed):
+                certificate = self._observer.certificate()
+                shown = "" if certificate is None else f" ({self._shown(certificate)})"
+                speaks_tls = TlsError(f"{self.name} speaks TLS on this port{shown}")
+                self._fail(
+                    "tls",
+                    speaks_tls,
+                    then,
+                    fix="set security_protocol=SSL (SASL_SSL with SASL), or use the plaintext port",
+                )
+            else:
+                self._fail("api_versions", cause, then)
+
+        self._begin(self._stage, now)
+        self._connect(self._endpoints[0], self._unverified(), _notice(), _ignore, on_closed, now)
+
+    def _diagnose_certificate(self, cause: KafkaError, now: float) -> None:
+        """Read the rejected certificate over a connection that verifies nothing and sends nothing."""
+
+        def on_closed(error: KafkaError, then: float) -> None:
+            certificate = self._observer.certificate() if isinstance(error, _Noticed) else None
+            if certificate is None:
+                self._fail("tls", cause, then)
+            else:
+                detail, fix = self._explain(certificate, cause)
+                self._fail("tls", type(cause)(detail), then, fix=fix)
+
+        self._begin(self._stage, now)
+        self._connect(self._endpoints[0], self._unverified(), _notice(), _ignore, on_closed, now)
+
+    def _unverified(self) -> TlsContext:
+        from pykafka2.network.tls import TlsContext
+
+        options = self._cluster.options
+        return TlsContext(
+            cert_file=options.ssl_certfile,
+            key_file=options.ssl_keyfile,
+            key_password=options.ssl_password,
+            verify=False,
+        )
+
+    def _explain(self, certificate: Certificate, cause: KafkaError) -> tuple[str, str]:
+        """Returns cause and fix for a rejected certificate."""
+        today, shown = self._today(), self._shown(certificate)
+        if certificate.not_after < today:
+            return f"the certificate has expired: {shown}", "renew the certificate on the broker"
+        if certificate.not_before > today:
+            since = f"{certificate.not_before:%Y-%m-%d %H:%M} UTC"
+            return (
+                f"the certificate is not valid before {since}: {shown}",
+                "correct the clock of this host, or wait",
+            )
+        if isinstance(cause, TlsHostNameMismatch):
+            return (
+                f"the certificate is not for {self.host}: {shown}",
+                "connect by a name in the certificate, or issue one with this name",
+            )
+        trusted = self._cluster.options.ssl_cafile or "the system's authorities"
+        return (
+            f"the certificate's authority is not trusted: {shown}; trusted are those of {trusted}",
+            f"set ssl_cafile to the PEM file of the authority {certificate.issuer!r}",
+        )
+
+    def _today(self) -> datetime:
+        return datetime.fromtimestamp(self._cluster.driver.clock.wall_ms() / 1000, UTC)
+
+    def _shown(self, certificate: Certificate) -> str:
+        names = ", ".join(certificate.names) or certificate.subject
+        return (
+            f"certificate for {names}, from {certificate.not_before:%Y-%m-%d} to "
+            f"{certificate.not_after:%Y-%m-%d}, issued by {certificate.issuer}"
+        )
+
+    def _fix_of_name(self) -> str:
+        if self.broker_id is None:
+            return "correct the name in bootstrap_servers, or this host's DNS"
+        return (
+            f"set advertised.listeners of broker {self.broker_id} to a name that clients can resolve, or add "
+            f"{self.host} to DNS"
+        )
+
+    def _fix_of_port(self) -> str:
+        if self.broker_id is None:
+            return "correct the port in bootstrap_servers, start the broker, or open the firewall"
+        return (
+            f"set advertised.listeners of broker {self.broker_id} to an address that clients can reach, or "
+            f"open the firewall for {self.address}"
+        )
+
+    # ------------------------------------------------------------------ outcomes
+
+    def _begin(self, stage: str, now: float) -> None:
+        self._stage, self._began, self._deadline = stage, now, now + self._timeout
+
+    def _pass(self, name: str, detail: str, now: float) -> None:
+        self._note(CheckStep(name, CheckStatus.OK, detail, None, max(now - self._began, 0.0)))
+
+    def _skip(self, name: str, why: str) -> None:
+        self._note(_skipped(name, why))
+
+    def _note(self, step: CheckStep) -> None:
+        self.steps[step.name] = step
+
+    def _fail(self, name: str, error: KafkaError, now: float, *, fix: str | None = None) -> None:
+        """Note the failure, which ends the check of this address."""
+        if self.done.is_done:
+            return
+        seconds = max(now - self._began, 0.0)
+        advice = _fix(name, error) if fix is None else fix
+        self._note(CheckStep(name, CheckStatus.FAILED, str(error), advice, seconds))
+        self._stage = "done"
+        self.close(now)
+
+
+def _skipped(name: str, why: str) -> CheckStep:
+    return CheckStep(name, CheckStatus.SKIPPED, why)
+
+
+def _fix(stage: str, error: KafkaError) -> str:
+    """Returns what to do: the advice of the error's class, or of the stage."""
+    advice = type(error).what_to_do
+    if error.retriable or advice is KafkaError.what_to_do:
+        return _FIXES.get(stage, advice)  # not "the client retries": the check has failed
+    return advice.replace("`", "")
+
+
+_WAITS = {
+    "port": "accept the connection",
+    "tls": "finish the TLS handshake",
+    "api_versions": "respond to ApiVersions",
+    "sasl": "finish the authentication",
+    "metadata": "respond to Metadata",
+}
+
+_FIXES = {
+    "tls": "check that this is the TLS port of a Kafka broker, and raise the timeout if the broker is slow",
+    "api_versions": (
+        "check that this is the port of a Kafka broker and that security_protocol matches it, and raise the "
+        "timeout if the broker is slow"
+    ),
+    "sasl": "check the SASL options, and the broker's log",
+    "metadata": "check the broker's log, and raise the timeout if the broker is slow",
+}
+
+
+def _notice() -> Script[Agreement]:
+    """End the connection as soon as its handshake with TLS is done."""
+    yield from ()
+    raise _Noticed("the certificate was read")
+
+
+def _ignore(now: float) -> None:
+    """Do nothing: connections for a diagnosis never become ready."""
+
+
+def _shown_versions(versions: ApiVersions) -> str:
+    low, high = versions.ranges.get(MetadataRequest.API_KEY, (0, 0))
+    count = len(versions.ranges)
+    level = versions.finalized_features.get("metadata.version")
+    more = "" if level is None else f", metadata.version {level}"
+    return f"{count} APIs, Metadata {low} to {high}{more}"

@@ -1,0 +1,67 @@
+"""Ports on 127.0.0.1 that are not what a client expects: closed, silent, HTTP, TLS with any certificate."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+Answer = Callable[[socket.socket], None]
+
+
+def closed_port() -> int:
+    """A port at which nothing listens."""
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@contextmanager
+def answering_port(answer: Answer) -> Iterator[int]:
+    """A port whose connections are passed to `answer`, one after the other, and then closed."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.settimeout(5)
+                    try:
+                        answer(connection)
+                    except OSError:
+                        continue  # the client has closed it
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+
+
+def http(connection: socket.socket) -> None:
+    connection.recv(1000)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+
+
+def silence(connection: socket.socket) -> None:
+    while connection.recv(1000):
+        pass
+
+
+def tls_with(certificate: Path) -> Answer:
+    """Completes TLS handshakes with this certificate, then ends the connection."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    def answer(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as stream:
+            stream.recv(1)
+
+    return answer

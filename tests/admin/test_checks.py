@@ -1,0 +1,395 @@
+"""`check_cluster` on real sockets: two brokers, one of which is bad; each failure has its cause and fix."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykafka2 import KafkaAdminClient
+from pykafka2.admin import BrokerCheck, CheckStatus, ClusterCheck
+from pykafka2.aio import KafkaAdminClient as AioAdmin
+from pykafka2.clock import SystemClock
+from pykafka2.driver.thread_driver import ThreadRuntime
+from pykafka2.errors import IllegalArgument
+from pykafka2.testing import KafkaCluster, Listener
+from tests.admin.ports import answering_port, closed_port, http, silence, tls_with
+
+trustme = pytest.importorskip("trustme")
+
+TIMEOUT = 2.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    with KafkaCluster(brokers=2, topics={"orders": 2}) as running:
+        yield running
+
+
+def check(servers: str, *, timeout: float = TIMEOUT, **options: Any) -> ClusterCheck:
+    with KafkaAdminClient(bootstrap_servers=servers, **options) as admin:
+        return admin.check_cluster(timeout=timeout)
+
+
+def at(result: ClusterCheck, port: int) -> BrokerCheck:
+    (found,) = (broker for broker in result.brokers if broker.address.endswith(f":{port}"))
+    return found
+
+
+def statuses(broker: BrokerCheck) -> dict[str, str]:
+    return {step.name: step.status.value for step in broker.steps}
+
+
+def assert_only_bad(result: ClusterCheck, bad: BrokerCheck, step: str, cause: str, fix: str) -> None:
+    """The bad broker fails in this step and skips the later ones; all others pass."""
+    assert not result.has_passed
+    assert [broker.address for broker in result.brokers if not broker.has_passed] == [bad.address]
+    failed = [one for one in bad.steps if one.status is CheckStatus.FAILED]
+    assert [one.name for one in failed] == [step]
+    assert cause in failed[0].detail
+    assert fix in (failed[0].fix or "")
+    names = [one.name for one in bad.steps]
+    later = names[names.index(step) + 1 :]
+    assert all(bad.step(name).status is CheckStatus.SKIPPED for name in later if name != "tls")
+
+
+def test_two_good_brokers_pass_every_step(cluster: KafkaCluster) -> None:
+    result = check(cluster.bootstrap_servers)
+
+    assert result.has_passed
+    assert result.cluster_id == cluster.cluster_id
+    assert [broker.broker_id for broker in result.brokers] == [0, 1]
+    for broker in result.brokers:
+        assert (broker.is_bootstrap, broker.is_advertised) == (True, True)
+        assert statuses(broker) == {
+            "dns": "ok",
+            "port": "ok",
+            "tls": "skipped",
+            "api_versions": "ok",
+            "sasl": "skipped",
+            "metadata": "ok",
+            "identity": "ok",
+        }
+    assert {step.name: step.status.value for step in result.steps} == {
+        "agreement": "ok",
+        "partitions": "ok",
+        "versions": "ok",
+        "clock": "ok",
+    }
+
+
+def test_brokers_that_are_only_advertised_are_checked(cluster: KafkaCluster) -> None:
+    result = check(cluster.bootstrap_servers.partition(",")[0])
+    assert result.has_passed
+    assert [(one.broker_id, one.is_bootstrap, one.is_advertised) for one in result.brokers] == [
+        (0, True, True),
+        (1, False, True),
+    ]
+
+
+def test_result_as_dict_has_every_step(cluster: KafkaCluster) -> None:
+    result = check(cluster.bootstrap_servers).as_dict()
+    assert result["passed"] is True
+    assert [step["name"] for step in result["brokers"][1]["steps"]][:3] == ["dns", "port", "tls"]
+    assert result["steps"][0]["status"] == "ok"
+
+
+def test_wrong_port_fails_with_the_port_to_correct(cluster: KafkaCluster) -> None:
+    port = closed_port()
+    result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}")
+    assert_only_bad(result, at(result, port), "port", "nothing listens", "port in bootstrap_servers")
+
+
+def test_unknown_name_fails_in_dns(cluster: KafkaCluster) -> None:
+    result = check(f"{cluster.bootstrap_servers},no-such-host.invalid:9092", timeout=10.0)
+    bad = at(result, 9092)
+    assert_only_bad(result, bad, "dns", "cannot resolve 'no-such-host.invalid'", "name in bootstrap_servers")
+
+
+def test_port_of_a_web_server_is_no_kafka_port(cluster: KafkaCluster) -> None:
+    with answering_port(http) as port:
+        result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}")
+    assert_only_bad(result, at(result, port), "api_versions", "responds in HTTP", "")
+
+
+def test_silent_port_times_out(cluster: KafkaCluster) -> None:
+    with answering_port(silence) as port:
+        result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}", timeout=0.5)
+    bad = at(result, port)
+    assert_only_bad(result, bad, "api_versions", "did not respond to ApiVersions within", "raise the timeout")
+
+
+def test_paused_broker_times_out() -> None:
+    with KafkaCluster(brokers=2) as own:
+        own.controls.pause_broker(1)
+        result = check(own.bootstrap_servers, timeout=0.5)
+        own.controls.resume_broker(1)
+    bad = result.brokers[1]
+    assert_only_bad(result, bad, "api_versions", "did not respond", "raise the timeout")
+
+
+def test_unreachable_advertised_listener_fails_with_the_option_to_correct() -> None:
+    first, second, wrong = closed_port(), closed_port(), closed_port()
+    with KafkaCluster(brokers=2, ports=[first, second], advertised_ports=[first, wrong]):
+        result = check(f"127.0.0.1:{first}")
+    bad = at(result, wrong)
+    assert (bad.broker_id, bad.is_bootstrap) == (1, False)
+    assert_only_bad(result, bad, "port", "nothing listens", "advertised.listeners of broker 1")
+
+
+def test_unknown_name_of_an_advertised_listener_fails_in_dns() -> None:
+    port, other = closed_port(), closed_port()
+    with KafkaCluster(brokers=2, ports=[port, other], advertised_host="broker-{id}.invalid"):
+        result = check(f"127.0.0.1:{port}", timeout=10.0)
+    assert [(one.broker_id, one.has_passed) for one in result.brokers] == [
+        (None, True),
+        (0, False),
+        (1, False),
+    ]
+    failed = result.brokers[2].step("dns")
+    assert "broker-1.invalid" in failed.detail
+    assert "advertised.listeners of broker 1" in (failed.fix or "")
+
+
+def test_advertised_listeners_of_two_brokers_that_are_swapped_are_detected() -> None:
+    first, second = closed_port(), closed_port()
+    with KafkaCluster(brokers=2, ports=[first, second], advertised_ports=[second, first]):
+        result = check(f"127.0.0.1:{first}")
+    for broker in result.brokers:
+        assert broker.step("identity").status is CheckStatus.FAILED
+        assert "another broker responds" in broker.step("identity").detail
+
+
+def test_brokers_of_two_clusters_disagree(cluster: KafkaCluster) -> None:
+    with KafkaCluster(brokers=1, seed=7, first_broker_id=5) as other:
+        result = check(f"{cluster.bootstrap_servers},{other.bootstrap_servers}")
+    agreement = result.step("agreement")
+    assert agreement.status is CheckStatus.FAILED
+    assert f"belongs to cluster {other.cluster_id}, others to {cluster.cluster_id}" in agreement.detail
+    assert not result.has_passed
+
+
+def test_partition_without_a_leader_fails() -> None:
+    with KafkaCluster(brokers=2, topics={"orders": 2}, config={"default.replication.factor": 1}) as own:
+        own.controls.crash_broker(1)
+        result = check(own.bootstrap_servers)
+    assert result.step("partitions").status is CheckStatus.FAILED
+    assert "have no leader: orders-" in result.step("partitions").detail
+
+
+def test_clock_that_differs_fails(cluster: KafkaCluster) -> None:
+    class Ahead(SystemClock):
+        def wall_ms(self) -> int:
+            return super().wall_ms() + 60_000
+
+    runtime = ThreadRuntime(clock=Ahead())
+    try:
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, runtime=runtime) as admin:
+            failed = admin.check_cluster(timeout=TIMEOUT).step("clock")
+            passed = admin.check_cluster(timeout=TIMEOUT, max_clock_skew=90).step("clock")
+    finally:
+        runtime.close()
+    assert failed.status is CheckStatus.FAILED
+    assert "behind this host's" in failed.detail
+    assert "NTP" in (failed.fix or "")
+    assert passed.status is CheckStatus.OK
+
+
+# ---------------------------------------------------------------------- TLS
+
+
+class Certificates:
+    """An authority, and certificate files for 127.0.0.1."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._authority = trustme.CA()
+        self.ca_file = folder / f"{name}-ca.pem"
+        self._authority.cert_pem.write_to_path(str(self.ca_file))
+
+    def file(self, name: str, *hosts: str, **options: Any) -> Path:
+        path = self._folder / f"{self._name}-{name}.pem"
+        issued = self._authority.issue_cert(*(hosts or ("127.0.0.1", "localhost")), **options)
+        issued.private_key_and_cert_chain_pem.write_to_path(str(path))
+        return path
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"), "own")
+
+
+@pytest.fixture(scope="module")
+def tls_cluster(certificates: Certificates) -> Iterator[KafkaCluster]:
+    file = str(certificates.file("good"))
+    with KafkaCluster(brokers=1, tls={"cert_file": file, "key_file": file}) as running:
+        yield running
+
+
+def check_tls(cluster: KafkaCluster, certificates: Certificates, port: int) -> ClusterCheck:
+    return check(
+        f"{cluster.bootstrap_servers},127.0.0.1:{port}",
+        security_protocol="SSL",
+        ssl_cafile=str(certificates.ca_file),
+    )
+
+
+def test_certificate_is_shown_with_dates_and_names(
+    tls_cluster: KafkaCluster, certificates: Certificates
+) -> None:
+    result = check(
+        tls_cluster.bootstrap_servers, security_protocol="SSL", ssl_cafile=str(certificates.ca_file)
+    )
+    assert result.has_passed
+    tls = result.brokers[0].step("tls")
+    assert tls.status is CheckStatus.OK
+    assert (
+        "certificate for 127.0.0.1, localhost, from 2000-01-01 to 3000-01-01, issued by O=trustme"
+        in tls.detail
+    )
+
+
+def test_certificate_that_expires_soon_is_a_warning(
+    tls_cluster: KafkaCluster, certificates: Certificates
+) -> None:
+    soon = datetime.now(UTC) + timedelta(days=5)
+    file = str(certificates.file("soon", not_after=soon))
+    with KafkaCluster(brokers=1, tls={"cert_file": file, "key_file": file}) as other:
+        port = int(other.bootstrap_servers.rpartition(":")[2])
+        result = check_tls(tls_cluster, certificates, port)
+    tls = at(result, port).step("tls")
+    assert tls.status is CheckStatus.WARNING
+    assert f"to {soon:%Y-%m-%d}" in tls.detail
+    assert "renew" in (tls.fix or "")
+
+
+def test_expired_certificate_fails_with_its_date(
+    tls_cluster: KafkaCluster, certificates: Certificates
+) -> None:
+    expired = certificates.file("expired", not_after=datetime(2020, 5, 17, tzinfo=UTC))
+    with answering_port(tls_with(expired)) as port:
+        result = check_tls(tls_cluster, certificates, port)
+    assert_only_bad(result, at(result, port), "tls", "has expired: certificate for 127.0.0.1", "renew")
+    assert "to 2020-05-17" in at(result, port).step("tls").detail
+
+
+def test_certificate_for_another_name_fails_with_its_names(
+    tls_cluster: KafkaCluster, certificates: Certificates
+) -> None:
+    with answering_port(tls_with(certificates.file("other", "kafka.example.com"))) as port:
+        result = check_tls(tls_cluster, certificates, port)
+    cause = "is not for 127.0.0.1: certificate for kafka.example.com"
+    assert_only_bad(result, at(result, port), "tls", cause, "issue one with this name")
+
+
+def test_certificate_of_another_authority_fails_with_the_authority(
+    tls_cluster: KafkaCluster, certificates: Certificates, tmp_path: Path
+) -> None:
+    others = Certificates(tmp_path, "others")
+    with answering_port(tls_with(others.file("good"))) as port:
+        result = check_tls(tls_cluster, certificates, port)
+    assert_only_bad(result, at(result, port), "tls", "authority is not trusted", "set ssl_cafile")
+
+
+def test_plaintext_port_fails_with_the_protocol_to_set(
+    tls_cluster: KafkaCluster, certificates: Certificates
+) -> None:
+    with KafkaCluster(brokers=1, first_broker_id=3) as plain:
+        port = int(plain.bootstrap_servers.rpartition(":")[2])
+        result = check_tls(tls_cluster, certificates, port)
+    assert_only_bad(result, at(result, port), "tls", "without TLS", "security_protocol")
+
+
+def test_tls_port_for_a_plaintext_client_fails_with_the_protocol_to_set(
+    cluster: KafkaCluster, tls_cluster: KafkaCluster
+) -> None:
+    result = check(f"{cluster.bootstrap_servers},{tls_cluster.bootstrap_servers}")
+    bad = at(result, int(tls_cluster.bootstrap_servers.rpartition(":")[2]))
+    failed = next(step for step in bad.steps if step.status is CheckStatus.FAILED)
+    assert "speaks TLS on this port" in failed.detail
+    assert "security_protocol" in (failed.fix or "")
+    assert sum(not broker.has_passed for broker in result.brokers) == 1
+
+
+def test_tls_port_that_closes_plaintext_connections_silently_is_detected(
+    cluster: KafkaCluster, certificates: Certificates
+) -> None:
+    with answering_port(tls_with(certificates.file("silent"))) as port:
+        result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}")
+    failed = next(step for step in at(result, port).steps if step.status is CheckStatus.FAILED)
+    assert "speaks TLS on this port" in failed.detail
+
+
+# ---------------------------------------------------------------------- SASL
+
+SASL = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "alice"}
+
+
+def sasl_cluster(password: str, **options: Any) -> KafkaCluster:
+    return KafkaCluster(
+        brokers=1,
+        listeners={"SASL_PLAINTEXT": Listener(mechanisms=["PLAIN"])},
+        users={"alice": password},
+        **options,
+    )
+
+
+def test_wrong_password_fails_in_sasl() -> None:
+    with sasl_cluster("secret") as good, sasl_cluster("another", first_broker_id=3) as other:
+        result = check(f"{good.bootstrap_servers},{other.bootstrap_servers}", sasl_password="secret", **SASL)
+        port = int(other.bootstrap_servers.rpartition(":")[2])
+    assert_only_bad(result, at(result, port), "sasl", "rejected the credentials", "password")
+    assert "secret" not in str(result.as_dict())
+    (passed,) = (broker for broker in result.brokers if broker.has_passed)
+    assert "PLAIN as 'alice'" in passed.step("sasl").detail
+
+
+def test_sasl_port_fails_without_sasl(cluster: KafkaCluster) -> None:
+    with sasl_cluster("secret", first_broker_id=3) as other:
+        port = int(other.bootstrap_servers.rpartition(":")[2])
+        result = check(f"{cluster.bootstrap_servers},{other.bootstrap_servers}")
+    bad = at(result, port)
+    assert bad.step("sasl").status is CheckStatus.FAILED
+    assert "requires SASL authentication (PLAIN)" in bad.step("sasl").detail
+
+
+def test_sasl_client_fails_at_a_port_without_sasl(cluster: KafkaCluster) -> None:
+    with sasl_cluster("secret", first_broker_id=3) as good:
+        result = check(
+            f"{good.bootstrap_servers},{cluster.bootstrap_servers.partition(',')[0]}",
+            sasl_password="secret",
+            **SASL,
+        )
+    (bad,) = (broker for broker in result.brokers if not broker.has_passed)
+    assert_only_bad(result, bad, "sasl", "does not use SASL", "security_protocol")
+
+
+# ---------------------------------------------------------------------- the call
+
+
+@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": "1"}, {"max_clock_skew": -1}])
+def test_invalid_argument_is_named(cluster: KafkaCluster, wrong: dict[str, Any]) -> None:
+    with (
+        KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+        pytest.raises(IllegalArgument, match=next(iter(wrong))),
+    ):
+        admin.check_cluster(**wrong)
+
+
+def test_connections_are_closed_after_the_check(cluster: KafkaCluster) -> None:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, client_id="counted") as admin:
+        admin.check_cluster(timeout=TIMEOUT)
+        admin.list_topics()  # the close of the check's connections precedes it
+        assert len([one for one in cluster.connections() if one.client_id == "counted"]) <= 1
+
+
+def test_check_from_asyncio(cluster: KafkaCluster) -> None:
+    async def run() -> ClusterCheck:
+        async with AioAdmin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            return await admin.check_cluster(timeout=TIMEOUT)
+
+    assert asyncio.run(run()).has_passed
