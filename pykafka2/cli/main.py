@@ -21,6 +21,7 @@ from pykafka2.errors import ConfigurationError, KafkaError
 
 VERBS = {
     "consume": "pykafka2.cli.consume",
+    "check": "pykafka2.cli.check",
     "completion": "pykafka2.cli.completion",
     "demo": "pykafka2.cli.demo",
     "broker": "pykafka2.cli.broker",

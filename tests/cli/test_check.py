@@ -1,0 +1,124 @@
+"""`pykafka2 check` as typed: two brokers, one of which is bad, in pipes and in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pykafka2.testing import KafkaCluster, Listener
+from tests.admin.ports import answering_port, closed_port, http, silence
+from tests.cli.typed import in_terminal, pykafka2
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with KafkaCluster(brokers=2, topics={"orders": 2}) as cluster:
+        yield cluster.bootstrap_servers
+
+
+def test_good_cluster_is_a_table_with_exit_code_0(servers: str) -> None:
+    ended = pykafka2("check", "-b", servers)
+    shown = ended.stdout.decode()
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert shown.splitlines()[0].split() == (
+        ["ADDRESS", "BROKER", "DNS", "PORT", "TLS", "API", "VERSIONS", "SASL", "METADATA", "IDENTITY"]
+    )
+    for address in servers.split(","):
+        assert address in shown
+    assert "agreement    ok" in shown
+    assert "clock        ok" in shown
+    assert "All 2 addresses passed." in shown
+    assert "cause:" not in shown
+
+
+def test_details_have_a_line_for_each_step(servers: str) -> None:
+    shown = pykafka2("check", "-b", servers, "--details").stdout.decode()
+    assert shown.count("connected to 127.0.0.1:") == 2
+
+
+def test_json_is_one_object_with_all_steps(servers: str) -> None:
+    ended = pykafka2("check", "-b", servers, "--json")
+    (line,) = ended.stdout.splitlines()
+    found = json.loads(line)
+    assert ended.returncode == 0
+    assert found["passed"] is True
+    assert [broker["broker_id"] for broker in found["brokers"]] == [0, 1]
+    assert {step["name"] for step in found["steps"]} == {"agreement", "partitions", "versions", "clock"}
+
+
+def test_wrong_port_has_exit_code_1_with_cause_and_fix(servers: str) -> None:
+    good, _ = servers.split(",")
+    wrong = f"127.0.0.1:{closed_port()}"
+    ended = pykafka2("check", "-b", f"{good},{wrong}")
+    shown = ended.stdout.decode()
+    assert ended.returncode == 1
+    assert f"FAILED {wrong}, port" in shown
+    assert "cause: " in shown
+    assert "fix:   correct the port in bootstrap_servers" in shown
+    assert "1 of 3 addresses failed." in shown
+
+
+def test_wrong_port_in_json(servers: str) -> None:
+    wrong = f"127.0.0.1:{closed_port()}"
+    ended = pykafka2("check", "-b", f"{servers},{wrong}", "--json")
+    found = json.loads(ended.stdout)
+    assert ended.returncode == 1
+    assert found["passed"] is False
+    (bad,) = (broker for broker in found["brokers"] if not broker["passed"])
+    assert bad["address"] == wrong
+    (failed,) = (step for step in bad["steps"] if step["status"] == "failed")
+    assert failed["name"] == "port"
+    assert failed["fix"].startswith("correct the port")
+
+
+def test_no_address_that_responds_is_a_table_of_failures() -> None:
+    with answering_port(http) as web, answering_port(silence) as silent:
+        ended = pykafka2("check", "-b", f"127.0.0.1:{web},127.0.0.1:{silent}", "--timeout", "0.5")
+    shown = ended.stdout.decode()
+    assert ended.returncode == 1
+    assert "responds in HTTP" in shown
+    assert "did not respond to ApiVersions within 0.5 s" in shown
+    assert "2 of 2 addresses failed." in shown
+
+
+def test_wrong_password_is_not_shown(tmp_path: Path) -> None:
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=ann\nsasl.password=hush\n"
+    )
+    listeners = {"SASL_PLAINTEXT": Listener(mechanisms=["PLAIN"])}
+    with KafkaCluster(brokers=2, listeners=listeners, users={"ann": "other"}) as cluster:
+        ended = pykafka2("check", "-b", cluster.bootstrap_servers, "--config", str(properties))
+    assert ended.returncode == 1
+    assert b"rejected the credentials" in ended.stdout
+    assert b"hush" not in ended.stdout + ended.stderr
+
+
+def test_check_in_a_terminal(servers: str) -> None:
+    code, shown = in_terminal("check", "-b", servers)
+    assert code == 0
+    assert "All 2 addresses passed." in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--timeout", "0"], "--timeout"),
+        (["--max-clock-skew", "soon"], "--max-clock-skew"),
+        (["--detail"], "--details"),
+        (["-X", "security.protocl=SSL"], "security_protocol"),
+    ],
+)
+def test_wrong_argument_has_exit_code_2(words: list[str], named: str) -> None:
+    ended = pykafka2("check", *words)
+    assert ended.returncode == 2
+    assert named in ended.stderr.decode()
+
+
+def test_missing_ca_file_has_exit_code_2() -> None:
+    ended = pykafka2("check", "-X", "security.protocol=SSL", "-X", "ssl_cafile=/no/such/ca.pem")
+    assert ended.returncode == 2
+    assert b"/no/such/ca.pem" in ended.stderr
