@@ -19,6 +19,7 @@ from pykafka2.other_clients import no_such_attribute
 
 if TYPE_CHECKING:
     from pykafka2.admin.options import AdminConfig
+    from pykafka2.driver.runtime import Runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,10 +47,18 @@ class KafkaAdminClient:
             await admin.create_topics([NewTopic("orders", partitions=3)])
     """
 
-    def __init__(self, config: Mapping[str, Any] | None = None, /, **options: Unpack[AdminConfig]) -> None:
-        self._bridge = bridge = Bridge("KafkaAdminClient")
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        runtime: Runtime | None = None,
+        **options: Unpack[AdminConfig],
+    ) -> None:
+        self._bridge = bridge = Bridge("KafkaAdminClient", runtime)
         self._admin = SyncAdmin(config, runtime=bridge.runtime, **options)
-        self._admin._cluster._own_runtime = bridge.runtime  # which ends with the client
+        if bridge.owns_runtime:
+            self._admin._cluster._own_runtime = bridge.runtime  # which ends with the client
         self._closing: Call[None] | None = None
 
     # ------------------------------------------------------------------ cluster, topics, partitions

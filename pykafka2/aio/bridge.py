@@ -16,9 +16,8 @@ from pykafka2.aio.runtime import HelperCall, LoopRuntime
 from pykafka2.clock import FOREVER
 from pykafka2.driver.driver import Driver
 from pykafka2.driver.loop_wait import LoopCalls, LoopWaiter, calls_of
-from pykafka2.driver.runtime import Outcome
-from pykafka2.driver.thread_driver import Watched
-from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.driver.runtime import Outcome, Runtime
+from pykafka2.driver.wait_queue import WaitQueue, Watched
 from pykafka2.errors import ClientClosed, KafkaError, WrongEventLoop
 from pykafka2.network.script import Lane
 
@@ -46,11 +45,15 @@ class Call(Generic[T]):
 
 
 class Bridge:
-    """One client's place on an event loop."""
+    """One client's place on an event loop.
 
-    def __init__(self, client: str) -> None:
+    `runtime` has the threads and sockets; if None, the client creates them and closes them.
+    """
+
+    def __init__(self, client: str, runtime: Runtime | None) -> None:
         self._client = client
-        self.runtime: LoopRuntime = lifecycle.load_for_io_thread(LoopRuntime)
+        self.owns_runtime = runtime is None
+        self.runtime = LoopRuntime(lifecycle.load_for_io_thread(_threads) if runtime is None else runtime)
         self.loop: asyncio.AbstractEventLoop | None = None
         """The loop of the first awaited call."""
         self.refusal: KafkaError | None = None
@@ -190,6 +193,12 @@ class Bridge:
             call.future.set_result(outcome.value)
         else:
             call.future.set_exception(outcome.error)
+
+
+def _threads() -> Runtime:
+    from pykafka2.driver.thread_driver import ThreadRuntime
+
+    return ThreadRuntime()
 
 
 def _wake(on_wake: Callable[[], object], waiter: LoopWaiter) -> None:

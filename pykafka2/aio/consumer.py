@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from pykafka2.cluster.offset_arguments import OffsetsToCommit
     from pykafka2.driver.completion import Completion
+    from pykafka2.driver.runtime import Runtime
 
 T = TypeVar("T")
 
@@ -76,6 +77,7 @@ class KafkaConsumer(Generic[K, V]):
 
     Args:
         topics: topics to subscribe to; a mapping of options can precede them.
+        runtime: the threads and sockets to run on; None creates its own.
 
     Raises:
         UnknownOption, ConfigurationError: an option is unknown, invalid, or not supported yet.
@@ -84,14 +86,16 @@ class KafkaConsumer(Generic[K, V]):
     def __init__(
         self,
         *topics: str | Mapping[str, object],
+        runtime: Runtime | None = None,
         **options: Unpack[ConsumerConfig[K, V]],
     ) -> None:
-        self._bridge = bridge = Bridge("KafkaConsumer")
+        self._bridge = bridge = Bridge("KafkaConsumer", runtime)
         callback = options.get("default_offset_commit_callback")
         if callable(callback) and not is_async(callback):
             options["default_offset_commit_callback"] = self._on_loop(callback)
         self._consumer: SyncConsumer[K, V] = SyncConsumer(*topics, runtime=bridge.runtime, **options)
-        self._consumer._cluster._own_runtime = bridge.runtime  # which ends with the client
+        if bridge.owns_runtime:
+            self._consumer._cluster._own_runtime = bridge.runtime  # which ends with the client
         self._consumer._lock = self._turn = bridge.runtime.turn  # type: ignore[assignment]
         self._poller = self._consumer._poller
         self._driver = self._consumer._cluster.driver

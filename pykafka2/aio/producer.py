@@ -35,6 +35,7 @@ from pykafka2.types import ConsumerGroupMetadata, GivenHeaders, PartitionInfo, R
 
 if TYPE_CHECKING:
     from pykafka2.cluster.offset_arguments import OffsetsToCommit
+    from pykafka2.driver.runtime import Runtime
     from pykafka2.producer.transactions.handle import TransactionHandle
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class KafkaProducer(Generic[K, V]):
 
     Args:
         config: options by dotted or underscored name.
+        runtime: the threads and sockets to run on; None creates its own.
 
     Raises:
         UnknownOption, ConfigurationError: an option is unknown, invalid, or contradicts another.
@@ -65,11 +67,14 @@ class KafkaProducer(Generic[K, V]):
         self,
         config: Mapping[str, object] | None = None,
         /,
+        *,
+        runtime: Runtime | None = None,
         **options: Unpack[ProducerConfig[K, V]],
     ) -> None:
-        self._bridge = bridge = Bridge("KafkaProducer")
+        self._bridge = bridge = Bridge("KafkaProducer", runtime)
         self._producer: SyncProducer[K, V] = SyncProducer(config, runtime=bridge.runtime, **options)
-        self._producer._client._own_runtime = bridge.runtime  # which ends with the client
+        if bridge.owns_runtime:
+            self._producer._client._own_runtime = bridge.runtime  # which ends with the client
         self._appender = self._producer._appender
         self._accumulator = self._producer._accumulator
         self._driver = self._producer._driver

@@ -1,8 +1,9 @@
 """The runtime of the asyncio clients: no call blocks a thread on which an event loop runs.
 
-The sync clients block in one function, `wait_until`. On a loop's thread it raises `LoopBlocked` here, so a
-call that would wait has no effect and is repeated elsewhere. On a helper thread it lets the loop use the
-client meanwhile (`Turn`), and a cancelled call ends there as by a Ctrl-C.
+It wraps any other runtime: the machine's threads, or the simulation's. The sync clients block in one
+function, `wait_until`. On a loop's thread it raises `LoopBlocked` here, so a call that would wait has no
+effect and is repeated elsewhere. On a helper thread it lets the loop use the client meanwhile (`Turn`), and a
+cancelled call ends there as by a Ctrl-C.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pykafka2.driver.thread_driver import ThreadRuntime, Watched
-from pykafka2.driver.wait_queue import Waiter, WaitQueue
+from pykafka2.driver.wait_queue import WaitQueue
 from pykafka2.errors import LoopBlocked
+
+if TYPE_CHECKING:
+    from pykafka2.driver.runtime import Runtime
 
 
 def runs_a_loop() -> bool:
@@ -75,13 +78,26 @@ class HelperCall:
         self.is_cancelled = False
 
 
-class LoopRuntime(ThreadRuntime):
-    """The runtime of one asyncio client."""
+class LoopRuntime:
+    """The runtime of one asyncio client: `threads`, except that no wait blocks an event loop."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, threads: Runtime) -> None:
+        self.clock = threads.clock
+        self.entropy = threads.entropy
+        self.network = threads.network
         self.turn = Turn()
         self._current = threading.local()
+        self._wait = threads.wait_until
+        self._is_in_a_loop = threads.is_in_a_loop
+        # The rest is that of the threads. Some of it is called in every IO turn.
+        self.spawn = threads.spawn
+        self.notify = threads.notify
+        self.check_waiters = threads.check_waiters
+        self.join = threads.join
+        self.leave = threads.leave
+        self.offload = threads.offload
+        self.is_current = threads.is_current
+        self.close = threads.close
 
     def wait_until(self, predicate: Callable[[], bool], timeout: float, *queues: WaitQueue) -> bool:
         """Block a helper thread; see `Runtime.wait_until`.
@@ -100,13 +116,12 @@ class LoopRuntime(ThreadRuntime):
             )
         call: HelperCall | None = getattr(self._current, "call", None)
         if call is None:
-            return super().wait_until(predicate, timeout, *queues)
+            return self._wait(predicate, timeout, *queues)
 
         def is_over() -> bool:
             return call.is_cancelled or predicate()
 
-        wait = super().wait_until
-        is_true = self.turn.run_released(lambda: wait(is_over, timeout, *queues))
+        is_true = self.turn.run_released(lambda: self._wait(is_over, timeout, *queues))
         if call.is_cancelled:
             call.is_cancelled = False
             raise CallCancelled
@@ -114,7 +129,7 @@ class LoopRuntime(ThreadRuntime):
 
     def is_in_a_loop(self) -> bool:
         """Return whether blocking here would stop a loop of a runtime, or an event loop."""
-        return super().is_in_a_loop() or runs_a_loop()
+        return self._is_in_a_loop() or runs_a_loop()
 
     def run_call(self, call: HelperCall, work: Callable[[], Any]) -> Any:
         """Run a call of a task on this helper thread; not at all if the task is cancelled already."""
@@ -125,14 +140,3 @@ class LoopRuntime(ThreadRuntime):
             return work()
         finally:
             self._current.call = None
-
-    def join(self, waiter: Waiter, watched: Watched | None) -> None:
-        """Wake a waiter of the event loop as the waiting threads are woken."""
-        self._waiters[waiter] = None
-        if watched is not None:
-            self._watched[watched] = None
-
-    def leave(self, waiter: Waiter, watched: Watched | None) -> None:
-        self._waiters.pop(waiter, None)
-        if watched is not None:
-            self._watched.pop(watched, None)

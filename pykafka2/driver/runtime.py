@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from pykafka2.clock import Clock, Entropy
-from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.driver.wait_queue import Waiter, WaitQueue, Watched
 from pykafka2.network.script import Lane
 from pykafka2.network.transport import Network, Ready, Selector
 from pykafka2.slotted import slotted
@@ -115,6 +115,15 @@ class Runtime(Protocol):
         most turns of a loop change nothing for any waiter.
         """
         ...
+
+    def join(self, waiter: Waiter, watched: Watched | None) -> None:
+        """Add a waiter that parks no thread, such as a task of an event loop, until `leave`.
+
+        `notify` wakes it, and `check_waiters` checks its predicate `watched`, if it has one.
+        """
+        ...
+
+    def leave(self, waiter: Waiter, watched: Watched | None) -> None: ...
 
     def offload(
         self,

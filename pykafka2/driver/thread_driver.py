@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from pykafka2.clock import FOREVER, Clock, Entropy, SystemClock, SystemEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
-from pykafka2.driver.wait_queue import Waiter, WaitQueue
+from pykafka2.driver.wait_queue import Waiter, WaitQueue, Watched
 from pykafka2.errors import ClientClosed, ClientNotStarted, ForkedClientError
 from pykafka2.network.script import Lane
 from pykafka2.network.tcp import TcpNetwork
@@ -66,42 +66,6 @@ class Parker:
                 self._permit.release()
             except RuntimeError:
                 pass  # another thread was faster: the permit is there
-
-
-class Watched:
-    """A thread that waits for a predicate without a wait queue; other threads evaluate the predicate.
-
-    Waiting takes no lock that is held for long: a thread that finds the predicate being evaluated by another
-    thread unparks the waiter, which then evaluates it itself.
-    """
-
-    __slots__ = ("_is_over", "_looking", "_predicate", "_unpark")
-
-    def __init__(self, predicate: Callable[[], bool], unpark: Callable[[], None]) -> None:
-        self._predicate = predicate
-        self._is_over = False
-        self._looking = threading.Lock()
-        self._unpark = unpark
-
-    def look(self) -> bool:
-        """Return whether the predicate is or was true.  On the waiter's own thread; raises its exception."""
-        with self._looking:
-            self._is_over = self._is_over or bool(self._predicate())
-            return self._is_over
-
-    def check(self) -> None:
-        """Unpark the waiter if its predicate is true.  Any thread; never blocks."""
-        if not self._looking.acquire(blocking=False):
-            self._unpark()
-            return
-        try:
-            self._is_over = self._is_over or bool(self._predicate())
-        except BaseException:
-            self._unpark()  # to raise it on its own thread
-        finally:
-            self._looking.release()
-        if self._is_over:
-            self._unpark()
 
 
 class ThreadTask:
@@ -279,6 +243,17 @@ class ThreadRuntime:
         if self._watched:
             for watched in list(self._watched):
                 watched.check()
+
+    def join(self, waiter: Waiter, watched: Watched | None) -> None:
+        """Add a waiter that parks no thread (see `Runtime`)."""
+        self._waiters[waiter] = None
+        if watched is not None:
+            self._watched[watched] = None
+
+    def leave(self, waiter: Waiter, watched: Watched | None) -> None:
+        self._waiters.pop(waiter, None)
+        if watched is not None:
+            self._watched.pop(watched, None)
 
     def offload(
         self,

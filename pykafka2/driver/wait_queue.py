@@ -6,6 +6,8 @@ lock, because each operation on the dict is one step in C. `Runtime.wait_until` 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -37,3 +39,39 @@ class WaitQueue:
         if self._waiters:
             for waiter in list(self._waiters):
                 waiter.unpark()
+
+
+class Watched:
+    """A thread that waits for a predicate without a wait queue; other threads evaluate the predicate.
+
+    Waiting takes no lock that is held for long: a thread that finds the predicate being evaluated by another
+    thread unparks the waiter, which then evaluates it itself.
+    """
+
+    __slots__ = ("_is_over", "_looking", "_predicate", "_unpark")
+
+    def __init__(self, predicate: Callable[[], bool], unpark: Callable[[], None]) -> None:
+        self._predicate = predicate
+        self._is_over = False
+        self._looking = threading.Lock()
+        self._unpark = unpark
+
+    def look(self) -> bool:
+        """Return whether the predicate is or was true.  On the waiter's own thread; raises its exception."""
+        with self._looking:
+            self._is_over = self._is_over or bool(self._predicate())
+            return self._is_over
+
+    def check(self) -> None:
+        """Unpark the waiter if its predicate is true.  Any thread; never blocks."""
+        if not self._looking.acquire(blocking=False):
+            self._unpark()
+            return
+        try:
+            self._is_over = self._is_over or bool(self._predicate())
+        except BaseException:
+            self._unpark()  # to raise it on its own thread
+        finally:
+            self._looking.release()
+        if self._is_over:
+            self._unpark()

@@ -16,7 +16,7 @@ import attrs
 from pykafka2.clock import FOREVER, SeededEntropy
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.driver.runtime import Outcome, Step, ignore_error
-from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.driver.wait_queue import Waiter, WaitQueue, Watched
 from pykafka2.errors import Disconnected, NoBrokersAvailable
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.frames import FrameReader
@@ -290,6 +290,12 @@ class VirtualRuntime:
         pass
 
     def check_waiters(self) -> None:
+        pass
+
+    def join(self, waiter: Waiter, watched: Watched | None) -> None:
+        pass
+
+    def leave(self, waiter: Waiter, watched: Watched | None) -> None:
         pass
 
     def offload(

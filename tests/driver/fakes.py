@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
-from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.driver.wait_queue import Waiter, WaitQueue, Watched
 from pykafka2.errors import Disconnected, KafkaError
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.script import Lane
@@ -203,6 +203,12 @@ class HandRuntime:
         pass
 
     def check_waiters(self) -> None:
+        pass
+
+    def join(self, waiter: Waiter, watched: Watched | None) -> None:
+        pass
+
+    def leave(self, waiter: Waiter, watched: Watched | None) -> None:
         pass
 
     def offload(

@@ -12,10 +12,11 @@ from typing import TypeVar, cast
 
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
-from pykafka2.driver.wait_queue import WaitQueue
+from pykafka2.driver.wait_queue import Waiter, WaitQueue, Watched
 from pykafka2.network.script import Lane
 from pykafka2.network.transport import Network, Selector
 from pykafka2.testing.simulation.network import SimNetwork
+from pykafka2.testing.simulation.problems import SimulationEnded
 from pykafka2.testing.simulation.scheduler import START, Scheduler
 from pykafka2.testing.simulation.tasks import SimTask, TaskSelector
 from pykafka2.testing.simulation.transports import place_of
@@ -96,6 +97,10 @@ class SimRuntime:
         self.place = place
         self._seed = seed
         self._offload_random = Random(f"{seed}/offload/{place}")
+        self._calls = 0
+        # Of tasks of event loops; dicts, as sets have no order.
+        self._waiters: dict[Waiter, None] = {}
+        self._watched: dict[Watched, None] = {}
 
     def at(self, place: str) -> SimRuntime:
         """The same simulation, seen from another process."""
@@ -124,9 +129,24 @@ class SimRuntime:
 
     def notify(self) -> None:
         self.scheduler.notify()
+        for waiter in list(self._waiters):
+            waiter.unpark()
 
     def check_waiters(self) -> None:
         self.scheduler.check_waiters(self)
+        if self._watched:
+            for watched in list(self._watched):
+                watched.check()
+
+    def join(self, waiter: Waiter, watched: Watched | None) -> None:
+        self._waiters[waiter] = None
+        if watched is not None:
+            self._watched[watched] = None
+
+    def leave(self, waiter: Waiter, watched: Watched | None) -> None:
+        self._waiters.pop(waiter, None)
+        if watched is not None:
+            self._watched.pop(watched, None)
 
     def offload(
         self,
@@ -134,7 +154,13 @@ class SimRuntime:
         then: Callable[[Outcome[T]], None],
         lane: Lane = Lane.COMPUTING,
     ) -> None:
-        """Runs `work` without interruption after a virtual delay; it can take real time, but not block."""
+        """Runs `work` without interruption after a virtual delay; it can take real time, but not block.
+
+        In `Lane.CALLS` it can block: each call is an actor.
+        """
+        if lane is Lane.CALLS:
+            self._start_call(work, then)
+            return
 
         def run() -> None:
             try:
@@ -145,6 +171,19 @@ class SimRuntime:
 
         delay = SHORTEST_OFFLOAD + OFFLOAD_SPREAD * self._offload_random.random()
         self.scheduler.call_at(self.scheduler.now + delay, run)
+
+    def _start_call(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:
+        def run() -> None:
+            try:
+                outcome: Outcome[T] = Outcome(value=work())
+            except SimulationEnded:
+                raise
+            except BaseException as error:
+                outcome = Outcome(error=error)
+            then(outcome)
+
+        self._calls += 1
+        self.scheduler.spawn_actor(f"{self.place} call-{self._calls}", run)
 
     def is_current(self, task: Task) -> bool:
         return self.scheduler.current_task is cast(SimTask, task)

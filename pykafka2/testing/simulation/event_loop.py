@@ -27,6 +27,26 @@ def run_coroutine(scheduler: Scheduler, coroutine: Coroutine[Any, Any, T]) -> T:
         coroutine.close()
 
 
+class SimFuture(asyncio.Future[T]):
+    """A future whose place in a set depends on its number alone, so that sets of futures have an order."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimTask(asyncio.Task[T]):
+    """A task that is numbered like `SimFuture`: `TaskGroup` and `asyncio.run` keep tasks in sets."""
+
+    def __init__(self, coroutine: Any, *, number: int, **options: Any) -> None:
+        self.number = number
+        super().__init__(coroutine, **options)
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 class SimEventLoop(asyncio.BaseEventLoop):
     """Timers, tasks and thread-safe calls of asyncio in the virtual time of one actor.
 
@@ -40,6 +60,20 @@ class SimEventLoop(asyncio.BaseEventLoop):
         self._scheduler = scheduler
         self._selector = self  # where BaseEventLoop waits
         self._is_woken = False
+        self._futures = 0
+        self.set_task_factory(self._new_task)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        self._futures += 1
+        future: SimFuture[Any] = SimFuture(loop=self)
+        future.number = self._futures
+        return future
+
+    def _new_task(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> SimTask[Any]:
+        self._futures += 1
+        if options.get("name") is None:
+            options["name"] = f"task-{self._futures}"
+        return SimTask(coroutine, number=self._futures, loop=loop, **options)
 
     def time(self) -> float:
         return self._scheduler.now

@@ -12,6 +12,7 @@ this, so there are no locks here.
 
 from __future__ import annotations
 
+from asyncio import _get_running_loop, _set_running_loop
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
@@ -172,6 +173,9 @@ class Scheduler:
         if actor.deadline < FOREVER and timeout > 0:
             self.push(actor.deadline, actor)
         self._waiting.append(actor)
+        # Loops that are turned here run on no event loop, also if a coroutine blocks the one of this thread.
+        event_loop = _get_running_loop()
+        _set_running_loop(None)
         try:
             while True:
                 self._drive(actor)
@@ -182,6 +186,7 @@ class Scheduler:
                     return False
                 actor.is_scheduled = False
         finally:
+            _set_running_loop(event_loop)
             actor.end_wait()
             self._waiting = [other for other in self._waiting if other is not actor]
 

@@ -1,0 +1,224 @@
+"""The asyncio clients in the simulation: virtual time, the same trace for the same seed, faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykafka2 import NewTopic
+from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.testing import KafkaCluster, Simulation, Topic
+
+RECORDS = 20
+
+
+class World:
+    """A simulation with a cluster of three brokers, and the options of its clients."""
+
+    def __init__(self, seed: int) -> None:
+        self.simulation = Simulation(seed)
+        self.cluster: KafkaCluster = self.simulation.cluster(
+            3, {"orders": Topic(2, 3)}, config={"group.initial.rebalance.delay.ms": 0}
+        )
+
+    def options(self, place: str, **options: Any) -> Any:
+        runtime = self.simulation.runtime.at(place)
+        servers = self.cluster.bootstrap_servers
+        return {"bootstrap_servers": servers, "client_id": place, "runtime": runtime, **options}
+
+    def reader_options(self, place: str, **options: Any) -> Any:
+        return self.options(place, group_id="billing", auto_offset_reset="earliest", **options)
+
+    async def produce(self, place: str = "shop", seconds: float = 1.0) -> None:
+        async with KafkaProducer(**self.options(place)) as producer:
+            for number in range(RECORDS):
+                await producer.send_and_wait("orders", b"%d" % number)
+                await asyncio.sleep(seconds)
+
+    async def consume(self, place: str = "reader", count: int = RECORDS) -> list[int]:
+        found: list[int] = []
+        async with KafkaConsumer("orders", **self.reader_options(place)) as consumer:
+            while len(found) < count:
+                found.append(int((await consumer.getone()).value or b""))
+            await consumer.commit()
+        return sorted(found)
+
+    @property
+    def committed(self) -> int:
+        return sum(self.cluster.group("billing").offsets.values())
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(seed=1)
+    with made.simulation:
+        yield made
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_same_seed_plays_the_same_trace(seed: int) -> None:
+    def play() -> tuple[str, list[str], float]:
+        story: list[str] = []
+        made = World(seed)
+        with made.simulation as simulation:
+
+            async def main() -> None:
+                async with KafkaAdminClient(**made.options("admin")) as admin:
+                    await admin.create_topics([NewTopic("payments", partitions=3)])
+                    story.extend(sorted(await admin.list_topics()))
+                async with asyncio.TaskGroup() as group:
+                    reading = group.create_task(made.consume())
+                    group.create_task(made.produce())
+                story.append(str(reading.result()))
+
+            simulation.run(main)
+            assert made.committed == RECORDS
+            return simulation.trace_hash, story, simulation.now
+
+    first, second = play(), play()
+    assert first == second
+    assert first[1][-1] == str(list(range(RECORDS)))
+    assert first[2] == pytest.approx(RECORDS, abs=2)
+
+
+def test_two_loops_and_a_sync_client_share_a_cluster(world: World) -> None:
+    simulation = world.simulation
+    sync = simulation.producer(world.cluster)
+
+    async def shop() -> None:
+        await world.produce("shop")
+
+    async def reader() -> list[int]:
+        return await world.consume("reader", 2 * RECORDS)
+
+    shopping, reading = simulation.spawn(shop), simulation.spawn(reader)
+    for number in range(RECORDS):
+        sync.send("orders", b"%d" % number).result(timeout=60)
+        simulation.sleep(0.7)
+    shopping.result()
+    assert reading.result() == sorted([*range(RECORDS), *range(RECORDS)])
+
+
+def test_partitions_are_shared_by_two_loops(world: World) -> None:
+    simulation, owned = world.simulation, {}
+
+    def member(place: str) -> Any:
+        async def run() -> None:
+            async with KafkaConsumer("orders", **world.reader_options(place)) as consumer:
+                while simulation.now < 20:
+                    await consumer.poll(1000)
+                owned[place] = consumer.assignment()
+
+        return run
+
+    members = [simulation.spawn(member(place), place) for place in ("one", "two")]
+    for actor in members:
+        actor.result()
+    assert [len(partitions) for partitions in owned.values()] == [1, 1]
+
+
+def test_a_loop_blocked_for_40_seconds_keeps_its_membership(world: World) -> None:
+    simulation, revoked = world.simulation, []
+
+    async def main() -> None:
+        consumer: KafkaConsumer[bytes, bytes] = KafkaConsumer(
+            **world.reader_options("reader", session_timeout_ms=6000, max_poll_interval_ms=60_000)
+        )
+        consumer.subscribe(["orders"], on_revoked=revoked.append, on_lost=revoked.append)
+        async with consumer, KafkaProducer(**world.options("shop")) as producer:
+            await producer.send_and_wait("orders", b"before")
+            assert (await consumer.getone()).value == b"before"
+            generation = consumer.group_metadata().generation_id
+            simulation.sleep(40)  # no task runs meanwhile
+            await producer.send_and_wait("orders", b"after")
+            assert (await consumer.getone()).value == b"after"
+            assert consumer.group_metadata().generation_id == generation
+            assert revoked == []
+            simulation.sleep(70)  # beyond max_poll_interval_ms
+            await producer.send_and_wait("orders", b"at last")
+            assert (await consumer.getone()).value in (b"before", b"after", b"at last")
+            assert revoked
+
+    simulation.run(main)
+
+
+def test_records_survive_a_crash_of_a_broker_and_a_partition_of_the_network(world: World) -> None:
+    simulation, controls = world.simulation, world.cluster.controls
+
+    async def faults() -> None:
+        await asyncio.sleep(3)
+        controls.crash_broker(world.cluster.partition("orders", 0).leader)
+        await asyncio.sleep(3)
+        simulation.network.cut("shop", "broker-1")
+        await asyncio.sleep(3)
+        controls.heal()
+        simulation.network.heal()
+
+    async def main() -> list[int]:
+        _, found, _ = await asyncio.gather(world.produce(), world.consume(), faults())
+        return found
+
+    assert simulation.run(main) == list(range(RECORDS))
+
+
+def test_timeouts_end_calls_in_virtual_time(world: World) -> None:
+    simulation = world.simulation
+
+    async def main() -> None:
+        async with KafkaConsumer("orders", **world.reader_options("reader")) as consumer:
+            await consumer.poll(5000)
+            began = simulation.now
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(600):
+                    await consumer.getone()
+            assert simulation.now - began == pytest.approx(600, abs=0.1)
+            assert await consumer.poll(3000) == {}
+            assert simulation.now - began == pytest.approx(603, abs=0.1)
+
+    simulation.run(main)
+
+
+def test_a_queue_connects_a_reading_and_a_writing_task(world: World) -> None:
+    async def main() -> list[int]:
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=2)
+
+        async def read() -> None:
+            async with KafkaConsumer("orders", **world.reader_options("reader")) as consumer:
+                for _ in range(RECORDS):
+                    await queue.put((await consumer.getone()).value)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(read())
+            group.create_task(world.produce(seconds=0.1))
+            return sorted([int(await queue.get() or b"") for _ in range(RECORDS)])
+
+    assert world.simulation.run(main) == list(range(RECORDS))
+
+
+def test_callbacks_of_a_sync_client_run_on_no_event_loop(world: World) -> None:
+    """Also if the thread that turns the client's loop belongs to a coroutine that blocks."""
+    running: list[object] = []
+    sync = world.simulation.producer(world.cluster)
+
+    async def main() -> None:
+        sync.send("orders", b"1", on_delivery=lambda *_: running.append(asyncio._get_running_loop()))
+        world.simulation.sleep(5)
+        assert asyncio.get_running_loop() is not None
+
+    world.simulation.run(main)
+    assert running == [None]
+
+
+def test_no_client_is_left_waiting_when_its_loop_has_ended(world: World) -> None:
+    """A program that ends without closing its clients leaves calls behind, and the simulation ends them."""
+
+    async def main() -> None:
+        consumer: KafkaConsumer[bytes, bytes] = KafkaConsumer("orders", **world.reader_options("reader"))
+        asyncio.create_task(consumer.getone())  # noqa: RUF006 - cancelled at the end of the loop
+        await asyncio.sleep(10)
+
+    world.simulation.run(main)
+    world.simulation.run_for(10)
