@@ -138,6 +138,12 @@ class ConsumerStopped(ClientClosed):
     """The asyncio consumer was stopped, also while a read waited; create a new one."""
 
 
+class ConsumerWakeup(KafkaError):
+    """`wakeup()` of the asyncio consumer ended a `getone` that waited; no record was lost."""
+
+    what_to_do = "Call `getone` again to continue."
+
+
 class LoopBlocked(IllegalState):
     """The call would block the event loop; await the method of the `pykafka2.aio` client instead."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
@@ -21,6 +21,7 @@ from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.gate import Gate
 from pykafka2.aio.listeners import Listeners, in_listener
 from pykafka2.clock import FOREVER
+from pykafka2.cluster.arguments import checked_partition
 from pykafka2.cluster.client import GRACE
 from pykafka2.consumer.calls.arguments import checked_timeout
 from pykafka2.consumer.commit.committer import unacknowledged
@@ -29,6 +30,7 @@ from pykafka2.consumer.options import ConsumerConfig
 from pykafka2.errors import (
     ClientClosed,
     ConsumerStopped,
+    ConsumerWakeup,
     IllegalArgument,
     IllegalState,
     KafkaError,
@@ -38,6 +40,7 @@ from pykafka2.interrupts import CancelOnError
 from pykafka2.option_fields import is_async
 from pykafka2.records.columns import Columns
 from pykafka2.types import (
+    READ_COMMITTED,
     ConsumerGroupMetadata,
     ConsumerRecord,
     K,
@@ -110,6 +113,8 @@ class KafkaConsumer(Generic[K, V]):
         """The step of the group that runs, or whose result no read has received."""
         self._closing: Call[None] | None = None
         self._is_stopped = False
+        self._is_woken = False
+        """Whether `wakeup` was called and no read has ended since."""
         self._read_since = 0.0
 
     # ------------------------------------------------------------------ reading
@@ -127,22 +132,40 @@ class KafkaConsumer(Generic[K, V]):
             WrongEventLoop: another loop, or no loop, runs in this thread.
         """
         limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
-        async with self._reading():
-            await self._begin_read()
-            if self._queue:
-                queued = self._consumer._take_queued(limit, not update_offsets)
-                if queued:
-                    return queued
-            return (
-                await self._read(lambda: self._consumer._take_records(limit, not update_offsets), timeout)
-                or {}
-            )
+        return await self._poll(timeout, limit, not update_offsets)
 
     async def getmany(
-        self, *, timeout_ms: float = 0, max_records: int | None = None
+        self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """`poll`, by aiokafka's name."""
-        return await self.poll(timeout_ms, max_records)
+        """`poll`, by aiokafka's name; with partitions it returns records of these only.
+
+        Records of the other partitions are returned by later reads.
+
+        Raises:
+            IllegalState: one of the partitions is not among those of `assign`.
+        """
+        limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
+        only = self._consumer._checked_choice(partitions) if partitions else None
+        return await self._poll(timeout, limit, only=only)
+
+    async def _poll(
+        self,
+        timeout: float,
+        limit: int,
+        keep_position: bool = False,
+        only: frozenset[TopicPartition] | None = None,
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
+        consumer = self._consumer
+        async with self._reading():
+            with suppress(ConsumerWakeup):
+                await self._begin_read()
+                if self._queue:
+                    queued = consumer._take_queued(limit, keep_position, only)
+                    if queued:
+                        return queued
+                take = partial(consumer._take_records, limit, keep_position, only)
+                return await self._read(take, timeout) or {}
+        return {}
 
     async def poll_columns(
         self, timeout_ms: float = 0, max_records: int | None = None
@@ -150,15 +173,24 @@ class KafkaConsumer(Generic[K, V]):
         """Poll records as columns; see `pykafka2.KafkaConsumer.poll_columns`."""
         limit, timeout = self._consumer._limit(max_records), checked_timeout(timeout_ms)
         async with self._reading():
-            await self._begin_read()
-            self._consumer._rewind_iteration()
-            return await self._read(lambda: self._consumer._take_columns(limit), timeout) or {}
+            with suppress(ConsumerWakeup):
+                await self._begin_read()
+                self._consumer._rewind_iteration()
+                return await self._read(lambda: self._consumer._take_columns(limit), timeout) or {}
+        return {}
 
-    async def getone(self) -> ConsumerRecord[K, V]:
-        """Return the next record; waits until there is one. Raises the errors of `poll`."""
+    async def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
+        """Return the next record, of these partitions if any are named; waits until there is one.
+
+        Raises:
+            ConsumerWakeup: `wakeup` was called.
+            KafkaError: as for `getmany`.
+        """
         # Hot: a pop from the records of the last poll.
         if self._loop is not get_running_loop():
             self._loop = self._bridge.enter()
+        if partitions:
+            return await self._getone_of(self._consumer._checked_choice(partitions))
         queue = self._queue
         for record in queue.slice:
             return record
@@ -167,8 +199,29 @@ class KafkaConsumer(Generic[K, V]):
             for record in queue.slice:
                 return record
 
+    async def _getone_of(self, only: frozenset[TopicPartition]) -> ConsumerRecord[K, V]:
+        consumer = self._consumer
+        async with self._reading():
+            await self._begin_read()
+            found = consumer._take_queued(1, False, only) if self._queue else {}
+            while not found:
+                found = await self._read(partial(consumer._take_records, 1, False, only), FOREVER) or {}
+        (records,) = found.values()
+        record: ConsumerRecord[K, V] = records[0]
+        return record
+
+    def wakeup(self) -> None:
+        """End the current read early, or the next one. Any thread, also signal handlers.
+
+        `poll`, `getmany` and `poll_columns` return an empty dict, an iteration ends, and `getone` raises
+        `ConsumerWakeup`. No record is lost. An iteration first returns the records of its current slice
+        (about 0.1 s of work).
+        """
+        self._is_woken = True
+        self._driver.notify()
+
     def __aiter__(self) -> Self:
-        """Iterate over records until consumer_timeout_ms passes without one, or the consumer is stopped."""
+        """Iterate over records until consumer_timeout_ms passes without one, or until `wakeup` or `stop`."""
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
@@ -178,7 +231,7 @@ class KafkaConsumer(Generic[K, V]):
         queue = self._queue
         for record in queue.slice:
             return record
-        with suppress(ConsumerStopped):
+        with suppress(ConsumerStopped, ConsumerWakeup):
             await self._fill(self._options.consumer_timeout)
             for record in queue.slice:
                 return record
@@ -201,13 +254,19 @@ class KafkaConsumer(Generic[K, V]):
         return self._reads
 
     async def _begin_read(self) -> None:
-        """Let other tasks run if this one never waits. Raises ConsumerStopped."""
+        """Let other tasks run if this one never waits. Raises ConsumerStopped, ConsumerWakeup."""
         now = self._driver.clock.monotonic()
         if now - self._read_since >= MOST_SECONDS_OF_READING:
             await asyncio.sleep(0)
             self._read_since = self._driver.clock.monotonic()
         if self._is_stopped:
             raise _stopped()
+        self._take_wakeup()
+
+    def _take_wakeup(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise ConsumerWakeup("wakeup() was called; the next read continues")
 
     async def _read(self, take: Callable[[], T], timeout: float) -> T | None:
         """Take records as soon as there are some, in the step that returns them; None after the timeout."""
@@ -242,6 +301,7 @@ class KafkaConsumer(Generic[K, V]):
                 has_waited = True
                 if self._is_stopped:
                     raise _stopped()
+                self._take_wakeup()
         finally:
             with self._turn:
                 poller.returned()
@@ -251,7 +311,10 @@ class KafkaConsumer(Generic[K, V]):
         # it blocks the loop.
         try:
             await self._bridge.wait(
-                self._driver, lambda: is_news() or self._is_stopped, seconds, on_wake=self._poller.returned
+                self._driver,
+                lambda: is_news() or self._is_stopped or self._is_woken,
+                seconds,
+                on_wake=self._poller.returned,
             )
         except ClientClosed:
             if self._is_stopped:
@@ -347,13 +410,39 @@ class KafkaConsumer(Generic[K, V]):
         """Continue at this offset with the next read. Not awaited."""
         self._consumer.seek(partition, offset)
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the first record of these partitions, or of all assigned ones. Not awaited."""
-        self._consumer.seek_to_beginning(*partitions)
+    def seek_to_beginning(self, *partitions: TopicPartition) -> Done:
+        """Continue at the first record of these partitions, or of all assigned ones.
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue after the last record of these partitions, or of all assigned ones. Not awaited."""
+        Takes effect at the call; the result can be awaited, as in aiokafka.
+        """
+        self._consumer.seek_to_beginning(*partitions)
+        return DONE
+
+    def seek_to_end(self, *partitions: TopicPartition) -> Done:
+        """Continue after the last record of these partitions, or of all assigned ones.
+
+        Takes effect at the call; the result can be awaited, as in aiokafka.
+        """
         self._consumer.seek_to_end(*partitions)
+        return DONE
+
+    async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
+        """Continue at the committed offsets of these or all assigned partitions; returns the offsets.
+
+        A partition without a committed offset stays at its position; its offset is None.
+
+        Raises:
+            IllegalState: a partition is not assigned, or no partition is.
+        """
+        chosen = list(partitions) or self._consumer._subscription.some_assigned("seek_to_committed()")
+        for partition in chosen:
+            self._consumer._subscription.find(checked_partition(partition))
+        offsets: dict[TopicPartition, int | None] = {}
+        for partition, committed in (await self.committed(chosen)).items():
+            offsets[partition] = None if committed is None else committed.offset
+            if committed is not None:
+                self.seek(partition, committed.offset)
+        return offsets
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`. Not awaited."""
@@ -374,6 +463,16 @@ class KafkaConsumer(Generic[K, V]):
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark of the last fetch, or None before the first; sends no request."""
         return self._consumer.highwater(partition)
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the last stable offset of the last fetch; sends no request.
+
+        None before the first fetch, and without isolation_level='read_committed', since brokers name it to
+        such consumers only.
+        """
+        if self._options.isolation != READ_COMMITTED:
+            return None
+        return self._consumer._fetcher.table.readable_ends.get(checked_partition(partition))
 
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
         """Return the offset of the next record to return; see `pykafka2.KafkaConsumer.position`."""
@@ -597,6 +696,19 @@ class KafkaConsumer(Generic[K, V]):
         """Return a function that calls `callback` on the loop; any thread can call it."""
         post = self._bridge.post
         return lambda *args: post(partial(callback, *args))
+
+
+class Done:
+    """The result of a call that has taken effect; awaiting it returns True at once."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, Literal[True]]:
+        yield from ()
+        return True
+
+
+DONE = Done()
 
 
 def _stopped() -> ConsumerStopped:

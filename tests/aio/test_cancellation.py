@@ -310,6 +310,7 @@ async def reads_with(cluster: KafkaCluster, **options: Any) -> int:
             (consumer.__anext__, lambda record: take([record])),
             (lambda: consumer.poll(1000), lambda polled: take(polled.get(partition, []))),
             (lambda: consumer.getmany(timeout_ms=5, max_records=3), lambda one: take(one.get(partition, []))),
+            (lambda: consumer.getone(partition), lambda record: take([record])),
             (
                 lambda: consumer.poll_columns(1000, 5),
                 lambda polled: found.extend(

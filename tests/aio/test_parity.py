@@ -16,7 +16,6 @@ MISSING: dict[str, dict[str, str]] = {
         "bootstrap": "start",
         "commit_sync": "commit",
         "read_range": "it blocks; assign and poll",
-        "wakeup": "stop, or cancel the task",
     },
 }
 """Calls that the asyncio client lacks, each with its replacement."""

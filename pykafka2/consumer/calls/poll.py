@@ -7,15 +7,16 @@ Used on the caller's thread. Neighbors: poll/poller.py, state/iteration_queue.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from pykafka2 import lifecycle
-from pykafka2.cluster.arguments import checked_partition
+from pykafka2.cluster.arguments import checked_partition, checked_partitions
 from pykafka2.consumer.calls.arguments import checked_isolation, checked_limit, checked_range, checked_timeout
-from pykafka2.consumer.calls.guards import handing_over
+from pykafka2.consumer.calls.guards import handing_over, owned
 from pykafka2.consumer.calls.seek import PositionCalls
+from pykafka2.consumer.state.subscription import Mode
 from pykafka2.types import ConsumerRecord, K, TopicPartition, V
 
 if TYPE_CHECKING:
@@ -180,11 +181,13 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
     # ------------------------------------------------------------------ steps of pykafka2.aio
 
     @handing_over
-    def _take_queued(self, limit: int, keep_position: bool) -> dict[TopicPartition, Any]:
+    def _take_queued(
+        self, limit: int, keep_position: bool, only: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Any]:
         """Return records that iteration has polled, if the group needs no poll first."""
         if not self._iteration_queue or self._group_has_news():
             return {}
-        return self._iteration_queue.take(limit, keep=keep_position)
+        return self._iteration_queue.take(limit, keep=keep_position, only=only)
 
     @handing_over
     def _rewind_iteration(self) -> None:
@@ -192,9 +195,23 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         self._handover.rewind(self._subscription.assigned)
 
     @handing_over
-    def _take_records(self, limit: int, keep_position: bool) -> dict[TopicPartition, Any]:
-        """Return the records that are available now."""
-        return self._poller.pass_records(limit, keep_position=keep_position)
+    def _take_records(
+        self, limit: int, keep_position: bool, only: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Any]:
+        """Return the records that are available now, of all partitions or of some."""
+        return self._poller.pass_records(limit, keep_position=keep_position, only=only)
+
+    @owned
+    def _checked_choice(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions that a read is limited to.
+
+        Raises IllegalState if one cannot be assigned during the read, because `assign` chose others.
+        """
+        chosen = frozenset(checked_partitions(partitions))
+        if self._subscription.mode is not Mode.TOPICS:
+            for partition in chosen:
+                self._subscription.find(partition)
+        return chosen
 
     @handing_over
     def _take_columns(self, limit: int) -> dict[TopicPartition, Columns]:

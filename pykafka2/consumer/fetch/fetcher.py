@@ -143,6 +143,10 @@ class Fetcher:
                 result.sends.append(send)
         return result
 
+    def is_full(self) -> bool:
+        """Return whether nothing is fetched before the application has read some data.  Any thread."""
+        return self._room() <= 0
+
     def _room(self) -> int:
         return self._options.queued_max_bytes - self.buffer.size_bytes
 

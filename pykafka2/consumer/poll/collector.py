@@ -7,7 +7,7 @@ rejects go to bad_records.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from pykafka2.consumer.bad_records import BadRecords
@@ -46,6 +46,8 @@ class _Pass:
     """The partition with an open large batch, which is read to its end before another one is opened."""
     is_unfinished: bool = False
     """Whether the next pass continues: a large batch is partly read, or the limit of records was skipped."""
+    only: Container[TopicPartition] | None = None
+    """The partitions to read; all if None."""
 
 
 class Collector:
@@ -72,21 +74,29 @@ class Collector:
         self.is_unfinished = False
         """Whether the last pass ended early so that poll() can check its timeout."""
 
-    def records(self, limit: int, keep_position: bool = False) -> Records:
-        """Return records; empty if there are none, or if the interceptors drop all of them."""
+    def records(
+        self, limit: int, keep_position: bool = False, only: Container[TopicPartition] | None = None
+    ) -> Records:
+        """Return records; empty if there are none, or if the interceptors drop all of them.
+
+        With `only` the records of other partitions stay in the buffer.
+        """
         if self._on_consume is None:
-            return self._collect_once(limit, keep_position)[0]
-        returned, is_more = self._collect_once(limit, keep_position)
+            return self._collect_once(limit, keep_position, only)[0]
+        returned, is_more = self._collect_once(limit, keep_position, only)
         if is_more and not returned and not keep_position:
             self.moved = None  # the interceptors dropped these records, so they are not returned again
             self.is_unfinished = True
         return returned
 
-    def _collect_once(self, limit: int, keep_position: bool) -> tuple[Records, bool]:
+    def _collect_once(
+        self, limit: int, keep_position: bool, only: Container[TopicPartition] | None
+    ) -> tuple[Records, bool]:
         """Return the records after the interceptors, and whether there were any before them."""
         current = self._begin_pass()
         if current is None:
             return {}, False
+        current.only = only
         check_crcs, limit_bytes = self._options.check_crcs, self._options.max_decompressed_bytes
 
         deserializers = self._deserializers
@@ -171,7 +181,7 @@ class Collector:
             assigned = self._subscription.assigned.get(partition)
             if assigned is None:
                 self._buffer.discard([partition])
-            elif assigned.is_readable:
+            elif assigned.is_readable and (current.only is None or partition in current.only):
                 current.served.append(partition)
                 yield partition, assigned
 

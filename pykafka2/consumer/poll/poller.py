@@ -8,7 +8,7 @@ pass and whenever it has news while poll() waits. Neighbors: collector.py (one p
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -182,15 +182,32 @@ class Poller:
         for task in self._poll_tasks:
             task.attend(0.0)
 
-    def pass_records(self, limit: int, *, keep_position: bool = False) -> Records:
-        """Return the records that are available now."""
-        records: Records = self._pass(lambda: self.collector.records(limit, keep_position)) or {}
+    def pass_records(
+        self,
+        limit: int,
+        *,
+        keep_position: bool = False,
+        only: Collection[TopicPartition] | None = None,
+    ) -> Records:
+        """Return the records that are available now, of all partitions or of some."""
+        self.stall_detector.only = only
+        records: Records = self._pass(lambda: self.collector.records(limit, keep_position, only)) or {}
         if keep_position and records:
             self.stall_detector.has_read_in_place = True
+        if only is not None and not records and self._fetcher.is_full():
+            self._drop_others(only)
         return records
+
+    def _drop_others(self, only: Collection[TopicPartition]) -> None:
+        """Fetch the buffered records of other partitions again later, so that these can be fetched now."""
+        for partition in self._buffer.partitions():
+            position = self._subscription.positions.get(partition)
+            if partition not in only and position is not None:
+                self.position_control.rewind(partition, position)
 
     def pass_columns(self, limit: int) -> dict[TopicPartition, Columns]:
         """Return the columns that are available now."""
+        self.stall_detector.only = None
         return self._pass(lambda: self.collector.columns(limit)) or {}
 
     def wait_for(self, remaining: float) -> float:

@@ -9,6 +9,7 @@ not call poll().
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 
 from pykafka2.cluster.client import ClusterClient
 from pykafka2.consumer.fetch.fetcher import Fetcher
@@ -66,6 +67,8 @@ class StallDetector:
         self.has_read_in_place = False
         """Whether the application has read without moving a position since the last check: with
         update_offsets=False, or inside a large batch."""
+        self.only: Container[TopicPartition] | None = None
+        """The partitions that the current poll reads; all if None."""
 
     def due_in(self) -> float:
         """Return the seconds until the next check."""
@@ -115,7 +118,7 @@ class StallDetector:
 
     def _should_advance(self, partition: TopicPartition, assigned: Assigned, now: float) -> bool:
         """Return whether this consumer is at fault if the position does not advance."""
-        if not assigned.is_readable:
+        if not assigned.is_readable or (self.only is not None and partition not in self.only):
             return False
         position = self._subscription.positions.get(partition)
         if position is None:

@@ -56,15 +56,21 @@ class IterationQueue:
         # Assignments without a call between them: a signal handler sees all or none.
         self._slice, self.slice, self._cut = following, iterator, upto
 
-    def take(self, limit: int, *, keep: bool) -> Records:
-        """Return up to `limit` records by partition; with `keep` they stay in the queue."""
+    def take(self, limit: int, *, keep: bool, only: Container[tuple[str, int]] | None = None) -> Records:
+        """Return up to `limit` records, of `only` these partitions; with `keep` they stay queued."""
         waiting = self._records[self._next :]
+        chosen, left = waiting[:limit], waiting[limit:]
+        if only is not None:
+            of_these = [record for record in waiting if (record.topic, record.partition) in only]
+            chosen = of_these[:limit]
+            gone = set(map(id, chosen))
+            left = [record for record in waiting if id(record) not in gone]
         found: Records = {}
-        for record in waiting[:limit]:
+        for record in chosen:
             found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
-        if not keep:
+        if not keep and found:
             self.taken = waiting
-            self._replace(waiting[limit:])
+            self._replace(left)
         return found
 
     def restore_taken(self) -> None:
