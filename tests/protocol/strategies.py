@@ -52,11 +52,6 @@ def message_versions() -> list[tuple[type[Message], int]]:
     ]
 
 
-def message_version_id(value: object) -> str:
-    """How pytest names one of message_versions()."""
-    return value.__name__ if isinstance(value, type) else f"v{value}"
-
-
 def _values(one: Field, version: int) -> st.SearchStrategy[Any]:
     value = PLAIN[one.kind] if one.struct is None else instances(one.struct, version)
     if one.array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -183,24 +183,28 @@ def test_headers_of_a_small_batch_are_checked_without_objects() -> None:
 
 
 @pytest.mark.parametrize(
-    ("compression", "body", "count"),
+    ("compression", "make_body", "count"),
+    # Made by the test, as they take 25 MB.
     [
-        ("zstd", record_of_headers(500_000), 1),
-        ("zstd", record_of_headers(60_000) * 8, 8),
-        ("gzip", bytes(24 << 20), 1),
+        ("zstd", lambda: record_of_headers(500_000), 1),
+        ("zstd", lambda: record_of_headers(60_000) * 8, 8),
+        ("gzip", lambda: bytes(24 << 20), 1),
     ],
     ids=["one record", "several records", "no records"],
 )
-def test_small_batch_that_holds_much_is_checked_in_slices(compression: str, body: bytes, count: int) -> None:
-    walk, slices = walk_of(large_batch(body, count, compression)), 1
+def test_small_batch_that_holds_much_is_checked_in_slices(
+    compression: str, make_body: Callable[[], bytes], count: int
+) -> None:
+    walk, slices = walk_of(large_batch(make_body(), count, compression)), 1
     while not walk.advance(SLICE):
         slices += 1
     assert slices > 5
 
 
-@pytest.mark.parametrize("body", [b"\x7f" * (4 << 20), record_of_headers(1 << 21)[:-1]])
-def test_refusal_keeps_no_decompressed_bytes(body: bytes) -> None:
+@pytest.mark.parametrize("make_body", [lambda: b"\x7f" * (4 << 20), lambda: record_of_headers(1 << 21)[:-1]])
+def test_refusal_keeps_no_decompressed_bytes(make_body: Callable[[], bytes]) -> None:
     """A request can have a batch like this for each of a thousand partitions."""
+    body = make_body()
     records = large_batch(body, 1)
     refusals: list[InvalidRecord] = []
     tracemalloc.start()
