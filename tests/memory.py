@@ -16,7 +16,7 @@ import pytest
 KEPT_MB = 12
 """What the tests of one file may leave behind before it is collected in their midst."""
 
-FILES_KEPT_APART = 25
+FILES_KEPT_APART = 100
 """After so many files everything is looked at, also what earlier ones left in use."""
 
 IN_USE = Path("/proc/self/statm")
