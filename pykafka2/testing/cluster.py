@@ -47,7 +47,7 @@ from pykafka2.testing.views.partitions import (
 )
 from pykafka2.testing.views.timeline import Timeline, timeline_of
 from pykafka2.testing.views.transactions import TransactionView, transaction_view, transaction_views
-from pykafka2.testing.waiting import waited, waited_async
+from pykafka2.testing.waiting import follows, waited, waited_async
 
 T = TypeVar("T")
 
@@ -308,9 +308,10 @@ class KafkaCluster(ClusterApi):
     async def wait_until_async(
         self, predicate: Callable[[], T], timeout: float = 10.0, what: str = "it"
     ) -> T:
-        if not isinstance(self.runtime, ThreadRuntime):
+        if not isinstance(self.runtime, ThreadRuntime) and not follows(self.runtime.clock):
             raise IllegalState(
-                "The brokers run in virtual time, which no event loop follows. Use wait_until instead."
+                "The brokers run in virtual time, which this event loop does not follow. Use wait_until, or "
+                "start the coroutine with simulation.run()."
             )
         return await waited_async(self.runtime, self.check, predicate, timeout, what)
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
+from pykafka2.clock import Clock
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import (
     CoordinatorLoadInProgress,
@@ -66,6 +67,13 @@ async def waited_async(
         if value:
             return value
         await asyncio.sleep(POLL_EVERY)
+
+
+def follows(clock: Clock) -> bool:
+    """Whether the running event loop has this clock's time, as the simulation's loops have."""
+    import asyncio
+
+    return asyncio.get_running_loop().time() == clock.monotonic()
 
 
 def _check_predicate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from functools import partial
@@ -10,10 +11,22 @@ from typing import Any
 
 import attrs
 
-MODES = ("at once", "with the wake-up", "after 2 ms")
+MODES = ("at once", "with the wake-up", "later")
 MOST_POINTS = 40
-STALL = 20.0
-"""Seconds after which an attempt fails with TimeoutError."""
+
+
+@attrs.define(frozen=True)
+class Conditions:
+    """How long attempts can take, and when a later cancellation comes."""
+
+    stall: float = 20.0
+    """Seconds after which an attempt fails with TimeoutError."""
+    delay: Callable[[], float] = lambda: 0.002
+    """Seconds from the await point to a later cancellation."""
+
+
+ON_SOCKETS = Conditions()
+conditions: contextvars.ContextVar[Conditions] = contextvars.ContextVar("conditions", default=ON_SOCKETS)
 
 
 @attrs.define
@@ -29,7 +42,7 @@ class Attempt:
 
     async def run(self, coroutine: Coroutine[Any, Any, Any]) -> Attempt:
         try:
-            async with asyncio.timeout(STALL):
+            async with asyncio.timeout(conditions.get().stall):
                 self.value = await asyncio.create_task(self._task(coroutine))
         except asyncio.CancelledError:
             self.is_cancelled = True
@@ -63,8 +76,8 @@ class Attempt:
     def _cancel(self, awaited: Any) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if self.mode == "after 2 ms":
-            asyncio.get_running_loop().call_later(0.002, task.cancel)
+        if self.mode == "later":
+            asyncio.get_running_loop().call_later(conditions.get().delay(), task.cancel)
         elif self.mode == "with the wake-up" and awaited is not None:
             awaited.add_done_callback(lambda _: task.cancel())
         else:

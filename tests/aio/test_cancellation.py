@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from itertools import count
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from pykafka2 import ConsumerGroupMetadata, NewTopic, TopicPartition
 from pykafka2 import KafkaProducer as SyncProducer
 from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import KafkaError
 from pykafka2.protocol.messages.metadata import MetadataRequest
 from pykafka2.protocol.messages.produce import ProduceRequest
@@ -33,13 +35,17 @@ pytestmark = pytest.mark.kafka(
 )
 
 
+new_runtime: ContextVar[Callable[[], Runtime | None]] = ContextVar("new_runtime", default=lambda: None)
+"""Returns the runtime of a new client; None for real threads and sockets."""
+
+
 def producer_of(cluster: KafkaCluster, **options: Any) -> KafkaProducer[bytes, bytes]:
-    return KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **options)
+    return KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, runtime=new_runtime.get()(), **options)
 
 
 def consumer_of(cluster: KafkaCluster, **options: Any) -> KafkaConsumer[bytes, bytes]:
     chosen = {"auto_offset_reset": "earliest", **options}
-    return KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, **chosen)
+    return KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, runtime=new_runtime.get()(), **chosen)
 
 
 def found_in(cluster: KafkaCluster, topic: str = "orders") -> Counter[bytes]:
@@ -287,7 +293,8 @@ async def closes(cluster: KafkaCluster) -> int:
 
 
 def fill(cluster: KafkaCluster) -> None:
-    with SyncProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+    runtime = new_runtime.get()()
+    with SyncProducer(bootstrap_servers=cluster.bootstrap_servers, runtime=runtime) as producer:
         for first in range(0, RECORDS, 10):  # small batches, as poll_columns returns whole ones
             producer.send_many("input", [b"%d" % number for number in range(first, first + 10)])
             producer.flush()
@@ -400,7 +407,8 @@ async def joins_with_a_listener(cluster: KafkaCluster) -> int:
 
 async def admin_calls(cluster: KafkaCluster) -> int:
     numbers, cases = count(), 0
-    async with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+    runtime = new_runtime.get()()
+    async with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, runtime=runtime) as admin:
         calls: list[Callable[[], Any]] = [
             admin.list_topics,
             admin.describe_cluster,

@@ -222,3 +222,15 @@ def test_no_client_is_left_waiting_when_its_loop_has_ended(world: World) -> None
 
     world.simulation.run(main)
     world.simulation.run_for(10)
+
+
+def test_views_are_awaited_in_virtual_time(world: World) -> None:
+    async def main() -> None:
+        writing = asyncio.create_task(world.produce())
+        await world.cluster.wait_until_async(
+            lambda: any(world.cluster.log("orders", number).values() for number in range(2)), timeout=30
+        )
+        assert not writing.done()
+        await writing
+
+    world.simulation.run(main)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -193,3 +195,52 @@ def test_deliveries_of_the_producer_can_be_awaited() -> None:
             return [(await producer.send("orders", b"%d" % number)).offset for number in range(5)]
 
         assert simulation.run(main) == [0, 1, 2, 3, 4]
+
+
+def test_finished_generators_leave_the_trace_as_it_is_until_they_are_collected() -> None:
+    def play(*, collects: bool) -> str:
+        async def numbers() -> AsyncIterator[int]:
+            yield 1
+
+        async def main() -> None:
+            generator = numbers()
+            assert [number async for number in generator] == [1]
+            kept.append(generator)
+            if collects:
+                kept.clear()
+
+        kept: list[object] = []
+        with Simulation(seed=1) as simulation:
+            simulation.run(main)
+            return simulation.trace_hash
+
+    assert play(collects=True) == play(collects=False)
+
+
+def test_order_in_which_a_task_group_cancels_its_tasks_is_the_same_for_the_same_seed() -> None:
+    def play() -> tuple[list[int], str]:
+        cancelled: list[int] = []
+
+        async def wait(number: int) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append(number)
+
+        async def main() -> None:
+            ballast = [object() for _ in range(next(sizes))]
+            with suppress(ExceptionGroup):
+                async with asyncio.TaskGroup() as group:
+                    for number in range(20):
+                        group.create_task(wait(number))
+                        ballast.append(bytearray(number * 100))
+                    await asyncio.sleep(1)
+                    raise ValueError("ends all tasks")
+
+        with Simulation(seed=1) as simulation:
+            simulation.run(main)
+            assert len(cancelled) == 20
+            return cancelled, simulation.trace_hash
+
+    sizes = iter([1, 1000, 33])
+    assert play() == play() == play()

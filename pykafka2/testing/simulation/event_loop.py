@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from pykafka2.clock import FOREVER
 from pykafka2.testing.simulation.problems import SimulationEnded, SimulationError
@@ -47,6 +48,28 @@ class SimTask(asyncio.Task[T]):
         return self.number
 
 
+class OrderedWeakSet:
+    """The part of `weakref.WeakSet` that an event loop uses, in the order of insertion."""
+
+    def __init__(self) -> None:
+        self._items: WeakKeyDictionary[Any, None] = WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def add(self, item: Any) -> None:
+        self._items[item] = None
+
+    def discard(self, item: Any) -> None:
+        self._items.pop(item, None)
+
+    def clear(self) -> None:
+        self._items.clear()
+
+
 class SimEventLoop(asyncio.BaseEventLoop):
     """Timers, tasks and thread-safe calls of asyncio in the virtual time of one actor.
 
@@ -61,6 +84,7 @@ class SimEventLoop(asyncio.BaseEventLoop):
         self._selector = self  # where BaseEventLoop waits
         self._is_woken = False
         self._futures = 0
+        self._asyncgens: Any = OrderedWeakSet()
         self.set_task_factory(self._new_task)
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -74,6 +98,13 @@ class SimEventLoop(asyncio.BaseEventLoop):
         if options.get("name") is None:
             options["name"] = f"task-{self._futures}"
         return SimTask(coroutine, number=self._futures, loop=loop, **options)
+
+    async def shutdown_asyncgens(self) -> None:
+        """Closes the generators that were left, in their order; finished ones can still be in the set."""
+        for generator in list(self._asyncgens):
+            if generator.ag_frame is None:
+                self._asyncgens.discard(generator)
+        await super().shutdown_asyncgens()
 
     def time(self) -> float:
         return self._scheduler.now
