@@ -154,7 +154,8 @@ class Appender:
                 interceptors.on_refused(error)
             raise
         if interceptors is not None and on_delivery is None:
-            delivery.add_done_callback(lambda done: interceptors.on_acknowledgement(*done.outcome()))
+            # Not add_done_callback: where an event loop runs, that is for the loop.
+            delivery.place[0].add_listener(lambda: interceptors.on_acknowledgement(*delivery.outcome()))
         return delivery
 
     def prepare(

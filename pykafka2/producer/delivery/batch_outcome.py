@@ -51,6 +51,7 @@ class BatchOutcome:
         "errbacks",
         "has_errors",
         "is_done",
+        "loop_callbacks",
         "partition",
         "topic",
         "waiters",
@@ -68,6 +69,8 @@ class BatchOutcome:
         self.callbacks: Listeners | None = None
         self.errbacks: Listeners | None = None
         self._listeners: list[tuple[Listeners, Listeners]] = []
+        self.loop_callbacks: dict[object, Any] | None = None
+        """By event loop the callbacks of asyncio.gather and its relatives (loop_future.py)."""
         self._parts: list[Part] = []
         self._unsettled = 1
         """Number of parts without an outcome."""

@@ -14,6 +14,7 @@ from pykafka2.driver.loop_wait import wait_in_loop
 from pykafka2.errors import KafkaError, KafkaTimeoutError
 from pykafka2.producer.delivery.batch_outcome import BatchOutcome
 from pykafka2.producer.delivery.callbacks import Listeners, is_same
+from pykafka2.producer.delivery.loop_future import LoopFuture
 from pykafka2.types import RecordMetadata
 
 OnDelivery = Callable[[RecordMetadata | None, KafkaError | None], None]
@@ -24,8 +25,8 @@ It runs on the IO thread and must not block: `flush`, `close`, `result` and a bl
 """
 
 
-class Delivery:
-    """The future of one sent record.  Thread-safe; can be awaited.
+class Delivery(LoopFuture):
+    """The future of one sent record.  Thread-safe; can be awaited, and passed to `asyncio.gather`.
 
     It has the methods of kafka-python's futures (`get`, `add_callback`, `add_errback`, `is_done`,
     `succeeded`, `failed`) and of `concurrent.futures` (`result`, `exception`, `done`, `add_done_callback`).
@@ -60,8 +61,8 @@ class Delivery:
             IllegalState: called in a callback of the IO thread, before the record was done.
         """
         outcome = self._outcome
-        if not outcome.is_done and not outcome.wait(timeout):
-            raise self._still_open(timeout)
+        if not outcome.is_done:
+            self._wait(timeout)
         if outcome.has_errors:
             error = self.exception()
             if error is not None:
@@ -75,19 +76,22 @@ class Delivery:
     def exception(self, timeout: float | None = None) -> KafkaError | None:
         """Return the error of a failed record, None if it was written; waits like `result`."""
         outcome = self._outcome
-        if not outcome.wait(timeout):
-            raise self._still_open(timeout)
+        if not outcome.is_done:
+            self._wait(timeout)
         error = outcome.error_of(self._index)
         if error is not None:
             outcome.mark_reported(self._index)
         return error
 
-    def _still_open(self, timeout: float | None) -> KafkaTimeoutError:
+    def _wait(self, timeout: float | None) -> None:
         outcome = self._outcome
-        return KafkaTimeoutError(
-            f"the record for {outcome.topic}-{outcome.partition} has no result after "
-            f"{timeout:g} s; the producer continues to send it until delivery_timeout_ms"
-        )
+        if outcome.loop_callbacks is not None and self.cancelled():
+            raise self._make_cancelled_error()  # as asyncio.wait_for expects from what it has cancelled
+        if not outcome.wait(timeout):
+            raise KafkaTimeoutError(
+                f"the record for {outcome.topic}-{outcome.partition} has no result after "
+                f"{timeout:g} s; the producer continues to send it until delivery_timeout_ms"
+            )
 
     def outcome(self) -> tuple[RecordMetadata | None, KafkaError | None]:
         """Return metadata and error of a finished record, one of them None, without marking it reported."""
@@ -101,11 +105,6 @@ class Delivery:
     def failed(self) -> bool:
         """Return whether the record has failed."""
         return self._outcome.is_done and self._outcome.error_of(self._index) is not None
-
-    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> Delivery:
-        """Call `callback(self)` on the IO thread when the record is done; at once if it is done."""
-        self._outcome.add_listener(partial(callback, self))
-        return self
 
     @overload
     def add_callback(self, callback: Callable[[RecordMetadata], object]) -> Delivery: ...

@@ -1,0 +1,176 @@
+"""The methods of an asyncio future that `asyncio.gather`, `wait`, `wait_for` and `shield` call.
+
+With them these functions register a callback with a delivery, instead of starting a task for each. A batch's
+callbacks are kept with its outcome and run in one call on the loop. All on a loop's thread, except `unpark`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Self
+
+from pykafka2.driver.loop_wait import LoopCalls, calls_of
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pykafka2.producer.delivery.batch_outcome import BatchOutcome
+
+Callback = Callable[[Any], object]
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs on this thread, or None. Does not load asyncio."""
+    events = sys.modules.get("asyncio.events")
+    return None if events is None else events._get_running_loop()
+
+
+class LoopCallbacks:
+    """The callbacks of one event loop that wait for a batch; a `Waiter` of its outcome."""
+
+    __slots__ = ("_calls", "_loop", "_outcome", "by_index", "cancelled")
+
+    def __init__(self, outcome: BatchOutcome, loop: asyncio.AbstractEventLoop) -> None:
+        self._outcome = outcome
+        self._loop = loop
+        self._calls: LoopCalls = calls_of(loop)
+        self.by_index: dict[int, list[tuple[Any, Callback, Context]]] = {}
+        """Delivery, callback and context by the record's index in the batch."""
+        self.cancelled: set[int] = set()
+        """Records whose callbacks were called by `cancel`, before the batch was done."""
+        outcome.waiters.join(self)
+
+    def unpark(self) -> None:
+        """Run the callbacks soon, as the batch is done. Any thread."""
+        self._calls.post(self.run)
+
+    def check(self) -> None:
+        """Run the callbacks soon if the batch was done before this waiter joined, so nothing wakes it."""
+        if self._outcome.is_done:
+            self.unpark()
+
+    def run(self) -> None:
+        """Call all callbacks, if the batch is done."""
+        if self._outcome.is_done:
+            self._outcome.waiters.leave(self)
+            waiting = self.by_index
+            for index in list(waiting):  # a callback can cancel the wait for another record
+                for delivery, callback, context in waiting.pop(index, ()):
+                    try:
+                        context.run(callback, delivery)
+                    except Exception as error:
+                        self._loop.call_exception_handler(
+                            {"message": f"Exception in callback {callback!r}", "exception": error}
+                        )
+
+    def cancel(self, index: int) -> bool:
+        """Call the callbacks of one record soon; False if it has none."""
+        callbacks = self.by_index.pop(index, None)
+        if callbacks is None:
+            return False
+        self.cancelled.add(index)
+        for delivery, callback, context in callbacks:
+            self._loop.call_soon(callback, delivery, context=context)
+        return True
+
+    def remove(self, index: int, callback: Callback) -> int:
+        """Remove a callback of one record; return how often it was there."""
+        callbacks = self.by_index.get(index)
+        if callbacks is None:
+            return 0
+        left = [one for one in callbacks if one[1] != callback]
+        if left:
+            self.by_index[index] = left
+        else:
+            del self.by_index[index]
+        return len(callbacks) - len(left)
+
+
+class LoopFuture:
+    """A delivery as `asyncio.gather` and its relatives use it.
+
+    Cancelling such a wait ends that wait. It does not take the record back, and the delivery can be awaited
+    again.
+    """
+
+    __slots__ = ()
+
+    _outcome: BatchOutcome
+    _index: int
+
+    _asyncio_future_blocking = False
+    """Makes `asyncio.isfuture` return True. Never set: awaiting yields a future of asyncio's own."""
+    _cancel_message = None
+    """Read by `asyncio.gather` of Python 3.11."""
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the running loop: any loop can wait for a delivery. Raises RuntimeError without one."""
+        loop = running_loop()
+        if loop is None:
+            raise RuntimeError("no running event loop; wait for a delivery in a coroutine, or call result()")
+        return loop
+
+    def add_done_callback(self, callback: Callback, *, context: Context | None = None) -> Self:
+        """Call `callback(self)` when the record is done.
+
+        On a thread where an event loop runs, the loop calls it, as that of an asyncio future. Elsewhere the
+        IO thread calls it, or this method does so at once if the record is done.
+        """
+        outcome, loop = self._outcome, running_loop()
+        if loop is None:
+            outcome.add_listener(lambda: callback(self))
+            return self
+        if context is None:
+            context = copy_context()
+        if outcome.is_done:
+            loop.call_soon(callback, self, context=context)
+            return self
+        waiting = _callbacks_of(outcome, loop)
+        index = self._index
+        waiting.cancelled.discard(index)
+        of_this = waiting.by_index.get(index)
+        if of_this is None:
+            waiting.by_index[index] = [(self, callback, context)]
+        else:
+            of_this.append((self, callback, context))
+        waiting.check()
+        return self
+
+    def remove_done_callback(self, callback: Callback) -> int:
+        """Remove a callback of the running loop; return how often it was added."""
+        waiting = self._of_loop()
+        return 0 if waiting is None else waiting.remove(self._index, callback)
+
+    def cancel(self, msg: object = None) -> bool:
+        """End the waits of the running loop's `asyncio.gather` and its relatives; False without any.
+
+        The record is sent nevertheless.
+        """
+        waiting = None if self._outcome.is_done else self._of_loop()
+        return waiting is not None and waiting.cancel(self._index)
+
+    def cancelled(self) -> bool:
+        """Return whether `cancel` has ended a wait of the running loop, and the record is not done yet."""
+        waiting = None if self._outcome.is_done else self._of_loop()
+        return waiting is not None and self._index in waiting.cancelled
+
+    def _of_loop(self) -> LoopCallbacks | None:
+        by_loop = self._outcome.loop_callbacks
+        return None if by_loop is None else by_loop.get(running_loop())
+
+    def _make_cancelled_error(self) -> BaseException:
+        from asyncio import CancelledError
+
+        return CancelledError()
+
+
+def _callbacks_of(outcome: BatchOutcome, loop: asyncio.AbstractEventLoop) -> LoopCallbacks:
+    by_loop = outcome.loop_callbacks
+    if by_loop is None:
+        by_loop = outcome.loop_callbacks = {}
+    waiting = by_loop.get(loop)
+    if waiting is None:
+        waiting = by_loop[loop] = LoopCallbacks(outcome, loop)
+    return waiting
