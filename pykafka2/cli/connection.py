@@ -87,6 +87,7 @@ def client_options(
     arguments: argparse.Namespace,
     kind: Kind,
     environment: Mapping[str, str] = os.environ,
+    /,
     **defaults: object,
 ) -> dict[str, object]:
     """Return the options of a client by name with underscores.

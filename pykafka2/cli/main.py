@@ -20,6 +20,7 @@ from pykafka2.cli.parsing import Parser, UsageError
 from pykafka2.errors import ConfigurationError, KafkaError
 
 VERBS = {
+    "produce": "pykafka2.cli.produce",
     "consume": "pykafka2.cli.consume",
     "check": "pykafka2.cli.check",
     "completion": "pykafka2.cli.completion",

@@ -30,6 +30,17 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **arguments: Any) -> None:
         arguments.setdefault("formatter_class", HelpFormatter)
         super().__init__(allow_abbrev=False, **arguments)
+        self._is_intermixed = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; the parser of a verb accepts options between its positional arguments."""
+        if self._is_intermixed or any(isinstance(action, SUBCOMMANDS) for action in self._actions):
+            return super().parse_known_args(args, namespace)
+        self._is_intermixed = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False
 
     def error(self, message: str) -> NoReturn:
         close: list[str] = []
@@ -42,7 +53,8 @@ class Parser(argparse.ArgumentParser):
 
     def _choices_of(self, name: str) -> Iterable[str]:
         for action in self._actions:
-            if name in (*action.option_strings, action.dest, action.metavar) and action.choices is not None:
+            names = {"/".join(action.option_strings), action.dest, action.metavar}
+            if name in names and action.choices is not None:
                 return [str(choice) for choice in action.choices]
         return ()
 

@@ -1,4 +1,4 @@
-"""Where `consume` starts and ends: --offset and --until, and their offsets in each partition."""
+"""Start and end of `consume`: --offset and --until, and their offsets in each partition."""
 
 from __future__ import annotations
 

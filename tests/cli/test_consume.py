@@ -53,7 +53,7 @@ def committed(servers: str, group: str, topic: str) -> int | None:
         ]
     ),
 )
-def test_positions_bound_what_is_printed(
+def test_positions_bound_the_printed_records(
     words: list[str], first: int, last: int, servers: str, new_topic: NewTopicOf
 ) -> None:
     topic = new_topic(TEN)
@@ -145,7 +145,7 @@ def test_grep_matches_keys_and_values_and_count_counts_matches(servers: str, new
     assert consume(servers, topic, "--count", "2", "--grep", "^red$", "-f", "%o ") == ["0 3 "]
 
 
-def test_group_continues_after_what_was_printed(servers: str, new_topic: NewTopicOf) -> None:
+def test_group_continues_after_the_printed_records(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic(TEN)
     group = f"{topic}-group"
     assert consume(servers, topic, "-g", group, "-c", "4") == ["v0", "v1", "v2", "v3"]

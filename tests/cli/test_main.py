@@ -104,3 +104,9 @@ def test_bash_completes_a_verb(tmp_path: object, capsys: pytest.CaptureFixture[s
 def test_every_verb_has_a_summary_that_fits_a_line() -> None:
     parser = build_parser()
     assert all(len(line) <= 110 for line in parser.format_help().splitlines())
+
+
+@pytest.mark.parametrize("line", ["t a b --whole", "--whole t a b", "t --whole a b", "t a --whole b"])
+def test_options_can_stand_between_positional_arguments(line: str) -> None:
+    parsed = build_parser(["produce"]).parse_args(["produce", *line.split()])
+    assert (parsed.topic, parsed.files, parsed.whole) == ("t", ["a", "b"], True)

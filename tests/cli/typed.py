@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "pykafka2.cli"]
@@ -56,6 +60,8 @@ class Terminal:
         if self.pid == 0:
             os.execve(sys.executable, [*COMMAND, *words], environment())
         self.shown = b""
+        with suppress(OSError):  # the process has ended
+            fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
 
     def type(self, text: str) -> None:
         """Type text; \\x03 is Ctrl-C and \\x04 is Ctrl-D."""

@@ -1,0 +1,424 @@
+r"""Send records to a topic: one per line of the files, or of stdin.
+
+A failed record is reported with its line, and the exit code is 1. After Ctrl-C the records that were read are
+delivered, for at most ten seconds, and the result is reported.
+
+--json reads one JSON object per line, as `pykafka2 consume --json` prints them: value (or value_base64), key
+(or key_base64), headers, partition, timestamp. A value that is an object is sent as JSON. The result is
+printed as JSON, too.
+
+With -X transactional.id=ID the input is one transaction: it is committed if every record was delivered, and
+aborted otherwise.
+
+examples:
+  pykafka2 produce orders                                type records, one per line; Ctrl-D ends
+  pykafka2 produce orders access.log -z zstd             the lines of a file
+  pykafka2 produce orders --key-separator : -H source=web < pairs.txt
+  pykafka2 produce users --key-separator = --null        a line `ann=` deletes the key ann (a tombstone)
+  pykafka2 produce images --whole *.png                  each file is one record
+  pykafka2 consume orders --json -e | pykafka2 produce copy --json
+  pykafka2 produce load --rate 1000 < lines.txt          1,000 records per second
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from pykafka2.cli import connection
+from pykafka2.cli.output import NoProgress, Output, is_terminal
+from pykafka2.cli.parsing import Parser, UsageError, natural, rate
+from pykafka2.cli.produce_input import Header, Input, JsonReader, LineReader, Rows
+from pykafka2.cli.record_formats import BadFormat, unescaped
+from pykafka2.errors import (
+    BufferExhausted,
+    IllegalArgument,
+    IncompleteSend,
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkaError,
+    MessageTooLarge,
+    RecordTooLarge,
+)
+
+if TYPE_CHECKING:
+    from pykafka2 import BatchMetadata, BulkDelivery, KafkaProducer
+
+SUMMARY = "send records to a topic: lines of stdin or of files"
+MOST_SHOWN_FAILURES = 20
+SECONDS_AFTER_CTRL_C = 10.0
+PACES_PER_SECOND = 20
+OF_ONE_RECORD = (MessageTooLarge, InvalidRecord, InvalidTimestamp)
+"""Errors of brokers after which the other records can still be delivered."""
+MAX_BLOCK_MS = 10_000
+"""A missing topic is reported after this time. A full buffer is waited for in spite of it."""
+
+
+def configure(parser: Parser) -> None:
+    parser.add_argument("topic", metavar="TOPIC", help="the topic")
+    parser.add_argument(
+        "files", nargs="*", default=[], metavar="FILE", help="files to read; - or none reads stdin"
+    )
+    parser.add_argument(
+        "-K", "--key-separator", metavar="TEXT", help=r"the text between key and value of a line (: or \t)"
+    )
+    parser.add_argument("-k", "--key", metavar="KEY", help="the key of records without a key of their own")
+    parser.add_argument(
+        "-H",
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="add this header to each record; can be repeated",
+    )
+    parser.add_argument("-p", "--partition", type=natural, metavar="N", help="the partition of all records")
+    parser.add_argument(
+        "-Z", "--null", action="store_true", help="send null for an empty value (a tombstone) or key"
+    )
+    parser.add_argument(
+        "-D", "--delimiter", metavar="TEXT", help=r"the text between records (\n); \0 for find -print0"
+    )
+    parser.add_argument("--whole", action="store_true", help="each file, or stdin, is one record")
+    parser.add_argument(
+        "--json", dest="is_json", action="store_true", help="read JSON lines, and print the result as JSON"
+    )
+    parser.add_argument("--rate", type=rate, metavar="N", help="send at most N records per second")
+    parser.add_argument(
+        "-z",
+        "--compression",
+        choices=("none", "gzip", "snappy", "lz4", "zstd"),
+        help="the codec (none)",
+    )
+    parser.add_argument(
+        "-a", "--acks", choices=("all", "-1", "1", "0"), help="how many replicas acknowledge (all)"
+    )
+    connection.add_options(parser)
+
+
+def run(arguments: argparse.Namespace, output: Output) -> int:
+    """Sends all input; returns 1 if a record was not delivered."""
+    reader, delimiter = _reader(arguments)
+    headers = [_header(text) for text in arguments.header]
+    inputs = [Input(path) for path in arguments.files or ["-"]]
+    options: dict[str, object] = {"max_block_ms": MAX_BLOCK_MS}
+    if arguments.compression is not None:
+        options["compression_type"] = arguments.compression
+    if arguments.acks is not None:
+        options["acks"] = arguments.acks
+    settings = connection.client_options(arguments, "producer", **options)
+    sending = Sending(
+        arguments, output, connection.producer(arguments, **options), headers, "transactional_id" in settings
+    )
+    try:
+        sending.start()
+        with _progress(output, inputs) as bar:
+            sending.send_all(_all_rows(inputs, reader, delimiter, arguments.whole, bar))
+    finally:
+        sending.close()
+    sending.report()
+    return 1 if sending.undelivered else 0
+
+
+@attrs.define
+class Sending:
+    """One run: what was read, delivered and reported."""
+
+    arguments: argparse.Namespace
+    output: Output
+    producer: KafkaProducer[bytes, bytes]
+    headers: list[Header]
+    is_transactional: bool
+    pending: deque[tuple[Rows, BulkDelivery]] = attrs.Factory(deque)
+    read: int = 0
+    delivered: int = 0
+    """Counted on the producer's IO thread."""
+    failed: int = 0
+    is_stopped: bool = False
+    """Whether sending ended before the input did."""
+    is_aborted: bool = False
+    started_at: float = attrs.Factory(time.monotonic)
+    next_at: float = 0.0
+
+    @property
+    def undelivered(self) -> int:
+        return self.read if self.is_aborted else self.read - self.delivered
+
+    # ------------------------------------------------------------------ the run
+
+    def start(self) -> None:
+        """Check topic and partition; begin the transaction."""
+        numbers = self._numbers()
+        number = self.arguments.partition
+        if number is not None and number not in numbers:
+            raise UsageError(
+                f"--partition {number}: topic {self.arguments.topic!r} has the partitions 0 to {max(numbers)}"
+            )
+        if self.is_transactional:
+            self.producer.init_transactions()
+            self.producer.begin_transaction()
+
+    def send_all(self, source: Iterator[Rows]) -> None:
+        """Send all rows and wait for their outcome. Returns also after an error that concerns all records."""
+        try:
+            for rows in source:
+                self._send(rows)
+            self.producer.flush()
+            self._reap()
+        except KeyboardInterrupt:
+            self._interrupt()
+            raise
+        except KafkaError as error:
+            self.is_stopped = True
+            self.output.error(f"{type(error).__name__}: {error}")
+            self._drain(None)
+        if self.is_transactional:
+            self._end_transaction()
+
+    def report(self) -> None:
+        """Print the result; without a failure only to a terminal, or as JSON."""
+        delivered = 0 if self.is_aborted else self.delivered
+        seconds = time.monotonic() - self.started_at
+        if self.output.is_json:
+            self.output.json(
+                {
+                    "topic": self.arguments.topic,
+                    "delivered": delivered,
+                    "failed": self.failed,
+                    "not_sent": self.undelivered - self.failed,
+                    "seconds": round(seconds, 3),
+                }
+            )
+        elif self.undelivered or self.is_stopped or is_terminal(sys.stderr):
+            words = [f"{delivered:,} records delivered to {self.arguments.topic} in {seconds:.1f} s"]
+            if self.failed:
+                words.append(f"{self.failed:,} failed")
+            if self.undelivered > self.failed:
+                words.append(f"{self.undelivered - self.failed:,} read and not delivered")
+            if self.is_aborted:
+                words.append("the transaction was aborted")
+            self.output.note(", ".join(words))
+
+    def close(self) -> None:
+        """Close the producer; what it could not deliver was reported."""
+        with suppress(KafkaError):
+            self.producer.close(1.0 if self.is_stopped else None)
+
+    def _interrupt(self) -> None:
+        """Deliver what was read, for a short time, and report the result."""
+        self.is_stopped = True
+        try:
+            self._drain(SECONDS_AFTER_CTRL_C)
+            if self.is_transactional:
+                self._abort()
+        finally:
+            self.report()
+
+    def _drain(self, timeout: float | None) -> None:
+        with suppress(KafkaError):
+            self.producer.flush(timeout)
+        with suppress(KafkaError):
+            while self.pending:
+                self._reap()
+                if self.pending and not self.pending[0][1].done():
+                    break
+
+    def _end_transaction(self) -> None:
+        if self.undelivered or self.is_stopped:
+            self._abort()
+            return
+        try:
+            self.producer.commit_transaction()
+        except KafkaError as error:
+            self.output.error(f"the transaction was not committed: {type(error).__name__}: {error}")
+            self._abort()
+
+    def _abort(self) -> None:
+        self.is_aborted = True
+        with suppress(KafkaError):
+            self.producer.abort_transaction()
+
+    # ------------------------------------------------------------------ records
+
+    def _send(self, rows: Rows) -> None:
+        self.read += len(rows) + len(rows.bad)
+        for number, reason in rows.bad:
+            self._fail(f"{rows.source}:{number}", reason)
+        if rows.partitions is not None and self.arguments.partition is None:
+            rows = self._in_known_partitions(rows)
+        for part in self._paced(rows):
+            self._append(part)
+            self._reap()
+
+    def _in_known_partitions(self, rows: Rows) -> Rows:
+        """Return the rows whose partition exists; the producer would wait for others to be added."""
+        numbers = self._numbers()
+        known = {None, *numbers}
+        missing = [row for row, number in enumerate(rows.partitions or ()) if number not in known]
+        for row in missing:
+            number = (rows.partitions or ())[row]
+            self._fail(
+                rows.place(row),
+                f"partition {number} does not exist; topic {self.arguments.topic!r} has the partitions 0 to "
+                f"{max(numbers)}",
+            )
+        return rows.take(sorted(set(range(len(rows))) - set(missing))) if missing else rows
+
+    def _paced(self, rows: Rows) -> Iterator[Rows]:
+        """Iterate over all rows, with --rate in parts and with waits between them."""
+        per_second: float | None = self.arguments.rate
+        if per_second is None:
+            if len(rows):
+                yield rows
+            return
+        size = max(int(per_second / PACES_PER_SECOND), 1)
+        for first in range(0, len(rows), size):
+            now = time.monotonic()
+            if self.next_at > now:
+                time.sleep(self.next_at - now)
+            part = rows.take(range(first, min(first + size, len(rows))))
+            self.next_at = max(self.next_at, now) + len(part) / per_second
+            yield part
+
+    def _append(self, rows: Rows) -> None:
+        """Append rows to the producer's buffer; report those that it refuses, and wait while it is full."""
+        while len(rows):
+            try:
+                self.pending.append((rows, self._send_many(rows)))
+                return
+            except BufferExhausted:
+                self._reap()  # raises after a delivery timeout
+            except IncompleteSend as error:
+                self.pending.append((rows, error.delivery))
+                rows = rows.take(error.left)
+                if not isinstance(error.__cause__, BufferExhausted):
+                    raise
+                self._reap()
+            except (RecordTooLarge, IllegalArgument) as error:
+                if len(rows) == 1:
+                    self._fail(rows.place(0), error)
+                    return
+                middle = len(rows) // 2
+                self._append(rows.take(range(middle)))
+                rows = rows.take(range(middle, len(rows)))
+
+    def _numbers(self) -> set[int]:
+        """Return the partition numbers of the topic, which the producer knows."""
+        return self.producer.partitions_for(self.arguments.topic)
+
+    def _send_many(self, rows: Rows) -> BulkDelivery:
+        headers: Any = self.headers or None
+        if rows.headers is not None:
+            headers = [[*self.headers, *own] for own in rows.headers]
+        partition = self.arguments.partition
+        if (
+            partition is None
+            and rows.partitions is None
+            and rows.has_mixed_keys
+            and len(self._numbers()) == 1
+        ):
+            partition = 0  # otherwise records without a key would be batched, and so ordered, on their own
+        return self.producer.send_many(
+            self.arguments.topic,
+            rows.values,
+            keys=rows.keys,
+            headers=headers,
+            partition=partition,
+            partitions=None if partition is not None else rows.partitions,
+            timestamps_ms=rows.timestamps_ms,
+            on_delivery=self._count,
+        )
+
+    def _count(self, metadata: BatchMetadata | None, error: KafkaError | None) -> None:
+        if metadata is not None:
+            self.delivered += metadata.count
+
+    def _reap(self) -> None:
+        """Report failed records of ended deliveries. Raises an error that concerns all records."""
+        while self.pending and self.pending[0][1].done():
+            rows, delivery = self.pending.popleft()
+            for numbers, error in delivery.failures():
+                for number in numbers:
+                    self._fail(rows.place(number), error)
+                if not isinstance(error, OF_ONE_RECORD):
+                    raise error
+
+    def _fail(self, place: str, reason: KafkaError | str) -> None:
+        self.failed += 1
+        if self.failed <= MOST_SHOWN_FAILURES:
+            words = reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}"
+            self.output.error(f"{place}: {words}")
+        elif self.failed == MOST_SHOWN_FAILURES + 1:
+            self.output.error("more records failed; only their number is shown")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Arguments and input
+# ---------------------------------------------------------------------------------------------------
+
+
+def _reader(arguments: argparse.Namespace) -> tuple[LineReader | JsonReader, bytes]:
+    """Return the reader of lines, and the bytes between them."""
+    if arguments.is_json:
+        for option in ("key_separator", "delimiter", "null", "whole"):
+            if getattr(arguments, option):
+                raise UsageError(f"--{option.replace('_', '-')} cannot be combined with --json")
+    if arguments.whole and (arguments.key_separator is not None or arguments.delimiter is not None):
+        raise UsageError("--whole cannot be combined with --key-separator or --delimiter")
+    key = None if arguments.key is None else arguments.key.encode("utf-8", "surrogateescape")
+    if arguments.is_json:
+        return JsonReader(key), b"\n"
+    separator = _text(arguments, "key_separator")
+    return LineReader(separator, key, arguments.null), _text(arguments, "delimiter") or b"\n"
+
+
+def _text(arguments: argparse.Namespace, name: str) -> bytes | None:
+    text: str | None = getattr(arguments, name)
+    if text is None:
+        return None
+    option = f"--{name.replace('_', '-')}"
+    if not text:
+        raise UsageError(f"{option} '': use at least one character")
+    try:
+        return unescaped(text)
+    except BadFormat as error:
+        raise UsageError(f"{option} {text}: {error}") from None
+
+
+def _header(text: str) -> Header:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--header {text}: write name=value, such as -H source=web")
+    return name, value.encode("utf-8", "surrogateescape")
+
+
+def _all_rows(
+    inputs: Sequence[Input], reader: LineReader | JsonReader, delimiter: bytes, is_whole: bool, bar: Any
+) -> Iterator[Rows]:
+    for source in inputs:
+        with source:
+            if is_whole:
+                content = source.whole()
+                bar.update(len(content))
+                yield reader.rows(source.name, 1, [content])
+                continue
+            first = 1
+            for lines in source.chunks(delimiter):
+                bar.update(sum(map(len, lines)) + len(lines) * len(delimiter))
+                yield reader.rows(source.name, first, lines)
+                first += len(lines)
+
+
+def _progress(output: Output, inputs: Sequence[Input]) -> Any:
+    """Return a bar of the bytes that were read, unless they are typed."""
+    if is_terminal(sys.stdin) and inputs[0].name == "stdin":
+        return NoProgress()
+    sizes = [source.size for source in inputs]
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    return output.progress(total, "read", "B", unit_scale=True)
