@@ -23,6 +23,7 @@ VERBS = {
     "produce": "pykafka2.cli.produce",
     "consume": "pykafka2.cli.consume",
     "check": "pykafka2.cli.check",
+    "perf": "pykafka2.cli.perf",
     "completion": "pykafka2.cli.completion",
     "demo": "pykafka2.cli.demo",
     "broker": "pykafka2.cli.broker",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
@@ -83,6 +84,9 @@ class Output:
         from tqdm import tqdm
 
         tqdm.monitor_interval = 0  # no monitor thread
+        if not _columns_of(sys.stderr):  # unknown, as in some containers: tqdm would show nothing
+            columns, rows = shutil.get_terminal_size()
+            options = {"ncols": columns, "nrows": rows, **options}
         return tqdm(total=total, desc=text, unit=unit, file=sys.stderr, leave=False, **options)
 
     # ------------------------------------------------------------------ inside
@@ -133,6 +137,14 @@ class NoProgress:
 
     def set_postfix_str(self, text: str, refresh: bool = True) -> None:
         pass
+
+
+def _columns_of(stream: TextIO) -> int:
+    """Return the width of a terminal, or 0 if it is unknown."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 0
 
 
 def is_terminal(stream: TextIO | None) -> bool:

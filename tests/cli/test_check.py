@@ -34,6 +34,7 @@ def test_good_cluster_is_a_table_with_exit_code_0(servers: str) -> None:
     assert "cause:" not in shown
 
 
+@pytest.mark.gate
 def test_details_have_a_line_for_each_step(servers: str) -> None:
     shown = pykafka2("check", "-b", servers, "--details").stdout.decode()
     assert shown.count("connected to 127.0.0.1:") == 2
@@ -61,6 +62,7 @@ def test_wrong_port_has_exit_code_1_with_cause_and_fix(servers: str) -> None:
     assert "1 of 3 addresses failed." in shown
 
 
+@pytest.mark.gate
 def test_wrong_port_in_json(servers: str) -> None:
     wrong = f"127.0.0.1:{closed_port()}"
     ended = pykafka2("check", "-b", f"{servers},{wrong}", "--json")
@@ -118,6 +120,7 @@ def test_wrong_argument_has_exit_code_2(words: list[str], named: str) -> None:
     assert named in ended.stderr.decode()
 
 
+@pytest.mark.gate
 def test_missing_ca_file_has_exit_code_2() -> None:
     ended = pykafka2("check", "-X", "security.protocol=SSL", "-X", "ssl_cafile=/no/such/ca.pem")
     assert ended.returncode == 2
