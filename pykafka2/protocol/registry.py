@@ -215,6 +215,11 @@ DATA_MODULES: Final[dict[str, tuple[str, ...]]] = {
     "control_records": (
         "ControlRecordTypeSchema",
         "EndTxnMarker",
+        "LeaderChangeMessage",
+        "SnapshotHeaderRecord",
+        "SnapshotFooterRecord",
+        "KRaftVersionRecord",
+        "VotersRecord",
     ),
     "principal": ("DefaultPrincipalData",),
     "group_records": (

@@ -28,8 +28,8 @@ NOT_SPOKEN = {
 }
 """The APIs of Kafka 4.3.1 that are left out, and why."""
 
-NOT_KEPT = ("StreamsGroup", "LeaderChange", "Snapshot", "KRaftVersion", "Voters")
-"""Records, by the beginning of their names, of the same two: streams groups, and KRaft's log."""
+NOT_KEPT = ("StreamsGroup",)
+"""Records, by the beginning of their names, of streams groups."""
 
 ASPECTS = {"kind", "nullable", "tag", "default", "ignorable", "flexible"}
 
