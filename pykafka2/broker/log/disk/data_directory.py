@@ -1,0 +1,234 @@
+"""One data directory of a broker: its lock, its `meta.properties`, and whether it was closed cleanly.
+
+Opening refuses what would damage data: the directory of another cluster or node, one that is in use, one of a
+newer format, and one whose `meta.properties` is missing. Nothing is changed in a refused directory. Kafka's
+MetaPropertiesEnsemble, LogManager and CleanShutdownFileHandler.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable, Sequence
+from typing import Final
+from uuid import UUID
+
+import attrs
+
+from pykafka2.broker.log.disk.file_system import FileLock, FileSystem
+from pykafka2.broker.log.disk.text_files import (
+    PROPERTIES_VERSION,
+    decode_properties,
+    decode_uuid,
+    encode_properties,
+    encode_uuid,
+)
+from pykafka2.errors import ConfigurationError, CorruptData
+
+LOCK: Final = ".lock"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+NO_EPOCH: Final = -1
+
+
+@attrs.frozen
+class Identity:
+    """The cluster and node that a data directory belongs to."""
+
+    cluster_id: str
+    node_id: int
+
+
+class DataDirectory:
+    """An open data directory, locked until `close`. Created by `open_directories`."""
+
+    def __init__(
+        self, path: str, files: FileSystem, identity: Identity, directory_id: UUID, lock: FileLock
+    ) -> None:
+        self.path = path
+        self.files = files
+        self.identity = identity
+        self.directory_id = directory_id
+        self.was_clean = files.exists(self.path_of(CLEAN_SHUTDOWN))
+        """Whether the last broker closed it cleanly; a crash from now on counts as unclean."""
+        self._lock: FileLock | None = lock
+        if self.was_clean:
+            files.remove(self.path_of(CLEAN_SHUTDOWN))
+
+    def __repr__(self) -> str:
+        return f"<data directory {self.path}>"
+
+    def path_of(self, name: str) -> str:
+        """Returns the path of a file or directory in it."""
+        return f"{self.path}/{name}"
+
+    def close(self, *, is_clean: bool, broker_epoch: int = NO_EPOCH) -> None:
+        """Releases the lock; `is_clean` also leaves the mark that everything is flushed.
+
+        Can be called repeatedly.
+        """
+        lock, self._lock = self._lock, None
+        if lock is None:
+            return
+        try:
+            if is_clean:
+                mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+                self.files.replace(self.path_of(CLEAN_SHUTDOWN), mark.encode())
+        finally:
+            lock.release()
+
+
+def open_directories(
+    paths: Sequence[str], files: FileSystem, identity: Identity, new_id: Callable[[], UUID]
+) -> list[DataDirectory]:
+    """Opens and locks the data directories of one broker; empty ones are formatted with new ids.
+
+    Raises `ConfigurationError` with path, reason and remedy; then none is open.
+    """
+    formatted = [path for path in paths if files.exists(f"{path}/{META_PROPERTIES}")]
+    opened: list[DataDirectory] = []
+    try:
+        for path in paths:
+            if formatted and not files.exists(path):
+                raise refused(
+                    path,
+                    f"it does not exist, but {formatted[0]} has data of this broker",
+                    "Mount the disk again, or make an empty directory to start with a new one",
+                )
+            opened.append(_open(path, files, identity, new_id))
+    except BaseException:
+        for directory in opened:
+            directory.close(is_clean=directory.was_clean)
+        raise
+    return opened
+
+
+def read_identity(path: str, files: FileSystem) -> Identity | None:
+    """Returns the cluster and node of a data directory without opening it, or None if it is new.
+
+    Raises `ConfigurationError` for a file that cannot be read.
+    """
+    properties = _read_properties(path, files)
+    return None if properties is None else _identity(path, properties)
+
+
+def refused(path: str, reason: str, remedy: str) -> ConfigurationError:
+    """Returns the error for a data directory that cannot be used."""
+    return ConfigurationError(f"Data directory {path} cannot be used: {reason}. {remedy}.")
+
+
+def _open(path: str, files: FileSystem, identity: Identity, new_id: Callable[[], UUID]) -> DataDirectory:
+    try:
+        files.make_directory(path)
+        lock = files.lock(f"{path}/{LOCK}")
+    except BlockingIOError as error:
+        raise refused(
+            path,
+            "another broker has locked its file .lock",
+            "Stop that broker, or choose another directory",
+        ) from error
+    except OSError as error:
+        raise refused(path, _reason(error), "Make it writable for this user") from error
+    try:
+        return _checked(path, files, identity, new_id, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"it is read-only ({error.strerror})"
+    return f"{error.strerror or error}"
+
+
+def _checked(
+    path: str, files: FileSystem, identity: Identity, new_id: Callable[[], UUID], lock: FileLock
+) -> DataDirectory:
+    properties = _read_properties(path, files)
+    if properties is None:
+        logs = [name for name in files.names(path) if _is_log(f"{path}/{name}", files)]
+        if logs:
+            raise refused(
+                path,
+                f"it has {len(logs)} logs, such as {logs[0]}, but no {META_PROPERTIES}",
+                f"Restore {META_PROPERTIES} from a backup, or move the logs elsewhere",
+            )
+        properties = {}
+    else:
+        found = _identity(path, properties)
+        if found.cluster_id != identity.cluster_id:
+            raise refused(
+                path,
+                f"it belongs to cluster {found.cluster_id}, and this is cluster {identity.cluster_id}",
+                "Choose the directory of this cluster, or an empty one",
+            )
+        if found.node_id != identity.node_id:
+            raise refused(
+                path,
+                f"it belongs to node {found.node_id}, and this is node {identity.node_id}",
+                "Choose the directory of this node, or an empty one",
+            )
+    try:
+        directory_id = _directory_id(path, files, properties, identity, new_id)
+        return DataDirectory(path, files, identity, directory_id, lock)
+    except OSError as error:
+        raise refused(path, _reason(error), "Make it writable for this user") from error
+
+
+def _directory_id(
+    path: str, files: FileSystem, properties: dict[str, str], identity: Identity, new_id: Callable[[], UUID]
+) -> UUID:
+    """Returns the id in `meta.properties`, which is written if it has none (as before Kafka 3.7)."""
+    text = properties.get("directory.id")
+    if text is not None:
+        try:
+            return decode_uuid(text, "directory.id")
+        except CorruptData as error:
+            raise _corrupt(path, str(error)) from error
+    directory_id = new_id()
+    known = {
+        **properties,
+        "cluster.id": identity.cluster_id,
+        "node.id": str(identity.node_id),
+        "directory.id": encode_uuid(directory_id),
+    }
+    files.replace(f"{path}/{META_PROPERTIES}", encode_properties(known).encode())
+    return directory_id
+
+
+def _is_log(path: str, files: FileSystem) -> bool:
+    """Whether this is a directory of a log: its name ends in a partition's number."""
+    return path.rpartition("-")[2].isdigit() and files.is_directory(path)
+
+
+def _read_properties(path: str, files: FileSystem) -> dict[str, str] | None:
+    where = f"{path}/{META_PROPERTIES}"
+    if not files.exists(where):
+        return None
+    try:
+        text = files.read(where).decode("utf-8", "replace")
+    except OSError as error:
+        raise refused(
+            path, f"{META_PROPERTIES}: {_reason(error)}", "Make it readable for this user"
+        ) from error
+    try:
+        return decode_properties(text, META_PROPERTIES)
+    except CorruptData as error:
+        raise _corrupt(path, str(error)) from error
+
+
+def _corrupt(path: str, reason: str) -> ConfigurationError:
+    return refused(
+        path,
+        reason,
+        f"This release reads version {PROPERTIES_VERSION}: use the release that wrote it, or choose another "
+        f"directory",
+    )
+
+
+def _identity(path: str, properties: dict[str, str]) -> Identity:
+    try:
+        return Identity(properties["cluster.id"], int(properties["node.id"]))
+    except (KeyError, ValueError) as error:
+        raise _corrupt(path, f"{META_PROPERTIES} has no cluster.id and node.id") from error

@@ -1,0 +1,123 @@
+"""The file system under the log on disk: the few operations that it needs.
+
+`RealFiles` (real_files.py) is the machine's file system; the simulation has one in memory that injects torn
+writes, lost pages, a full disk, EIO and slow flushes. Paths are strings with "/". Errors are `OSError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from pykafka2.records.batch import Buffer
+
+
+class File(Protocol):
+    """One file, read and written at positions. It may be closed meanwhile, and opens itself on use."""
+
+    path: str
+
+    def read(self, position: int, size: int) -> bytes:
+        """Reads up to `size` bytes; fewer at the end of the file."""
+        ...
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Writes all bytes. After an `OSError` a part of them may be in the file."""
+        ...
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def flush(self) -> None:
+        """Forces the file to the disk (fsync)."""
+        ...
+
+    def later_flush(self) -> Callable[[], None]:
+        """Returns a function that flushes this file, once, from any thread, even if it is closed here."""
+        ...
+
+    def duplicate(self) -> int:
+        """Returns a new descriptor of the open file, which the caller must close.
+
+        It stays valid if the file is closed, renamed or deleted. Raises `OSError` in memory.
+        """
+        ...
+
+    def close(self) -> None:
+        """Closes the descriptor. The next use opens the file again."""
+        ...
+
+
+class FileLock(Protocol):
+    """A lock on a file, held until `release`."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """Files and directories."""
+
+    def open(self, path: str, *, creates: bool = False) -> File:
+        """Returns a file; with `creates` it is made now, and empty."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def names(self, path: str) -> list[str]:
+        """Returns the names in a directory, sorted."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Reads a whole file."""
+        ...
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Writes a whole file so that after a crash it has either its old content or the new one."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Makes a directory and its parents if they do not exist."""
+        ...
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Renames a file or directory; replaces a file of the new name."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Removes a file."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory with its content."""
+        ...
+
+    def flush_directory(self, path: str) -> None:
+        """Forces the names in a directory to the disk."""
+        ...
+
+    def lock(self, path: str) -> FileLock:
+        """Locks a file, and creates it if necessary. Raises `BlockingIOError` if it is locked."""
+        ...
+
+
+@attrs.frozen
+class FileRegion:
+    """Whole batches in a file: `length` bytes from `position`, up to `next_offset`.
+
+    For `os.sendfile`: `file.duplicate()` returns a descriptor that survives the segment's deletion. The bytes
+    of a log never change, except that truncation of a follower cuts the file, so a send can end early.
+    """
+
+    file: File
+    position: int
+    length: int
+    next_offset: int
+
+    def read(self) -> bytes:
+        """Reads the bytes."""
+        return self.file.read(self.position, self.length)

@@ -1,0 +1,207 @@
+"""The machine's file system, with a limit on open descriptors.
+
+A broker with a thousand partitions has more files than a process can open, so the files that were used
+longest ago are closed, and open themselves again. Access requires the cluster's lock, except for the function
+that `RealFile.later_flush` returns.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from pykafka2.records.batch import Buffer
+
+MAX_OPEN_FILES: Final = 256
+CLOSED: Final = -1
+TEMPORARY: Final = ".tmp"
+
+_locked: set[str] = set()
+"""Locked paths of this process, because its own locks never exclude each other (fcntl)."""
+
+
+class RealFiles:
+    """The machine's file system. `max_open` is the number of descriptors that stay open."""
+
+    def __init__(self, max_open: int = MAX_OPEN_FILES) -> None:
+        self._max_open = max_open
+        self._open: OrderedDict[RealFile, None] = OrderedDict()
+
+    def open(self, path: str, *, creates: bool = False) -> RealFile:
+        file = RealFile(path, self)
+        if creates:
+            file.create()
+        return file
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def names(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def replace(self, path: str, data: bytes) -> None:
+        with open(path + TEMPORARY, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path + TEMPORARY, path)
+        self.flush_directory(os.path.dirname(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, path: str, new_path: str) -> None:
+        os.replace(path, new_path)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def flush_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: str) -> RealLock:
+        return RealLock(path)
+
+    # ------------------------------------------------------------------ open files
+
+    def opened(self, file: RealFile) -> None:
+        """Records an opened file, and closes the one that was used longest ago if there are too many."""
+        self._open[file] = None
+        if len(self._open) > self._max_open:
+            next(iter(self._open)).close()
+
+    def used(self, file: RealFile) -> None:
+        self._open.move_to_end(file)
+
+    def closed(self, file: RealFile) -> None:
+        self._open.pop(file, None)
+
+
+class RealFile:
+    """A file of the machine, opened on use."""
+
+    __slots__ = ("_descriptor", "_files", "path")
+
+    def __init__(self, path: str, files: RealFiles) -> None:
+        self.path = path
+        self._files = files
+        self._descriptor = CLOSED
+
+    def __repr__(self) -> str:
+        return f"<file {self.path}>"
+
+    def create(self) -> None:
+        self._open(os.O_CREAT | os.O_TRUNC)
+
+    def read(self, position: int, size: int) -> bytes:
+        descriptor = self._opened()
+        data = os.pread(descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        pieces = [data]
+        size -= len(data)
+        while size > 0:  # at the end of the file, or after more than 2 GB
+            position += len(data)
+            data = os.pread(descriptor, size, position)
+            if not data:
+                break
+            pieces.append(data)
+            size -= len(data)
+        return b"".join(pieces)
+
+    def write(self, position: int, data: Buffer) -> None:
+        descriptor = self._opened()
+        written = os.pwrite(descriptor, data, position)
+        if written == len(data):
+            return
+        left = memoryview(data)
+        while written < len(left):
+            count = os.pwrite(descriptor, left[written:], position + written)
+            if not count:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+            written += count
+
+    def size(self) -> int:
+        return os.stat(self.path).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._opened(), size)
+
+    def flush(self) -> None:
+        os.fsync(self._opened())
+
+    def later_flush(self) -> Callable[[], None]:
+        descriptor = self.duplicate()
+
+        def flush() -> None:
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+        return flush
+
+    def duplicate(self) -> int:
+        return os.dup(self._opened())
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, CLOSED
+        if descriptor != CLOSED:
+            self._files.closed(self)
+            os.close(descriptor)
+
+    def _opened(self) -> int:
+        if self._descriptor == CLOSED:
+            self._open(0)
+        else:
+            self._files.used(self)
+        return self._descriptor
+
+    def _open(self, flags: int) -> None:
+        self.close()
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC | flags, 0o666)
+        self._files.opened(self)
+
+
+class RealLock:
+    """The lock that Java's `FileChannel.tryLock` takes, so that Apache Kafka is kept out, too."""
+
+    def __init__(self, path: str) -> None:
+        import fcntl  # missing on Windows, where nothing else here is used
+
+        self._name = os.path.realpath(path)
+        if self._name in _locked:
+            raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        _locked.add(self._name)
+
+    def release(self) -> None:
+        _locked.discard(self._name)
+        descriptor, self._descriptor = self._descriptor, CLOSED
+        if descriptor != CLOSED:
+            with suppress(OSError):
+                os.close(descriptor)

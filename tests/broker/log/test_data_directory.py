@@ -1,0 +1,131 @@
+"""Data directories: lock, meta.properties, the mark of a clean shutdown, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from pykafka2.broker.log.disk.data_directory import (
+    DataDirectory,
+    Identity,
+    open_directories,
+    read_identity,
+)
+from pykafka2.broker.log.disk.real_files import RealFiles
+from pykafka2.errors import ConfigurationError
+
+OURS = Identity("c1", 3)
+ID = UUID(int=7)
+
+
+def opened(path: Path, identity: Identity = OURS) -> DataDirectory:
+    [directory] = open_directories([str(path)], RealFiles(), identity, lambda: ID)
+    return directory
+
+
+def test_new_directory_is_formatted_and_opens_again_with_the_same_ids(tmp_path: Path) -> None:
+    assert read_identity(str(tmp_path / "d"), RealFiles()) is None
+    first = opened(tmp_path / "d")
+    assert not first.was_clean
+    first.close(is_clean=True, broker_epoch=5)
+    assert json.loads((tmp_path / "d/.kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 5}
+    [again] = open_directories([str(tmp_path / "d")], RealFiles(), OURS, lambda: UUID(int=8))
+    assert (again.directory_id, again.was_clean) == (ID, True)
+    assert not (tmp_path / "d/.kafka_cleanshutdown").exists()
+    again.close(is_clean=False)
+    assert not opened(tmp_path / "d").was_clean
+    assert read_identity(str(tmp_path / "d"), RealFiles()) == OURS
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("version=1\ncluster.id=other\nnode.id=3\n", "belongs to cluster other, and this is cluster c1"),
+        ("version=1\ncluster.id=c1\nnode.id=4\n", "belongs to node 4, and this is node 3"),
+        ("version=2\ncluster.id=c1\nnode.id=3\n", "version 2 is not 1"),
+        ("version=1\nnode.id=3\n", "has no cluster.id and node.id"),
+        ("version=1\ncluster.id=c1\nnode.id=3\ndirectory.id=x\n", "not an id of 16 bytes"),
+    ],
+)
+def test_other_meta_properties_are_refused_with_path_and_reason_and_nothing_changes(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    (tmp_path / "meta.properties").write_text(text)
+    (tmp_path / ".kafka_cleanshutdown").write_text("")
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        opened(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert (tmp_path / "meta.properties").read_text() == text
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_directory_with_logs_but_without_meta_properties_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    with pytest.raises(
+        ConfigurationError, match=r"it has 1 logs, such as .*orders-0, but no meta.properties"
+    ):
+        opened(tmp_path)
+
+
+def test_missing_directory_beside_a_formatted_one_is_refused_and_the_other_stays_clean(
+    tmp_path: Path,
+) -> None:
+    paths = [str(tmp_path / name) for name in "ab"]
+    for directory in open_directories(paths, RealFiles(), OURS, lambda: ID):
+        directory.close(is_clean=True)
+    (tmp_path / "b").rename(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match=r"b cannot be used: it does not exist, but .*a has data"):
+        open_directories(paths, RealFiles(), OURS, lambda: ID)
+    (tmp_path / "elsewhere").rename(tmp_path / "b")
+    assert all(one.was_clean for one in open_directories(paths, RealFiles(), OURS, lambda: ID))
+
+
+def test_directory_locked_by_this_or_another_process_is_refused(tmp_path: Path) -> None:
+    held = opened(tmp_path)
+    with pytest.raises(ConfigurationError, match="another broker has locked"):
+        opened(tmp_path)
+    held.close(is_clean=True)
+    program = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1], 'w')\n"
+        "fcntl.lockf(file, fcntl.LOCK_EX)\n"
+        "print(flush=True)\n"
+        "input()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(ConfigurationError, match="another broker has locked"):
+            opened(tmp_path)
+        other.stdin.close()
+    opened(tmp_path).close(is_clean=True)
+
+
+def test_read_only_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str, *_: object) -> int:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(ConfigurationError, match=r"it is read-only .Permission denied.* Make it writable"):
+        opened(tmp_path)
+
+
+def test_least_recently_used_files_are_closed_and_open_themselves_again(tmp_path: Path) -> None:
+    files = RealFiles(max_open=3)
+    many = [files.open(str(tmp_path / str(number)), creates=True) for number in range(20)]
+    for number, file in enumerate(many):
+        file.write(0, str(number).encode())
+    before = len(os.listdir("/proc/self/fd"))
+    assert [file.read(0, 10) for file in many] == [str(number).encode() for number in range(20)]
+    assert len(os.listdir("/proc/self/fd")) == before
+    for file in many:
+        file.close()
+    assert len(os.listdir("/proc/self/fd")) == before - 3
