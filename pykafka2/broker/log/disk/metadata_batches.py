@@ -1,0 +1,204 @@
+"""Record batches of the metadata log and its snapshots: metadata records, or control records of KRaft.
+
+Pure functions between bytes and values. A batch has records of one kind, one leader epoch and one timestamp,
+and applies as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+import attrs
+
+from pykafka2.broker.log.disk.metadata_frames import decode_metadata_record, encode_metadata_record
+from pykafka2.errors import CorruptData, CorruptMessage, KafkaError
+from pykafka2.protocol.messages.control_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from pykafka2.protocol.struct import Data, MetadataRecord
+from pykafka2.records.batch import (
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    OFFSET_AND_LENGTH,
+    RecordBatch,
+    open_view,
+)
+from pykafka2.records.decoder import decode_tuples
+from pykafka2.records.encoder import BatchBuilder
+
+MAX_BATCH_BYTES: Final = 8 << 20
+"""Kafka's limit of a batch in the metadata log."""
+
+KINDS: Final[dict[int, type[Data]]] = {
+    2: LeaderChangeMessage,
+    3: SnapshotHeaderRecord,
+    4: SnapshotFooterRecord,
+    5: KRaftVersionRecord,
+    6: VotersRecord,
+}
+"""Control records by the type in their key."""
+
+_TYPES = {cls: kind for kind, cls in KINDS.items()}
+_CONTROL_KEY = Struct(">hh")  # version, type
+_VERSION = Struct(">h")
+
+Versioned = tuple[MetadataRecord, int]
+"""A record and the version in which it is written."""
+
+
+@attrs.frozen
+class MetadataBatch:
+    """One batch of the metadata log; `controls` is empty unless it is a control batch."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    timestamp_ms: int
+    records: Sequence[Versioned] = ()
+    controls: Sequence[Data] = ()
+
+
+def encode_records(records: Sequence[Versioned], base_offset: int, epoch: int, now_ms: int) -> bytes:
+    """Returns one batch. Raises `ValueError` without records."""
+    values = [encode_metadata_record(record, version) for record, version in records]
+    return _batch([(None, value) for value in values], base_offset, epoch, now_ms, is_control=False)
+
+
+def encode_controls(controls: Sequence[Data], base_offset: int, epoch: int, now_ms: int) -> bytes:
+    """Returns one control batch."""
+    entries = [
+        (_CONTROL_KEY.pack(0, _TYPES[type(control)]), control.encode(_control_version(control)))
+        for control in controls
+    ]
+    return _batch(entries, base_offset, epoch, now_ms, is_control=True)
+
+
+def _control_version(control: Data) -> int:
+    return control.version if isinstance(control, LeaderChangeMessage) else 0
+
+
+def _batch(
+    entries: Sequence[tuple[bytes | None, bytes]],
+    base_offset: int,
+    epoch: int,
+    now_ms: int,
+    *,
+    is_control: bool,
+) -> bytes:
+    builder = BatchBuilder(max_bytes=2**31 - 1)
+    for key, value in entries:
+        builder.append(now_ms, key, value)
+    return builder.build(base_offset=base_offset, partition_leader_epoch=epoch, is_control=is_control)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def valid_bytes(data: bytes, where: str) -> int:
+    """Returns where the last whole batch ends; what follows is a torn write, which never was acknowledged.
+
+    Raises `CorruptData` if valid batches follow the damage, because these were acknowledged.
+    """
+    position = 0
+    while (end := _valid_end(data, position)) is not None:
+        position = end
+    later = _next_valid(data, position + 1)
+    if later is not None:
+        raise CorruptData(
+            f"{where}: the batch at byte {position} is damaged, but the one at byte {later} is valid"
+        )
+    return position
+
+
+def _valid_end(data: bytes, position: int) -> int | None:
+    """Returns where the batch at this position ends, or None if it is not valid."""
+    if len(data) - position < HEADER_BYTES or data[position + MAGIC_AT] != MAGIC:
+        return None
+    _, length = OFFSET_AND_LENGTH.unpack_from(data, position)
+    end = position + LENGTH_END + length
+    if length < HEADER_BYTES - LENGTH_END or end > len(data):
+        return None
+    try:
+        open_view(memoryview(data)[position:end], "batch").verify_crc()
+    except (CorruptData, CorruptMessage):
+        return None
+    return int(end)
+
+
+def _next_valid(data: bytes, start: int) -> int | None:
+    at = data.find(MAGIC, start + MAGIC_AT)
+    while at >= 0:
+        if _valid_end(data, at - MAGIC_AT) is not None:
+            return at - MAGIC_AT
+        at = data.find(MAGIC, at + 1)
+    return None
+
+
+def decode_batches(data: bytes, where: str, next_offset: int) -> Iterator[MetadataBatch]:
+    """Iterates over whole, valid batches; the first one begins at `next_offset`.
+
+    Raises `CorruptData` with `where` and the offset: damage, a gap, a lower epoch, or a record of a later
+    release.
+    """
+    position, epoch = 0, 0
+    while position < len(data):
+        end = _valid_end(data, position)
+        if end is None:
+            raise CorruptData(f"{where}: the batch of offset {next_offset}, at byte {position}, is damaged")
+        batch = RecordBatch(memoryview(data)[position:end])
+        if batch.base_offset != next_offset:
+            raise CorruptData(f"{where}: offset {batch.base_offset} follows where {next_offset} is expected")
+        if batch.partition_leader_epoch < epoch:
+            raise CorruptData(
+                f"{where}: offset {next_offset} has epoch {batch.partition_leader_epoch} after {epoch}"
+            )
+        yield _decoded(batch, f"{where}, batch of offset {next_offset}")
+        position, epoch, next_offset = end, batch.partition_leader_epoch, batch.next_offset
+
+
+def _decoded(batch: RecordBatch, where: str) -> MetadataBatch:
+    records: list[Versioned] = []
+    controls: list[Data] = []
+    try:
+        for _, _, key, value, _ in decode_tuples(batch, where, check_crcs=False, keeps_headers=False):
+            if batch.is_control:
+                controls.append(_control(key, value, where))
+            elif value is None:
+                raise CorruptData(f"{where}: a record without a value")
+            else:
+                records.append(decode_metadata_record(value, where))
+    except CorruptData:
+        raise
+    except KafkaError as error:
+        raise CorruptData(f"{where}: {error}") from error
+    return MetadataBatch(
+        batch.base_offset,
+        batch.next_offset,
+        batch.partition_leader_epoch,
+        batch.max_timestamp,
+        records,
+        controls,
+    )
+
+
+def _control(key: bytes | None, value: bytes | None, where: str) -> Data:
+    if key is None or value is None or len(key) < _CONTROL_KEY.size or len(value) < _VERSION.size:
+        raise CorruptData(f"{where}: a control record is too short")
+    _, kind = _CONTROL_KEY.unpack_from(key)
+    cls = KINDS.get(kind)
+    if cls is None:
+        raise CorruptData(f"{where}: control records of type {kind} are unknown")
+    (version,) = _VERSION.unpack_from(value)
+    if cls is not LeaderChangeMessage:
+        version = 0
+    if not 0 <= version <= cls.LAST_VERSION:
+        raise CorruptData(f"{where}: {cls.NAME} has no version {version}")
+    return cls.decode(value, version)
