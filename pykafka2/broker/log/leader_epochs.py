@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 UNKNOWN_EPOCH = -1
@@ -26,13 +27,25 @@ class EpochEnd(NamedTuple):
 NO_EPOCH_END = EpochEnd(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
 
 
+def ignore(entries: Sequence[EpochEntry]) -> None:
+    """Does nothing."""
+
+
 class LeaderEpochs:
-    """The leader epochs of one log, in ascending order of epochs and offsets."""
+    """The leader epochs of one log, in ascending order of epochs and offsets.
 
-    __slots__ = ("entries",)
+    `on_changed` is called with the entries after each change.
+    """
 
-    def __init__(self) -> None:
-        self.entries: list[EpochEntry] = []
+    __slots__ = ("_on_changed", "entries")
+
+    def __init__(
+        self,
+        entries: Iterable[EpochEntry] = (),
+        on_changed: Callable[[Sequence[EpochEntry]], None] = ignore,
+    ) -> None:
+        self.entries = [*entries]
+        self._on_changed = on_changed
 
     @property
     def latest(self) -> int:
@@ -46,6 +59,7 @@ class LeaderEpochs:
         while self.entries and self.entries[-1].start_offset >= start_offset:
             self.entries.pop()
         self.entries.append(EpochEntry(epoch, start_offset))
+        self._on_changed(self.entries)
 
     def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Returns the largest epoch up to `epoch` and its end offset (OffsetForLeaderEpoch)."""
@@ -69,8 +83,16 @@ class LeaderEpochs:
 
     def truncate_to(self, end_offset: int) -> None:
         """Drops epochs that start at or after `end_offset`."""
+        before = len(self.entries)
         while self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries.pop()
+        if len(self.entries) != before:
+            self._on_changed(self.entries)
+
+    def clear(self) -> None:
+        if self.entries:
+            self.entries = []
+            self._on_changed(self.entries)
 
     def drop_before(self, start_offset: int) -> None:
         """Drops epochs before the log's new start; the epoch of `start_offset` now starts there."""
@@ -78,4 +100,6 @@ class LeaderEpochs:
         if index:
             kept = self.entries[index - 1 :]
             kept[0] = EpochEntry(kept[0].epoch, max(start_offset, kept[0].start_offset))
-            self.entries = kept
+            if kept != self.entries:
+                self.entries = kept
+                self._on_changed(kept)

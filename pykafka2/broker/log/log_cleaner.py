@@ -114,9 +114,11 @@ def compact(
             log.segments.limits.max_bytes,
             last_records,
             log.aborted_transactions(part.segments[0].base_offset, part.upper_offset),
-            log.segments.new_segment,
+            log.files.new_cleaned_segment,
         )
     )
     if log.truncations != truncations or not log.replace_cleaned(cleaned):
+        for segment in cleaned.segments:
+            segment.delete()
         return None
     return cleaned

@@ -8,8 +8,9 @@ Access requires the cluster's lock.
 from __future__ import annotations
 
 from pykafka2.broker.log.free_memory import release_free_memory
+from pykafka2.broker.log.log_files import Disk, MemoryLogFiles
 from pykafka2.broker.log.log_places import LogPlaces
-from pykafka2.broker.log.partition_log import Disk, PartitionLog
+from pykafka2.broker.log.partition_log import PartitionLog
 from pykafka2.records.batch import RecordBatch
 
 MIN_RELEASED_BYTES = 16 << 20
@@ -34,7 +35,7 @@ class LogDir:
         log = self._logs.get((topic_id, partition))
         if log is None:
             log = self._logs[topic_id, partition] = PartitionLog(
-                topic, partition, topic_id, disk=self.disk, known_elsewhere=self._all_dirs.kept_by_another
+                topic, partition, topic_id, MemoryLogFiles(self.disk), self._all_dirs.kept_by_another
             )
             self.places.add(topic, topic_id, partition)
         return log

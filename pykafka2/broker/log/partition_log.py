@@ -7,16 +7,19 @@ cluster's lock.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Final
 
 import attrs
 
 from pykafka2.broker.log.batch import parse_batch, placed
 from pykafka2.broker.log.compaction import Cleaned
+from pykafka2.broker.log.disk.file_system import FileRegion
 from pykafka2.broker.log.leader_epochs import EpochEnd, LeaderEpochs
-from pykafka2.broker.log.producer_state import ProducerStates
-from pykafka2.broker.log.segment import MemorySegment
-from pykafka2.broker.log.segments import NewSegment, RollLimits, Segments
+from pykafka2.broker.log.log_files import LogFiles, MemoryLogFiles
+from pykafka2.broker.log.segments import RollLimits, Segments
 from pykafka2.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from pykafka2.broker.log.verifications import VerificationGuard, Verifications
 from pykafka2.errors import (
@@ -28,6 +31,8 @@ from pykafka2.errors import (
 )
 from pykafka2.records.batch import Buffer, RecordBatch, batches
 from pykafka2.types import LOG_APPEND_TIME
+
+NEVER: Final = 2**63 - 1
 
 
 @attrs.define
@@ -49,15 +54,6 @@ class EndMarker:
     committed: bool
     coordinator_epoch: int
     transaction_version: int = 0
-
-
-@attrs.define
-class Disk:
-    """The disk of one broker's logs; while `is_full` every append fails."""
-
-    is_full: bool = False
-    refused: int = 0
-    """The number of failed appends."""
 
 
 @attrs.define
@@ -88,25 +84,29 @@ class PartitionLog:
         topic: str,
         partition: int,
         topic_id: bytes,
-        new_segment: NewSegment = MemorySegment,
-        disk: Disk | None = None,
+        files: LogFiles | None = None,
         known_elsewhere: Callable[[PartitionLog, RecordBatch], RecordBatch] | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
-        self.disk = Disk() if disk is None else disk
+        self.files = files = MemoryLogFiles() if files is None else files
+        self.disk = files.disk
         self._known_elsewhere = known_elsewhere
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.high_watermark = 0
-        self.epochs = LeaderEpochs()
-        self.producers = ProducerStates()
+        state = files.load()
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.high_watermark = state.high_watermark
+        self.recovery_point = state.recovery_point
+        """The offset up to which everything has been flushed."""
+        self.flush_messages = NEVER
+        """flush.messages: the number of records after which an append flushes."""
+        self.epochs = LeaderEpochs(state.epochs, files.epochs_changed)
+        self.producers = state.producers
         self.verifications = Verifications()
-        self._before_start = ProducerStates()  # producer states at the log's start
-        self._aborted = TransactionIndex()
-        self.segments = Segments(new_segment)
-        self.clean_offset = 0
+        self._aborted = TransactionIndex(state.aborted)
+        self.segments = Segments(state.segments, files.new_segment)
+        self.clean_offset = state.clean_offset
         """The first offset that no compaction has cleaned (Kafka's cleaner-offset-checkpoint)."""
         self.truncations = 0
         """The number of truncations, by which a compaction in steps detects one."""
@@ -234,7 +234,7 @@ class PartitionLog:
             if batch.next_offset <= self.log_end_offset:
                 continue  # fetched again after a lost response
             # An empty log can start within a batch, if the leader's log does (after DeleteRecords).
-            if batch.base_offset < self.log_end_offset and self.segments.last() is not None:
+            if batch.base_offset < self.log_end_offset and self.segments.size_bytes:
                 raise IllegalState(f"{self!r} cannot append a batch at {batch.base_offset}")
             self._add(batch if self._known_elsewhere is None else self._known_elsewhere(self, batch))
             count += 1
@@ -244,21 +244,27 @@ class PartitionLog:
         if self.disk.is_full:
             self.disk.refused += 1
             raise KafkaStorageError(f"{self.topic}-{self.partition}: the disk is full")
+        segments = self.segments
+        if segments.is_full(batch):
+            segments.roll(batch.base_offset)
+            self.files.rolled(self)
+        segments.append(batch)
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-        self.segments.append(batch)
         if batch.is_transactional:
             self.verifications.end(batch.producer_id)
         completed = self.producers.record(batch)
         if completed is not None and not completed.committed:
-            self._aborted.append(
-                AbortedTransaction(
-                    completed.producer_id,
-                    completed.first_offset,
-                    completed.marker_offset,
-                    completed.last_stable_offset,
-                )
+            aborted = AbortedTransaction(
+                completed.producer_id,
+                completed.first_offset,
+                completed.marker_offset,
+                completed.last_stable_offset,
             )
-        self.log_end_offset = batch.next_offset
+            self._aborted.append(aborted)
+            segments.active.add_aborted(aborted)
+        self.log_end_offset = end = batch.next_offset
+        if end - self.recovery_point >= self.flush_messages:
+            self.flush()
 
     # ------------------------------------------------------------------ reading
 
@@ -276,6 +282,15 @@ class PartitionLog:
         if offset >= upper_offset:
             return ReadResult([])
         return ReadResult(self.segments.read(offset, upper_offset, max_bytes, min_one))
+
+    def region(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> FileRegion | None:
+        """Returns where the batches that `read` returns are in a file.
+
+        None if they are in memory, or if there are none; then `read` decides.
+        """
+        if not self.log_start_offset <= offset < min(upper_offset, self.log_end_offset):
+            return None
+        return self.segments.region(offset, upper_offset, max_bytes, min_one)
 
     def batch_at(self, base_offset: int) -> RecordBatch | None:
         """Returns the batch with this base offset, or None."""
@@ -326,7 +341,10 @@ class PartitionLog:
         self.epochs.truncate_to(self.log_end_offset)
         self._aborted.truncate_to(self.log_end_offset)
         self.clean_offset = min(self.clean_offset, self.log_end_offset)
-        self.producers.rebuild(self.segments.iterate(), self._before_start)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self.files.truncated(self.log_end_offset)
+        states, first_missing = self.files.producers_at(self, self.log_end_offset)
+        self.producers.rebuild(self.segments.iterate(first_missing), states)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -336,10 +354,11 @@ class PartitionLog:
         """
         self.segments.truncate_fully_and_start_at(offset)
         self.log_start_offset = self.log_end_offset = self.high_watermark = self.clean_offset = offset
+        self.recovery_point = offset
         self.truncations += 1
-        self.epochs = LeaderEpochs()
+        self.epochs.clear()
         self._aborted.clear()
-        self._before_start = ProducerStates()
+        self.files.cleared()
         self.producers.rebuild(())
 
     def advance_log_start(self, offset: int) -> bool:
@@ -359,25 +378,34 @@ class PartitionLog:
     def drop_before_start(self) -> int:
         """Deletes the segments that end before the log's start. Returns their number."""
         dropped = self.segments.drop_first(self.segments.first_after(self.log_start_offset))
-        for segment in dropped:
-            for batch in segment.iterate():
-                self._before_start.record(batch)
-            segment.close()
+        if dropped:
+            self.files.drop(dropped)
         return len(dropped)
 
     def replace_cleaned(self, cleaned: Cleaned) -> bool:
         """Replaces segments by their cleaned ones. Returns False if some have been deleted meanwhile."""
-        if not self.segments.replace(cleaned.replaced, cleaned.segments):
+        first = self.segments.find(cleaned.replaced)
+        if first is None:
             return False
+        for aborted in cleaned.aborted:
+            holder = bisect_right(cleaned.segments, aborted.last_offset, key=attrgetter("base_offset")) - 1
+            cleaned.segments[holder].add_aborted(aborted)
+        self.segments.replace(first, cleaned.replaced, cleaned.segments)
+        self.files.replace(cleaned.replaced, cleaned.segments)
         self._aborted.replace_before(cleaned.end_offset, cleaned.aborted)
         self.clean_offset = max(self.clean_offset, cleaned.end_offset)
-        for segment in cleaned.replaced:
-            segment.close()
         return True
 
     def roll(self) -> bool:
         """Rolls the active segment. Returns False if it is empty."""
-        return self.segments.roll(self.log_end_offset)
+        if not self.segments.roll(self.log_end_offset):
+            return False
+        self.files.rolled(self)
+        return True
+
+    def flush(self) -> None:
+        """Forces all records to the disk. Raises `KafkaStorageError` if that fails."""
+        self.files.flush(self)
 
     def limit_segments(self, limits: RollLimits) -> None:
         """Sets segment.bytes and segment.ms for the following appends."""

@@ -1,7 +1,7 @@
-"""One segment of a partition's log: the unit that is rolled, and deleted by retention (a file in Kafka).
+"""One segment of a partition's log: the unit that is rolled, and deleted by retention.
 
-`Segment` separates the log's rules from the storage; `MemorySegment` stores batches as received. Batch
-offsets only grow; segments.py decides when to roll.
+`Segment` separates the log's rules from the storage: `MemorySegment` stores batches as received,
+`DiskSegment` (disk/segment_file.py) in a file. Batch offsets only grow; segments.py decides when to roll.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Protocol
 
+from pykafka2.broker.log.disk.file_system import FileRegion
+from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.records.batch import RecordBatch
 
 NO_TIMESTAMP = -1
@@ -24,10 +26,25 @@ class Segment(Protocol):
 
     base_offset: int
     size_bytes: int
-    first_timestamp: int
-    largest_timestamp: int
 
-    def append(self, batch: RecordBatch) -> None: ...
+    @property
+    def first_timestamp(self) -> int: ...
+
+    @property
+    def largest_timestamp(self) -> int: ...
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last batch; `base_offset` if there is none."""
+        ...
+
+    def append(self, batch: RecordBatch) -> None:
+        """Raises `KafkaStorageError` if the disk fails; then nothing is appended."""
+        ...
+
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """Adds a transaction whose marker is in this segment to the segment's transaction index."""
+        ...
 
     def read(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> list[RecordBatch]:
         """Reads batches from the one that contains `offset`, up to `upper_offset`.
@@ -39,18 +56,20 @@ class Segment(Protocol):
         """
         ...
 
+    def region(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
+        """Returns where the batches that `read` would return are in a file; None in memory."""
+        ...
+
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
         """Iterates over batches from the one that contains `offset`, including batches appended meanwhile."""
         ...
-
-    def last(self) -> RecordBatch | None: ...
 
     def truncate_to(self, end_offset: int) -> None:
         """Drops every batch with a record at or after `end_offset`."""
         ...
 
-    def close(self) -> None:
-        """Releases the resources of a deleted segment."""
+    def delete(self) -> None:
+        """Deletes the segment, which is no longer part of a log."""
         ...
 
 
@@ -96,6 +115,9 @@ class MemorySegment:
             found.append(batch)
         return found
 
+    def region(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> None:
+        return None
+
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
         # Iterate by index without a copy: batches appended meanwhile are included, and truncation ends the
         # loop.
@@ -104,8 +126,12 @@ class MemorySegment:
             yield self._batches[index]
             index += 1
 
-    def last(self) -> RecordBatch | None:
-        return self._batches[-1] if self._batches else None
+    @property
+    def next_offset(self) -> int:
+        return self._batches[-1].next_offset if self._batches else self.base_offset
+
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """The log's own index is enough in memory."""
 
     def truncate_to(self, end_offset: int) -> None:
         before = len(self._batches)
@@ -117,7 +143,7 @@ class MemorySegment:
             self.largest_timestamp = max(timestamps, default=NO_TIMESTAMP)
             self.first_timestamp = timestamps[0] if timestamps else NO_TIMESTAMP
 
-    def close(self) -> None:
+    def delete(self) -> None:
         self._batches.clear()
         self._base_offsets.clear()
 

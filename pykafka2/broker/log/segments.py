@@ -12,6 +12,7 @@ from operator import attrgetter, is_not
 
 import attrs
 
+from pykafka2.broker.log.disk.file_system import FileRegion
 from pykafka2.broker.log.segment import NO_TIMESTAMP, MemorySegment, Segment
 from pykafka2.records.batch import RecordBatch
 
@@ -33,11 +34,12 @@ class RollLimits:
 class Segments:
     """The segments of one log in offset order."""
 
-    def __init__(self, new_segment: NewSegment = MemorySegment) -> None:
+    def __init__(self, segments: Sequence[Segment], new_segment: NewSegment = MemorySegment) -> None:
+        """`segments` has at least one, in offset order."""
         self.limits = RollLimits()
-        self.size_bytes = 0
         self._new_segment = new_segment
-        self._segments: list[Segment] = [new_segment(0)]
+        self._segments = [*segments]
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -57,12 +59,10 @@ class Segments:
     # ------------------------------------------------------------------ appending
 
     def append(self, batch: RecordBatch) -> None:
-        if self._is_full(batch):
-            self.roll(batch.base_offset)
         self._segments[-1].append(batch)
         self.size_bytes += len(batch.buffer)
 
-    def _is_full(self, batch: RecordBatch) -> bool:
+    def is_full(self, batch: RecordBatch) -> bool:
         """Whether this batch needs a new segment (Kafka's LogSegment.shouldRoll)."""
         active = self._segments[-1]
         if not active.size_bytes:
@@ -90,10 +90,19 @@ class Segments:
             segment = self._segments[index]
             if segment.base_offset >= upper_offset:
                 break
-            last = segment.last()
-            if last is not None and last.next_offset > offset:
+            if segment.size_bytes and segment.next_offset > offset:
                 return segment.read(offset, upper_offset, max_bytes, min_one)
         return []
+
+    def region(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
+        """Returns where the batches that `read` would return are in a file; None if nowhere."""
+        for index in range(self._index_of(offset), len(self._segments)):
+            segment = self._segments[index]
+            if segment.base_offset >= upper_offset:
+                break
+            if segment.size_bytes and segment.next_offset > offset:
+                return segment.region(offset, upper_offset, max_bytes, min_one)
+        return None
 
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
         """Iterates over batches from the one that contains `offset`."""
@@ -101,17 +110,6 @@ class Segments:
         while index < len(self._segments):
             yield from self._segments[index].iterate(offset)
             index += 1
-
-    def last(self) -> RecordBatch | None:
-        for segment in reversed(self._segments):
-            last = segment.last()
-            if last is not None:
-                return last
-        return None
-
-    @property
-    def new_segment(self) -> NewSegment:
-        return self._new_segment
 
     def base_of(self, offset: int) -> int:
         """Returns the base offset of the segment that contains, or would contain, `offset`."""
@@ -123,7 +121,7 @@ class Segments:
         """Drops every batch with a record at or after `end_offset`."""
         while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
             self.size_bytes -= self._segments[-1].size_bytes
-            self._segments.pop().close()
+            self._segments.pop().delete()
         active = self._segments[-1]
         before = active.size_bytes
         active.truncate_to(end_offset)
@@ -137,30 +135,33 @@ class Segments:
         return count
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Removes and returns the oldest segments; the caller closes them. The active one stays."""
+        """Removes and returns the oldest segments; the caller deletes them. The active one stays."""
         dropped = self._segments[: min(count, len(self._segments) - 1)]
         del self._segments[: len(dropped)]
         self.size_bytes -= sum(segment.size_bytes for segment in dropped)
         return dropped
 
-    def replace(self, replaced: Sequence[Segment], segments: Sequence[Segment]) -> bool:
-        """Replaces rolled segments by cleaned ones if all of them still exist. Returns whether it did."""
+    def find(self, segments: Sequence[Segment]) -> int | None:
+        """Returns the index of rolled segments, or None unless all of them still exist."""
         current = self._segments[:-1]
-        first = next((at for at, segment in enumerate(current) if segment is replaced[0]), None)
+        first = next((at for at, segment in enumerate(current) if segment is segments[0]), None)
         if first is None:
-            return False
-        end = first + len(replaced)
-        if len(current) < end or any(map(is_not, current[first:end], replaced)):
-            return False
-        self._segments[first:end] = segments
+            return None
+        end = first + len(segments)
+        if len(current) < end or any(map(is_not, current[first:end], segments)):
+            return None
+        return first
+
+    def replace(self, first: int, replaced: Sequence[Segment], segments: Sequence[Segment]) -> None:
+        """Replaces the segments from index `first` on by cleaned ones."""
+        self._segments[first : first + len(replaced)] = segments
         self.size_bytes += sum(segment.size_bytes for segment in segments)
         self.size_bytes -= sum(segment.size_bytes for segment in replaced)
-        return True
 
     def truncate_fully_and_start_at(self, base_offset: int) -> None:
         """Drops everything; the next batch starts at or after `base_offset`."""
         for segment in self._segments:
-            segment.close()
+            segment.delete()
         self._segments = [self._new_segment(base_offset)]
         self.size_bytes = 0
 

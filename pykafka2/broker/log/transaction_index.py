@@ -7,6 +7,7 @@ maintains it; a fetch reads the entries for the range that it returns.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from operator import attrgetter
 
 import attrs
@@ -31,8 +32,8 @@ class TransactionIndex:
 
     __slots__ = ("_entries",)
 
-    def __init__(self) -> None:
-        self._entries: list[AbortedTransaction] = []
+    def __init__(self, entries: Iterable[AbortedTransaction] = ()) -> None:
+        self._entries = [*entries]
 
     def __len__(self) -> int:
         return len(self._entries)
