@@ -96,9 +96,8 @@ class Controller:
         """Writes all of these records or, if this controller's epoch has ended, none (`NotController`)."""
         if not records:
             return
-        offset = self.log.end_offset
-        self.log.append(records, self.epoch)
-        changed = self.state.replay(records, offset)
+        end_offset = self.log.append(records, self.epoch)
+        changed = self.state.replay(records, end_offset)
         if self.log.length > SNAPSHOT_AFTER:
             self.log.replace_with_snapshot(self.state)
         self._publish(self.state.image, changed)

@@ -77,7 +77,7 @@ def records_of(
             yield DelegationTokenSet(_token(token, secret_key, entropy))
 
 
-def check_features(image: MetadataImage, features: Mapping[str, Levels]) -> None:
+def check_features(image: MetadataImage, features: Mapping[str, Levels] = SUPPORTED) -> None:
     """Raises `CorruptData` for a level of a feature that this release does not implement."""
     for name, level in image.features.items():
         known = features.get(name)

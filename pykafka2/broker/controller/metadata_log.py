@@ -1,13 +1,15 @@
 """The metadata log: all changes of the cluster's metadata, in order, with the epochs of their controllers.
 
-Replaces the log of the KRaft quorum by one list in memory that all brokers share: appended records are
-committed. One rule gives the quorum's guarantee: the log accepts records of its latest epoch only, so a
-replaced controller cannot change anything, however late it resumes. Access requires the cluster's lock.
+Replaces the log of the KRaft quorum by one log that all brokers share: appended records are committed. One
+rule gives the quorum's guarantee: the log accepts records of its latest epoch only, so a replaced controller
+cannot change anything, however late it resumes. A new controller replays the records since the snapshot from
+memory; `MetadataStorage` also keeps them across restarts of the cluster. Access requires the cluster's lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from pykafka2.broker.controller.records import ControllerElected, Record
 from pykafka2.broker.controller.state import State
@@ -19,24 +21,70 @@ NO_CONTROLLER = -1
 SNAPSHOT_AFTER = 10_000
 
 
-class MetadataLog:
-    """The latest snapshot and the records since then."""
+class MetadataStorage(Protocol):
+    """Keeps the metadata log across restarts. Its offsets are those of the log."""
 
-    def __init__(self, snapshot: State) -> None:
-        self._snapshot = snapshot
-        self._first_offset = 0
-        self._records: list[Record] = []
+    epoch: int
+    """The latest epoch."""
+    end_offset: int
+    """The offset of the next record."""
+    snapshot_offset: int
+    """The end offset of the latest snapshot."""
+
+    def begin_epoch(self, controller_id: int, epoch: int) -> None:
+        """Appends the start of a controller's epoch. Raises `KafkaStorageError`."""
+        ...
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Appends records, all or none. Raises `KafkaStorageError`, and from then on always."""
+        ...
+
+    def write_snapshot(self) -> None:
+        """Writes a snapshot of the metadata at the log's end."""
+        ...
+
+
+class MemoryStorage:
+    """Keeps nothing: the metadata ends with the cluster."""
+
+    def __init__(self) -> None:
         self.epoch = 0
+        self.end_offset = 0
+        self.snapshot_offset = 0
+
+    def begin_epoch(self, controller_id: int, epoch: int) -> None:
+        self.epoch = epoch
+        self.end_offset += 1
+
+    def append(self, records: Sequence[Record]) -> None:
+        self.end_offset += len(records)
+
+    def write_snapshot(self) -> None:
+        self.snapshot_offset = self.end_offset
+
+
+class MetadataLog:
+    """The latest snapshot and the records since then. `snapshot` is the state at the storage's end."""
+
+    def __init__(self, snapshot: State, storage: MetadataStorage | None = None) -> None:
+        self._snapshot = snapshot
+        self._storage: MetadataStorage = MemoryStorage() if storage is None else storage
+        self._records: list[Record] = []
         self.controller_id = NO_CONTROLLER
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the latest controller."""
+        return self._storage.epoch
 
     @property
     def end_offset(self) -> int:
         """The offset of the next record."""
-        return self._first_offset + len(self._records)
+        return self._storage.end_offset
 
     def begin_epoch(self, controller_id: int) -> int:
         """Starts the epoch of a new controller, which ends the previous one. Returns the new epoch."""
-        self.epoch += 1
+        self._storage.begin_epoch(controller_id, self.epoch + 1)
         self.controller_id = controller_id
         self._records.append(ControllerElected(controller_id, self.epoch))
         return self.epoch
@@ -52,22 +100,23 @@ class MetadataLog:
     def append(self, records: Sequence[Record], epoch: int) -> int:
         """Appends records together. Returns the log's new end. Raises `NotController` for an old epoch."""
         self.check(epoch)
+        self._storage.append(records)
         self._records.extend(records)
         return self.end_offset
 
     def replay(self) -> State:
         """Returns the state that results from replaying the whole log."""
         state = self._snapshot.copy()
-        state.replay(self._records, self._first_offset)
+        state.replay(self._records, self.end_offset)
         return state
 
     def replace_with_snapshot(self, state: State) -> None:
         """Replaces the records by this state, which has replayed the whole log."""
+        self._storage.write_snapshot()
         self._snapshot = state.copy()
-        self._first_offset = self.end_offset
         self._records.clear()
 
     @property
     def length(self) -> int:
         """The number of records since the snapshot."""
-        return len(self._records)
+        return self.end_offset - self._storage.snapshot_offset

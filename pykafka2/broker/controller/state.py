@@ -113,13 +113,11 @@ class State:
         other.image = self.image
         return other
 
-    def replay(self, records: Iterable[Record], offset: int) -> Changes:
-        """Replays records, the first of which is at `offset`. Returns the topics that changed."""
+    def replay(self, records: Iterable[Record], end_offset: int) -> Changes:
+        """Replays records, after which the log ends at `end_offset`. Returns the topics that changed."""
         self._changed = {}
-        count = 0
         for record in records:
             self._replayers[type(record)](record)
-            count += 1
         for name, partitions in self._partitions.items():
             self._set_topic(attrs.evolve(self.topics[name], partitions=tuple(partitions)))
         self._partitions = {}
@@ -128,7 +126,7 @@ class State:
         if self._quotas is not None:
             self.quotas, self._quotas = self._quotas, None
         self.image = ClusterImage(
-            offset + count,
+            end_offset,
             self.image.cluster_id,
             dict(self.brokers),
             dict(self.topics),

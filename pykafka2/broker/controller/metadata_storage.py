@@ -1,0 +1,251 @@
+"""The metadata log on disk, in the format of Apache Kafka with one voter.
+
+Opened by metadata_recovery.py. Each write is forced to the disk before brokers see it, as in Kafka. Access
+requires the cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from pykafka2.broker.controller.metadata_image import MetadataImage
+from pykafka2.broker.controller.metadata_partitions import versioned
+from pykafka2.broker.controller.records import Record
+from pykafka2.broker.controller.to_metadata import Converter
+from pykafka2.broker.log.disk.file_system import File, FileSystem
+from pykafka2.broker.log.disk.metadata_batches import encode_controls, encode_records
+from pykafka2.broker.log.disk.metadata_directory import (
+    EPOCHS,
+    QUORUM_STATE,
+    QuorumState,
+    SnapshotId,
+    encode_quorum_state,
+    encode_snapshot,
+    segment_name,
+    segments_in,
+    snapshot_name,
+    snapshots_in,
+)
+from pykafka2.broker.log.disk.text_files import encode_epochs
+from pykafka2.broker.log.leader_epochs import LeaderEpochs
+from pykafka2.errors import KafkaStorageError
+from pykafka2.protocol.messages.control_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderVoter,
+    VotersRecord,
+)
+from pykafka2.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
+from pykafka2.protocol.struct import Data, MetadataRecord
+
+logger = logging.getLogger(__name__)
+
+MAX_RECORDS_PER_BATCH: Final = 10_000
+"""Longer writes are a transaction of several batches (KIP-868)."""
+FIRST_WITH_TRANSACTIONS: Final = 13
+"""The metadata.version 3.6-IV1."""
+
+
+@attrs.define
+class Quorum:
+    """The voter of the log, and what the log's control records say about KRaft."""
+
+    voter: LeaderVoter
+    kraft_version: int = 0
+    voters_record: VotersRecord | None = None
+    """The voters with kraft.version 1 (KIP-853)."""
+
+    def controls(self) -> list[Data]:
+        """Returns the control records that every snapshot repeats."""
+        if self.voters_record is None:
+            return []
+        return [KRaftVersionRecord(version=0, k_raft_version=self.kraft_version), self.voters_record]
+
+
+@attrs.frozen
+class SnapshotRetention:
+    """metadata.max.retention.bytes, of all snapshots and segments together."""
+
+    max_bytes: int
+
+
+@attrs.define(eq=False)
+class DiskMetadataStorage:
+    """One metadata log on disk; the single user of its directory."""
+
+    files: FileSystem
+    path: str
+    converter: Converter
+    quorum: Quorum
+    retention: SnapshotRetention
+    now_ms: Callable[[], int]
+    epoch: int
+    end_offset: int
+    snapshot_offset: int
+    epochs: LeaderEpochs
+    last_ms: int = 0
+    """The timestamp of the last batch."""
+    bootstrap: Sequence[MetadataRecord] = ()
+    """The first records of a new log, written with its first epoch."""
+    has_open_transaction: bool = False
+    """Whether the log ends within a transaction of a controller that failed, which is aborted."""
+    segment: int = 0
+    segment_bytes: int = 0
+    _file: File | None = None
+    _failure: Exception | None = None
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata at the log's end."""
+        return self.converter.image
+
+    # ------------------------------------------------------------------ writes
+
+    def begin_epoch(self, controller_id: int, epoch: int) -> None:
+        """Appends the start of an epoch. The log's leader is always its voter, whichever broker decides."""
+        voter, version = self.quorum.voter, int(self.quorum.kraft_version > 0)
+        state = QuorumState(voter.voter_id, epoch, [voter.voter_id])
+        self._do(
+            lambda: self.files.replace(
+                f"{self.path}/{QUORUM_STATE}", encode_quorum_state(state, self.quorum.kraft_version)
+            )
+        )
+        self.epoch = epoch
+        self.epochs.assign(epoch, self.end_offset)
+        self._do(self._write_epochs)
+        change = LeaderChangeMessage(
+            version=version, leader_id=voter.voter_id, voters=[voter], granting_voters=[voter]
+        )
+        now = self._now()
+        parts = [encode_controls([change], self.end_offset, epoch, now)]
+        self._write(parts, 1)
+        if self.has_open_transaction:
+            self.has_open_transaction = False
+            self._append([AbortTransactionRecord(reason="the controller failed")])
+        if self.bootstrap:
+            records, self.bootstrap = self.bootstrap, ()
+            self._append(records)
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Appends records, all or none. Raises `KafkaStorageError`, and from then on always."""
+        self._check()
+        self._append(self.converter.convert(records))
+
+    def _append(self, records: Sequence[MetadataRecord]) -> None:
+        level = self.image.metadata_version
+        offset, now = self.end_offset, self._now()
+        groups: list[Sequence[MetadataRecord]] = [records]
+        if len(records) > MAX_RECORDS_PER_BATCH and level >= FIRST_WITH_TRANSACTIONS:
+            groups = [
+                [BeginTransactionRecord()],
+                *(
+                    records[at : at + MAX_RECORDS_PER_BATCH]
+                    for at in range(0, len(records), MAX_RECORDS_PER_BATCH)
+                ),
+                [EndTransactionRecord()],
+            ]
+        parts: list[bytes] = []
+        for group in groups:
+            entries = [versioned(record, level) for record in group]
+            parts.append(encode_records(entries, offset, self.epoch, now))
+            offset += len(entries)
+        self._write(parts, offset - self.end_offset)
+
+    def _write(self, parts: Sequence[bytes], count: int) -> None:
+        data = b"".join(parts)
+        self._do(lambda: self._write_bytes(data))
+        self.segment_bytes += len(data)
+        self.end_offset += count
+
+    def _write_bytes(self, data: bytes) -> None:
+        if self._file is None:
+            path = f"{self.path}/{segment_name(self.segment)}"
+            is_new = not self.files.exists(path)
+            self._file = self.files.open(path, creates=is_new)
+            if is_new:
+                self.files.flush_directory(self.path)
+        self._file.write(self.segment_bytes, data)
+        self._file.flush()
+
+    def _write_epochs(self) -> None:
+        self.files.replace(f"{self.path}/{EPOCHS}", encode_epochs(self.epochs.entries).encode())
+
+    def _now(self) -> int:
+        self.last_ms = max(self.last_ms, self.now_ms())
+        return self.last_ms
+
+    # ------------------------------------------------------------------ snapshots
+
+    def write_snapshot(self) -> None:
+        """Writes a snapshot at the log's end, and begins a new segment.
+
+        The oldest snapshots and segments are deleted if all together are larger than the retention.
+        """
+        snapshot = SnapshotId(self.end_offset, self.epoch)
+        level = self.image.metadata_version
+        data = encode_snapshot(
+            (versioned(record, level) for record in self.image.snapshot()),
+            self.quorum.controls(),
+            self.epoch,
+            self.last_ms,
+            self._now(),
+        )
+        self._do(lambda: self.files.replace(f"{self.path}/{snapshot_name(snapshot)}", data))
+        self.snapshot_offset = self.end_offset
+        logger.info(
+            "metadata log %s: snapshot of %d bytes at offset %d", self.path, len(data), self.end_offset
+        )
+        if self.segment_bytes:
+            self.close()
+            self.segment, self.segment_bytes = self.end_offset, 0
+        self._do(self._delete_old)
+
+    def _delete_old(self) -> None:
+        """Deletes the oldest snapshots, and segments before the first one left, while there is too much."""
+        names = self.files.names(self.path)
+        snapshots, segments = snapshots_in(names), segments_in(names)
+        sizes = {
+            name: self.files.open(f"{self.path}/{name}").size()
+            for name in [*map(snapshot_name, snapshots), *map(segment_name, segments)]
+        }
+        while len(snapshots) > 1 and sum(sizes.values()) > self.retention.max_bytes:
+            gone = [snapshot_name(snapshots.pop(0))]
+            while len(segments) > 1 and segments[1] <= snapshots[0].offset:
+                gone.append(segment_name(segments.pop(0)))
+            for name in gone:
+                self.files.remove(f"{self.path}/{name}")
+                del sizes[name]
+            logger.info("metadata log %s: deleted %s", self.path, ", ".join(gone))
+
+    def close(self) -> None:
+        """Closes the active segment. The next write opens it again."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    # ------------------------------------------------------------------ failures
+
+    def _do(self, action: Callable[[], None]) -> None:
+        """Runs an operation on files; after a failure the log accepts nothing more, as in Kafka."""
+        self._check()
+        try:
+            action()
+        except OSError as error:
+            self._failure = error
+            logger.exception("metadata log %s cannot be written", self.path)
+            self._check()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise KafkaStorageError(
+                f"The metadata log {self.path} cannot be written: {self._failure}. "
+                "Repair the disk, then start the cluster again."
+            ) from self._failure

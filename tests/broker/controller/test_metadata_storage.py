@@ -1,0 +1,404 @@
+"""The metadata log on disk: written, opened again, snapshots, and directories that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller import Controller, NewTopic
+from pykafka2.broker.controller.metadata_log import MetadataLog
+from pykafka2.broker.controller.metadata_recovery import MetadataPlace, open_metadata
+from pykafka2.broker.controller.metadata_storage import MAX_RECORDS_PER_BATCH, DiskMetadataStorage
+from pykafka2.broker.controller.records import FeatureSet, ProducerIdsAllocated
+from pykafka2.broker.controller.state import State
+from pykafka2.broker.log.disk.metadata_batches import (
+    decode_batches,
+    encode_controls,
+    encode_records,
+    valid_bytes,
+)
+from pykafka2.broker.log.disk.metadata_directory import (
+    DIRECTORY,
+    QuorumState,
+    decode_quorum_state,
+    encode_quorum_state,
+    encode_snapshot,
+)
+from pykafka2.broker.log.disk.real_files import RealFiles
+from pykafka2.clock import SeededEntropy
+from pykafka2.errors import ConfigurationError, CorruptData, KafkaStorageError
+from pykafka2.protocol.messages.control_records import (
+    LeaderChangeMessage,
+    LeaderVoter,
+    SnapshotFooterRecord,
+)
+from pykafka2.protocol.messages.metadata_records import (
+    BeginTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    TopicRecord,
+)
+from pykafka2.records.encoder import BatchBuilder
+from tests.gate import examples
+
+from .metadata_changes import CONFIG, Change, Changes, shown
+
+SMALL = st.integers(0, 1000)
+CHANGES = st.lists(st.tuples(st.integers(0, 19), SMALL, SMALL), max_size=25)
+DIRECTORY_IDS = {broker: [bytes([broker + 1] * 16)] for broker in range(3)}
+SEGMENT = f"{0:020d}.log"
+
+
+class Cluster:
+    """A controller whose metadata log is in a folder; `restart` opens it again."""
+
+    def __init__(self, folder: Path, files: RealFiles | None = None) -> None:
+        self.folder = folder
+        self.files = files or RealFiles()
+        self.time_ms = 1_000
+        self.restart()
+
+    def restart(self, config: BrokerConfig = CONFIG) -> None:
+        new = State("cluster", BrokerConfig())
+        self.state, self.storage = opened(self.folder, new, self.files, self.now_ms, config)
+        self.log = MetadataLog(self.state, self.storage)
+        self.controller = Controller(0, self.log, config, SeededEntropy(self.log.end_offset), lambda *_: None)
+        self.changes = Changes(self.controller)
+
+    def now_ms(self) -> int:
+        self.time_ms += 1
+        return self.time_ms
+
+    @property
+    def path(self) -> Path:
+        return self.folder / DIRECTORY
+
+    def snapshots(self) -> list[str]:
+        return sorted(path.name for path in self.path.glob("*.checkpoint"))
+
+
+def opened(
+    folder: Path,
+    new: State | None = None,
+    files: RealFiles | None = None,
+    now_ms: Callable[[], int] = lambda: 0,
+    config: BrokerConfig = CONFIG,
+) -> tuple[State, DiskMetadataStorage]:
+    place = MetadataPlace(files or RealFiles(), str(folder), 0, lambda broker: DIRECTORY_IDS.get(broker, []))
+    return open_metadata(place, new or State("cluster", BrokerConfig()), config, SeededEntropy(3), now_ms)
+
+
+def segments_of(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.log"))
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(rounds=st.lists(st.tuples(CHANGES, st.booleans()), min_size=1, max_size=4))
+def test_state_survives_restarts_with_and_without_snapshots(
+    rounds: list[tuple[list[Change], bool]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    cluster = Cluster(tmp_path_factory.mktemp("metadata"))
+    epoch = cluster.controller.epoch
+    for changes, has_snapshot in rounds:
+        cluster.changes.make(changes)
+        if has_snapshot:
+            cluster.log.replace_with_snapshot(cluster.controller.state)
+            cluster.controller.allocate_producer_ids()
+        before, end = shown(cluster.controller.state), cluster.log.end_offset
+        cluster.restart()
+        assert shown(cluster.controller.state) == before
+        # The new epoch is the first record after the restart.
+        assert cluster.log.end_offset == end + 1
+        assert cluster.controller.image.version == end + 1
+        assert cluster.controller.epoch == epoch + 1
+        epoch += 1
+
+
+def test_new_controller_of_the_same_cluster_replays_from_memory(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.controller.register_broker(0, "host", 9092, None)
+    cluster.controller.create_topic(NewTopic("t", 1, 1))
+    other = Controller(1, cluster.log, CONFIG, SeededEntropy(5), lambda *_: None)
+    assert shown(other.state) == shown(cluster.controller.state)
+    assert other.epoch == cluster.controller.epoch + 1
+
+
+def test_snapshot_is_written_after_many_records_and_read_at_the_next_start(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    for block in range(3):
+        cluster.controller.write([ProducerIdsAllocated(block * 6000 + number) for number in range(6000)])
+    [name] = cluster.snapshots()
+    before = shown(cluster.controller.state)
+    cluster.restart()
+    assert cluster.storage.snapshot_offset == int(name[:20])
+    assert cluster.log.length < 10_000
+    assert shown(cluster.controller.state) == before
+    # What is before the snapshot is not read again.
+    segments_of(cluster.path)[0].write_bytes(b"damaged")
+    cluster.restart()
+    assert shown(cluster.controller.state) == before
+
+
+def test_oldest_snapshots_and_segments_are_deleted_beyond_the_retention(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.restart(BrokerConfig({"metadata.max.retention.bytes": "6000"}))
+    for number in range(8):
+        cluster.controller.write([ProducerIdsAllocated(number * 50 + one) for one in range(50)])
+        cluster.log.replace_with_snapshot(cluster.controller.state)
+    names = cluster.snapshots()
+    assert 1 <= len(names) < 8
+    total = sum(path.stat().st_size for path in [*cluster.path.glob("*.log"), *cluster.path.glob("*.check*")])
+    assert total <= 6000
+    assert segments_of(cluster.path)[0].name <= f"{names[0][:20]}.log"
+    before = shown(cluster.controller.state)
+    cluster.restart()
+    assert shown(cluster.controller.state) == before
+
+
+def test_write_of_more_records_than_a_batch_is_a_transaction(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    count = 2 * MAX_RECORDS_PER_BATCH + 1
+    before = cluster.log.end_offset
+    cluster.controller.write([ProducerIdsAllocated(number + 1) for number in range(count)])
+    assert cluster.log.end_offset == before + count + 2
+    [segment] = segments_of(cluster.path)
+    batches = [*decode_batches(segment.read_bytes(), "log", 0)]
+    assert [len(batch.records) for batch in batches[-5:]] == [1, 10_000, 10_000, 1, 1]
+    cluster.restart()
+    assert cluster.controller.state.next_producer_id == count
+
+
+def test_open_transaction_of_a_failed_controller_is_aborted(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    end = cluster.log.end_offset
+    topic = TopicRecord(name="half", topic_id=bytes([7] * 16))
+    with (cluster.path / SEGMENT).open("ab") as file:
+        file.write(encode_records([(BeginTransactionRecord(), 0), (topic, 0)], end, 1, 5))
+    cluster.restart()
+    assert cluster.controller.state.topics == {}
+    cluster.controller.allocate_producer_ids()
+    cluster.restart()
+    assert cluster.controller.state.topics == {}
+    assert cluster.controller.state.next_producer_id == 1000
+
+
+def test_torn_write_at_the_end_is_cut_off_at_every_byte(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    segment = cluster.path / SEGMENT
+    whole = segment.stat().st_size
+    cluster.controller.allocate_producer_ids()
+    data = segment.read_bytes()
+    for size in range(whole, len(data)):
+        segment.write_bytes(data[:size])
+        state, storage = opened(tmp_path)
+        assert state.next_producer_id == 0
+        assert segment.stat().st_size == storage.segment_bytes == whole
+    # Pages can reach the disk in any order, so the last batch can be damaged within.
+    segment.write_bytes(data[:-20] + bytes(20))
+    assert opened(tmp_path)[0].next_producer_id == 0
+
+
+def test_cluster_continues_after_a_torn_write(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with (cluster.path / SEGMENT).open("ab") as file:
+        file.write(bytes(100))
+    cluster.restart()
+    cluster.controller.allocate_producer_ids()
+    cluster.restart()
+    assert cluster.controller.state.next_producer_id == 1000
+
+
+def with_topics(folder: Path) -> Cluster:
+    cluster = Cluster(folder)
+    cluster.controller.register_broker(0, "host", 9092, None)
+    for name in ("a", "b", "c"):
+        cluster.controller.create_topic(NewTopic(name, 1, 1))
+    return cluster
+
+
+def refusal_of(folder: Path) -> str:
+    """Returns the error of a directory that cannot be opened, and checks that nothing in it changes."""
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigurationError) as caught:
+        opened(folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    text = str(caught.value)
+    assert text.startswith(f"Data directory {folder / DIRECTORY} cannot be used: ")
+    assert "Nothing was changed. Restore this directory from a backup" in text
+    return text
+
+
+def test_damaged_batch_before_valid_ones_is_refused_with_its_position(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    segment = cluster.path / SEGMENT
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    assert f"{segment}: the batch at byte " in refusal_of(tmp_path)
+
+
+def test_missing_segment_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    for _ in range(2):
+        cluster.log.replace_with_snapshot(cluster.controller.state)
+        cluster.controller.allocate_producer_ids()
+    for name in cluster.snapshots():
+        (cluster.path / name).unlink()
+    segments_of(cluster.path)[1].unlink()
+    assert "is missing before it" in refusal_of(tmp_path)
+
+
+def test_missing_snapshot_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    cluster.log.replace_with_snapshot(cluster.controller.state)
+    cluster.controller.allocate_producer_ids()
+    [name] = cluster.snapshots()
+    (cluster.path / name).unlink()
+    segments_of(cluster.path)[0].unlink()
+    assert (
+        f"the log begins at offset {int(name[:20])}, but no snapshot has the metadata before it"
+        in refusal_of(tmp_path)
+    )
+
+
+def test_snapshot_without_its_end_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    cluster.log.replace_with_snapshot(cluster.controller.state)
+    [name] = cluster.snapshots()
+    snapshot = cluster.path / name
+    footer = encode_controls([SnapshotFooterRecord(version=0)], 0, 0, 0)
+    data = snapshot.read_bytes()
+    snapshot.write_bytes(data[: -len(footer)])
+    assert f"{snapshot}: the snapshot is incomplete, because it has no footer" in refusal_of(tmp_path)
+    snapshot.write_bytes(data[:-1])
+    assert f"{snapshot}: the batch of offset " in refusal_of(tmp_path)
+
+
+def test_log_that_ends_before_its_snapshot_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    data = encode_snapshot(iter([(NoOpRecord(), 0)]), [], 1, 0, 0)
+    (cluster.path / f"{1000:020d}-{1:010d}.checkpoint").write_bytes(data)
+    assert "before its snapshot of 1000" in refusal_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"\x01\x63\x00\x00", "there is no metadata record with API key 99"),
+        (b"\x01\x02\x09\x00", "TopicRecord has no version 9"),
+        (b"\x02\x02\x00\x00", "frame version 2 is not 1"),
+    ],
+)
+def test_record_of_a_later_release_is_refused(tmp_path: Path, value: bytes, reason: str) -> None:
+    cluster = with_topics(tmp_path)
+    builder = BatchBuilder()
+    builder.append(0, None, value)
+    with (cluster.path / SEGMENT).open("ab") as file:
+        file.write(builder.build(base_offset=cluster.log.end_offset, partition_leader_epoch=1))
+    assert reason in refusal_of(tmp_path)
+
+
+def appended(cluster: Cluster, *records: Any) -> None:
+    with (cluster.path / SEGMENT).open("ab") as file:
+        file.write(encode_records([(record, 0) for record in records], cluster.log.end_offset, 1, 5))
+
+
+def test_newer_metadata_version_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    appended(cluster, FeatureLevelRecord(name="metadata.version", feature_level=31))
+    assert "metadata.version is 31, and this release supports versions 7 to 30" in refusal_of(tmp_path)
+
+
+def test_contradictory_record_is_refused_with_its_offset(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    end = cluster.log.end_offset
+    appended(cluster, TopicRecord(name="a", topic_id=bytes([9] * 16)))
+    text = refusal_of(tmp_path)
+    assert f"batch of offset {end}: topic 'a' with id CQkJCQkJCQkJCQkJCQkJCQ is created twice" in text
+
+
+def test_gap_between_offsets_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    with (cluster.path / SEGMENT).open("ab") as file:
+        file.write(encode_records([(NoOpRecord(), 0)], cluster.log.end_offset + 3, 1, 5))
+    assert f"offset {cluster.log.end_offset + 3} follows where" in refusal_of(tmp_path)
+
+
+def test_log_of_several_controllers_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    voters = [LeaderVoter(voter_id=number, voter_directory_id=bytes(16)) for number in (0, 1, 2)]
+    change = LeaderChangeMessage(version=0, leader_id=1, voters=voters, granting_voters=voters)
+    with (cluster.path / SEGMENT).open("ab") as file:
+        file.write(encode_controls([change], cluster.log.end_offset, 2, 5))
+    assert "its voters are the controllers [0, 1, 2], and the only controller here is 0" in refusal_of(
+        tmp_path
+    )
+
+
+def test_damaged_quorum_state_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    (cluster.path / "quorum-state").write_text("{")
+    assert f"{cluster.path / 'quorum-state'}: not a quorum state" in refusal_of(tmp_path)
+
+
+def test_log_accepts_nothing_after_a_failed_write(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    before = cluster.log.end_offset
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    file: Any = cluster.storage._file
+    cluster.storage._file = type("Full", (), {"write": fail, "close": file.close})()  # type: ignore[assignment]
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError, match="No space left on device"):
+            cluster.controller.create_topic(NewTopic("d", 1, 1))
+    assert cluster.log.end_offset == before
+    assert "d" not in cluster.controller.state.topics
+    cluster.restart()
+    assert sorted(cluster.controller.state.topics) == ["a", "b", "c"]
+
+
+def test_directory_that_kafka_storage_has_formatted_begins_with_its_records(tmp_path: Path) -> None:
+    records = [FeatureLevelRecord(name="metadata.version", feature_level=25)]
+    data = encode_snapshot(((record, 0) for record in records), [], 0, 0, 0)
+    (tmp_path / "bootstrap.checkpoint").write_bytes(data)
+    cluster = Cluster(tmp_path)
+    assert cluster.controller.state.features == {"metadata.version": 25}
+    cluster.restart()
+    assert cluster.controller.state.features == {"metadata.version": 25}
+
+
+def test_new_log_has_the_features_of_its_cluster(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    before = cluster.controller.state.features
+    assert before["metadata.version"] == 30
+    cluster.controller.write([FeatureSet("transaction.version", 1)])
+    cluster.restart()
+    assert cluster.controller.state.features == {**before, "transaction.version": 1}
+
+
+@pytest.mark.parametrize("kraft_version", [0, 1])
+def test_quorum_state_is_read_as_written(kraft_version: int) -> None:
+    state = QuorumState(0, 7, [] if kraft_version else [0])
+    assert decode_quorum_state(encode_quorum_state(state, kraft_version), "quorum-state") == state
+
+
+def test_quorum_state_has_kafkas_bytes() -> None:
+    assert encode_quorum_state(QuorumState(0, 1, [0]), 0) == (
+        b'{"clusterId":"","leaderId":0,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,'
+        b'"currentVoters":[{"voterId":0}],"data_version":0}'
+    )
+
+
+def test_valid_bytes_end_before_zeros_that_a_crash_leaves() -> None:
+    batch = encode_records([(NoOpRecord(), 0)], 0, 1, 5)
+    assert valid_bytes(batch + bytes(200), "log") == len(batch)
+    with pytest.raises(CorruptData, match=f"log: the batch at byte {len(batch)} is damaged, but the one at"):
+        valid_bytes(batch + bytes(7) + batch, "log")
