@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, signature
+from os import PathLike
 from typing import Any
 
 import attrs
@@ -163,6 +164,7 @@ class ClusterArguments:
     listeners: Listeners | None = attrs.field(default=None, kw_only=True)
     users: Mapping[str, str] | None = attrs.field(default=None, kw_only=True, repr=False)
     token_key: str | Mapping[str, Any] | None = attrs.field(default=None, kw_only=True, repr=False)
+    data_dir: str | PathLike[str] | None = attrs.field(default=None, kw_only=True)
 
     def check(self) -> None:
         """Raises `ConfigurationError` for illegal arguments."""
@@ -241,6 +243,8 @@ class ClusterArguments:
             raise ConfigurationError(
                 f"advertised_host={self.advertised_host!r} is illegal. Set a name or an address."
             )
+        if self.data_dir is not None and not isinstance(self.data_dir, (str, PathLike)):
+            raise ConfigurationError(f"data_dir={self.data_dir!r} is illegal. Set the path of a directory.")
         if self.tls is not None and not isinstance(self.tls, (bool, Mapping, TlsContext)):
             raise ConfigurationError(
                 f"tls={self.tls!r} is illegal. Set True, {{'cert_file': ..., 'key_file': ...}} or a "

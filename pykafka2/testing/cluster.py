@@ -87,6 +87,10 @@ class KafkaCluster(ClusterApi):
         users: passwords by user, for PLAIN and both SCRAM mechanisms; `controls.add_user` adds more.
         token_key: the key that must sign OAUTHBEARER tokens: text (HS256; see `token`), or public keys as a
             JWKS (RS256); default: unsigned tokens are accepted, as by Kafka's validator for tests.
+        data_dir: a directory that keeps the cluster across restarts, in the format of Apache Kafka
+            (docs/guides/data-on-disk.md); `DATA_DIR/broker-0` is what Kafka has as log.dirs of node 0.  It
+            can be new.  If it has a cluster, `features` and `users` do not change that, and only missing
+            `topics` are created.  Default: everything is in memory.
         runtime: the runtime; default: real threads and sockets.
         history_entries: how many requests the history keeps; 0 disables it.
         process: run the cluster in a child process, with the same controls and views (`ClusterApi`); the
@@ -126,6 +130,7 @@ class KafkaCluster(ClusterApi):
         listeners: Listeners | None = None,
         users: Mapping[str, str] | None = None,
         token_key: str | Mapping[str, Any] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self._arguments = ClusterArguments(
             brokers,
@@ -148,6 +153,7 @@ class KafkaCluster(ClusterApi):
             listeners=listeners,
             users=users,
             token_key=token_key,
+            data_dir=data_dir,
         )
         self._context = context = ClusterContext.of(self._arguments)
         self.config, self.lock = context.config, context.lock
@@ -172,7 +178,8 @@ class KafkaCluster(ClusterApi):
                 self._authority.write()
             start_brokers(running, self._arguments.first_controller)
             for name, topic in self._arguments.described_topics().items():
-                self._create(topic.described(name))
+                if name not in self.controller.image.topics:  # a data directory can have it
+                    self._create(topic.described(name))
         except BaseException:
             self._end(running)
             raise

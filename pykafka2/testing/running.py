@@ -12,6 +12,7 @@ from pykafka2.broker.broker import Broker
 from pykafka2.broker.shared import Shared
 from pykafka2.driver.runtime import Runtime
 from pykafka2.errors import ConfigurationError, IllegalState
+from pykafka2.testing.storage import ClusterStorage
 
 NOT_RUNNING = "The cluster is not running. Use it in a with block, or call start()."
 
@@ -19,7 +20,14 @@ NOT_RUNNING = "The cluster is not running. Use it in a with block, or call start
 class Running:
     """The brokers of one cluster with everything that they share, from the start on."""
 
-    def __init__(self, shared: Shared, brokers: Sequence[Broker], *, owns_runtime: bool) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        brokers: Sequence[Broker],
+        *,
+        owns_runtime: bool,
+        storage: ClusterStorage | None = None,
+    ) -> None:
         self.shared = shared
         self.lock = shared.lock
         self.loops = shared.loops
@@ -34,6 +42,7 @@ class Running:
         self._brokers = tuple(brokers)
         self._by_id = {broker.id: broker for broker in brokers}
         self._owns_runtime = owns_runtime
+        self._storage = storage
         self.is_over = False
         """Whether the cluster has ended; its state can still be read."""
 
@@ -88,6 +97,8 @@ class Running:
             raise
         finally:
             self.loops.stop()
+            if self._storage is not None:
+                self._storage.close(is_clean=True)
             if self._owns_runtime:
                 self.shared.runtime.close()
 

@@ -6,6 +6,7 @@ Called by `KafkaCluster.start` (cluster.py), on the test's thread.
 from __future__ import annotations
 
 import base64
+import os
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -18,6 +19,7 @@ from pykafka2.broker.base.problems import Problems
 from pykafka2.broker.broker import Broker
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller.controllers import Controllers
+from pykafka2.broker.controller.metadata_log import MetadataLog
 from pykafka2.broker.controller.placement import first_host
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.faults.engine import Faults
@@ -26,6 +28,7 @@ from pykafka2.broker.faults.throttle import Throttles
 from pykafka2.broker.handlers.registry import APIS
 from pykafka2.broker.handlers.registry import load as load_handlers
 from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.replication.links import Links
@@ -36,11 +39,13 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Loops
 from pykafka2.broker.shared import Shared
 from pykafka2.clock import Clock, Entropy, SeededEntropy
+from pykafka2.driver.runtime import Runtime
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.protocol.registry import name_of
 from pykafka2.testing.arguments import ClusterArguments
 from pykafka2.testing.authority import Authority
 from pykafka2.testing.running import Running
+from pykafka2.testing.storage import ClusterStorage, open_storage
 
 
 @attrs.define(eq=False)
@@ -77,11 +82,15 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
     """Creates loops, links, the controller's state and the brokers, without starting them."""
     load_handlers()
     runtime = arguments.runtime or ThreadRuntime()
-    entropy = SeededEntropy(f"cluster-{arguments.seed}")
-    cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
-    state = State(cluster_id, context.config, arguments.finalised_features())
-    state.scram_users = _scram_users(arguments, entropy)
-    state.first_host = first_host(arguments.seed)
+    storage = _storage(arguments, context, runtime)
+    # Ids in a data directory must be unique, also after a restart with the same seed.
+    seed = arguments.seed if storage is None else f"{arguments.seed}-{runtime.entropy.token_bytes(8).hex()}"
+    entropy = SeededEntropy(f"cluster-{seed}")
+    if storage is None:
+        cluster_id = base64.urlsafe_b64encode(entropy.token_bytes(16)).decode().rstrip("=")
+        state = _new_state(arguments, context, cluster_id, entropy)
+    else:
+        state = storage.state
     is_separate = context.config.get("threads") == "separate"
     loops = Loops(runtime, "kafka-cluster", separate=is_separate, problems=context.problems)
     try:
@@ -93,11 +102,19 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
             return brokers[broker_id].services
 
         controllers = Controllers(
-            state, context.config, entropy, links, context.events, runtime, context.lock, lambda: brokers
+            MetadataLog(state, None if storage is None else storage.metadata),
+            state,
+            context.config,
+            entropy,
+            links,
+            context.events,
+            runtime,
+            context.lock,
+            lambda: brokers,
         )
         shared = Shared(
             context.config,
-            arguments.seed,
+            seed,
             runtime,
             context.lock,
             loops,
@@ -116,12 +133,44 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
         for number in arguments.broker_ids:
             addresses = arguments.addresses_of(number)
             brokers[number] = Broker(shared, number, addresses, arguments.rack_of(number), services_of)
-        return Running(shared, list(brokers.values()), owns_runtime=arguments.runtime is None)
+        return Running(
+            shared,
+            list(brokers.values()),
+            owns_runtime=arguments.runtime is None,
+            storage=storage,
+        )
     except BaseException:
+        if storage is not None:
+            storage.close(is_clean=False)
         loops.stop()
         if arguments.runtime is None:
             runtime.close()
         raise
+
+
+def _new_state(
+    arguments: ClusterArguments, context: ClusterContext, cluster_id: str, entropy: Entropy
+) -> State:
+    """Returns the state of a new cluster."""
+    state = State(cluster_id, context.config, arguments.finalised_features())
+    state.scram_users = _scram_users(arguments, entropy)
+    state.first_host = first_host(arguments.seed)
+    return state
+
+
+def _storage(arguments: ClusterArguments, context: ClusterContext, runtime: Runtime) -> ClusterStorage | None:
+    """Opens the data directories, if the cluster has any."""
+    if arguments.data_dir is None:
+        return None
+    return open_storage(
+        os.fspath(arguments.data_dir),
+        arguments.broker_ids,
+        context.config,
+        RealFiles(),
+        runtime.entropy,
+        runtime.clock.wall_ms,
+        lambda cluster_id: _new_state(arguments, context, cluster_id, runtime.entropy),
+    )
 
 
 def _credentials(arguments: ClusterArguments, config: BrokerConfig) -> Credentials:

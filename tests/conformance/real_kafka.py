@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
@@ -113,8 +114,11 @@ class RealKafka:
         extra: str = "",
         authorizes: bool = False,
         certificate: Path | None = None,
+        log_dirs: Sequence[Path] = (),
     ) -> None:
         self._jars = jars
+        # Each node's log.dirs, which are kept; formatted unless they have a cluster.  Temporary by default.
+        self._log_dirs = log_dirs
         self._brokers = brokers
         if authorizes:
             extra = AUTHORIZED.format(user=SASL_USER) + extra
@@ -206,7 +210,15 @@ class RealKafka:
         )
         folder = Path(tempfile.mkdtemp(prefix="nodes-", dir=self._folder))
         settings = [
-            _settings_of(node, self._listeners_of(node), controller_port, folder, count, self._extra)
+            _settings_of(
+                node,
+                self._listeners_of(node),
+                controller_port,
+                folder.with_suffix(f".{node}.properties"),
+                self._log_dirs[node] if self._log_dirs else folder / f"data-{node}",
+                count,
+                self._extra,
+            )
             for node in range(count)
         ]
         with self._log_file.open("ab") as log:
@@ -230,7 +242,13 @@ class RealKafka:
 
 
 def _settings_of(
-    node: int, listeners: str, controller_port: int, folder: Path, brokers: int, extra: str
+    node: int,
+    listeners: str,
+    controller_port: int,
+    settings: Path,
+    log_dir: Path,
+    brokers: int,
+    extra: str,
 ) -> str:
     """Write a node's properties; the file's name.  The first node is the controller, too."""
     controller = f"CONTROLLER://127.0.0.1:{controller_port}"
@@ -247,12 +265,11 @@ def _settings_of(
         restricted_user=RESTRICTED_USER,
         restricted_password=RESTRICTED_PASSWORD,
         controller_port=controller_port,
-        log_dir=folder / f"data-{node}",
+        log_dir=log_dir,
         replicas=min(3, brokers),
         min_isr=min(2, brokers),
     )
-    # Beside the data: the JVM removes its settings' folder when its parent is gone.
-    settings = folder.with_suffix(f".{node}.properties")
+    # In the temporary folder: the JVM removes its settings' folder when its parent is gone.
     settings.write_text(text + extra.replace("{node}", str(node)))
     return str(settings)
 

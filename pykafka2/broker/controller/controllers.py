@@ -40,6 +40,7 @@ class Controllers:
 
     def __init__(
         self,
+        log: MetadataLog,
         state: State,
         config: BrokerConfig,
         entropy: Entropy,
@@ -49,7 +50,7 @@ class Controllers:
         lock: Any,
         members: Members,
     ) -> None:
-        self.log = MetadataLog(state)
+        self.log = log
         self.election = ControllerElection(config.seconds("broker.session.timeout.ms"), links, members)
         self.publisher = MetadataPublisher(state.image, links, members)
         self._members = members

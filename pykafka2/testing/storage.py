@@ -1,0 +1,88 @@
+"""The data directories of a cluster on disk, and the metadata log in the first broker's one.
+
+`DATA_DIR/broker-0` is what Apache Kafka has as log.dirs of node 0. The first broker is the only voter of the
+metadata log. Opened before the brokers are made, closed after they have stopped.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import attrs
+
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller.metadata_recovery import MetadataPlace, open_metadata
+from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
+from pykafka2.broker.controller.state import State
+from pykafka2.broker.log.disk.data_directory import (
+    DataDirectory,
+    Identity,
+    open_directories,
+    read_identity,
+)
+from pykafka2.broker.log.disk.file_system import FileSystem
+from pykafka2.clock import Entropy
+
+
+@attrs.define
+class ClusterStorage:
+    """The open directories of all brokers, the metadata log, and the state that it restores."""
+
+    directories: Mapping[int, Sequence[DataDirectory]]
+    metadata: DiskMetadataStorage
+    state: State
+
+    def log_dirs_of(self, broker_id: int) -> str:
+        """Returns log.dirs of a broker."""
+        return ",".join(directory.path for directory in self.directories[broker_id])
+
+    def close(self, *, is_clean: bool) -> None:
+        """Closes all files and releases the locks. Can be called repeatedly."""
+        self.metadata.close()
+        for directories in self.directories.values():
+            for directory in directories:
+                directory.close(is_clean=is_clean)
+
+
+def open_storage(
+    root: str | Path,
+    broker_ids: Sequence[int],
+    config: BrokerConfig,
+    files: FileSystem,
+    entropy: Entropy,
+    now_ms: Callable[[], int],
+    new_state: Callable[[str], State],
+) -> ClusterStorage:
+    """Opens or formats the data directories; `new_state` makes the state of a new cluster from its id.
+
+    Raises `ConfigurationError` with path, reason and remedy; then no directory is locked.
+    """
+    places = {number: [f"{Path(root).absolute()}/broker-{number}"] for number in broker_ids}
+    voter = broker_ids[0]
+    known = read_identity(places[voter][0], files)
+    cluster_id = _new_id(entropy) if known is None else known.cluster_id
+    opened: dict[int, list[DataDirectory]] = {}
+    try:
+        for number, paths in places.items():
+            identity = Identity(cluster_id, number)
+            opened[number] = open_directories(paths, files, identity, lambda: _uuid(entropy))
+        ids = {number: [directory.directory_id.bytes for directory in one] for number, one in opened.items()}
+        place = MetadataPlace(files, places[voter][0], voter, lambda broker_id: ids.get(broker_id, ()))
+        state, metadata = open_metadata(place, new_state(cluster_id), config, entropy, now_ms)
+    except BaseException:
+        for directories in opened.values():
+            for directory in directories:
+                directory.close(is_clean=directory.was_clean)
+        raise
+    return ClusterStorage(opened, metadata, state)
+
+
+def _uuid(entropy: Entropy) -> UUID:
+    return UUID(bytes=entropy.token_bytes(16), version=4)
+
+
+def _new_id(entropy: Entropy) -> str:
+    return base64.urlsafe_b64encode(_uuid(entropy).bytes).decode().rstrip("=")

@@ -1,0 +1,78 @@
+"""Data directories with metadata: written by Apache Kafka and opened by ours, and the other way."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from pykafka2 import KafkaAdminClient
+from pykafka2.testing import KafkaCluster
+from tests.testing.described import AUTHORIZED, described, fill
+
+from .brokers import eventually
+from .maven import KafkaJars
+from .real_kafka import RealKafka
+
+SNAPSHOTS = "metadata.log.max.record.bytes.between.snapshots=3000\n"
+METADATA_LOG = "__cluster_metadata-0"
+
+
+def log_dirs(folder: Path) -> list[Path]:
+    return [folder / f"broker-{number}" for number in (0, 1)]
+
+
+def apache_on(jars: KafkaJars, folder: Path, extra: str = "") -> RealKafka:
+    return RealKafka(jars, brokers=2, authorizes=True, log_dirs=log_dirs(folder), extra=extra)
+
+
+def described_at(bootstrap_servers: str) -> dict[str, object]:
+    with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
+        return described(admin)
+
+
+def dumped(jars: KafkaJars, path: Path) -> str:
+    """Returns what `kafka-dump-log` prints about a segment or snapshot of the metadata log."""
+    command = [
+        *("java", "-cp", jars.class_path(), "org.apache.kafka.tools.DumpLogSegments"),
+        *("--cluster-metadata-decoder", "--skip-record-metadata", "--files", str(path)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rror" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def test_directory_of_apache_kafka_is_described_the_same_by_ours(jars: KafkaJars, tmp_path: Path) -> None:
+    with apache_on(jars, tmp_path, SNAPSHOTS) as apache:
+        with KafkaAdminClient(bootstrap_servers=apache.bootstrap_servers) as admin:
+            fill(admin, "theirs")
+            before = described(admin)
+        snapshots = tmp_path / "broker-0" / METADATA_LOG
+        eventually(lambda: any(snapshots.glob("*.checkpoint")), "Apache Kafka wrote no snapshot")
+    for _ in range(2):
+        with KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path) as cluster:
+            assert described_at(cluster.bootstrap_servers) == before
+
+
+def test_directory_of_ours_is_described_the_same_by_apache_kafka(jars: KafkaJars, tmp_path: Path) -> None:
+    with (
+        KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path) as cluster,
+        KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        fill(admin, "ours")
+        controller = cluster.controller
+        controller.run("snapshot", lambda active: active.log.replace_with_snapshot(active.state))
+        admin.create_acls(admin.describe_acls())
+        admin.upsert_scram_user("dora", "dora-secret", iterations=4096)
+        before = described(admin)
+    log = tmp_path / "broker-0" / METADATA_LOG
+    files = [*sorted(log.glob("*.log")), *log.glob("*.checkpoint")]
+    assert len(files) == 3
+    for path in files:
+        text = dumped(jars, path)
+        assert "Could not" not in text
+        assert "CreateTime" in text
+    with apache_on(jars, tmp_path) as apache:
+        assert described_at(apache.bootstrap_servers) == before
+    with KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path) as cluster:
+        assert described_at(cluster.bootstrap_servers) == before
