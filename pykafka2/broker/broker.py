@@ -21,7 +21,7 @@ from pykafka2.broker.handlers.services import Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
 from pykafka2.broker.node import Node
 from pykafka2.broker.parts import Parts
-from pykafka2.broker.process import BrokerProcess
+from pykafka2.broker.process import BrokerProcess, Loss
 from pykafka2.broker.replication.follower_fetcher import FollowerFetchers
 from pykafka2.broker.replication.key import Key
 from pykafka2.broker.replication.replica_manager import ReplicaManager
@@ -56,7 +56,7 @@ class Broker:
             image=shared.controllers.image,
             release=shared.release,
         )
-        self.logs = shared.log_dirs.new(self.config.text("log.dirs") or self.config.text("log.dir") or "")
+        self.logs = shared.storages.new(broker_id, self.config)
         self.metrics = RequestMetrics()
         entropy = SeededEntropy(f"broker-{shared.seed}-{broker_id}")  # continues after a restart
         self.process = BrokerProcess(
@@ -223,9 +223,9 @@ class Broker:
         """Starts listening, registers with the controller, and takes its roles. See `BrokerProcess.start`."""
         self.process.start(waits=waits)
 
-    def stop(self, *, crash: bool, lose_unreplicated: bool = False, is_unnoticed: bool = False) -> None:
+    def stop(self, *, crash: bool, loss: Loss = Loss.NOTHING, is_unnoticed: bool = False) -> None:
         """Stops, by a controlled shutdown or like a crash. See `BrokerProcess.stop`."""
-        self.process.stop(crash=crash, lose_unreplicated=lose_unreplicated, is_unnoticed=is_unnoticed)
+        self.process.stop(crash=crash, loss=loss, is_unnoticed=is_unnoticed)
 
     def restart(self) -> None:
         """Stops by a controlled shutdown if it is running, and starts."""

@@ -17,7 +17,7 @@ from pykafka2.broker.handlers.registry import APIS, ClientApis
 from pykafka2.broker.handlers.services import Gate, Services
 from pykafka2.broker.lifecycle import BrokerLifecycle
 from pykafka2.broker.listener_setup import ListenerEndpoints
-from pykafka2.broker.log.log_dir import LogDir
+from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node
 from pykafka2.broker.producer_ids import ProducerIds
 from pykafka2.broker.quotas.client_quotas import ClientQuotas, connection_rates
@@ -46,7 +46,7 @@ class Parts:
         self,
         shared: Shared,
         node: Node,
-        logs: LogDir,
+        logs: LogStorage,
         metrics: RequestMetrics,
         entropy: Entropy,
         services_of: Callable[[int], Services],

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from functools import partial
 from threading import get_ident
 
 from pykafka2.broker.base.endpoints import ListenerAddress
 from pykafka2.broker.lifecycle import BrokerState
-from pykafka2.broker.log.log_dir import LogDir
+from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node
 from pykafka2.broker.parts import Parts
 from pykafka2.broker.server.acceptor import Acceptor
@@ -31,10 +32,18 @@ TURN_INTERVAL = 1.0
 NO_THREAD = -1
 
 
+class Loss(Enum):
+    """Records that a crash loses."""
+
+    NOTHING = "nothing"
+    UNREPLICATED = "records above the high watermark"
+    UNFLUSHED = "records after the recovery point"
+
+
 class BrokerProcess:
     """Starts, stops, restarts, pauses and resumes a broker."""
 
-    def __init__(self, shared: Shared, node: Node, logs: LogDir, make_parts: Callable[[], Parts]) -> None:
+    def __init__(self, shared: Shared, node: Node, logs: LogStorage, make_parts: Callable[[], Parts]) -> None:
         self.parts = make_parts()
         """The parts of the last start; before the first start they do not run."""
         self._shared = shared
@@ -111,8 +120,13 @@ class BrokerProcess:
             raise IllegalState(f"broker {node.id} cannot start: its cluster is closed")
         if node.is_running:
             raise IllegalState(f"broker {node.id} is running")
-        parts = self.parts = self._make_parts()
-        self._acceptors = self._listen(parts)
+        self._logs.start()
+        try:
+            parts = self.parts = self._make_parts()
+            self._acceptors = self._listen(parts)
+        except BaseException:
+            self._logs.stop(is_clean=True, broker_epoch=node.epoch)
+            raise
         node.config.set_made(
             {
                 "listeners": ",".join(f"{listener.name}://{listener.address}" for listener in node.listeners),
@@ -184,7 +198,7 @@ class BrokerProcess:
         self,
         *,
         crash: bool,
-        lose_unreplicated: bool = False,
+        loss: Loss = Loss.NOTHING,
         is_cluster_closing: bool = False,
         is_unnoticed: bool = False,
     ) -> None:
@@ -192,17 +206,18 @@ class BrokerProcess:
 
         Can be called repeatedly.
 
+        `loss` is what a crash loses.
         `is_unnoticed`: the controller detects it only when the broker's session expires.
         `is_cluster_closing`: no start follows.
         """
         with self._turn(ends=crash or is_cluster_closing):
             self._is_over = self._is_over or is_cluster_closing
             if self._node.is_running:
-                self._stop(crash, lose_unreplicated, is_cluster_closing, is_unnoticed)
+                self._stop(crash, loss, is_cluster_closing, is_unnoticed)
+            with self._node.lock:
+                self._logs.stop(is_clean=not crash, broker_epoch=self._node.epoch)
 
-    def _stop(
-        self, crash: bool, lose_unreplicated: bool, is_cluster_closing: bool, is_unnoticed: bool
-    ) -> None:
+    def _stop(self, crash: bool, loss: Loss, is_cluster_closing: bool, is_unnoticed: bool) -> None:
         shared, node, parts = self._shared, self._node, self.parts
         if not crash and not is_cluster_closing:
             self._shut_down()
@@ -213,8 +228,10 @@ class BrokerProcess:
             now = node.clock.monotonic()
             node.events.note(now, "broker", f"broker {node.id} {word}", broker=node.id, state=word)
             self._leave(now)
-            if lose_unreplicated:
+            if loss is Loss.UNREPLICATED:
                 self._logs.lose_unreplicated()
+            elif loss is Loss.UNFLUSHED:
+                self._logs.lose_unflushed()
         ends: dict[Part, Callable[[], object] | None] = {}
         for acceptor in self._acceptors:
             ends[acceptor] = acceptor.close

@@ -20,6 +20,7 @@ from pykafka2.broker.controller.controllers import Controllers
 from pykafka2.broker.faults.engine import Faults
 from pykafka2.broker.faults.throttle import Throttles
 from pykafka2.broker.log.log_dir import LogDirs
+from pykafka2.broker.log.storage import Storages
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.replication.links import Links
@@ -55,7 +56,8 @@ class Shared:
     release: Release = NEWEST
     """The release of Apache Kafka that clients see; brokers among themselves are not limited by it."""
     known_metadata: KnownMetadata = attrs.field(factory=KnownMetadata)
-    log_dirs: LogDirs = attrs.field(factory=LogDirs)
+    storages: Storages = attrs.field(factory=LogDirs)
+    """Creates the storage of each broker's logs."""
     history_started_at: float = 0.0
     """Start of history, metrics and timeline, by the monotonic clock: the cluster's start, or the last
     `forget`.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pykafka2.broker.coordinators.hosting import Coordinators
 from pykafka2.broker.lifecycle import BrokerLifecycle
-from pykafka2.broker.log.log_dir import LogDir
+from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.node import Node
 from pykafka2.broker.replication.replica_manager import ReplicaManager
 from pykafka2.broker.server.threads import Part
@@ -22,7 +22,7 @@ class BrokerTimers(Part):
     def __init__(
         self,
         node: Node,
-        logs: LogDir,
+        logs: LogStorage,
         lifecycle: BrokerLifecycle,
         replicas: ReplicaManager,
         coordinators: Coordinators,
@@ -41,6 +41,7 @@ class BrokerTimers(Part):
         self._retention_check_every = config.seconds("log.retention.check.interval.ms")
         self._retention_check_at = node.clock.monotonic() + self._retention_check_every
         self._cleaning_at = node.clock.monotonic() + config.seconds("log.cleaner.backoff.ms")
+        self._storage_at = 0.0
         self.due = 0.0  # the next run; unlike `wake_at` it changes under the lock only
 
     def reschedule(self) -> None:
@@ -72,12 +73,15 @@ class BrokerTimers(Part):
             replicas.complete_delayed(now)
             self._coordinators.send_markers(now)
             self._logs.release_memory()
+            if now >= self._storage_at:
+                self._storage_at = self._logs.run(now)
             self.due = min(
                 node.wheel.next_deadline(),
                 self._isr_check_at,
                 self._expiry_at,
                 self._retention_check_at,
                 self._cleaning_at,
+                self._storage_at,
                 self._coordinators.due,
                 self._lifecycle.due,
             )

@@ -55,6 +55,8 @@ class Lane(Enum):
     NAMES = "names"
     TOKENS = "tokens"
     ASSIGNING = "assigning"
+    DISK = "disk"
+    """Flushes of a broker's logs."""
     CALLS = "calls"
     """Blocking calls of asyncio clients."""
 

@@ -88,7 +88,7 @@ def _move(services: Services, key: Key, path: str) -> int:
     except BrokerError as error:
         places.prefer(*key, path)  # for a replica that is created later
         return error.code or 0
-    places.move(log.topic_id, log.partition, path)
+    services.logs.move(log, path)
     return 0
 
 

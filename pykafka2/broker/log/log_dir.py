@@ -7,10 +7,14 @@ Access requires the cluster's lock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.free_memory import release_free_memory
 from pykafka2.broker.log.log_files import Disk, MemoryLogFiles
-from pykafka2.broker.log.log_places import LogPlaces
+from pykafka2.broker.log.log_places import LogPlaces, log_dirs_of
 from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.clock import FOREVER
 from pykafka2.records.batch import RecordBatch
 
 MIN_RELEASED_BYTES = 16 << 20
@@ -23,12 +27,21 @@ class LogDir:
     `places` has the directory of each log in admin responses (log.dirs); no directory exists.
     """
 
-    def __init__(self, log_dirs: str, all_dirs: LogDirs) -> None:
+    def __init__(self, log_dirs: Sequence[str], all_dirs: LogDirs) -> None:
         self.places = LogPlaces(log_dirs)
         self.disk = Disk()
         self._all_dirs = all_dirs
         self._logs: dict[tuple[bytes, int], PartitionLog] = {}
         self._removed_bytes = 0
+
+    def start(self) -> None:
+        """Logs in memory outlive the broker."""
+
+    def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
+        """Logs in memory outlive the broker."""
+
+    def run(self, now: float) -> float:
+        return FOREVER
 
     def open(self, topic: str, topic_id: bytes, partition: int) -> PartitionLog:
         """Returns the log, and creates it if it does not exist."""
@@ -43,6 +56,9 @@ class LogDir:
     def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:
         """Returns the log, or None."""
         return self._logs.get((topic_id, partition))
+
+    def move(self, log: PartitionLog, path: str) -> None:
+        self.places.move(log.topic_id, log.partition, path)
 
     def remove(self, log: PartitionLog) -> None:
         self._remove(log.topic_id, log.partition)
@@ -71,6 +87,10 @@ class LogDir:
             lost += before - log.log_end_offset
         return lost
 
+    def lose_unflushed(self) -> int:
+        """Memory has no recovery point: everything that is replicated counts as flushed."""
+        return self.lose_unreplicated()
+
     def remove_unknown(self, topic_ids: set[bytes]) -> None:
         """Removes the logs of topics that were deleted while the broker was down."""
         for topic_id, partition in list(self._logs):
@@ -84,9 +104,10 @@ class LogDirs:
     def __init__(self) -> None:
         self._all: list[LogDir] = []
 
-    def new(self, log_dirs: str = "/tmp/kafka-logs") -> LogDir:  # noqa: S108 - Kafka's default, a mere name
-        """Returns the logs of another broker; `log_dirs` is its log.dirs."""
-        made = LogDir(log_dirs, self)
+    def new(self, broker_id: int = 0, config: BrokerConfig | None = None) -> LogDir:
+        """Returns the logs of another broker; its log.dirs are mere names."""
+        config = BrokerConfig() if config is None else config
+        made = LogDir(log_dirs_of(config), self)
         self._all.append(made)
         return made
 

@@ -1,12 +1,22 @@
 """Which of a broker's log directories (log.dirs) each log is in.
 
-The directories are names; all logs are in memory. As in LogManager of Kafka a new log goes to the directory
+Without a data directory they are mere names. As in LogManager of Kafka a new log goes to the directory
 with the fewest logs, or to the one that AlterReplicaLogDirs has named before the replica existed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+
+from pykafka2.broker.config.configs import BrokerConfig
+
+
+def log_dirs_of(config: BrokerConfig) -> list[str]:
+    """Returns the directories in log.dirs, or else in log.dir."""
+    text = config.text("log.dirs") or config.text("log.dir") or ""
+    return [path.strip() for path in text.split(",")]
+
 
 Ident = tuple[bytes, int]
 """Topic id and partition of a log."""
@@ -15,9 +25,8 @@ Ident = tuple[bytes, int]
 class LogPlaces:
     """The log directories of one broker. Access requires the cluster's lock."""
 
-    def __init__(self, log_dirs: str) -> None:
-        """`log_dirs` is the value of log.dirs, names with commas in between."""
-        self.paths = tuple(dict.fromkeys(path.strip() for path in log_dirs.split(",")))
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.paths = tuple(dict.fromkeys(paths))
         self._places: dict[Ident, str] = {}
         self._preferred: dict[tuple[str, int], str] = {}
 

@@ -68,6 +68,10 @@ class ProducerStates:
     def __iter__(self) -> Iterator[ProducerState]:
         return iter(self._states.values())
 
+    def add(self, state: ProducerState) -> None:
+        """Adds the state of a producer, or replaces it."""
+        self._states[state.producer_id] = state
+
     def get(self, producer_id: int) -> ProducerState | None:
         return self._states.get(producer_id)
 

@@ -15,9 +15,9 @@ from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
-from pykafka2.broker.log.log_dir import LogDir
 from pykafka2.broker.log.partition_log import Appended, EndMarker, PartitionLog
 from pykafka2.broker.log.record_walk import RecordWalk
+from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.log.validation import single_batch, start_walk, validate
 from pykafka2.broker.log.verifications import VerificationGuard
 from pykafka2.broker.replication.cleaner import LogCleaner
@@ -71,7 +71,7 @@ class ReplicaManager:
         self,
         broker_id: int,
         config: BrokerConfig,
-        logs: LogDir,
+        logs: LogStorage,
         wheel: TimingWheel,
         image: ClusterImage,
         entropy: Entropy,

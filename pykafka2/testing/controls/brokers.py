@@ -5,6 +5,7 @@ Part of `Controls` (controls/controls.py), which documents them.  Any thread exc
 
 from __future__ import annotations
 
+from pykafka2.broker.process import Loss
 from pykafka2.testing.running import Running
 
 
@@ -18,12 +19,13 @@ class BrokerControls:
         self, broker_id: int, *, lose_unreplicated: bool = True, unnoticed: bool = False
     ) -> None:
         self._running.check()
-        self._running.broker(broker_id).stop(
-            crash=True, lose_unreplicated=lose_unreplicated, is_unnoticed=unnoticed
-        )
+        loss = Loss.UNREPLICATED if lose_unreplicated else Loss.NOTHING
+        self._running.broker(broker_id).stop(crash=True, loss=loss, is_unnoticed=unnoticed)
 
     def kill_broker(self, broker_id: int, *, keep_unflushed: bool = False) -> None:
-        self.crash_broker(broker_id, lose_unreplicated=not keep_unflushed)
+        self._running.check()
+        loss = Loss.NOTHING if keep_unflushed else Loss.UNFLUSHED
+        self._running.broker(broker_id).stop(crash=True, loss=loss)
 
     def stop_broker(self, broker_id: int) -> None:
         self._running.check()

@@ -32,14 +32,15 @@ def opened(path: Path, identity: Identity = OURS) -> DataDirectory:
 def test_new_directory_is_formatted_and_opens_again_with_the_same_ids(tmp_path: Path) -> None:
     assert read_identity(str(tmp_path / "d"), RealFiles()) is None
     first = opened(tmp_path / "d")
-    assert not first.was_clean
-    first.close(is_clean=True, broker_epoch=5)
+    assert not first.begin()
+    first.mark_clean(broker_epoch=5)
+    first.close()
     assert json.loads((tmp_path / "d/.kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": 5}
     [again] = open_directories([str(tmp_path / "d")], RealFiles(), OURS, lambda: UUID(int=8))
-    assert (again.directory_id, again.was_clean) == (ID, True)
+    assert (again.directory_id, again.begin()) == (ID, True)
     assert not (tmp_path / "d/.kafka_cleanshutdown").exists()
-    again.close(is_clean=False)
-    assert not opened(tmp_path / "d").was_clean
+    again.close(is_clean=True)  # while the logs are in use
+    assert not opened(tmp_path / "d").begin()
     assert read_identity(str(tmp_path / "d"), RealFiles()) == OURS
 
 

@@ -49,11 +49,8 @@ class DataDirectory:
         self.files = files
         self.identity = identity
         self.directory_id = directory_id
-        self.was_clean = files.exists(self.path_of(CLEAN_SHUTDOWN))
-        """Whether the last broker closed it cleanly; a crash from now on counts as unclean."""
         self._lock: FileLock | None = lock
-        if self.was_clean:
-            files.remove(self.path_of(CLEAN_SHUTDOWN))
+        self._is_in_use = False
 
     def __repr__(self) -> str:
         return f"<data directory {self.path}>"
@@ -62,18 +59,39 @@ class DataDirectory:
         """Returns the path of a file or directory in it."""
         return f"{self.path}/{name}"
 
-    def close(self, *, is_clean: bool, broker_epoch: int = NO_EPOCH) -> None:
-        """Releases the lock; `is_clean` also leaves the mark that everything is flushed.
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last user has left the mark of a clean shutdown."""
+        return self.files.exists(self.path_of(CLEAN_SHUTDOWN))
 
-        Can be called repeatedly.
+    def begin(self) -> bool:
+        """Starts to use the logs. Returns whether they were closed cleanly; a crash from now on is unclean.
+
+        Raises `OSError`.
+        """
+        was_clean = self.was_clean
+        self._is_in_use = True
+        if was_clean:
+            self.files.remove(self.path_of(CLEAN_SHUTDOWN))
+        return was_clean
+
+    def mark_clean(self, broker_epoch: int = NO_EPOCH) -> None:
+        """Leaves the mark that all logs are flushed. Raises `OSError`."""
+        mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self.files.replace(self.path_of(CLEAN_SHUTDOWN), mark.encode())
+        self._is_in_use = False
+
+    def close(self, *, is_clean: bool = False) -> None:
+        """Releases the lock. Can be called repeatedly.
+
+        With `is_clean`, a directory whose logs were not used since is marked as clean.
         """
         lock, self._lock = self._lock, None
         if lock is None:
             return
         try:
-            if is_clean:
-                mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-                self.files.replace(self.path_of(CLEAN_SHUTDOWN), mark.encode())
+            if is_clean and not self._is_in_use and not self.was_clean:
+                self.mark_clean()
         finally:
             lock.release()
 
@@ -98,7 +116,7 @@ def open_directories(
             opened.append(_open(path, files, identity, new_id))
     except BaseException:
         for directory in opened:
-            directory.close(is_clean=directory.was_clean)
+            directory.close()
         raise
     return opened
 

@@ -76,8 +76,13 @@ class FileSystem(Protocol):
         """Reads a whole file."""
         ...
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Writes a whole file so that after a crash it has either its old content or the new one."""
+    def size(self, path: str) -> int: ...
+
+    def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
+        """Writes a whole file so that after a crash it has either its old content or the new one.
+
+        Without `flushes` it can be empty after a crash of the machine.
+        """
         ...
 
     def make_directory(self, path: str) -> None:
@@ -98,6 +103,10 @@ class FileSystem(Protocol):
 
     def flush_directory(self, path: str) -> None:
         """Forces the names in a directory to the disk."""
+        ...
+
+    def close(self) -> None:
+        """Closes all files, which open themselves again if they are used."""
         ...
 
     def lock(self, path: str) -> FileLock:

@@ -51,13 +51,18 @@ class RealFiles:
         with open(path, "rb") as file:
             return file.read()
 
-    def replace(self, path: str, data: bytes) -> None:
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
         with open(path + TEMPORARY, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if flushes:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(path + TEMPORARY, path)
-        self.flush_directory(os.path.dirname(path))
+        if flushes:
+            self.flush_directory(os.path.dirname(path))
 
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -82,6 +87,11 @@ class RealFiles:
         return RealLock(path)
 
     # ------------------------------------------------------------------ open files
+
+    def close(self) -> None:
+        """Closes all files, which open themselves again if they are used."""
+        for file in list(self._open):
+            file.close()
 
     def opened(self, file: RealFile) -> None:
         """Records an opened file, and closes the one that was used longest ago if there are too many."""

@@ -1,0 +1,85 @@
+"""The checkpoint files of a data directory: an offset of each log in it. Kafka's OffsetCheckpointFile.
+
+A checkpoint may lag: recovery then reads more than it must, and followers copy less than they could.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from pykafka2.broker.log.disk.log_loading import Checkpoints
+from pykafka2.broker.log.disk.text_files import decode_offsets, encode_offsets
+from pykafka2.broker.log.disk.volume import Volume
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.errors import CorruptData
+
+logger = logging.getLogger(__name__)
+
+RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+LOG_START: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK: Final = "replication-offset-checkpoint"
+CLEANER: Final = "cleaner-offset-checkpoint"
+
+Key = tuple[str, int]
+
+
+class CheckpointFiles:
+    """The checkpoints of one data directory. A file is written only if its content has changed."""
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        self._written: dict[str, dict[Key, int]] = {}
+
+    def read(self) -> dict[Key, Checkpoints]:
+        """Returns the checkpoints of each log. A file that cannot be read counts as empty, with a warning."""
+        start, mark = self._read(LOG_START), self._read(HIGH_WATERMARK)
+        recovery, clean = self._read(RECOVERY_POINT), self._read(CLEANER)
+        return {
+            key: Checkpoints(start.get(key, 0), mark.get(key, 0), recovery.get(key, 0), clean.get(key, 0))
+            for key in {*start, *mark, *recovery, *clean}
+        }
+
+    def _read(self, name: str) -> dict[Key, int]:
+        path = self._volume.directory.path_of(name)
+        if not self._volume.files.exists(path):
+            return {}
+        try:
+            found = decode_offsets(self._volume.files.read(path).decode("utf-8", "replace"), path)
+        except CorruptData as error:
+            logger.warning("Ignoring a checkpoint that cannot be read: %s", error)
+            return {}
+        self._written[name] = dict(found)
+        return found
+
+    def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
+        self._write(RECOVERY_POINT, {_key(log): log.recovery_point for log in logs})
+
+    def write_log_starts(self, logs: Iterable[PartitionLog]) -> None:
+        # As in Kafka, a log that starts with a segment is left out.
+        starts = {
+            _key(log): log.log_start_offset for log in logs if log.log_start_offset > log.segments.base_offset
+        }
+        self._write(LOG_START, starts)
+
+    def write_high_watermarks(self, logs: Iterable[PartitionLog]) -> None:
+        self._write(HIGH_WATERMARK, {_key(log): log.high_watermark for log in logs})
+
+    def write_clean_offsets(self, logs: Iterable[PartitionLog]) -> None:
+        self._write(CLEANER, {_key(log): log.clean_offset for log in logs if log.clean_offset})
+
+    def _write(self, name: str, offsets: dict[Key, int]) -> None:
+        """Raises `KafkaStorageError`."""
+        if self._written.get(name) == offsets or self._volume.failure is not None:
+            return
+        path = self._volume.directory.path_of(name)
+        try:
+            self._volume.files.replace(path, encode_offsets(offsets).encode())
+        except OSError as error:
+            raise self._volume.fail(error, f"writing {path}") from error
+        self._written[name] = offsets
+
+
+def _key(log: PartitionLog) -> Key:
+    return log.topic, log.partition

@@ -1,0 +1,363 @@
+"""The logs of one broker on disk, in its data directories. Kafka's LogManager.
+
+`start` loads every log; `stop` flushes and closes them. The directory of a deleted log is renamed at once
+and removed later. A log whose topic was deleted while the broker was down is renamed to `-stray` and kept, as
+in Kafka. Access requires the cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+from uuid import UUID
+
+import attrs
+
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.log.disk.checkpoints import CheckpointFiles
+from pykafka2.broker.log.disk.data_directory import DataDirectory
+from pykafka2.broker.log.disk.log_directory import Background, DiskLogFiles
+from pykafka2.broker.log.disk.log_loading import Checkpoints, LogLoader
+from pykafka2.broker.log.disk.text_files import decode_topic_id, encode_topic_id
+from pykafka2.broker.log.disk.volume import DiskSettings, Volume
+from pykafka2.broker.log.log_files import Disk
+from pykafka2.broker.log.log_places import LogPlaces
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.clock import FOREVER
+from pykafka2.driver.runtime import Outcome, Runtime
+from pykafka2.errors import CorruptData, KafkaStorageError
+from pykafka2.network.script import Lane
+
+logger = logging.getLogger(__name__)
+
+PARTITION_METADATA: Final = "partition.metadata"
+METADATA_LOG: Final = "__cluster_metadata-0"
+DELETE: Final = "-delete"
+STRAY: Final = "-stray"
+FUTURE: Final = "-future"
+MAX_NAME: Final = 255
+
+
+@attrs.define
+class Intervals:
+    """Seconds between two writes of a checkpoint."""
+
+    recovery_point: float = 60.0
+    log_start: float = 60.0
+    high_watermark: float = 5.0
+
+
+class DiskStorage:
+    """A broker's logs in its open data directories; they stay locked while the broker is stopped.
+
+    `new_id` is for the names of renamed directories; `background` flushes rolled segments.
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[DataDirectory],
+        new_id: Callable[[], UUID],
+        background: Background,
+        settings: DiskSettings,
+        intervals: Intervals,
+    ) -> None:
+        self.places = LogPlaces(directory.path for directory in directories)
+        self.disk = Disk()
+        self.volumes: list[Volume] = []
+        self._directories = directories
+        self._files = directories[0].files
+        self._new_id = new_id
+        self._background = background
+        self._settings = settings
+        self._intervals = intervals
+        self._checkpoints: dict[str, CheckpointFiles] = {}
+        self._logs: dict[tuple[bytes, int], PartitionLog] = {}
+        self._due: dict[str, float] = {}
+
+    # ------------------------------------------------------------------ start and stop
+
+    def start(self) -> None:
+        self.volumes = [Volume(directory, self._settings) for directory in self._directories]
+        self._due.clear()
+        try:
+            for volume in self.volumes:
+                self._load_all(volume)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _load_all(self, volume: Volume) -> None:
+        try:
+            was_clean = volume.directory.begin()
+        except OSError as error:
+            volume.fail(error, f"opening {volume.path}")
+            return
+        checkpoints = self._checkpoints[volume.path] = CheckpointFiles(volume)
+        known = checkpoints.read()
+        for name in self._files.names(volume.path):
+            path = volume.directory.path_of(name)
+            if name.endswith(DELETE):
+                self._files.remove_tree(path)
+                continue
+            topic, _, number = name.rpartition("-")
+            if (
+                not topic
+                or not number.isdigit()
+                or name == METADATA_LOG
+                or not self._files.is_directory(path)
+            ):
+                continue
+            try:
+                checkpoint = known.get((topic, int(number)), Checkpoints())
+                self._load(volume, path, topic, int(number), checkpoint, was_clean)
+            except OSError as error:
+                volume.fail(error, f"loading {path}")
+                return
+
+    def _load(
+        self,
+        volume: Volume,
+        path: str,
+        topic: str,
+        partition: int,
+        checkpoints: Checkpoints,
+        was_clean: bool,
+    ) -> PartitionLog | None:
+        where = f"{path}/{PARTITION_METADATA}"
+        try:
+            topic_id = decode_topic_id(self._files.read(where).decode("utf-8", "replace"), where).bytes
+        except (FileNotFoundError, CorruptData) as error:
+            logger.warning("Skipping a directory without a topic id: %s: %s", path, error)
+            return None
+        loader = LogLoader(volume, path, checkpoints, was_clean)
+        state = loader.load()
+        files = DiskLogFiles(volume, path, self.disk, state, loader.snapshots, self._background)
+        log = self._logs[topic_id, partition] = PartitionLog(topic, partition, topic_id, files)
+        if not was_clean:
+            files.epochs_changed(log.epochs.entries)
+        self.places.move(topic_id, partition, volume.path)
+        return log
+
+    def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
+        if not self.volumes:
+            self._files.close()
+            return
+        if is_clean:
+            for log in self._logs.values():
+                files = _files_of(log)
+                if files.volume.failure is None:
+                    try:
+                        files.close(log)
+                    except KafkaStorageError:
+                        continue  # its directory is offline now, and is not marked as clean
+            self._write_checkpoints()
+            for volume in self.volumes:
+                volume.remove_all()
+            for volume in self.volumes:
+                self._mark_clean(volume, broker_epoch)
+        self._abandon()
+
+    def _mark_clean(self, volume: Volume, broker_epoch: int) -> None:
+        if volume.failure is None:
+            try:
+                volume.directory.mark_clean(broker_epoch)
+            except OSError as error:
+                volume.fail(error, f"closing {volume.path}")
+
+    def _abandon(self) -> None:
+        """Forgets everything without a write."""
+        self.volumes = []
+        self._logs.clear()
+        self._checkpoints.clear()
+        self.places = LogPlaces(directory.path for directory in self._directories)
+        self._files.close()
+
+    # ------------------------------------------------------------------ periodic work
+
+    def run(self, now: float) -> float:
+        intervals = self._intervals
+        logs = list(self._logs.values())
+        for name, every in (
+            ("recovery_point", intervals.recovery_point),
+            ("log_start", intervals.log_start),
+            ("high_watermark", intervals.high_watermark),
+        ):
+            if now < self._due.setdefault(name, now + every):
+                continue
+            self._due[name] = now + every
+            for volume in self.volumes:
+                self._checkpoint(volume, name, [one for one in logs if _files_of(one).volume is volume])
+        removals = [volume.remove_due(now) for volume in self.volumes]
+        return min([FOREVER, *self._due.values(), *(due for due in removals if due is not None)])
+
+    def _checkpoint(self, volume: Volume, name: str, logs: list[PartitionLog]) -> None:
+        checkpoints = self._checkpoints[volume.path]
+        try:
+            if name == "recovery_point":
+                checkpoints.write_recovery_points(logs)
+                checkpoints.write_clean_offsets(logs)
+            elif name == "log_start":
+                checkpoints.write_log_starts(logs)
+            else:
+                checkpoints.write_high_watermarks(logs)
+        except KafkaStorageError:
+            pass  # the volume has logged it, and is offline
+
+    def _write_checkpoints(self) -> None:
+        for volume in self.volumes:
+            logs = [one for one in self._logs.values() if _files_of(one).volume is volume]
+            for name in ("recovery_point", "log_start", "high_watermark"):
+                self._checkpoint(volume, name, logs)
+
+    # ------------------------------------------------------------------ logs
+
+    def open(self, topic: str, topic_id: bytes, partition: int) -> PartitionLog:
+        log = self._logs.get((topic_id, partition))
+        if log is not None:
+            return log
+        self.places.add(topic, topic_id, partition)
+        path = self.places.of(topic_id, partition)
+        volume = next(one for one in self.volumes if one.path == path)
+        directory = volume.directory.path_of(f"{topic}-{partition}")
+        try:
+            if self._files.exists(directory):
+                self._move_aside(volume, directory, STRAY)
+            self._files.make_directory(directory)
+            text = encode_topic_id(UUID(bytes=topic_id))
+            self._files.replace(f"{directory}/{PARTITION_METADATA}", text.encode())
+            created = self._load(volume, directory, topic, partition, Checkpoints(), True)
+        except OSError as error:
+            raise volume.fail(error, f"creating {directory}") from error
+        if created is None:
+            raise KafkaStorageError(f"{directory} has lost its topic id")
+        return created
+
+    def move(self, log: PartitionLog, path: str) -> None:
+        files = _files_of(log)
+        if files.volume.path == path:
+            return
+        target = next(one for one in self.volumes if one.path == path)
+        target.check()
+        name = f"{log.topic}-{log.partition}"
+        future = target.directory.path_of(self._new_name(name, FUTURE))
+        try:
+            files.copy_to(log, future)
+            old = files.volume, files.volume.directory.path_of(self._new_name(name, DELETE))
+            self._files.rename(files.directory, old[1])
+            self._files.rename(future, target.directory.path_of(name))
+        except OSError as error:
+            raise target.fail(error, f"moving {name}") from error
+        old[0].remove_later(old[1])
+        files.moved(log, target, target.directory.path_of(name))
+        self.places.move(log.topic_id, log.partition, path)
+
+    def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:
+        return self._logs.get((topic_id, partition))
+
+    def remove(self, log: PartitionLog) -> None:
+        if self._logs.pop((log.topic_id, log.partition), None) is not None:
+            self._rename(log, DELETE)
+
+    def remove_unknown(self, topic_ids: set[bytes]) -> None:
+        for log in list(self._logs.values()):
+            if log.topic_id not in topic_ids:
+                del self._logs[log.topic_id, log.partition]
+                self._rename(log, STRAY)
+
+    def _rename(self, log: PartitionLog, ending: str) -> None:
+        """Renames a log's directory; a deleted one is removed later."""
+        self.places.remove(log.topic_id, log.partition)
+        files = _files_of(log)
+        directory = files.volume.directory.path_of(self._new_name(f"{log.topic}-{log.partition}", ending))
+        try:
+            files.rename(log, directory)
+        except KafkaStorageError:
+            return  # the volume has logged it, and is offline
+        if ending == DELETE:
+            files.volume.remove_later(directory)
+        else:
+            logger.warning("Renamed the log of a topic that does not exist any more to %s", directory)
+
+    def _move_aside(self, volume: Volume, directory: str, ending: str) -> None:
+        name = self._new_name(directory.rpartition("/")[2], ending)
+        self._files.rename(directory, volume.directory.path_of(name))
+        logger.warning("Renamed %s, which belongs to another topic, to %s", directory, name)
+
+    def _new_name(self, name: str, ending: str) -> str:
+        """Returns Kafka's name of a renamed directory, orders-0.UUID-delete, of at most 255 bytes."""
+        ending = f".{self._new_id().hex}{ending}"
+        return name[: MAX_NAME - len(ending)] + ending
+
+    # ------------------------------------------------------------------ crashes
+
+    def release_memory(self) -> None:
+        """Memory holds no records."""
+
+    def lose_unreplicated(self) -> int:
+        lost = 0
+        for log in self._logs.values():
+            before = log.log_end_offset
+            log.truncate_to(log.high_watermark)
+            lost += before - log.log_end_offset
+        return lost
+
+    def lose_unflushed(self) -> int:
+        lost = 0
+        for log in self._logs.values():
+            lost += log.log_end_offset - max(log.recovery_point, log.log_start_offset)
+            _files_of(log).lose_unflushed(log)
+        return lost
+
+
+def _files_of(log: PartitionLog) -> DiskLogFiles:
+    if not isinstance(log.files, DiskLogFiles):
+        raise TypeError(f"{log!r} is not on disk")
+    return log.files
+
+
+class DiskStorages:
+    """Creates the storage of each broker in its data directories, which the cluster has opened."""
+
+    def __init__(
+        self,
+        directories: Mapping[int, Sequence[DataDirectory]],
+        runtime: Runtime,
+        lock: AbstractContextManager[Any],
+    ) -> None:
+        self._directories = directories
+        self._runtime = runtime
+        self._lock = lock
+
+    def new(self, broker_id: int, config: BrokerConfig) -> DiskStorage:
+        """Returns the storage of a broker, and sets its log.dirs."""
+        directories = self._directories[broker_id]
+        config.set_made({"log.dirs": ",".join(directory.path for directory in directories)})
+        return DiskStorage(
+            directories,
+            lambda: UUID(bytes=self._runtime.entropy.token_bytes(16), version=4),
+            self._run,
+            DiskSettings(
+                config.int("log.index.interval.bytes"),
+                config.int("log.index.size.max.bytes"),
+                config.seconds("log.segment.delete.delay.ms"),
+            ),
+            Intervals(
+                config.seconds("log.flush.offset.checkpoint.interval.ms"),
+                config.seconds("log.flush.start.offset.checkpoint.interval.ms"),
+                config.seconds("replica.high.watermark.checkpoint.interval.ms"),
+            ),
+        )
+
+    def _run(self, work: Callable[[], None], then: Callable[[OSError | None], None]) -> None:
+        """Runs blocking work on a helper thread, and its end under the cluster's lock."""
+
+        def end(outcome: Outcome[None]) -> None:
+            error = outcome.error
+            if error is not None and not isinstance(error, OSError):
+                raise error
+            with self._lock:
+                then(error)
+
+        self._runtime.offload(work, end, Lane.DISK)

@@ -1,0 +1,232 @@
+"""The directory of one log: what a `PartitionLog` keeps beside its segments, in Kafka's files.
+
+`orders-0` has the segments, `leader-epoch-checkpoint`, `partition.metadata` and producer snapshots. A roll
+flushes the old segment in the background. Access requires the cluster's lock, except for the flushes that
+`Background` runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol, cast
+
+from pykafka2.broker.log.disk.producer_snapshots import ProducerSnapshots
+from pykafka2.broker.log.disk.recovery import SWAP
+from pykafka2.broker.log.disk.segment_file import CLEANED, DiskSegment
+from pykafka2.broker.log.disk.text_files import encode_epochs
+from pykafka2.broker.log.disk.volume import Volume
+from pykafka2.broker.log.leader_epochs import EpochEntry
+from pykafka2.broker.log.log_files import Disk, LogState, OpenLog
+from pykafka2.broker.log.producer_state import ProducerStates
+from pykafka2.broker.log.segment import Segment
+
+EPOCHS: Final = "leader-epoch-checkpoint"
+COPIED_BYTES: Final = 4 << 20
+
+
+def on_disk(segments: Iterable[Segment]) -> list[DiskSegment]:
+    """Returns the segments of a log that this module has created."""
+    return cast("list[DiskSegment]", [*segments])
+
+
+class Background(Protocol):
+    """Runs blocking work on another thread, then `then(error)` under the cluster's lock."""
+
+    def __call__(self, work: Callable[[], None], then: Callable[[OSError | None], None]) -> None: ...
+
+
+class DiskLogFiles:
+    """The storage of a log in a directory. `state` is what recovery has found there."""
+
+    def __init__(
+        self,
+        volume: Volume,
+        directory: str,
+        disk: Disk,
+        state: LogState,
+        snapshots: ProducerSnapshots,
+        background: Background,
+    ) -> None:
+        self.volume = volume
+        self.directory = directory
+        self.disk = disk
+        self.snapshots = snapshots
+        self._state = state
+        self._background = background
+
+    def load(self) -> LogState:
+        return self._state
+
+    def new_segment(self, base_offset: int) -> Segment:
+        self.volume.check()
+        return DiskSegment.create(self.volume, self.directory, base_offset)
+
+    def new_cleaned_segment(self, base_offset: int) -> Segment:
+        self.volume.check()
+        return DiskSegment.create(self.volume, self.directory, base_offset, CLEANED)
+
+    def rolled(self, log: OpenLog) -> None:
+        active = log.segments.active.base_offset
+        try:
+            self.snapshots.take(log.producers, active)
+            flushes: list[Callable[[], None]] = []
+            flushed: list[tuple[DiskSegment, int]] = []
+            rolled = on_disk(log.segments)[-2]
+            rolled.finish()
+            rolled.flushed_bytes = min(rolled.flushed_bytes, rolled.size_bytes - 1)  # the index has changed
+            for segment in self._unflushed(log):
+                if segment.base_offset < active:
+                    flushes += segment.later_flushes()
+                    flushed.append((segment, segment.size_bytes))
+        except OSError as error:
+            raise self.volume.fail(error, f"rolling {self.directory}") from error
+        self._flush_later(log, active, flushes, flushed)
+
+    def _flush_later(
+        self,
+        log: OpenLog,
+        end_offset: int,
+        flushes: Sequence[Callable[[], None]],
+        flushed: Sequence[tuple[DiskSegment, int]],
+    ) -> None:
+        truncations = log.truncations
+
+        def work() -> None:
+            errors = []
+            for flush in flushes:
+                try:
+                    flush()
+                except OSError as error:
+                    errors.append(error)  # the others close their descriptors
+            if errors:
+                raise errors[0]
+
+        def then(error: OSError | None) -> None:
+            if error is not None:
+                self.volume.fail(error, f"flushing {self.directory}")
+            elif log.truncations == truncations:
+                for segment, size in flushed:
+                    segment.flushed_bytes = max(segment.flushed_bytes, size)
+                log.recovery_point = max(log.recovery_point, end_offset)
+
+        self._background(work, then)
+
+    def _unflushed(self, log: OpenLog) -> list[DiskSegment]:
+        """Returns the segments with unflushed bytes, the oldest first."""
+        found: list[DiskSegment] = []
+        for segment in reversed(on_disk(log.segments)):
+            if segment.flushed_bytes == segment.size_bytes and segment.size_bytes:
+                break
+            found.append(segment)
+        return found[::-1]
+
+    def epochs_changed(self, epochs: Sequence[EpochEntry]) -> None:
+        # Not flushed: recovery finds the epochs in the batches, too.
+        self.volume.check()
+        try:
+            self.volume.files.replace(
+                f"{self.directory}/{EPOCHS}", encode_epochs(epochs).encode(), flushes=False
+            )
+        except OSError as error:
+            raise self.volume.fail(error, f"writing {self.directory}/{EPOCHS}") from error
+
+    def flush(self, log: OpenLog) -> None:
+        self.volume.check()
+        for segment in self._unflushed(log):
+            segment.flush()
+        log.recovery_point = log.log_end_offset
+
+    def producers_at(self, log: OpenLog, offset: int) -> tuple[ProducerStates, int]:
+        return self.snapshots.latest(offset)
+
+    def drop(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            segment.delete()
+        self._remove_snapshots([segment.base_offset for segment in segments])
+
+    def replace(self, replaced: Sequence[Segment], cleaned: Sequence[Segment]) -> None:
+        try:
+            for segment in reversed(on_disk(cleaned)):
+                segment.finish()
+                segment.flush()
+            for segment in reversed(on_disk(cleaned)):
+                segment.rename(SWAP)
+            for old in replaced:
+                old.delete()
+            for segment in on_disk(cleaned):
+                segment.rename("")
+            self.volume.files.flush_directory(self.directory)
+        except OSError as error:
+            raise self.volume.fail(error, f"replacing segments of {self.directory}") from error
+        kept = {segment.base_offset for segment in cleaned}
+        self._remove_snapshots([one.base_offset for one in replaced if one.base_offset not in kept])
+
+    def truncated(self, end_offset: int) -> None:
+        try:
+            self.snapshots.truncate_to(end_offset)
+        except OSError as error:
+            raise self.volume.fail(error, f"truncating {self.directory}") from error
+
+    def cleared(self) -> None:
+        self._remove_snapshots(self.snapshots.offsets)
+
+    def _remove_snapshots(self, offsets: Sequence[int]) -> None:
+        try:
+            self.snapshots.remove(offsets)
+        except OSError as error:
+            raise self.volume.fail(error, f"removing snapshots of {self.directory}") from error
+
+    # ------------------------------------------------------------------ closing and moving
+
+    def close(self, log: OpenLog) -> None:
+        """Leaves the log as a clean shutdown does: flushed, with a producer snapshot at its end."""
+        on_disk(log.segments)[-1].finish()
+        self.flush(log)
+        try:
+            self.snapshots.take(log.producers, log.log_end_offset, flushes=True)
+        except OSError as error:
+            raise self.volume.fail(error, f"closing {self.directory}") from error
+
+    def lose_unflushed(self, log: OpenLog) -> None:
+        """Cuts every file at its last flush, as a crash of the machine does. The log must not be used."""
+        for segment in on_disk(log.segments):
+            if segment.base_offset > log.recovery_point:
+                for path in segment.close():
+                    self.volume.files.remove(path)
+            elif segment.flushed_bytes < segment.size_bytes:
+                segment.log.truncate(segment.position_of(log.recovery_point))
+
+    def rename(self, log: OpenLog, directory: str) -> None:
+        """Renames the directory. Raises `KafkaStorageError`."""
+        try:
+            for segment in on_disk(log.segments):
+                segment.close()
+            self.volume.files.rename(self.directory, directory)
+        except OSError as error:
+            raise self.volume.fail(error, f"renaming {self.directory}") from error
+        self.moved(log, self.volume, directory)
+
+    def moved(self, log: OpenLog, volume: Volume, directory: str) -> None:
+        """Follows a log whose directory has another path."""
+        self.volume = volume
+        self.directory = self.snapshots.directory = directory
+        for segment in on_disk(log.segments):
+            segment.move_to(volume, directory)
+
+    def copy_to(self, log: OpenLog, directory: str) -> None:
+        """Copies the log into a new directory, and flushes the copy. Raises `OSError`."""
+        files = self.volume.files
+        for segment in on_disk(log.segments):
+            segment.close()
+        files.make_directory(directory)
+        for name in files.names(self.directory):
+            source = files.open(f"{self.directory}/{name}")
+            target = files.open(f"{directory}/{name}", creates=True)
+            position = 0
+            while data := source.read(position, COPIED_BYTES):
+                target.write(position, data)
+                position += len(data)
+            target.flush()
+            source.close()
+            target.close()
+        files.flush_directory(directory)

@@ -1,0 +1,193 @@
+"""Loads one log from its directory: segments, offsets, epochs, producer states, aborted transactions.
+
+Kafka's LogLoader. After an unclean shutdown the segments from the recovery point on are recovered; the
+segments after a cut are removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import attrs
+
+from pykafka2.broker.log.disk.log_directory import EPOCHS
+from pykafka2.broker.log.disk.producer_snapshots import SNAPSHOT, ProducerSnapshots
+from pykafka2.broker.log.disk.recovery import clear_interrupted, open_segment, recover
+from pykafka2.broker.log.disk.segment_file import (
+    LOG,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    DiskSegment,
+)
+from pykafka2.broker.log.disk.text_files import decode_epochs
+from pykafka2.broker.log.disk.volume import Volume
+from pykafka2.broker.log.leader_epochs import EpochEntry, LeaderEpochs
+from pykafka2.broker.log.log_files import LogState
+from pykafka2.broker.log.producer_state import ProducerStates
+from pykafka2.broker.log.transaction_index import AbortedTransaction
+from pykafka2.errors import CorruptData
+from pykafka2.records.batch import RecordBatch
+
+logger = logging.getLogger(__name__)
+
+KNOWN: Final = (LOG, SNAPSHOT, OFFSET_INDEX, TIME_INDEX, EPOCHS, ".metadata")
+"""Endings of files that need no clearing."""
+
+
+@attrs.frozen
+class Checkpoints:
+    """What the checkpoints of the data directory have about one log."""
+
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    recovery_point: int = 0
+    clean_offset: int = 0
+
+
+class LogLoader:
+    """Loads one log. `was_clean` is whether the data directory was closed cleanly."""
+
+    def __init__(self, volume: Volume, directory: str, checkpoints: Checkpoints, was_clean: bool) -> None:
+        self._volume = volume
+        self._directory = directory
+        self._checkpoints = checkpoints
+        self._was_clean = was_clean
+        self._producers = ProducerStates()
+        self._epochs = LeaderEpochs()
+        self._aborted: list[AbortedTransaction] = []  # of the segment that is being recovered
+        self.snapshots = ProducerSnapshots(volume.files, directory)
+
+    def load(self) -> LogState:
+        """Returns the state of the log. Raises `OSError`."""
+        files, directory = self._volume.files, self._directory
+        names = files.names(directory)
+        if any(not name.endswith(KNOWN) for name in names):
+            names = clear_interrupted(self._volume, directory, names)
+        bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
+        self.snapshots = ProducerSnapshots(
+            files, directory, [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]
+        )
+        has_epochs = self._read_epochs(names)
+        segments = self._open_segments(bases)
+        checkpoints = self._checkpoints
+        start = max(checkpoints.log_start_offset, segments[0].base_offset)
+        end = segments[-1].end_offset
+        if end < start:
+            # The records below the log's start are all that is left: the log continues at its start.
+            logger.warning("Removed the segments of %s, which end at %d, before its start", directory, end)
+            for segment in segments:
+                segment.delete()
+            segments, end = [DiskSegment.create(self._volume, directory, start)], start
+            self.snapshots.remove(self.snapshots.offsets)
+            self._producers = ProducerStates()
+        if not has_epochs:
+            self._epochs.clear()
+            for segment in segments:
+                for batch in segment.iterate():
+                    self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        self._epochs.truncate_to(end)
+        self._epochs.drop_before(start)
+        if self._was_clean:
+            self._restore_producers(segments, end)
+        self.snapshots.truncate_to(end)
+        recovery_point = end if self._was_clean else min(checkpoints.recovery_point, end)
+        for segment in segments:
+            segment.flushed_bytes = segment.position_of(recovery_point)
+        return LogState(
+            [*segments],
+            start,
+            end,
+            min(max(checkpoints.high_watermark, start), end),
+            recovery_point,
+            min(checkpoints.clean_offset, end),
+            self._epochs.entries,
+            self._producers,
+            [aborted for segment in segments for aborted in segment.aborted_transactions()],
+        )
+
+    def _read_epochs(self, names: list[str]) -> bool:
+        """Reads the epochs. Returns False if they must be found in the batches."""
+        path = f"{self._directory}/{EPOCHS}"
+        if EPOCHS not in names:
+            return False
+        try:
+            entries = decode_epochs(self._volume.files.read(path).decode("ascii", "replace"), path)
+        except CorruptData as error:
+            logger.warning("Reading the leader epochs from the batches: %s", error)
+            return False
+        self._epochs = LeaderEpochs([EpochEntry(*entry) for entry in entries])
+        return True
+
+    def _open_segments(self, bases: list[int]) -> list[DiskSegment]:
+        volume, directory = self._volume, self._directory
+        if not bases:
+            start = self._checkpoints.log_start_offset
+            return [DiskSegment.create(volume, directory, start)]
+        segments: list[DiskSegment] = []
+        recovers = False
+        for number, base_offset in enumerate(bases):
+            following = bases[number + 1] if number + 1 < len(bases) else None
+            is_flushed = self._was_clean or (
+                following is not None and following <= self._checkpoints.recovery_point
+            )
+            if is_flushed:
+                segments.append(self._open_flushed(segments, base_offset))
+                continue
+            if not recovers:
+                recovers = True
+                self._restore_producers(segments, base_offset)
+            segment = DiskSegment(volume, directory, base_offset)
+            segments.append(segment)
+            if self._recover(segment) and following is not None:
+                # Records behind a gap were never acknowledged by this replica's flush; followers copy them.
+                for base in bases[number + 1 :]:
+                    logger.warning("Removed segment %d of %s, behind a cut", base, directory)
+                    DiskSegment(volume, directory, base).delete()
+                break
+        return segments
+
+    def _open_flushed(self, before: list[DiskSegment], base_offset: int) -> DiskSegment:
+        segment = open_segment(self._volume, self._directory, base_offset)
+        try:
+            segment.aborted_transactions()
+        except CorruptData as error:
+            logger.warning("Rebuilding a transaction index: %s", error)
+            self._restore_producers(before, base_offset)
+            self._recover(segment)
+        return segment
+
+    def _recover(self, segment: DiskSegment) -> int:
+        path = segment.path_of(TRANSACTION_INDEX)
+        files = self._volume.files
+        segment.aborted_bytes = files.size(path) if files.exists(path) else 0
+        self._aborted = []
+        lost = recover(segment, self._recovered)
+        segment.write_aborted(self._aborted)
+        return lost
+
+    def _recovered(self, batch: RecordBatch) -> None:
+        self._epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        completed = self._producers.record(batch)
+        if completed is not None and not completed.committed:
+            self._aborted.append(
+                AbortedTransaction(
+                    completed.producer_id,
+                    completed.first_offset,
+                    completed.marker_offset,
+                    completed.last_stable_offset,
+                )
+            )
+
+    def _restore_producers(self, segments: list[DiskSegment], end: int) -> None:
+        """Restores the producer states before offset `end` from a snapshot and the batches after it."""
+        self._producers, first_missing = self.snapshots.latest(end)
+        if first_missing >= end:
+            return
+        for segment in segments:
+            if segment.end_offset > first_missing:
+                for batch in segment.iterate(first_missing):
+                    if batch.base_offset >= end:
+                        return
+                    self._producers.record(batch)

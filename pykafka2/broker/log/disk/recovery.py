@@ -1,0 +1,203 @@
+"""Opens the segments of a log directory, and repairs what a crash has left.
+
+After a clean shutdown, and before the recovery point, a segment is as it was flushed: only its indexes are
+checked, and rebuilt if they are missing or corrupt. Any other segment is read batch by batch: it ends before
+the first batch that is incomplete or whose checksum is wrong, and its indexes are written again. Kafka's
+LogLoader and LogSegment.recover.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Final
+
+from pykafka2.broker.log.disk.segment_file import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    PLACE,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    DiskSegment,
+)
+from pykafka2.broker.log.disk.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from pykafka2.broker.log.disk.volume import DELETED, Volume
+from pykafka2.errors import BrokerError, CorruptData
+from pykafka2.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, RecordBatch, open_view
+from pykafka2.records.batch import OFFSET_AND_LENGTH as START
+
+logger = logging.getLogger(__name__)
+
+SWAP: Final = ".swap"
+TEMPORARY: Final = ".tmp"
+CHUNK_BYTES: Final = 4 << 20
+DIGITS: Final = 20
+
+OnBatch = Callable[[RecordBatch], object]
+
+
+def open_segment(volume: Volume, directory: str, base_offset: int, suffix: str = "") -> DiskSegment:
+    """Opens a flushed segment. Raises `OSError`."""
+    segment = DiskSegment(volume, directory, base_offset, suffix)
+    segment.size_bytes = segment.flushed_bytes = segment.log.size()
+    files = volume.files
+    path = segment.path_of(TRANSACTION_INDEX)
+    segment.aborted_bytes = files.size(path) if files.exists(path) else 0
+    if not (_opens_indexes(segment) and _reads_tail(segment)):
+        logger.warning("Rebuilding the indexes of %s, which are missing or corrupt", segment.log.path)
+        recover(segment)
+    segment.first_at = None if segment.size_bytes else -1
+    return segment
+
+
+def _opens_indexes(segment: DiskSegment) -> bool:
+    """Opens both indexes. Returns False if one is missing or corrupt."""
+    try:
+        segment.offsets = SparseIndex(segment.offsets.file, OFFSET_ENTRY, segment.offsets.file.size())
+        segment.times = SparseIndex(segment.times.file, TIME_ENTRY, segment.times.file.size())
+    except FileNotFoundError:
+        return False
+    last, latest = segment.offsets.last, segment.times.last
+    if last is not None:
+        offset, position = last
+        if offset <= 0 or not 0 < position <= segment.size_bytes - HEADER_BYTES:
+            return False
+        base_offset, _, last_delta = PLACE.unpack(segment.log.read(position, PLACE.size))
+        if base_offset + last_delta != segment.base_offset + offset:
+            return False
+    if latest is not None:
+        timestamp, offset = latest
+        if offset < 0 or timestamp < segment.times.entry(0)[0]:
+            return False
+        segment.latest = (timestamp, segment.base_offset + offset)
+    return True
+
+
+def _reads_tail(segment: DiskSegment) -> bool:
+    """Reads the headers behind the last index entry. Returns False unless they end with the file."""
+    last = segment.offsets.last
+    position = 0 if last is None else last[1]
+    try:
+        end_offset, position, unindexed = segment.read_tail(position)
+    except BrokerError:
+        return False
+    if position != segment.size_bytes or (segment.times.last and segment.latest[1] >= end_offset):
+        return False
+    segment.end_offset = max(end_offset, segment.base_offset)
+    segment.set_unindexed(unindexed)
+    return True
+
+
+def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
+    """Reads every batch, writes the indexes again, and cuts the file before the first invalid batch.
+
+    Returns the number of bytes that were cut off. `on_batch` is called with each valid batch. Raises
+    `OSError`.
+    """
+    files = segment.volume.files
+    size = segment.log.size()
+    for kind in (OFFSET_INDEX, TIME_INDEX):
+        files.open(segment.path_of(kind), creates=True)
+    segment.reset()
+    for batch in _valid_batches(segment, size):
+        if on_batch is not None:
+            on_batch(batch)
+        segment.add_to_index(batch, segment.size_bytes)
+    segment.finish()
+    lost = size - segment.size_bytes
+    if lost:
+        logger.warning("Removed %d bytes without a valid batch from %s", lost, segment.log.path)
+        segment.log.truncate(segment.size_bytes)
+    segment.flushed_bytes = min(segment.flushed_bytes, segment.size_bytes)
+    return lost
+
+
+def _valid_batches(segment: DiskSegment, size: int) -> Iterator[RecordBatch]:
+    """Iterates over the batches up to the first invalid one."""
+    where, position, next_offset = segment.log.path, 0, segment.base_offset
+    wanted = CHUNK_BYTES
+    while position + HEADER_BYTES <= size:
+        data = memoryview(segment.log.read(position, min(wanted, size - position)))
+        at, end = 0, len(data)
+        wanted = CHUNK_BYTES
+        while at + HEADER_BYTES <= end:
+            base_offset, length = START.unpack_from(data, at)
+            stop = at + LENGTH_END + length
+            if length < HEADER_BYTES - LENGTH_END or position + stop > size or base_offset < next_offset:
+                return
+            if stop > end:
+                wanted = max(stop - at, CHUNK_BYTES)
+                break
+            if data[at + 16] != MAGIC:
+                return
+            try:
+                batch = open_view(data[at:stop], where)
+                batch.verify_crc(where)
+            except (CorruptData, BrokerError):
+                return
+            yield batch
+            next_offset, at = batch.next_offset, stop
+        if not at and wanted == CHUNK_BYTES:
+            return
+        position += at
+
+
+# ---------------------------------------------------------------------- files that a crash has left
+
+
+def clear_interrupted(volume: Volume, directory: str, names: list[str]) -> list[str]:
+    """Removes or completes what was under way when the broker ended. Returns the names that are left.
+
+    Deleted files are removed, and so are the segments of an unfinished compaction. Once all of them are named
+    .swap, the compaction is completed: the segments that they replace are removed. Raises `OSError`.
+    """
+    files = volume.files
+    cleaned = [_base_of(name) for name in names if name.endswith(CLEANED)]
+    first_cleaned = min(cleaned, default=None)
+    swapped: set[int] = set()
+    for name in names:
+        path = f"{directory}/{name}"
+        if name.endswith((DELETED, CLEANED, TEMPORARY)):
+            files.remove(path)
+        elif name.endswith(SWAP):
+            if first_cleaned is not None and _base_of(name) >= first_cleaned:
+                files.remove(path)
+            else:
+                swapped.add(_base_of(name))
+    for base_offset in swapped:
+        _complete_swap(volume, directory, base_offset)
+    names = files.names(directory)
+    logs = {_base_of(name) for name in names if name.endswith(LOG)}
+    for name in names:
+        if name.endswith((OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)) and _base_of(name) not in logs:
+            logger.warning("Removed %s/%s, an index without a segment", directory, name)
+            files.remove(f"{directory}/{name}")
+    return [name for name in names if files.exists(f"{directory}/{name}")]
+
+
+def _complete_swap(volume: Volume, directory: str, base_offset: int) -> None:
+    files = volume.files
+    log_path = f"{directory}/{base_offset:0{DIGITS}d}{LOG}"
+    if files.exists(log_path + SWAP):
+        swap = open_segment(volume, directory, base_offset, SWAP)
+        replaced = [
+            name
+            for name in files.names(directory)
+            if name.endswith(LOG) and base_offset <= _base_of(name) < max(swap.end_offset, base_offset + 1)
+        ]
+        for name in replaced:
+            for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+                with suppress(FileNotFoundError):
+                    files.remove(f"{directory}/{name.removesuffix(LOG)}{kind}")
+        swap.close()
+    for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+        path = f"{directory}/{base_offset:0{DIGITS}d}{kind}"
+        if files.exists(path + SWAP):
+            files.rename(path + SWAP, path)
+
+
+def _base_of(name: str) -> int:
+    digits = name.partition(".")[0]
+    return int(digits) if digits.isdigit() else -1

@@ -1,0 +1,423 @@
+"""A segment in a file, with its sparse indexes. Kafka's LogSegment and FileRecords.
+
+Batches are read with pread where they are; memory holds no record and no index. A batch gets an index entry
+once `index.interval.bytes` have been appended since the last one, so a search reads at most that many bytes
+of headers. The batch after each read is remembered, because most reads continue one. Access requires the
+cluster's lock.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from struct import Struct
+from typing import Final
+
+from pykafka2.broker.log.disk.file_system import File, FileRegion
+from pykafka2.broker.log.disk.index_files import decode_transaction_index, encode_transaction_index
+from pykafka2.broker.log.disk.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from pykafka2.broker.log.disk.volume import DELETED, Volume
+from pykafka2.broker.log.segment import NO_TIMESTAMP
+from pykafka2.broker.log.transaction_index import AbortedTransaction
+from pykafka2.errors import CorruptMessage
+from pykafka2.records.batch import HEADER_BYTES, LENGTH_END, MAX_TIMESTAMP_AT, RecordBatch
+
+PLACE: Final = Struct(">qi11xi")
+"""Base offset, length, last offset delta."""
+TIMESTAMP: Final = Struct(">q")
+LENGTH: Final = Struct(">i")
+LENGTH_AT: Final = 8
+WALK_BYTES: Final = 4096
+CHUNK_BYTES: Final = 1 << 20
+REMEMBERED: Final = 64
+"""Positions of the batches after recent reads."""
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+CLEANED: Final = ".cleaned"
+
+
+def file_name(base_offset: int, kind: str, suffix: str = "") -> str:
+    """Returns the name of a segment's file, such as 00000000000000000042.log."""
+    return f"{base_offset:020d}{kind}{suffix}"
+
+
+class DiskSegment:
+    """Batches in `directory`/NNN.log. Created by `create`, or by recovery.py from existing files."""
+
+    def __init__(self, volume: Volume, directory: str, base_offset: int, suffix: str = "") -> None:
+        """Describes an empty segment; its files are made by `create` or opened by recovery.py."""
+        self.volume = volume
+        self.directory = directory
+        self.base_offset = base_offset
+        self.suffix = suffix
+        self.size_bytes = 0
+        self.flushed_bytes = 0
+        """The size at the last flush."""
+        self.end_offset = base_offset
+        self.first_at: int | None = NO_TIMESTAMP
+        """The maximum timestamp of the first batch; None if it has not been read."""
+        self.latest = (NO_TIMESTAMP, base_offset)
+        """The largest timestamp, and the last offset of the first batch with it."""
+        files = volume.files
+        self.log = files.open(self.path_of(LOG))
+        self.offsets = SparseIndex(files.open(self.path_of(OFFSET_INDEX)), OFFSET_ENTRY)
+        self.times = SparseIndex(files.open(self.path_of(TIME_INDEX)), TIME_ENTRY)
+        self.aborted_bytes = 0
+        self._unindexed = 0  # bytes since the last index entry
+        self._known: OrderedDict[int, int] = OrderedDict()  # offset -> position of its batch
+
+    @classmethod
+    def create(cls, volume: Volume, directory: str, base_offset: int, suffix: str = "") -> DiskSegment:
+        """Creates the files of an empty segment; replaces existing ones."""
+        segment = cls(volume, directory, base_offset, suffix)
+        try:
+            for kind in (LOG, OFFSET_INDEX, TIME_INDEX):
+                volume.files.open(segment.path_of(kind), creates=True)
+            if volume.files.exists(segment.path_of(TRANSACTION_INDEX)):
+                volume.files.remove(segment.path_of(TRANSACTION_INDEX))
+        except OSError as error:
+            raise volume.fail(error, f"creating {segment.path_of(LOG)}") from error
+        return segment
+
+    def __repr__(self) -> str:
+        return f"<segment {self.path_of(LOG)}, {self.size_bytes} bytes, offsets to {self.end_offset}>"
+
+    def path_of(self, kind: str) -> str:
+        return f"{self.directory}/{file_name(self.base_offset, kind, self.suffix)}"
+
+    @property
+    def next_offset(self) -> int:
+        return self.end_offset
+
+    @property
+    def first_timestamp(self) -> int:
+        if self.first_at is None:
+            data = self.log.read(MAX_TIMESTAMP_AT, TIMESTAMP.size)
+            self.first_at = TIMESTAMP.unpack(data)[0] if len(data) == TIMESTAMP.size else NO_TIMESTAMP
+        return self.first_at
+
+    @property
+    def largest_timestamp(self) -> int:
+        return self.latest[0]
+
+    # ------------------------------------------------------------------ appending
+
+    def append(self, batch: RecordBatch) -> None:
+        self.volume.check()
+        position, entries = self.size_bytes, (self.offsets.count, self.times.count)
+        try:
+            self.log.write(position, batch.buffer)
+            self.add_to_index(batch, position)
+        except OSError as error:
+            self._undo(position, entries)
+            raise self.volume.fail(error, f"appending to {self.log.path}") from error
+
+    def add_to_index(self, batch: RecordBatch, position: int) -> None:
+        """Counts a batch that is in the file at this position."""
+        last_offset, timestamp = batch.last_offset, batch.max_timestamp
+        if not position:
+            self.first_at = timestamp
+        if timestamp > self.latest[0]:
+            self.latest = (timestamp, last_offset)
+        if self._unindexed > self.volume.settings.index_interval_bytes and not self._is_index_full:
+            self.offsets.append(last_offset - self.base_offset, position)
+            self._index_time()
+            self._unindexed = 0
+        size = len(batch.buffer)
+        self._unindexed += size
+        self.size_bytes = position + size
+        self.end_offset = last_offset + 1
+
+    @property
+    def _is_index_full(self) -> bool:
+        return self.offsets.count * OFFSET_ENTRY.size >= self.volume.settings.max_index_bytes
+
+    def _index_time(self) -> None:
+        timestamp, offset = self.latest
+        if timestamp > (self.times.last[0] if self.times.last else NO_TIMESTAMP):
+            self.times.append(timestamp, offset - self.base_offset)
+
+    def _undo(self, position: int, entries: tuple[int, int]) -> None:
+        """Removes what a failed append may have written; recovery removes it if this fails, too."""
+        self.size_bytes = position
+        try:
+            self.log.truncate(position)
+            self.offsets.resize(entries[0])
+            self.times.resize(entries[1])
+        except OSError:
+            pass
+
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        path = self.path_of(TRANSACTION_INDEX)
+        files = self.volume.files
+        try:
+            file = files.open(path, creates=not self.aborted_bytes)
+            data = encode_transaction_index([aborted])
+            file.write(self.aborted_bytes, data)
+            file.close()
+        except OSError as error:
+            raise self.volume.fail(error, f"appending to {path}") from error
+        self.aborted_bytes += len(data)
+
+    def finish(self) -> None:
+        """Completes the indexes of a segment that gets no more records."""
+        try:
+            if self.size_bytes:
+                self._index_time()
+        except OSError as error:
+            raise self.volume.fail(error, f"appending to {self.times.file.path}") from error
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> list[RecordBatch]:
+        region = self.region(offset, upper_offset, max_bytes, min_one)
+        if region is None:
+            return []
+        return [batch for _, batch in self._batches_in(region.position, region.length)]
+
+    def region(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
+        start = self.position_of(offset)
+        if start >= self.size_bytes:
+            return None
+        end, next_offset = self.size_bytes, self.end_offset
+        if upper_offset < self.end_offset:
+            end, next_offset = self._end_below(start, upper_offset)
+        if end - start > max_bytes:
+            end, next_offset = self._end_within(start, start + max_bytes, min_one)
+        if end <= start:
+            return None
+        self._remember(next_offset, end)
+        return FileRegion(self.log, start, end - start, next_offset)
+
+    def position_of(self, offset: int) -> int:
+        """Returns the position of the batch that contains `offset`, or of the first one after it."""
+        known = self._known.get(offset)
+        if known is not None:
+            return known
+        if offset >= self.end_offset:
+            return self.size_bytes
+        entry = self.offsets.floor(offset - self.base_offset)
+        for position, base_offset, _, last_delta in self._places(entry[1] if entry else 0):
+            if base_offset + last_delta >= offset:
+                return position
+        return self.size_bytes
+
+    def _end_below(self, start: int, upper_offset: int) -> tuple[int, int]:
+        """Returns the end of the batches that start below `upper_offset`, and the offset there."""
+        position = self.position_of(upper_offset)
+        for at, base_offset, size, last_delta in self._places(position):
+            if base_offset >= upper_offset:
+                return at, base_offset
+            if at == position:
+                after = base_offset + last_delta + 1  # a batch across the limit is read as a whole
+                return max(at + size, start), after
+        return self.size_bytes, self.end_offset
+
+    def _end_within(self, start: int, limit: int, min_one: bool) -> tuple[int, int]:
+        """Returns the end of the last whole batch up to position `limit`, and the offset there."""
+        entry = self.offsets.floor(limit, field=1)
+        position = max(start, entry[1] if entry else 0)
+        end, next_offset = position, -1
+        for at, base_offset, size, last_delta in self._places(position):
+            if at + size > limit and not (min_one and at == start):
+                return at, base_offset
+            end, next_offset = at + size, base_offset + last_delta + 1
+            if end >= limit:
+                break
+        return end, next_offset
+
+    def _remember(self, offset: int, position: int) -> None:
+        self._known[offset] = position
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+    def _places(self, position: int) -> Iterator[tuple[int, int, int, int]]:
+        """Iterates over position, base offset, size and last offset delta of the batches from here on."""
+        data, start = b"", position
+        while position + HEADER_BYTES <= self.size_bytes:
+            at = position - start
+            if at < 0 or at + PLACE.size > len(data):
+                data, start, at = self.log.read(position, WALK_BYTES), position, 0
+            if len(data) < PLACE.size:
+                return
+            base_offset, length, last_delta = PLACE.unpack_from(data, at)
+            size = self._checked_size(length, position)
+            yield position, base_offset, size, last_delta
+            position += size
+
+    def read_tail(self, position: int) -> tuple[int, int, int]:
+        """Reads the headers from here on. Returns the offset and position after the last batch.
+
+        And the bytes without an index entry, of the batches after an entry at `position`.
+        """
+        end_offset, end = self.base_offset, position
+        for at, base_offset, size, last_delta in self._places(position):
+            if at + size > self.size_bytes:
+                break
+            end_offset, end = base_offset + last_delta + 1, at + size
+        return end_offset, end, end - position
+
+    def set_unindexed(self, size: int) -> None:
+        """Sets the bytes since the last index entry."""
+        self._unindexed = size
+
+    def reset(self) -> None:
+        """Makes the segment appear empty, before recovery adds its batches. Raises `OSError`."""
+        self.size_bytes = self._unindexed = 0
+        self.end_offset = self.base_offset
+        self.first_at, self.latest = NO_TIMESTAMP, (NO_TIMESTAMP, self.base_offset)
+        self._known.clear()
+        self.offsets.resize(0)
+        self.times.resize(0)
+
+    def _checked_size(self, length: int, position: int) -> int:
+        if length < HEADER_BYTES - LENGTH_END:
+            raise CorruptMessage(f"{self.log.path} at position {position}: batch length {length} is invalid")
+        return length + LENGTH_END
+
+    def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
+        position, size = self.position_of(offset), CHUNK_BYTES
+        while position < self.size_bytes:
+            end = position
+            for end, batch in self._batches_in(position, min(size, self.size_bytes - position)):
+                if end > self.size_bytes:
+                    return  # truncated meanwhile
+                yield batch
+            size = CHUNK_BYTES
+            if end == position:  # a batch larger than a chunk
+                (length,) = LENGTH.unpack(self.log.read(position + LENGTH_AT, LENGTH.size))
+                size = self._checked_size(length, position)
+                if position + size > self.size_bytes:
+                    return
+            position = end
+
+    def _batches_in(self, position: int, size: int) -> Iterator[tuple[int, RecordBatch]]:
+        """Iterates over the whole batches in a part of the file, with the position after each."""
+        data = memoryview(self.log.read(position, size))
+        at, end = 0, len(data)
+        while at + HEADER_BYTES <= end:
+            (length,) = LENGTH.unpack_from(data, at + LENGTH_AT)
+            stop = at + self._checked_size(length, position + at)
+            if stop > end:
+                return
+            yield position + stop, RecordBatch(data[at:stop])
+            at = stop
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """Reads the transaction index. Raises `CorruptData`."""
+        if not self.aborted_bytes:
+            return []
+        path = self.path_of(TRANSACTION_INDEX)
+        return decode_transaction_index(self.volume.files.read(path), path)
+
+    # ------------------------------------------------------------------ dropping
+
+    def truncate_to(self, end_offset: int) -> None:
+        if end_offset >= self.end_offset:
+            return
+        position = self.position_of(end_offset)
+        try:
+            self.cut(position)
+            aborted = [one for one in self.aborted_transactions() if one.last_offset < end_offset]
+            self.write_aborted(aborted)
+        except OSError as error:
+            raise self.volume.fail(error, f"truncating {self.log.path}") from error
+
+    def cut(self, position: int) -> None:
+        """Cuts file and indexes at the position of a batch. Raises `OSError`."""
+        self._known.clear()
+        # Indexes first: after a crash in between, none points behind the end of the file.
+        self.offsets.truncate_below(position, field=1)
+        last = self.offsets.last
+        self.size_bytes = position
+        self.end_offset = self.base_offset
+        self._unindexed = 0
+        for _, base_offset, size, last_delta in self._places(last[1] if last else 0):
+            self.end_offset = base_offset + last_delta + 1
+            self._unindexed += size
+        self.times.truncate_below(self.end_offset - self.base_offset, field=1)
+        latest = self.times.last
+        self.latest = (
+            (NO_TIMESTAMP, self.base_offset) if latest is None else (latest[0], latest[1] + self.base_offset)
+        )
+        if not position:
+            self.first_at = NO_TIMESTAMP
+        # Batches after the last entry of the time index can have later timestamps.
+        for batch in self.iterate(self.latest[1] + 1 if latest else self.base_offset):
+            if batch.max_timestamp > self.latest[0]:
+                self.latest = (batch.max_timestamp, batch.last_offset)
+        self.log.truncate(position)
+        self.flushed_bytes = min(self.flushed_bytes, position)
+
+    def write_aborted(self, aborted: list[AbortedTransaction]) -> None:
+        """Replaces the transaction index. Raises `OSError`."""
+        data = encode_transaction_index(aborted)
+        if len(data) != self.aborted_bytes or data:
+            path = self.path_of(TRANSACTION_INDEX)
+            if data:
+                self.volume.files.replace(path, data)
+            else:
+                self.volume.files.remove(path)
+        self.aborted_bytes = len(data)
+
+    def delete(self) -> None:
+        """Renames the files; they are removed after file.delete.delay.ms, as readers may hold regions."""
+        try:
+            if self.suffix == CLEANED:
+                for path in self.close():
+                    self.volume.files.remove(path)
+                return
+            for path in self.rename(self.suffix + DELETED):
+                self.volume.remove_later(path)
+        except OSError as error:
+            raise self.volume.fail(error, f"deleting {self.log.path}") from error
+
+    def rename(self, suffix: str) -> list[str]:
+        """Gives the files another suffix. Returns their paths. Raises `OSError`."""
+        renamed = []
+        names = [self.path_of(kind) for kind in self._kinds()]
+        self.suffix = suffix
+        for path, kind in zip(names, self._kinds(), strict=True):
+            self.volume.files.rename(path, self.path_of(kind))
+            renamed.append(self.path_of(kind))
+        for file, kind in self._open_files():
+            file.path = self.path_of(kind)
+        return renamed
+
+    def move_to(self, volume: Volume, directory: str) -> None:
+        """Follows a directory that has another path."""
+        self.close()
+        self.volume, self.directory = volume, directory
+        for file, kind in self._open_files():
+            file.path = self.path_of(kind)
+
+    def close(self) -> list[str]:
+        """Closes the files, which open themselves again if they are used. Returns their paths."""
+        for file, _ in self._open_files():
+            file.close()
+        return [self.path_of(kind) for kind in self._kinds()]
+
+    def flush(self) -> None:
+        """Forces the files to the disk."""
+        for flush in self.later_flushes():
+            try:
+                flush()
+            except OSError as error:
+                raise self.volume.fail(error, f"flushing {self.log.path}") from error
+        self.flushed_bytes = self.size_bytes
+
+    def later_flushes(self) -> list[Callable[[], None]]:
+        """Returns functions that flush the files from any thread."""
+        flushes = [file.later_flush() for file, _ in self._open_files()]
+        if self.aborted_bytes:
+            flushes.append(self.volume.files.open(self.path_of(TRANSACTION_INDEX)).later_flush())
+        return flushes
+
+    def _kinds(self) -> list[str]:
+        return [LOG, OFFSET_INDEX, TIME_INDEX, *([TRANSACTION_INDEX] if self.aborted_bytes else [])]
+
+    def _open_files(self) -> list[tuple[File, str]]:
+        return [(self.log, LOG), (self.offsets.file, OFFSET_INDEX), (self.times.file, TIME_INDEX)]

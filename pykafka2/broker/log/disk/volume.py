@@ -1,0 +1,91 @@
+"""A data directory while logs use it: its failure, its settings, and the files that wait for removal.
+
+An error of the disk takes the whole directory offline, as in Kafka: nothing that was written since can be
+trusted. Access requires the cluster's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from contextlib import suppress
+
+import attrs
+
+from pykafka2.broker.log.disk.data_directory import DataDirectory
+from pykafka2.broker.log.disk.file_system import FileSystem
+from pykafka2.errors import KafkaStorageError
+
+logger = logging.getLogger(__name__)
+
+DELETED = ".deleted"
+
+
+@attrs.define
+class DiskSettings:
+    """The broker's options that the files depend on."""
+
+    index_interval_bytes: int = 4096
+    max_index_bytes: int = 10 << 20
+    delete_delay: float = 60.0
+    """Seconds between the deletion of a file and its removal (file.delete.delay.ms)."""
+
+
+class Volume:
+    """One data directory of a running broker. `failure` is set once it is offline."""
+
+    def __init__(self, directory: DataDirectory, settings: DiskSettings) -> None:
+        self.directory = directory
+        self.path = directory.path
+        self.files: FileSystem = directory.files
+        self.settings = settings
+        self.failure: KafkaStorageError | None = None
+        self._removals: deque[tuple[float, str]] = deque()
+        self._unplanned: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<volume {self.path}{', offline' if self.failure else ''}>"
+
+    def check(self) -> None:
+        """Raises `KafkaStorageError` if the directory is offline."""
+        if self.failure is not None:
+            raise KafkaStorageError(str(self.failure))
+
+    def fail(self, error: OSError, what: str) -> KafkaStorageError:
+        """Takes the directory offline. Returns the error to raise."""
+        if self.failure is None:
+            reason = error.strerror or str(error)
+            self.failure = KafkaStorageError(f"{what} failed ({reason}), so {self.path} is offline")
+            logger.error("Data directory is offline: %s: %s: %s", self.path, what, error)
+        return KafkaStorageError(str(self.failure))
+
+    # ------------------------------------------------------------------ removal
+
+    def remove_later(self, path: str) -> None:
+        """Removes a renamed file or directory once file.delete.delay.ms has passed."""
+        self._unplanned.append(path)
+
+    def remove_due(self, now: float) -> float | None:
+        """Removes what is due. Returns the time of the next removal, or None."""
+        if self._unplanned:
+            due = now + self.settings.delete_delay
+            self._removals += [(due, path) for path in self._unplanned]
+            self._unplanned.clear()
+        while self._removals and self._removals[0][0] <= now:
+            self._remove(self._removals.popleft()[1])
+        return self._removals[0][0] if self._removals else None
+
+    def remove_all(self) -> None:
+        """Removes at once whatever waits for it."""
+        paths = [*(path for _, path in self._removals), *self._unplanned]
+        self._removals.clear()
+        self._unplanned.clear()
+        for path in paths:
+            self._remove(path)
+
+    def _remove(self, path: str) -> None:
+        with suppress(OSError):  # it is removed at the next start
+            if self.files.is_directory(path):
+                self.files.remove_tree(path)
+            else:
+                self.files.remove(path)

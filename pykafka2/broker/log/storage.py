@@ -1,0 +1,82 @@
+"""The storage of a broker's logs: one interface, implemented in memory and on disk, chosen once at the start.
+
+`LogDir` (log_dir.py) holds logs in memory; `DiskStorage` (disk/disk_storage.py) in data directories. Access
+requires the cluster's lock.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.log.log_files import Disk
+from pykafka2.broker.log.log_places import LogPlaces
+from pykafka2.broker.log.partition_log import PartitionLog
+
+
+class LogStorage(Protocol):
+    """One broker's logs by topic id and partition. Outlives the broker's restarts.
+
+    `places` has the directory of each log, as admin responses show it.
+    """
+
+    places: LogPlaces
+    disk: Disk
+
+    def start(self) -> None:
+        """Opens the storage before the broker starts.
+
+        Raises `ConfigurationError` if a directory cannot be used.
+        """
+        ...
+
+    def stop(self, *, is_clean: bool, broker_epoch: int) -> None:
+        """Closes the storage after the broker has stopped; `is_clean` flushes everything.
+
+        Can be called repeatedly.
+        """
+        ...
+
+    def run(self, now: float) -> float:
+        """Does periodic work. Returns the time of the next call, in seconds of the monotonic clock."""
+        ...
+
+    def open(self, topic: str, topic_id: bytes, partition: int) -> PartitionLog:
+        """Returns the log, and creates it if it does not exist."""
+        ...
+
+    def find(self, topic_id: bytes, partition: int) -> PartitionLog | None:
+        """Returns the log, or None."""
+        ...
+
+    def move(self, log: PartitionLog, path: str) -> None:
+        """Moves a log to another directory."""
+        ...
+
+    def remove(self, log: PartitionLog) -> None:
+        """Removes the log of a deleted topic, or of one that has moved to other brokers."""
+        ...
+
+    def remove_unknown(self, topic_ids: set[bytes]) -> None:
+        """Removes the logs of topics that were deleted while the broker was down."""
+        ...
+
+    def release_memory(self) -> None:
+        """Returns the memory of removed logs to the system if enough of them were removed."""
+        ...
+
+    def lose_unreplicated(self) -> int:
+        """Truncates every log to its high watermark. Returns the number of lost records."""
+        ...
+
+    def lose_unflushed(self) -> int:
+        """Loses what a crash of the machine loses. Returns the number of lost records."""
+        ...
+
+
+class Storages(Protocol):
+    """Creates the storage of each broker of a cluster."""
+
+    def new(self, broker_id: int, config: BrokerConfig) -> LogStorage:
+        """Returns the storage of another broker."""
+        ...

@@ -1,0 +1,71 @@
+"""A broker's storage on disk without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+from pykafka2.broker.log.disk.data_directory import Identity, open_directories
+from pykafka2.broker.log.disk.disk_storage import DiskStorage, Intervals
+from pykafka2.broker.log.disk.file_system import FileSystem
+from pykafka2.broker.log.disk.real_files import RealFiles
+from pykafka2.broker.log.disk.volume import DiskSettings
+from pykafka2.broker.log.partition_log import PartitionLog
+
+TOPIC_ID = bytes(range(16))
+
+
+class StorageOnDisk:
+    """A `DiskStorage` whose background work waits for `run_background`."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        files: FileSystem | None = None,
+        index_interval: int = 4096,
+        directories: int = 1,
+    ) -> None:
+        self.path = Path(path)
+        self.files = RealFiles() if files is None else files
+        self.waiting: list[tuple[Callable[[], None], Callable[[OSError | None], None]]] = []
+        self.runs_at_once = True
+        random = Random(1)
+        paths = [f"{path}/{number}" for number in range(directories)] if directories > 1 else [str(path)]
+        self.storage = DiskStorage(
+            open_directories(paths, self.files, Identity("c", 0), lambda: UUID(int=1)),
+            lambda: UUID(int=random.getrandbits(128)),
+            self.background,
+            DiskSettings(index_interval_bytes=index_interval, delete_delay=60.0),
+            Intervals(),
+        )
+        self.storage.start()
+
+    def background(self, work: Callable[[], None], then: Callable[[OSError | None], None]) -> None:
+        self.waiting.append((work, then))
+        if self.runs_at_once:
+            self.run_background()
+
+    def run_background(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for work, then in waiting:
+            try:
+                work()
+            except OSError as error:
+                then(error)
+            else:
+                then(None)
+
+    def log(self, topic: str = "t", partition: int = 0, topic_id: bytes = TOPIC_ID) -> PartitionLog:
+        return self.storage.open(topic, topic_id, partition)
+
+    def restart(self, *, is_clean: bool = True) -> PartitionLog:
+        """Stops and starts the storage. Returns the log again."""
+        self.storage.stop(is_clean=is_clean, broker_epoch=-1)
+        self.storage.start()
+        return self.log()
+
+    def names(self, topic: str = "t-0") -> list[str]:
+        return sorted(one.name for one in (self.path / topic).iterdir())
