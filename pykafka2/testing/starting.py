@@ -28,7 +28,9 @@ from pykafka2.broker.faults.throttle import Throttles
 from pykafka2.broker.handlers.registry import APIS
 from pykafka2.broker.handlers.registry import load as load_handlers
 from pykafka2.broker.handlers.services import Services
+from pykafka2.broker.log.disk.disk_storage import DiskStorages
 from pykafka2.broker.log.disk.real_files import RealFiles
+from pykafka2.broker.log.log_dir import LogDirs
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.observed.history import History
 from pykafka2.broker.replication.links import Links
@@ -45,7 +47,7 @@ from pykafka2.protocol.registry import name_of
 from pykafka2.testing.arguments import ClusterArguments
 from pykafka2.testing.authority import Authority
 from pykafka2.testing.running import Running
-from pykafka2.testing.storage import ClusterStorage, open_storage
+from pykafka2.testing.storage import ClusterStorage, HasFiles, open_storage
 
 
 @attrs.define(eq=False)
@@ -128,6 +130,9 @@ def assemble(arguments: ClusterArguments, context: ClusterContext) -> Running:
             context.listeners,
             _credentials(arguments, context.config),
             release=arguments.release,
+            storages=LogDirs()
+            if storage is None
+            else DiskStorages(storage.directories, runtime, context.lock),
             history_started_at=runtime.clock.monotonic(),
         )
         for number in arguments.broker_ids:
@@ -166,7 +171,7 @@ def _storage(arguments: ClusterArguments, context: ClusterContext, runtime: Runt
         os.fspath(arguments.data_dir),
         arguments.broker_ids,
         context.config,
-        RealFiles(),
+        runtime.files if isinstance(runtime, HasFiles) else RealFiles(),
         runtime.entropy,
         runtime.clock.wall_ms,
         lambda cluster_id: _new_state(arguments, context, cluster_id, runtime.entropy),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 import attrs
@@ -25,6 +26,13 @@ from pykafka2.broker.log.disk.data_directory import (
 )
 from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.clock import Entropy
+
+
+@runtime_checkable
+class HasFiles(Protocol):
+    """A runtime with a file system of its own, such as the simulation's."""
+
+    files: FileSystem
 
 
 @attrs.define
@@ -45,6 +53,7 @@ class ClusterStorage:
         for directories in self.directories.values():
             for directory in directories:
                 directory.close(is_clean=is_clean)
+                directory.files.close()
 
 
 def open_storage(
@@ -60,7 +69,7 @@ def open_storage(
 
     Raises `ConfigurationError` with path, reason and remedy; then no directory is locked.
     """
-    places = {number: [f"{Path(root).absolute()}/broker-{number}"] for number in broker_ids}
+    places = {number: log_dirs_under(Path(root).absolute(), number, config) for number in broker_ids}
     voter = broker_ids[0]
     known = read_identity(places[voter][0], files)
     cluster_id = _new_id(entropy) if known is None else known.cluster_id
@@ -78,6 +87,19 @@ def open_storage(
                 directory.close(is_clean=directory.was_clean)
         raise
     return ClusterStorage(opened, metadata, state)
+
+
+def log_dirs_under(root: Path, broker_id: int, config: BrokerConfig) -> list[str]:
+    """Returns the data directories of a broker: `root`/broker-N, or those in log.dirs.
+
+    A relative path in log.dirs is inside `root`/broker-N; in an absolute one, "{id}" is the broker's id.
+    """
+    own = root / f"broker-{broker_id}"
+    names = config.text("log.dirs")
+    if not names:
+        return [str(own)]
+    paths = (name.strip().replace("{id}", str(broker_id)) for name in names.split(","))
+    return list(dict.fromkeys(str(own / path) for path in paths))
 
 
 def _uuid(entropy: Entropy) -> UUID:

@@ -92,6 +92,7 @@ class LogLoader:
         if self._was_clean:
             self._restore_producers(segments, end)
         self.snapshots.truncate_to(end)
+        self._remove_stray_snapshots(segments)
         recovery_point = end if self._was_clean else min(checkpoints.recovery_point, end)
         for segment in segments:
             segment.flushed_bytes = segment.position_of(recovery_point)
@@ -106,6 +107,11 @@ class LogLoader:
             self._producers,
             [aborted for segment in segments for aborted in segment.aborted_transactions()],
         )
+
+    def _remove_stray_snapshots(self, segments: list[DiskSegment]) -> None:
+        """Keeps the snapshots at the starts of segments, and the latest one."""
+        kept = {segment.base_offset for segment in segments}
+        self.snapshots.remove([offset for offset in self.snapshots.offsets[:-1] if offset not in kept])
 
     def _read_epochs(self, names: list[str]) -> bool:
         """Reads the epochs. Returns False if they must be found in the batches."""
