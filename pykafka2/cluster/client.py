@@ -36,7 +36,7 @@ from pykafka2.errors import (
 from pykafka2.interrupts import CancelOnError, run_all
 from pykafka2.logs import ClientLogger, install_last_resort
 from pykafka2.options import ClientOptions
-from pykafka2.protocol.framing import decode_response, encode_request, encode_response
+from pykafka2.protocol.framing import decode_response, encode_request, encode_response, in_memory
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykafka2.protocol.struct import Request, Response
 from pykafka2.types import Node
@@ -462,7 +462,7 @@ def _load_protocol() -> None:
     """Import the codecs, which otherwise load with the first message."""
     request = ApiVersionsRequest(client_software_name="", client_software_version="")
     encode_request(request, ApiVersionsRequest.MAX_VERSION, 0, None)
-    answer = b"".join(encode_response(ApiVersionsResponse(api_keys=[]), 0, 0))
+    answer = b"".join(in_memory(encode_response(ApiVersionsResponse(api_keys=[]), 0, 0)))
     decode_response(answer[4:], ApiVersionsRequest, 0)
 
 

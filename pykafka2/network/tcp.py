@@ -9,7 +9,9 @@ import errno
 import os
 import socket
 import struct
+import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pykafka2.errors import ClientNotStarted, ConfigurationError, Disconnected
 from pykafka2.network.endpoint import Endpoint
@@ -25,6 +27,9 @@ from pykafka2.network.transport import (
     Transport,
 )
 
+if TYPE_CHECKING:
+    from pykafka2.protocol.file_region import FileRegion
+
 LISTEN_BACKLOG = 128
 IS_WINDOWS = os.name == "nt"
 # struct linger has two shorts on Windows, two ints elsewhere.
@@ -34,6 +39,8 @@ CONNECTING = (0, errno.EINPROGRESS, errno.EINTR, getattr(errno, "WSAEWOULDBLOCK"
 # With SO_REUSEADDR a second server could take the same port on Windows; elsewhere it allows a quick restart.
 LISTEN_OPTION: int = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
 HAS_SENDMSG = hasattr(socket.socket, "sendmsg")  # not on Windows
+NO_SENDFILE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Errors of sendfile for a file system without it, such as some network file systems."""
 JOINED_BYTES = 1 << 18
 """Without sendmsg: buffers are copied together up to this size, and larger ones are sent as they are."""
 
@@ -136,6 +143,27 @@ class TcpTransport:
         self._socket.close()
 
 
+class SendfileTransport(TcpTransport):
+    """An accepted TCP connection that sends regions of files by `sendfile` (see `FileTransport`)."""
+
+    __slots__ = ()
+
+    def write_file(self, region: FileRegion, max_bytes: int) -> int:
+        """Write the start of a region as far as the kernel accepts it; returns the number of bytes."""
+        count = min(len(region), max_bytes)
+        try:
+            taken = os.sendfile(self._socket.fileno(), region.file.fileno(), region.position, count)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            if error.errno in NO_SENDFILE:
+                return self.write([region.file.read_at(region.position, min(count, JOINED_BYTES))])
+            raise disconnected(self.peer, error) from error
+        if not taken:
+            raise Disconnected(f"{self.peer}: {region!r} of a response is beyond the end of its file")
+        return taken
+
+
 class TcpListener:
     """A listening TCP socket; with a `TlsWrapper` its connections speak TLS as the server."""
 
@@ -158,11 +186,15 @@ class TcpListener:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         peer = str(Endpoint(address[0], address[1], connection.family == socket.AF_INET6))
-        transport = TcpTransport(connection, peer, established=True)
+        transport = ACCEPTED(connection, peer, established=True)
         return transport if self._tls is None else self._tls.wrap_accepted(transport)
 
     def close(self) -> None:
         self._socket.close()
+
+
+ACCEPTED = SendfileTransport if sys.platform == "linux" else TcpTransport
+"""Elsewhere `sendfile` is missing, or reports partial writes and errors in other ways."""
 
 
 class TcpNetwork:

@@ -7,10 +7,13 @@ virtual time. All code above uses only these protocols. Only `Selector.select` a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.slotted import slotted
+
+if TYPE_CHECKING:
+    from pykafka2.protocol.file_region import FileRegion
 
 Buffer = bytes | bytearray | memoryview
 
@@ -55,6 +58,18 @@ class Transport(Protocol):
 
     def close(self, *, reset: bool = False) -> None:
         """Close the stream, with `reset` by a TCP reset. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class FileTransport(Transport, Protocol):
+    """A transport that the kernel sends parts of files on, without copying them through Python."""
+
+    def write_file(self, region: FileRegion, max_bytes: int) -> int:
+        """Write the start of a region as far as the transport accepts it; returns the number of bytes.
+
+        Raises Disconnected also if the file ends within the region: the announced bytes cannot be sent.
+        """
         ...
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 from pykafka2.protocol.fields import MISSING, STRUCT_CODES, WIRE_NAMES, Field
 from pykafka2.protocol.primitives import Budget, Buffer, struct_of
 
-Encoder = Callable[[Any, Callable[[Buffer], None]], None]
+Encoder = Callable[[Any, Callable[[Any], None]], None]
 """Appends the bytes of an instance, piece by piece."""
 
 Decoder = Callable[[Buffer, int, int], "tuple[Any, int]"]

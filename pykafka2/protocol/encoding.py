@@ -127,7 +127,7 @@ class _EncoderWriter:
         content, length = source.fresh("s"), source.fresh("n")
         get = f"{value}.encode()"
         if kind != "string":
-            get = f"{value} if type({value}) is bytes else flat({value})"
+            get = f"{value} if type({value}) is bytes else uncopied({value})"
         if not compact:
             if nullable:
                 source.add(f"if {value} is None:")

@@ -1,16 +1,14 @@
 """Regions of files as parts of an encoded frame: the kernel sends them, so their bytes never enter Python.
 
-A frame in parts is a list of buffers and file regions (framing.py). Transports that cannot send files write
-the bytes that `in_memory` reads.
+A frame in parts is a list of buffers and file regions (framing.py). A region does not copy or read anything
+until it is sent, or until `read` is called for a transport that cannot send files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from pykafka2.errors import KafkaStorageError
-from pykafka2.protocol.primitives import Buffer
 
 
 class RegionFile(Protocol):
@@ -46,20 +44,14 @@ class FileRegion:
         return FileRegion(self.file, self.position + count, self._length - count)
 
     def read(self) -> bytes:
-        """Returns the bytes. Raises `KafkaStorageError` if the file ends within the region."""
-        data = self.file.read_at(self.position, self._length)
+        """Returns the bytes. Raises `KafkaStorageError` if the file is shorter or cannot be read."""
+        try:
+            data = self.file.read_at(self.position, self._length)
+        except OSError as error:
+            raise KafkaStorageError(f"{self!r} cannot be read: {error}") from error
         if len(data) < self._length:
             raise KafkaStorageError(
                 f"{self.file!r} ends {self._length - len(data)} bytes before the end of the region "
                 f"of {self._length} bytes at {self.position}"
             )
         return data
-
-
-Part: TypeAlias = Buffer | FileRegion
-"""A piece of an encoded frame."""
-
-
-def in_memory(parts: Iterable[Part]) -> list[Buffer]:
-    """Returns the parts with every file region read. Raises `KafkaStorageError`."""
-    return [part.read() if isinstance(part, FileRegion) else part for part in parts]

@@ -1,8 +1,8 @@
 """Frames: length, header and body of requests and responses.
 
 Stateless; called by the client's connection and the broker's processor on their own threads. An encoded frame
-is a list of buffers for one gathered write, with small pieces joined and record batches uncopied. Frames to
-decode come without their four length bytes.
+is a list of parts: buffers for one gathered write, with small pieces joined and record batches uncopied, and
+in responses to fetches regions of log segments. Frames to decode come without their four length bytes.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from typing import Any, Final, TypeVar
 
 from pykafka2.errors import CorruptData, UnsupportedVersion
 from pykafka2.protocol import registry
+from pykafka2.protocol.file_region import FileRegion
 from pykafka2.protocol.messages.headers import RequestHeader, ResponseHeader
-from pykafka2.protocol.primitives import Buffer
+from pykafka2.protocol.primitives import MIN_UNCOPIED_BYTES, Buffer, FramePart
 from pykafka2.protocol.struct import Request, Response
 
 ResponseT = TypeVar("ResponseT", bound=Response)
-
-MIN_UNCOPIED_BYTES: Final = 8192
-"""Pieces of at least this size are not copied; smaller ones are cheaper to join."""
 
 _LENGTH: Final = struct.Struct(">i")
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
@@ -49,13 +47,13 @@ def _rest_of_header(client_id: str | None, is_flexible: bool) -> bytes:
 
 def encode_response(
     response: Response, version: int, correlation_id: int, body: bytes | None = None
-) -> list[Buffer]:
-    """Returns the frame of a response with its length bytes.
+) -> list[FramePart]:
+    """Returns the frame of a response with its length bytes, in parts.
 
     `body` is the result of `response.encode(version)`, if known. Raises the errors of Message.encode.
     """
     header = ResponseHeader(correlation_id=correlation_id)
-    parts: list[Buffer] = [b""]
+    parts: list[FramePart] = [b""]
     header.encode_into(response_header_version(type(response), version), parts)
     if body is None:
         response.encode_into(version, parts)
@@ -137,8 +135,19 @@ def _check_end(message: Request[Any] | Response, version: int, frame: Buffer, en
         raise CorruptData(f"{message.NAME} v{version}: {len(frame) - end} bytes follow its last field")
 
 
-def _framed(parts: list[Buffer]) -> list[Buffer]:
-    """Returns `parts` with small neighbours joined; the first is reserved for the length."""
+def in_memory(parts: list[FramePart]) -> list[Buffer]:
+    """Returns the parts of a frame with every file region read.
+
+    Raises `KafkaStorageError` if the file of a region has become shorter.
+    """
+    return [part.read() if isinstance(part, FileRegion) else part for part in parts]
+
+
+def _framed(parts: list[Any]) -> list[Any]:
+    """Returns `parts` with small neighbours joined; the first is reserved for the length.
+
+    File regions have at least MIN_UNCOPIED_BYTES, so they are never joined.
+    """
     size = sum(map(len, parts))
     parts[0] = _LENGTH.pack(size)
     if size < MIN_UNCOPIED_BYTES:
@@ -150,8 +159,8 @@ def _framed(parts: list[Buffer]) -> list[Buffer]:
         at = sizes.index(largest_bytes)
         framed = [b"".join(parts[:at]), parts[at]]
         return framed if at + 1 == len(parts) else [*framed, b"".join(parts[at + 1 :])]
-    joined: list[Buffer] = []
-    small: list[Buffer] = []
+    joined: list[Any] = []
+    small: list[Any] = []
     for part in parts:
         if len(part) < MIN_UNCOPIED_BYTES:
             small.append(part)

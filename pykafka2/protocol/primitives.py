@@ -13,8 +13,16 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from typing import Final, TypeAlias
 
+from pykafka2.protocol.file_region import FileRegion
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """The types accepted as bytes."""
+
+FramePart: TypeAlias = Buffer | FileRegion
+"""A piece of an encoded frame: bytes, or a region of a file for the kernel to send."""
+
+MIN_UNCOPIED_BYTES: Final = 8192
+"""Pieces of at least this size are not copied; smaller ones are cheaper to join."""
 
 ZERO_UUID: Final = bytes(16)
 """The uuid that means "none" in Kafka."""
@@ -185,7 +193,7 @@ def absent_but_set() -> None:
     raise NotInVersion
 
 
-def total_size(parts: list[Buffer]) -> int:
+def total_size(parts: list[FramePart]) -> int:
     """Returns the total size of `parts` in bytes."""
     return sum(map(len, parts))
 
@@ -197,6 +205,18 @@ def flat(value: Buffer) -> Buffer:
     if isinstance(value, bytes | bytearray):
         return value
     raise TypeError(f"{type(value).__name__} is not bytes")
+
+
+def uncopied(value: FramePart) -> FramePart:
+    """Returns bytes or a file region as a piece of an encoding.
+
+    A region of a file in memory is read, and a small one: sending it would take as many system calls.
+    """
+    if not isinstance(value, FileRegion):
+        return flat(value)
+    if len(value) < MIN_UNCOPIED_BYTES or value.file.fileno() < 0:
+        return value.read()
+    return value
 
 
 def uuid_to_text(uuid: Buffer) -> str:

@@ -22,7 +22,6 @@ _HELPERS: Final[dict[str, Any]] = {
     for name in (
         "ONE_BYTE",
         "absent_but_set",
-        "flat",
         "no_length",
         "null_refused",
         "overrun",
@@ -34,6 +33,7 @@ _HELPERS: Final[dict[str, Any]] = {
         "too_many",
         "too_many_tagged",
         "total_size",
+        "uncopied",
         "uvarint",
         "wrong_presence",
         "wrong_size",

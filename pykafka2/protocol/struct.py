@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, dataclass_tra
 from pykafka2.errors import UnsupportedVersion
 from pykafka2.protocol.declared import Decoder, Encoder, WeighingDecoder, module_of, resolved_fields
 from pykafka2.protocol.fields import MISSING, Field, VersionRange, field
-from pykafka2.protocol.primitives import DECODE_ERRORS, ENCODE_ERRORS, Budget, Buffer, flat, uuid_to_text
+from pykafka2.protocol.primitives import (
+    DECODE_ERRORS,
+    ENCODE_ERRORS,
+    Budget,
+    Buffer,
+    FramePart,
+    flat,
+    uuid_to_text,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -132,8 +140,10 @@ class Message(Struct):
         self.encode_into(version, parts)
         return b"".join(parts)
 
-    def encode_into(self, version: int, parts: list[Buffer]) -> None:
+    def encode_into(self, version: int, parts: list[Buffer] | list[FramePart]) -> None:
         """Append the message's bytes to `parts`; record batches and long bytes are appended uncopied.
+
+        Only messages with records can have file regions among their parts.
 
         Raises the errors of encode(); `parts` can then contain the start of the message.
         """

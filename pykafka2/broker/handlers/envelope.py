@@ -19,7 +19,7 @@ from pykafka2.errors import (
     UnknownServerError,
     UnsupportedVersion,
 )
-from pykafka2.protocol.framing import decode_request
+from pykafka2.protocol.framing import decode_request, in_memory
 from pykafka2.protocol.messages.cluster import EnvelopeRequest, EnvelopeResponse
 from pykafka2.protocol.struct import Response
 
@@ -69,7 +69,9 @@ class EnvelopeOrigin:
             self.disconnect(context)
             return
         try:
-            frame = b"".join(answer_bytes(response, context.version, context.received.correlation_id))
+            frame = b"".join(
+                in_memory(answer_bytes(response, context.version, context.received.correlation_id))
+            )
         except KafkaError:  # a bug; the controller continues
             logger.exception("%r cannot be sent in version %d", response, context.version)
             self.disconnect(context)

@@ -20,7 +20,13 @@ from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER
 from pykafka2.errors import CorruptData, KafkaError, LinkCut, UnsupportedVersion
-from pykafka2.protocol.framing import decode_request, decode_response, encode_request, encode_response
+from pykafka2.protocol.framing import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+    in_memory,
+)
 from pykafka2.protocol.struct import Request, Response
 
 R = TypeVar("R", bound=Response)
@@ -221,7 +227,8 @@ class Links(Part):
             self._fail(call, f"the link from broker {call.target} to broker {call.source} is cut")
             return 0
         try:
-            frame = memoryview(b"".join(encode_response(response, version, correlation_id)))[LENGTH_BYTES:]
+            parts = in_memory(encode_response(response, version, correlation_id))
+            frame = memoryview(b"".join(parts))[LENGTH_BYTES:]
         except KafkaError as error:
             self._fail(call, f"broker {call.target} could not encode its response: {error}")
             return 0

@@ -17,7 +17,7 @@ from enum import Enum
 import attrs
 
 from pykafka2.errors import IllegalState, IllegalTransition
-from pykafka2.network.transport import Buffer
+from pykafka2.protocol.primitives import FramePart
 
 
 class ChannelState(Enum):
@@ -105,7 +105,7 @@ class Slot:
 
     size_bytes: int
     is_complete: bool = False
-    payload: Sequence[Buffer] | None = None
+    payload: Sequence[FramePart] | None = None
     is_last: bool = False
 
 
@@ -181,7 +181,7 @@ class Channel:
             self.move(ChannelEvent.REQUEST_LOCAL_PROCESSED)
             self._processing = None
 
-    def complete(self, slot: Slot, payload: Sequence[Buffer] | None) -> None:
+    def complete(self, slot: Slot, payload: Sequence[FramePart] | None) -> None:
         """Sets the response (None: nothing to send); it is sent after those of earlier requests."""
         if slot.is_complete:
             raise IllegalState("a request has one response")

@@ -12,11 +12,12 @@ from typing import Protocol
 
 from pykafka2.broker.server.channel import Channel, Slot
 from pykafka2.broker.server.unsent import AllUnsent
+from pykafka2.broker.server.unsent_parts import UnsentParts
 from pykafka2.errors import CorruptData, Disconnected, KafkaError
 from pykafka2.network.transport import READABLE, WRITABLE, Buffer, Selector, Transport
+from pykafka2.protocol.primitives import FramePart
 
 LENGTH_BYTES = 4
-MAX_GATHERED_BUFFERS = 512
 # Consumed bytes are removed from the buffer once there are this many.
 COMPACT_BYTES = 1 << 20
 # Bytes read at once, unless a frame needs more: data that was read is kept, whole requests included, until it
@@ -172,7 +173,7 @@ class Connection:
         self._transport = transport
         self._owner = owner
         self._selector = selector
-        self._unsent: deque[memoryview] = deque()
+        self._unsent = UnsentParts(transport)
         self._reply_ends: deque[int] = deque()  # end position of each response that is being written
         self._written_bytes = 0
         self._sent_bytes = 0
@@ -245,7 +246,12 @@ class Connection:
     def may_read(self) -> bool:
         return self.takes_requests and not self.wants_room
 
-    def complete(self, slot: Slot, payload: Sequence[Buffer] | None) -> None:
+    @property
+    def sends_files(self) -> bool:
+        """Whether responses can have file regions among their parts. From any thread."""
+        return self._unsent.sends_files
+
+    def complete(self, slot: Slot, payload: Sequence[FramePart] | None) -> None:
         """Sets the response of a request (None: nothing to send); `write_ready` sends it."""
         self.channel.complete(slot, payload)
         if payload:
@@ -261,9 +267,9 @@ class Connection:
         if not ready:
             return
         for number, slot in enumerate(ready):
-            for buffer in slot.payload or ():
-                self._unsent.append(memoryview(buffer))
-                self._written_bytes += len(buffer)
+            for part in slot.payload or ():
+                self._unsent.add(part)
+                self._written_bytes += len(part)
             self._reply_ends.append(self._written_bytes)
             slot.payload = None
             if slot.is_last:
@@ -275,18 +281,11 @@ class Connection:
 
     def flush(self, now: float) -> None:
         """Writes as much as the transport accepts; completely sent responses change the channel's state."""
-        unsent = self._unsent
-        while unsent:
-            gathered: Sequence[memoryview] = (
-                unsent if len(unsent) <= MAX_GATHERED_BUFFERS else list(unsent)[:MAX_GATHERED_BUFFERS]
-            )
-            taken = self._transport.write(gathered)
-            if not taken:
-                break
+        taken = self._unsent.write()
+        if taken:
             self.idle_since = now
             self._sent_bytes += taken
             self._count_unsent(-taken)
-            self._take_off(taken)
         ends = self._reply_ends
         if ends and ends[0] <= self._sent_bytes:
             left: list[Slot] = []
@@ -295,17 +294,6 @@ class Connection:
                 left.append(self.channel.sent())
             self._owner.replies_left(self, left)
         self.update_interest()
-
-    def _take_off(self, taken: int) -> None:
-        unsent = self._unsent
-        while taken:
-            head = unsent[0]
-            if taken >= len(head):
-                taken -= len(head)
-                unsent.popleft()
-            else:
-                unsent[0] = head[taken:]
-                return
 
     def update_interest(self) -> None:
         """Registers the current interest with the selector."""

@@ -31,8 +31,9 @@ from pykafka2.broker.server.threads import Part
 from pykafka2.broker.server.unsent import AllUnsent
 from pykafka2.broker.server.waiting_for_room import WaitingForRoom
 from pykafka2.clock import FOREVER
-from pykafka2.errors import CorruptData, Disconnected, KafkaError, UnsupportedVersion
-from pykafka2.network.transport import Buffer, Transport
+from pykafka2.errors import CorruptData, Disconnected, KafkaError, KafkaStorageError, UnsupportedVersion
+from pykafka2.network.transport import Transport
+from pykafka2.protocol.primitives import FramePart
 from pykafka2.protocol.struct import Response
 
 logger = logging.getLogger(__name__)
@@ -192,7 +193,11 @@ class Processor(Part):
         payload = None
         if response is not None:
             try:
-                payload = encoded(context, response)
+                payload = encoded(context, response, sends_files=connection.sends_files)
+            except KafkaStorageError as error:
+                logger.warning("%s: closing the connection: %s", connection.peer, error)
+                self.drop_soon(connection, reset=False)
+                return
             except Exception as error:
                 # A handler's bug; it closes this one connection, regardless of which request completed this
                 # one.
@@ -203,7 +208,7 @@ class Processor(Part):
         self._queue(self._complete, connection, context, payload)
 
     def _complete(
-        self, now: float, connection: Connection, context: RequestContext, payload: list[Buffer] | None
+        self, now: float, connection: Connection, context: RequestContext, payload: list[FramePart] | None
     ) -> None:
         delivery = context.delivery
         if connection.is_closed or delivery.slot is None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pykafka2.broker.server.request_context import RequestContext
 from pykafka2.errors import SerializationError
-from pykafka2.network.transport import Buffer
 from pykafka2.protocol.declared import resolved_fields
-from pykafka2.protocol.framing import encode_response
+from pykafka2.protocol.framing import encode_response, in_memory
 from pykafka2.protocol.messages.sasl import SaslAuthenticateResponse
+from pykafka2.protocol.primitives import FramePart
 from pykafka2.protocol.struct import Response, Struct
 
 LENGTH_BYTES = 4
@@ -19,8 +19,12 @@ WORDED = ("error_message", "batch_index_error_message")
 MAX_MESSAGE_LENGTH = 8_000
 
 
-def encoded(context: RequestContext, response: Response) -> list[Buffer]:
-    """Encodes a response; only its first half if the connection is to close that way."""
+def encoded(context: RequestContext, response: Response, *, sends_files: bool = False) -> list[FramePart]:
+    """Encodes a response in parts; only its first half if the connection is to close that way.
+
+    File regions are parts of the result if the connection `sends_files`; otherwise they are read here, since
+    no file is read on a network thread.
+    """
     received, delivery = context.received, context.delivery
     if received.is_raw_token and isinstance(response, SaslAuthenticateResponse):
         payload = _raw_answer(response)
@@ -28,8 +32,10 @@ def encoded(context: RequestContext, response: Response) -> list[Buffer]:
         version = 0 if received.is_unsupported else received.version
         body = None if delivery.throttle else delivery.known_body
         payload = answer_bytes(response, version, received.correlation_id, body)
+    if not sends_files:
+        payload = [*in_memory(payload)]
     if delivery.closing is not None and delivery.closing.sends_half:
-        whole = b"".join(payload)
+        whole = b"".join(in_memory(payload))
         payload = [whole[: len(whole) // 2]]
     delivery.reply_bytes = sum(map(len, payload))
     return payload
@@ -37,7 +43,7 @@ def encoded(context: RequestContext, response: Response) -> list[Buffer]:
 
 def answer_bytes(
     response: Response, version: int, correlation_id: int, body: bytes | None = None
-) -> list[Buffer]:
+) -> list[FramePart]:
     """Encodes a response with its length; uses `body` if it is already encoded.
 
     Error messages that do not fit are cut: they quote names from clients, which can have 32 KiB.
@@ -64,7 +70,7 @@ def _cut_words(struct: Struct) -> bool:
     return has_cut
 
 
-def _raw_answer(response: SaslAuthenticateResponse) -> list[Buffer]:
+def _raw_answer(response: SaslAuthenticateResponse) -> list[FramePart]:
     """Returns the broker's token with its length; an error only closes the connection."""
     if response.error_code:
         return []
