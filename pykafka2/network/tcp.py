@@ -28,7 +28,7 @@ from pykafka2.network.transport import (
 )
 
 if TYPE_CHECKING:
-    from pykafka2.protocol.file_region import FileRegion
+    from pykafka2.protocol.file_part import FilePart
 
 LISTEN_BACKLOG = 128
 IS_WINDOWS = os.name == "nt"
@@ -144,23 +144,23 @@ class TcpTransport:
 
 
 class SendfileTransport(TcpTransport):
-    """An accepted TCP connection that sends regions of files by `sendfile` (see `FileTransport`)."""
+    """An accepted TCP connection that sends parts of files by `sendfile` (see `FileTransport`)."""
 
     __slots__ = ()
 
-    def write_file(self, region: FileRegion, max_bytes: int) -> int:
-        """Write the start of a region as far as the kernel accepts it; returns the number of bytes."""
-        count = min(len(region), max_bytes)
+    def write_file(self, part: FilePart, max_bytes: int) -> int:
+        """Write the start of a part as far as the kernel accepts it; returns the number of bytes."""
+        count = min(len(part), max_bytes)
         try:
-            taken = os.sendfile(self._socket.fileno(), region.file.fileno(), region.position, count)
+            taken = os.sendfile(self._socket.fileno(), part.file.fileno(), part.position, count)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
             if error.errno in NO_SENDFILE:
-                return self.write([region.file.read_at(region.position, min(count, JOINED_BYTES))])
+                return self.write([part.file.read(part.position, min(count, JOINED_BYTES))])
             raise disconnected(self.peer, error) from error
         if not taken:
-            raise Disconnected(f"{self.peer}: {region!r} of a response is beyond the end of its file")
+            raise Disconnected(f"{self.peer}: the file of a response ended before {part!r}")
         return taken
 
 

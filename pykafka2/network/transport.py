@@ -13,7 +13,7 @@ from pykafka2.network.endpoint import Endpoint
 from pykafka2.slotted import slotted
 
 if TYPE_CHECKING:
-    from pykafka2.protocol.file_region import FileRegion
+    from pykafka2.protocol.file_part import FilePart
 
 Buffer = bytes | bytearray | memoryview
 
@@ -65,10 +65,10 @@ class Transport(Protocol):
 class FileTransport(Transport, Protocol):
     """A transport that the kernel sends parts of files on, without copying them through Python."""
 
-    def write_file(self, region: FileRegion, max_bytes: int) -> int:
-        """Write the start of a region as far as the transport accepts it; returns the number of bytes.
+    def write_file(self, part: FilePart, max_bytes: int) -> int:
+        """Write the start of a part as far as the transport accepts it; returns the number of bytes.
 
-        Raises Disconnected also if the file ends within the region: the announced bytes cannot be sent.
+        Raises Disconnected also if the file ends before the part: announced bytes are missing.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 Stateless; called by the client's connection and the broker's processor on their own threads. An encoded frame
 is a list of parts: buffers for one gathered write, with small pieces joined and record batches uncopied, and
-in responses to fetches regions of log segments. Frames to decode come without their four length bytes.
+in responses to fetches also parts of files. Frames to decode come without their four length bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from pykafka2.errors import CorruptData, UnsupportedVersion
 from pykafka2.protocol import registry
-from pykafka2.protocol.file_region import FileRegion
+from pykafka2.protocol.file_part import FilePart
 from pykafka2.protocol.messages.headers import RequestHeader, ResponseHeader
 from pykafka2.protocol.primitives import MIN_UNCOPIED_BYTES, Buffer, FramePart
 from pykafka2.protocol.struct import Request, Response
@@ -136,17 +136,14 @@ def _check_end(message: Request[Any] | Response, version: int, frame: Buffer, en
 
 
 def in_memory(parts: list[FramePart]) -> list[Buffer]:
-    """Returns the parts of a frame with every file region read.
-
-    Raises `KafkaStorageError` if the file of a region has become shorter.
-    """
-    return [part.read() if isinstance(part, FileRegion) else part for part in parts]
+    """Returns the parts of a frame with every file part read. Raises `KafkaStorageError`."""
+    return [part.read() if isinstance(part, FilePart) else part for part in parts]
 
 
 def _framed(parts: list[Any]) -> list[Any]:
     """Returns `parts` with small neighbours joined; the first is reserved for the length.
 
-    File regions have at least MIN_UNCOPIED_BYTES, so they are never joined.
+    File parts have at least MIN_UNCOPIED_BYTES, so they are never joined.
     """
     size = sum(map(len, parts))
     parts[0] = _LENGTH.pack(size)

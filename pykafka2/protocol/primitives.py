@@ -13,13 +13,13 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from typing import Final, TypeAlias
 
-from pykafka2.protocol.file_region import FileRegion
+from pykafka2.protocol.file_part import FilePart
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """The types accepted as bytes."""
 
-FramePart: TypeAlias = Buffer | FileRegion
-"""A piece of an encoded frame: bytes, or a region of a file for the kernel to send."""
+FramePart: TypeAlias = Buffer | FilePart
+"""A piece of an encoded frame: bytes, or a part of a file for the kernel to send."""
 
 MIN_UNCOPIED_BYTES: Final = 8192
 """Pieces of at least this size are not copied; smaller ones are cheaper to join."""
@@ -208,15 +208,13 @@ def flat(value: Buffer) -> Buffer:
 
 
 def uncopied(value: FramePart) -> FramePart:
-    """Returns bytes or a file region as a piece of an encoding.
+    """Returns bytes or a file part as a piece of an encoding.
 
-    A region of a file in memory is read, and a small one: sending it would take as many system calls.
+    A small file part is read: sending it by itself would take as many system calls.
     """
-    if not isinstance(value, FileRegion):
+    if not isinstance(value, FilePart):
         return flat(value)
-    if len(value) < MIN_UNCOPIED_BYTES or value.file.fileno() < 0:
-        return value.read()
-    return value
+    return value if len(value) >= MIN_UNCOPIED_BYTES else value.read()
 
 
 def uuid_to_text(uuid: Buffer) -> str:

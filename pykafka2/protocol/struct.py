@@ -143,7 +143,7 @@ class Message(Struct):
     def encode_into(self, version: int, parts: list[Buffer] | list[FramePart]) -> None:
         """Append the message's bytes to `parts`; record batches and long bytes are appended uncopied.
 
-        Only messages with records can have file regions among their parts.
+        Only messages with records can have file parts.
 
         Raises the errors of encode(); `parts` can then contain the start of the message.
         """

@@ -248,7 +248,7 @@ class Connection:
 
     @property
     def sends_files(self) -> bool:
-        """Whether responses can have file regions among their parts. From any thread."""
+        """Whether responses can have file parts. From any thread."""
         return self._unsent.sends_files
 
     def complete(self, slot: Slot, payload: Sequence[FramePart] | None) -> None:

@@ -22,8 +22,8 @@ MAX_MESSAGE_LENGTH = 8_000
 def encoded(context: RequestContext, response: Response, *, sends_files: bool = False) -> list[FramePart]:
     """Encodes a response in parts; only its first half if the connection is to close that way.
 
-    File regions are parts of the result if the connection `sends_files`; otherwise they are read here, since
-    no file is read on a network thread.
+    File parts remain if the connection `sends_files`; otherwise they are read here, since no file is read on
+    a network thread.
     """
     received, delivery = context.received, context.delivery
     if received.is_raw_token and isinstance(response, SaslAuthenticateResponse):

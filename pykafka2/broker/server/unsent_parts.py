@@ -1,6 +1,6 @@
-"""The parts of a connection's responses that were not sent yet: bytes, and regions of log segments.
+"""The parts of a connection's responses that were not sent yet: bytes, and parts of log segments.
 
-Bytes leave by gathered writes, regions by `FileTransport.write_file`. After a piece of a region the other
+Bytes leave by gathered writes, file parts by `FileTransport.write_file`. After a piece of a file part other
 connections get their turn: a fast reader would otherwise hold the thread for a whole fetch.
 """
 
@@ -13,46 +13,46 @@ from typing import cast
 
 from pykafka2.errors import IllegalState
 from pykafka2.network.transport import FileTransport, Transport
-from pykafka2.protocol.file_region import FileRegion
+from pykafka2.protocol.file_part import FilePart
 from pykafka2.protocol.primitives import FramePart
 
 MAX_GATHERED_BUFFERS = 512
 MAX_FILE_BYTES = 1 << 20
-"""Limit of one write of a file region."""
+"""Limit of one write from a file."""
 
 
 class UnsentParts:
     """Parts in the order in which they are sent."""
 
-    __slots__ = ("_parts", "_regions", "_transport", "_write_file", "sends_files")
+    __slots__ = ("_file_parts", "_parts", "_transport", "_write_file", "sends_files")
 
     def __init__(self, transport: Transport) -> None:
         self.sends_files = isinstance(transport, FileTransport)
         self._transport = transport
         self._write_file = transport.write_file if isinstance(transport, FileTransport) else _cannot_send
-        self._parts: deque[memoryview | FileRegion] = deque()
-        self._regions = 0  # in `_parts`
+        self._parts: deque[memoryview | FilePart] = deque()
+        self._file_parts = 0  # in `_parts`
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
     def add(self, part: FramePart) -> None:
-        """Adds a part behind the others; a file region only if the transport `sends_files`."""
-        if isinstance(part, FileRegion):
-            self._regions += 1
+        """Adds a part behind the others; a file part only if the transport `sends_files`."""
+        if isinstance(part, FilePart):
+            self._file_parts += 1
             self._parts.append(part)
         else:
             self._parts.append(memoryview(part))
 
     def write(self) -> int:
-        """Writes as much as the transport accepts, up to and including one piece of a file region.
+        """Writes as much as the transport accepts, up to and including one piece of a file part.
 
-        Returns the number of bytes. Raises `Disconnected`, also if the file of a region has become shorter.
+        Returns the number of bytes. Raises `Disconnected`, also if a file has become shorter.
         """
         written = 0
         while self._parts:
             head = self._parts[0]
-            if isinstance(head, FileRegion):
+            if isinstance(head, FilePart):
                 taken = self._write_file(head, MAX_FILE_BYTES)
                 self._take_off(taken)
                 return written + taken
@@ -65,16 +65,16 @@ class UnsentParts:
 
     def clear(self) -> None:
         self._parts.clear()
-        self._regions = 0
+        self._file_parts = 0
 
     def _gathered(self) -> Sequence[memoryview]:
-        """Returns the bytes before the first file region, for one write."""
+        """Returns the bytes before the first file part, for one write."""
         parts = self._parts
-        if not self._regions and len(parts) <= MAX_GATHERED_BUFFERS:
+        if not self._file_parts and len(parts) <= MAX_GATHERED_BUFFERS:
             return cast("deque[memoryview]", parts)
         gathered: list[memoryview] = []
         for part in islice(parts, MAX_GATHERED_BUFFERS):
-            if isinstance(part, FileRegion):
+            if isinstance(part, FilePart):
                 break
             gathered.append(part)
         return gathered
@@ -86,11 +86,11 @@ class UnsentParts:
             if taken >= len(head):
                 taken -= len(head)
                 parts.popleft()
-                self._regions -= isinstance(head, FileRegion)
+                self._file_parts -= isinstance(head, FilePart)
             else:
-                parts[0] = head.after(taken) if isinstance(head, FileRegion) else head[taken:]
+                parts[0] = head.after(taken) if isinstance(head, FilePart) else head[taken:]
                 return
 
 
-def _cannot_send(region: FileRegion, max_bytes: int) -> int:
-    raise IllegalState(f"{region!r} must be read for this transport")
+def _cannot_send(part: FilePart, max_bytes: int) -> int:
+    raise IllegalState(f"{part!r} must be read for this transport")
