@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykafka2.errors import CorruptData, UnsupportedVersion
+from pykafka2.errors import CorruptData, KafkaStorageError, UnsupportedVersion
+from pykafka2.protocol.file_part import FilePart
 from pykafka2.protocol.framing import (
     MIN_UNCOPIED_BYTES,
     decode_request,
@@ -12,8 +13,10 @@ from pykafka2.protocol.framing import (
     decode_response,
     encode_request,
     encode_response,
+    in_memory,
 )
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykafka2.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from pykafka2.protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 from pykafka2.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -112,3 +115,52 @@ def test_bytes_after_a_request_or_response_are_corrupt() -> None:
     answer = b"".join(encode_response(ApiVersionsResponse(api_keys=[]), 0, 1))[4:]
     with pytest.raises(CorruptData, match="ApiVersionsResponse v0: 1 bytes follow"):
         decode_response(answer + b"!", ApiVersionsRequest, 0)
+
+
+class RecordsFile:
+    """The file of a part, in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def fileno(self) -> int:
+        return -1
+
+    def read(self, position: int, size: int) -> bytes:
+        return self.data[position : position + size]
+
+
+def fetched(*records: bytes | FilePart) -> FetchResponse:
+    partitions = [
+        PartitionData(partition_index=n, high_watermark=0, records=r) for n, r in enumerate(records)
+    ]
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+
+
+@pytest.mark.parametrize("version", [4, 12])
+@pytest.mark.parametrize(
+    "sizes", [[MIN_UNCOPIED_BYTES], [9000, 20_000], [10, 9000], [9000, 10], [10, 10], [0]]
+)
+def test_file_parts_of_a_response_are_not_read(version: int, sizes: list[int]) -> None:
+    data = bytes(range(256)) * 100
+    files = [FilePart(RecordsFile(data), 7, size) for size in sizes]
+    in_bytes = [data[7 : 7 + size] for size in sizes]
+    frame = encode_response(fetched(*files), version, 1)
+    assert [part for part in frame if isinstance(part, FilePart)] == [
+        part for part in files if len(part) >= MIN_UNCOPIED_BYTES
+    ]
+    assert b"".join(in_memory(frame)) == b"".join(encode_response(fetched(*in_bytes), version, 1))
+
+
+def test_file_part_of_a_file_that_became_shorter_cannot_be_read() -> None:
+    with pytest.raises(KafkaStorageError, match="only 3 of them are left"):
+        FilePart(RecordsFile(bytes(10)), 7, 4).read()
+
+
+def test_file_part_of_a_file_that_cannot_be_read_raises_a_storage_error() -> None:
+    class BrokenFile(RecordsFile):
+        def read(self, position: int, size: int) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
+        FilePart(BrokenFile(b""), 7, 4).read()

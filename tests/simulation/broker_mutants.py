@@ -120,17 +120,17 @@ def replies_name_another_offset(world: World, patch: pytest.MonkeyPatch) -> None
 
 def reads_miss_the_first_batch(world: World, patch: pytest.MonkeyPatch) -> None:
     """Now and then a read begins with the batch after the one that holds the offset."""
-    read = PartitionLog.read
+    locate = PartitionLog.locate
     counted = [0]
 
     def miss(self: PartitionLog, *args: Any, **options: Any) -> ReadResult:
-        result = read(self, *args, **options)
+        result = locate(self, *args, **options)
         counted[0] += 1
         if counted[0] % 30 == 0 and len(result.batches) > 1:
             del result.batches[0]
         return result
 
-    patch.setattr(PartitionLog, "read", miss)
+    patch.setattr(PartitionLog, "locate", miss)
 
 
 def logs_forget_their_epochs(world: World, patch: pytest.MonkeyPatch) -> None:

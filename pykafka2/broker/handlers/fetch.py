@@ -6,7 +6,7 @@ Consumers read below the high watermark, followers up to the leader's log end. A
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pykafka2.broker.handlers.leaders import endpoints, hint
 from pykafka2.broker.handlers.registry import handles, refuses
@@ -44,6 +44,7 @@ from pykafka2.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from pykafka2.protocol.primitives import FramePart
 from pykafka2.types import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _measured(
 
 def _encoded_bytes(response: FetchResponse, version: int) -> int:
     """Returns the length of a response with its length bytes, as Kafka measures it."""
-    parts: list[Buffer] = []
+    parts: list[FramePart] = []
     response.encode_into(version, parts)
     return LENGTH_BYTES + sum(map(len, parts))
 
@@ -308,7 +309,7 @@ def _partition(
         log_start_offset=result.log_start_offset,
         aborted_transactions=_aborted(result, plan),
         preferred_read_replica=result.preferred_read_replica,
-        records=result.records,
+        records=cast(Buffer, result.records),  # a file part is encoded as such (protocol/file_part.py)
     )
     if result.diverging is not None:
         end = result.diverging

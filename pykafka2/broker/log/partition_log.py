@@ -17,6 +17,7 @@ import attrs
 from pykafka2.broker.log.batch import parse_batch, placed
 from pykafka2.broker.log.compaction import Cleaned
 from pykafka2.broker.log.disk.file_system import FileRegion
+from pykafka2.broker.log.disk.held_files import part_of
 from pykafka2.broker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pykafka2.broker.log.log_files import LogFiles, MemoryLogFiles
 from pykafka2.broker.log.segments import RollLimits, Segments
@@ -29,6 +30,7 @@ from pykafka2.errors import (
     OffsetOutOfRange,
     OutOfOrderSequenceNumber,
 )
+from pykafka2.protocol.file_part import FilePart
 from pykafka2.records.batch import Buffer, RecordBatch, batches
 from pykafka2.types import LOG_APPEND_TIME
 
@@ -58,13 +60,29 @@ class EndMarker:
 
 @attrs.define
 class ReadResult:
-    """Whole batches as stored, starting with the one that contains the requested offset."""
+    """Whole batches as stored, starting with the one that contains the requested offset.
+
+    `region`: where the batches are in a file, if they were only located.
+    """
 
     batches: list[RecordBatch]
+    region: FileRegion | None = None
 
     @property
     def size_bytes(self) -> int:
+        if self.region is not None:
+            return self.region.length
         return sum(len(batch.buffer) for batch in self.batches)
+
+    def end_offset(self, otherwise: int) -> int:
+        """Returns the offset after the last batch, or `otherwise` if there is none."""
+        if self.region is not None:
+            return self.region.next_offset
+        return self.batches[-1].next_offset if self.batches else otherwise
+
+    def records(self) -> Buffer | FilePart:
+        """Returns the batches for a response; those in a file as a part of it, for the kernel to send."""
+        return self.joined() if self.region is None else part_of(self.region)
 
     def joined(self) -> Buffer:
         """Returns the bytes in one buffer, without a copy if there is at most one batch."""
@@ -282,6 +300,13 @@ class PartitionLog:
         if offset >= upper_offset:
             return ReadResult([])
         return ReadResult(self.segments.read(offset, upper_offset, max_bytes, min_one))
+
+    def locate(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> ReadResult:
+        """Reads like `read`, but only locates batches that are in a file."""
+        region = self.region(offset, upper_offset, max_bytes, min_one=min_one)
+        if region is None:
+            return self.read(offset, upper_offset, max_bytes, min_one=min_one)
+        return ReadResult([], region)
 
     def region(self, offset: int, upper_offset: int, max_bytes: int, *, min_one: bool) -> FileRegion | None:
         """Returns where the batches that `read` returns are in a file.

@@ -8,6 +8,7 @@ from pykafka2.broker.log.leader_epochs import EpochEnd
 from pykafka2.broker.log.transaction_index import AbortedTransaction
 from pykafka2.broker.replication.key import Key
 from pykafka2.errors import BrokerError
+from pykafka2.protocol.file_part import FilePart
 from pykafka2.records.batch import Buffer
 
 NO_TOPIC_ID = bytes(16)
@@ -44,7 +45,7 @@ class FetchResult:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: Buffer = b""
+    records: Buffer | FilePart = b""
     diverging: EpochEnd | None = None
     preferred_read_replica: int = -1
     has_more: bool = False

@@ -112,12 +112,11 @@ class ReplicaReader:
                 limit = min(max(0, left), item.max_bytes) if plan.max_bytes >= 0 else -1
                 if limit < 0 and item.offset < upper:
                     raise UnknownServerError(f"a read of at most {limit} bytes")  # as in Kafka
-                found = log.read(item.offset, upper, limit, min_one=min_one)
-                result.records = found.joined()
+                found = log.locate(item.offset, upper, limit, min_one=min_one)
+                result.records = found.records()
                 result.has_more = item.offset < upper
                 if plan.read_committed:
-                    end = found.batches[-1].next_offset if found.batches else item.offset
-                    result.aborted = log.aborted_transactions(item.offset, end)
+                    result.aborted = log.aborted_transactions(item.offset, found.end_offset(item.offset))
         except BrokerError as error:
             return FetchResult(item, error)
         return result
@@ -140,7 +139,7 @@ class ReplicaReader:
                 return None  # the log was rolled after the fetch: the old segment does not grow
             if plan.min_bytes <= 1 and replica.log.log_start_offset <= item.offset:
                 return 1
-            return replica.log.read(item.offset, upper, item.max_bytes, min_one=True).size_bytes
+            return replica.log.locate(item.offset, upper, item.max_bytes, min_one=True).size_bytes
         except BrokerError:
             return None
 

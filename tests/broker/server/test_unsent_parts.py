@@ -1,0 +1,137 @@
+"""Responses in parts: bytes and file parts leave in order, after partial writes too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykafka2.broker.server.unsent_parts import MAX_FILE_BYTES, UnsentParts
+from pykafka2.errors import IllegalState
+from pykafka2.network.transport import READABLE, Buffer
+from pykafka2.protocol.file_part import FilePart
+from tests.gate import examples
+
+
+class BytesFile:
+    """The file of a part, in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def fileno(self) -> int:
+        return -1
+
+    def read(self, position: int, size: int) -> bytes:
+        return self.data[position : position + size]
+
+
+class NarrowTransport:
+    """Accepts as many bytes of each write as the list says, then everything."""
+
+    peer = "narrow"
+
+    def __init__(self, room: Sequence[int] = ()) -> None:
+        self.received = b""
+        self.calls: list[str] = []
+        self._room = [*room]
+
+    def _take(self, kind: str, data: bytes) -> int:
+        self.calls.append(kind)
+        taken = min(len(data), self._room.pop(0)) if self._room else len(data)
+        self.received += data[:taken]
+        return taken
+
+    def write(self, buffers: Sequence[Buffer]) -> int:
+        return self._take("bytes", b"".join(buffers))
+
+    def write_file(self, part: FilePart, max_bytes: int) -> int:
+        return self._take("file", part.read()[:max_bytes])
+
+    def establish(self) -> bool:
+        return True
+
+    def interest(self) -> int:
+        return READABLE
+
+    def read_into(self, buffer: memoryview) -> int | None:
+        return None
+
+    def close(self, *, reset: bool = False) -> None:
+        pass
+
+
+class BytesTransport(NarrowTransport):
+    """Cannot send files."""
+
+    write_file = None  # type: ignore[assignment]
+
+
+def file_part(data: bytes, *, before: bytes = b"before", after: bytes = b"after") -> FilePart:
+    return FilePart(BytesFile(before + data + after), len(before), len(data))
+
+
+PARTS = st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=40)), max_size=8)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(PARTS, st.lists(st.integers(0, 30), max_size=30))
+def test_partial_writes_keep_the_order_of_the_parts(parts: list[tuple[bool, bytes]], room: list[int]) -> None:
+    transport = NarrowTransport(room)
+    unsent = UnsentParts(transport)
+    for is_file, data in parts:
+        unsent.add(file_part(data) if is_file else data)
+    written = 0
+    for _ in range(200):
+        written += unsent.write()
+    assert not unsent
+    assert transport.received == b"".join(data for _, data in parts)
+    assert written == len(transport.received)
+
+
+def test_bytes_before_and_after_a_file_part_are_gathered() -> None:
+    transport = NarrowTransport()
+    unsent = UnsentParts(transport)
+    for part in (b"a", b"b", file_part(b"FILE"), b"c", b"d"):
+        unsent.add(part)
+    assert unsent.write() == 6
+    assert transport.calls == ["bytes", "file"]
+    assert unsent.write() == 2
+    assert transport.calls == ["bytes", "file", "bytes"]
+    assert transport.received == b"abFILEcd"
+
+
+def test_write_ends_after_one_piece_of_a_file_so_that_others_get_their_turn() -> None:
+    transport = NarrowTransport()
+    unsent = UnsentParts(transport)
+    unsent.add(file_part(bytes(MAX_FILE_BYTES + 10)))
+    assert [unsent.write(), unsent.write(), unsent.write()] == [MAX_FILE_BYTES, 10, 0]
+
+
+def test_nothing_more_is_tried_once_the_transport_is_full() -> None:
+    transport = NarrowTransport([2, 0])
+    unsent = UnsentParts(transport)
+    unsent.add(b"abc")
+    unsent.add(file_part(b"FILE"))
+    assert unsent.write() == 2
+    assert transport.calls == ["bytes", "bytes"]
+
+
+def test_file_part_on_a_transport_without_files_is_a_bug() -> None:
+    unsent = UnsentParts(BytesTransport())
+    assert not unsent.sends_files
+    unsent.add(file_part(b"FILE"))
+    with pytest.raises(IllegalState, match="must be read for this transport"):
+        unsent.write()
+
+
+def test_cleared_parts_are_not_sent() -> None:
+    transport = NarrowTransport()
+    unsent = UnsentParts(transport)
+    unsent.add(file_part(b"FILE"))
+    unsent.clear()
+    unsent.add(b"bytes")
+    unsent.write()
+    assert transport.received == b"bytes"

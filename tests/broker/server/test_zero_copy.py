@@ -1,0 +1,363 @@
+"""Fetches from segments in files over real sockets: sent by sendfile, and equal to the file."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.broker.log.disk import held_files
+from pykafka2.broker.log.disk.held_files import HeldFile
+from pykafka2.broker.server.connection import Connection
+from pykafka2.broker.server.unsent_parts import MAX_FILE_BYTES
+from pykafka2.network.tcp import SendfileTransport, TcpTransport
+from pykafka2.protocol.framing import encode_request
+from pykafka2.protocol.messages.fetch import FetchRequest, FetchTopic
+from pykafka2.testing import KafkaCluster, Topic
+from tests.broker.log.file_segments import FileSegments
+from tests.testing.wire import Wire, batch, data_of, fetch, fetch_request, produce
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems read the file")
+
+RECORD_BYTES = 100_000
+BATCHES = 60
+LARGE = 1 << 30
+
+
+class Sent:
+    """Counts what is sent through Python and what by sendfile."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.by_sendfile = 0
+        self.by_write = 0
+        self.most_at_once = 0
+        self.is_counting = True
+        sendfile, write = os.sendfile, TcpTransport.write
+
+        def counted_sendfile(out: int, file: int, offset: int, count: int) -> int:
+            taken = sendfile(out, file, offset, count)
+            self.by_sendfile += taken
+            self.most_at_once = max(self.most_at_once, taken)
+            return taken
+
+        def counted_write(transport: TcpTransport, buffers: object) -> int:
+            taken = write(transport, buffers)  # type: ignore[arg-type]
+            self.by_write += taken
+            return taken
+
+        patch.setattr(os, "sendfile", counted_sendfile)
+        patch.setattr(TcpTransport, "write", counted_write)
+
+
+@pytest.fixture
+def segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileSegments]:
+    segments = FileSegments(tmp_path)
+    segments.install(monkeypatch)
+    yield segments
+    segments.close()
+    assert HeldFile.held == 0
+
+
+@pytest.fixture
+def cluster(segments: FileSegments) -> Iterator[KafkaCluster]:
+    with KafkaCluster(brokers=1, topics={"t": 2}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def wire(cluster: KafkaCluster) -> Iterator[Wire]:
+    with Wire(cluster.bootstrap_servers) as wire:
+        yield wire
+
+
+def fill(wire: Wire, partition: int = 0, batches: int = BATCHES) -> None:
+    for number in range(batches):
+        value = bytes([number % 251 + partition]) * RECORD_BYTES
+        assert produce(wire, "t", partition, batch([value])).error_code == 0
+
+
+def stored(segments: FileSegments) -> list[bytes]:
+    """The files that have something in them, in order of creation."""
+    return [data for segment in segments.all if (data := segment.path.read_bytes())]
+
+
+def everything(partition: int = 0, **options: int) -> FetchRequest:
+    return fetch_request("t", partition, 0, max_bytes=LARGE, partition_max_bytes=LARGE, **options)
+
+
+def test_records_leave_by_sendfile_and_equal_the_file(
+    segments: FileSegments, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(wire)
+    (data,) = stored(segments)
+    sent = Sent(monkeypatch)
+    assert bytes(data_of(wire.call(everything(), 12)).records or b"") == data
+    assert sent.by_sendfile == len(data)
+    assert sent.by_write < 1000
+
+
+def test_fetch_from_the_middle_returns_that_range_of_the_file(segments: FileSegments, wire: Wire) -> None:
+    fill(wire)
+    (data,) = stored(segments)
+    size = len(data) // BATCHES
+    found = fetch(wire, "t", 0, 7, max_bytes=LARGE, partition_max_bytes=3 * size + 5)
+    assert bytes(found.records or b"") == data[7 * size : 10 * size]
+
+
+def test_first_batch_is_returned_if_it_is_larger_than_max_bytes(segments: FileSegments, wire: Wire) -> None:
+    fill(wire, batches=3)
+    (data,) = stored(segments)
+    assert (
+        bytes(fetch(wire, "t", 0, 1, max_bytes=1).records or b"") == data[len(data) // 3 : 2 * len(data) // 3]
+    )
+
+
+def test_small_records_are_read_instead(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert produce(wire, "t", 0, batch([b"small"])).error_code == 0
+    sent = Sent(monkeypatch)
+    assert len(fetch(wire, "t", 0, 0).records or b"") > 60
+    assert sent.by_sendfile == 0
+
+
+def test_two_partitions_of_one_fetch_are_two_parts(
+    segments: FileSegments, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(wire, 0)
+    fill(wire, 1)
+    request = everything()
+    request.topics = [
+        FetchTopic(topic="t", partitions=[*request.topics[0].partitions, *everything(1).topics[0].partitions])
+    ]
+    sent = Sent(monkeypatch)
+    partitions = wire.call(request, 12).responses[0].partitions
+    assert [bytes(data.records or b"") for data in partitions] == stored(segments)
+    assert sent.by_sendfile == sum(map(len, stored(segments)))
+
+
+def narrow(cluster: KafkaCluster) -> Wire:
+    wire = Wire(cluster.bootstrap_servers)
+    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+    return wire
+
+
+def test_connections_that_read_slowly_get_everything_at_the_same_time(
+    segments: FileSegments, cluster: KafkaCluster, wire: Wire
+) -> None:
+    fill(wire)
+    found: list[bytes] = []
+
+    def read() -> None:
+        with narrow(cluster) as slow:
+            found.append(bytes(data_of(slow.call(everything(), 12)).records or b""))
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert found == [*stored(segments)] * 3
+
+
+def waiting_fetch(cluster: KafkaCluster, slow: Wire) -> Connection:
+    """Sends a fetch whose response does not fit into the socket's buffers."""
+    slow.socket.sendall(b"".join(encode_request(everything(), 12, 1, "slow")))
+    processor = cluster.brokers[0].processors[0]
+    port = slow.socket.getsockname()[1]
+
+    def connection() -> Connection | None:
+        known = [one for one in processor.connections if one.peer.endswith(f":{port}")]
+        return known[0] if known and known[0].unsent_bytes else None
+
+    assert cluster.runtime.wait_until(lambda: connection() is not None, 10)
+    cluster.runtime.wait_until(lambda: False, 0.1)  # until its buffers are full
+    found = connection()
+    assert found is not None
+    return found
+
+
+def test_deleted_segment_is_still_sent(segments: FileSegments, cluster: KafkaCluster, wire: Wire) -> None:
+    fill(wire)
+    (data,) = stored(segments)
+    with narrow(cluster) as slow:
+        assert waiting_fetch(cluster, slow).unsent_bytes > 0
+        assert HeldFile.held == 1
+        cluster.delete_topic("t")
+        cluster.runtime.wait_until(lambda: False, 0.1)
+        for segment in segments.all:
+            if segment.path.exists():
+                segment.delete()
+        _, response = slow.receive(FetchRequest, 12)
+    assert bytes(data_of(response).records or b"") == data
+
+
+def test_truncated_file_closes_the_connection(
+    segments: FileSegments, cluster: KafkaCluster, wire: Wire
+) -> None:
+    fill(wire)
+    with narrow(cluster) as slow:
+        waiting_fetch(cluster, slow)
+        for segment in segments.all:
+            segment.file.truncate(0)
+        received = 0
+        while data := slow.socket.recv(1 << 20):
+            received += len(data)
+    assert 0 < received < BATCHES * RECORD_BYTES
+    assert wire.call(fetch_request("t", 1, 0), 12).responses[0].partitions[0].error_code == 0
+
+
+def test_file_is_released_when_the_client_disconnects(
+    segments: FileSegments, cluster: KafkaCluster, wire: Wire
+) -> None:
+    fill(wire)
+    with narrow(cluster) as slow:
+        connection = waiting_fetch(cluster, slow)
+        assert HeldFile.held == 1
+    assert cluster.runtime.wait_until(lambda: connection.is_closed, 10)
+    assert HeldFile.held == 0
+    assert connection.unsent_bytes == 0
+
+
+def test_others_are_answered_between_the_pieces_of_a_file(
+    cluster: KafkaCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(wire)
+    sent = Sent(monkeypatch)
+    wire.call(everything(), 12)
+    assert 0 < sent.most_at_once <= MAX_FILE_BYTES
+
+
+def test_bytes_of_the_metrics_are_those_of_the_response(cluster: KafkaCluster, wire: Wire) -> None:
+    fill(wire)
+    metrics = cluster.brokers[0].metrics
+    wire.send(everything(), 12)
+    size = len(wire.receive_frame()) + 4
+    assert cluster.runtime.wait_until(lambda: metrics.api("Fetch").count == 1, 10)
+    assert metrics.api("Fetch").bytes_out == size
+    (entry,) = cluster.history.entries("Fetch")
+    assert entry.size_bytes == metrics.api("Fetch").bytes_in
+    assert entry.response is None
+
+
+def test_throttled_response_has_no_records_and_holds_no_file(cluster: KafkaCluster, wire: Wire) -> None:
+    fill(wire)
+    cluster.controls.set_quota(client_id="wire", consumer_byte_rate=1_000_000)
+    wire.call(everything(), 12)
+    response = wire.call(everything(), 12)
+    assert response.throttle_time_ms > 0
+    assert response.responses == []
+    assert HeldFile.held == 0
+    cluster.controls.clear_quotas()
+
+
+def test_fetch_above_the_largest_size_of_a_quota_is_cut(
+    segments: FileSegments, cluster: KafkaCluster, wire: Wire
+) -> None:
+    """A quota limits max_bytes to what it allows at once, so a file part ends there, at a batch."""
+    fill(wire)
+    cluster.controls.set_quota(client_id="wire", consumer_byte_rate=100_000)
+    records = bytes(data_of(wire.call(everything(), 12)).records or b"")
+    (data,) = stored(segments)
+    assert 0 < len(records) <= 1_000_000
+    assert records == data[: len(records)]
+    cluster.controls.clear_quotas()
+
+
+def test_tls_connection_gets_the_same_bytes_without_sendfile(
+    segments: FileSegments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with KafkaCluster(brokers=1, topics={"t": 1}, tls=True) as cluster:
+        tls = ssl.create_default_context(cafile=cluster.ca_file)
+        with Wire(cluster.bootstrap_servers, tls=tls) as wire:
+            fill(wire)
+            sent = Sent(monkeypatch)
+            records = bytes(data_of(wire.call(everything(), 12)).records or b"")
+    assert [records] == stored(segments)
+    assert sent.by_sendfile == 0
+
+
+def test_follower_gets_the_bytes_of_the_leaders_file(segments: FileSegments) -> None:
+    with KafkaCluster(brokers=2, topics={"t": Topic(1, 2)}) as cluster:
+        leader = cluster.partition("t", 0).leader
+        with Wire(cluster.brokers[leader].address) as wire:
+            fill(wire, batches=5)
+    first, second = stored(segments)
+    assert first == second
+
+
+def test_read_committed_fetch_lists_the_aborted_transactions_of_the_part(
+    segments: FileSegments, cluster: KafkaCluster, wire: Wire
+) -> None:
+    with KafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, transactional_id="x", max_request_size=LARGE
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", bytes(RECORD_BYTES), partition=0).result(10)
+        producer.abort_transaction()
+    request = everything()
+    request.isolation_level = 1
+    data = data_of(wire.call(request, 12))
+    assert bytes(data.records or b"") in stored(segments)
+    assert [aborted.first_offset for aborted in data.aborted_transactions or []] == [0]
+
+
+def test_beyond_the_limit_of_held_files_the_file_is_read(
+    segments: FileSegments, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(wire)
+    monkeypatch.setattr(held_files, "MAX_HELD_FILES", 0)
+    sent = Sent(monkeypatch)
+    assert [bytes(data_of(wire.call(everything(), 12)).records or b"")] == stored(segments)
+    assert sent.by_sendfile == 0
+
+
+def test_without_sendfile_the_file_is_read(
+    segments: FileSegments, cluster: KafkaCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On other systems accepted connections are of a class without it."""
+    fill(wire)
+    monkeypatch.setattr("pykafka2.network.tcp.ACCEPTED", TcpTransport)
+    sent = Sent(monkeypatch)
+    with Wire(cluster.bootstrap_servers) as other:
+        assert [bytes(data_of(other.call(everything(), 12)).records or b"")] == stored(segments)
+    assert sent.by_sendfile == 0
+
+
+def test_file_system_without_sendfile_is_read_in_pieces(
+    segments: FileSegments, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(wire)
+
+    def unsupported(out: int, file: int, offset: int, count: int) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "sendfile", unsupported)
+    assert [bytes(data_of(wire.call(everything(), 12)).records or b"")] == stored(segments)
+
+
+def test_file_that_cannot_be_read_closes_the_connection(
+    segments: FileSegments, wire: Wire, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(wire)
+
+    def broken(out: int, file: int, offset: int, count: int) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "sendfile", broken)
+    wire.send(everything(), 12)
+    with pytest.raises(ConnectionError):
+        wire.receive_frame()
+
+
+def test_accepted_connections_of_linux_can_send_files(cluster: KafkaCluster, wire: Wire) -> None:
+    wire.call(fetch_request("t", 0, 0), 12)
+    (connection,) = cluster.brokers[0].processors[0].connections
+    assert connection.sends_files
+    assert isinstance(connection._transport, SendfileTransport)
