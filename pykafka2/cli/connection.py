@@ -23,6 +23,27 @@ Kind = Literal["admin", "consumer", "producer"]
 ENVIRONMENT = "PYKAFKA2_"
 NOT_OPTIONS = ("PROFILE", "PROFILES")
 CLIENT_ID = "pykafka2"
+BY_TYPING_ONLY = frozenset(
+    {
+        "auto_offset_reset",
+        "enable_auto_commit",
+        "enable_auto_offset_store",
+        "group_id",
+        "group_instance_id",
+        "transactional_id",
+    }
+)
+"""Options that are left out of shared sources: with those of an application, a command would commit its
+offsets, or fence its members and its producer."""
+OF_GROUPS = (
+    "group_protocol",
+    "group_remote_assignor",
+    "heartbeat_interval_ms",
+    "max_poll_interval_ms",
+    "partition_assignment_strategy",
+    "session_timeout_ms",
+)
+"""Options that a consumer without a group rejects."""
 OF_JAVA = re.compile(r".*(?:\.|^)(?:de)?serializer|interceptor\.classes|metric\.reporters")
 """Options whose values are classes: skipped in files that are shared with Java programs."""
 
@@ -88,21 +109,28 @@ def client_options(
     kind: Kind,
     environment: Mapping[str, str] = os.environ,
     /,
+    *,
+    typed: Mapping[str, object] | None = None,
     **defaults: object,
 ) -> dict[str, object]:
     """Return the options of a client by name with underscores.
 
     Options of -X are passed on as they are, so that the client rejects a wrong one. From the other sources,
-    options of other kinds of clients are left out, because one file or profile serves all verbs.
+    options of other kinds of clients are left out, because one file or profile serves all verbs. `typed` has
+    the options that arguments of the verb set; no source changes them.
     """
     shared: dict[str, object] = {}
     for options in _shared_sources(arguments, environment):
         shared.update(options)
-    options = {"client_id": CLIENT_ID, **defaults, **(_of_kind(shared, kind) if shared else {})}
-    options.update(_typed(arguments.settings))
+    settings = typed_options(arguments.settings)
     if arguments.bootstrap_servers is not None:
-        options["bootstrap_servers"] = arguments.bootstrap_servers
-    return options
+        settings["bootstrap_servers"] = arguments.bootstrap_servers
+    settings.update(typed or {})
+    if shared:
+        shared = _of_kind(shared, kind)
+        if "group_id" not in settings and "group_id" not in defaults:
+            shared = {name: value for name, value in shared.items() if name not in OF_GROUPS}
+    return {"client_id": CLIENT_ID, **defaults, **shared, **settings}
 
 
 def _shared_sources(
@@ -137,7 +165,8 @@ def _name(written: str) -> str:
     return written.strip().replace(".", "_")
 
 
-def _typed(settings: list[str]) -> dict[str, object]:
+def typed_options(settings: list[str]) -> dict[str, object]:
+    """Return the options of -X by name with underscores. Raises `UsageError`, which shows no value."""
     options: dict[str, object] = {}
     for text in settings:
         name, equals, value = text.partition("=")
@@ -175,6 +204,7 @@ def _is_known(name: str, table: OptionTable[Any]) -> bool:
 def _of_kind(options: Mapping[str, object], kind: Kind) -> dict[str, object]:
     """Return the options of this kind of client, and those of no kind, which the client rejects by name."""
     table = option_table(kind)
+    options = {name: value for name, value in options.items() if name not in BY_TYPING_ONLY}
     found = {name: value for name, value in options.items() if _is_known(name, table)}
     rest = [name for name in options if name not in found]
     if rest:

@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from pykafka2.cli import connection
-from pykafka2.cli.output import Output, is_terminal
+from pykafka2.cli.exits import EXIT_OK, code_of
+from pykafka2.cli.output import NoProgress, Output, is_terminal
 from pykafka2.cli.parsing import Parser, UsageError, nearest, partition_numbers, positive
 from pykafka2.cli.positions import LEGAL_OFFSET, LEGAL_UNTIL, Bounds, Position, offset, until
 from pykafka2.cli.record_formats import DEFAULT, BadFormat, Render, compile_format, json_lines, unescaped
@@ -93,27 +94,30 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
         else:
             reading.subscribe(client)
         reading.read(client)
+    except KeyboardInterrupt as interrupt:  # the usual end, without a message
+        return code_of(interrupt)
     finally:
         reading.bar.close()
         client.close()
-    return 0
+    return EXIT_OK
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, object]:
-    start = arguments.offset
-    options: dict[str, object] = {
-        "auto_offset_reset": "latest" if start is not None and start.kind == "latest" else "earliest",
-        "allow_auto_create_topics": False,
-    }
+    """Return the options that the arguments set, and defaults."""
+    typed: dict[str, object] = {"enable_auto_offset_store": False} if arguments.group is not None else {}
     if arguments.group is not None:
-        options.update(group_id=arguments.group, enable_auto_offset_store=False)
+        typed["group_id"] = arguments.group
+    if arguments.offset is not None:
+        typed["auto_offset_reset"] = "latest" if arguments.offset.kind == "latest" else "earliest"
     if arguments.isolation_level is not None:
-        options["isolation_level"] = arguments.isolation_level
-    return options
+        typed["isolation_level"] = arguments.isolation_level
+    return {"typed": typed, "auto_offset_reset": "earliest", "allow_auto_create_topics": False}
 
 
 def _check_group(arguments: argparse.Namespace) -> None:
     if arguments.group is None:
+        if "group_id" in connection.typed_options(arguments.settings):
+            raise UsageError("-X group.id: name the group with --group, which commits its offsets")
         return
     if arguments.partition is not None:
         raise UsageError("--partition cannot be combined with --group, which assigns the partitions")
@@ -160,6 +164,8 @@ class Reading:
     ends_at_ms: int | None = None
     """With --until and a time in the future: when the limits can be looked up."""
     remaining: int | None = None
+    printed: dict[TopicPartition, int] = attrs.Factory(dict)
+    """The offsets after the records of a group that were printed and not stored."""
     bar: Any = None
 
     def __attrs_post_init__(self) -> None:
@@ -221,21 +227,28 @@ class Reading:
             records = RECORDS_PER_POLL if self.remaining is None else min(self.remaining, RECORDS_PER_POLL)
             polled = client.poll_columns(POLL_MS, max_records=records)
             for partition, columns in polled.items():
-                self._print(client, partition, columns)
+                self._print(partition, columns)
                 if self.remaining == 0:
-                    return
+                    break
             if polled:
-                sys.stdout.buffer.flush()
+                self._flush(client)
             elif is_closed():
                 raise BrokenPipeError
+            if self.remaining == 0:
+                return
             if self._has_limits:
                 self._finish(client)
             elif self.ends_at_ms is not None and time.time() * 1000 >= self.ends_at_ms:
                 self._reach_time(client)
 
-    def _print(
-        self, client: KafkaConsumer[bytes, bytes], partition: TopicPartition, columns: Columns
-    ) -> None:
+    def _flush(self, client: KafkaConsumer[bytes, bytes]) -> None:
+        """Write what was printed; then its offsets can be committed."""
+        sys.stdout.buffer.flush()
+        if self.printed:
+            client.store_offsets(offsets=self.printed)
+            self.printed = {}
+
+    def _print(self, partition: TopicPartition, columns: Columns) -> None:
         if self._has_limits:
             limit = self.limits.get(partition)
             if limit is None:
@@ -251,7 +264,7 @@ class Reading:
                 columns.shorten(self.remaining)
             self._write(columns, partition)
         if self.arguments.group is not None and len(columns):
-            client.store_offsets(offsets={partition: columns.last_offset + 1})
+            self.printed[partition] = columns.last_offset + 1
 
     def _write(self, columns: Columns, partition: TopicPartition) -> None:
         sys.stdout.buffer.write(self.render(columns, partition.topic, partition.partition))
@@ -343,8 +356,6 @@ def _name(partition: TopicPartition) -> str:
 
 def _progress(output: Output, total: int | None) -> Any:
     """Return a bar if records go to a file and stderr is a terminal; it would mix with other output."""
-    from pykafka2.cli.output import NoProgress
-
     if not is_terminal(sys.stderr) or is_terminal(sys.stdout) or _is_pipe():
         return NoProgress()
     return output.progress(total, "consumed")

@@ -15,6 +15,7 @@ from importlib import import_module
 from types import FrameType, ModuleType
 from typing import NoReturn
 
+from pykafka2.cli.exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE, Terminated, code_of
 from pykafka2.cli.output import Output
 from pykafka2.cli.parsing import Parser, UsageError
 from pykafka2.errors import ConfigurationError, KafkaError
@@ -30,12 +31,6 @@ VERBS = {
 }
 """The module of each verb, in the order of `pykafka2 --help`; see the docstring of the package."""
 
-EXIT_OK = 0
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
-
 EPILOG = """\
 try first:
   pykafka2 demo                          crash a broker under load and prove that no record is lost
@@ -45,10 +40,6 @@ try first:
 exit codes:
   0 success   1 failure   2 wrong arguments or options   130 interrupted by Ctrl-C   143 ended by SIGTERM
 """
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM was received: the verb ends like after a Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return EXIT_OK
+    except KeyboardInterrupt as interrupt:  # before the verb started, or twice
+        return code_of(interrupt)
 
 
 def _run(words: list[str]) -> int:
@@ -89,11 +82,10 @@ def _run(words: list[str]) -> int:
     except OSError as error:
         output.error(f"{error.filename or type(error).__name__}: {error.strerror or error}")
         return EXIT_FAILED
-    except Terminated:
-        return EXIT_TERMINATED
-    except KeyboardInterrupt:
-        output.error("interrupted")
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        if not isinstance(interrupt, Terminated):
+            output.error("interrupted")
+        return code_of(interrupt)
     finally:
         restore_sigterm()
     return code
@@ -140,6 +132,8 @@ def _prepare_process() -> None:
     """Set what belongs to a process of its own: how streams encode, and how warnings of the client look."""
     import warnings
 
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name can be outside the terminal's encoding

@@ -107,15 +107,11 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     reader, delimiter = _reader(arguments)
     headers = [_header(text) for text in arguments.header]
     inputs = [Input(path) for path in arguments.files or ["-"]]
-    options: dict[str, object] = {"max_block_ms": MAX_BLOCK_MS}
-    if arguments.compression is not None:
-        options["compression_type"] = arguments.compression
-    if arguments.acks is not None:
-        options["acks"] = arguments.acks
-    settings = connection.client_options(arguments, "producer", **options)
-    sending = Sending(
-        arguments, output, connection.producer(arguments, **options), headers, "transactional_id" in settings
-    )
+    names = {"compression_type": arguments.compression, "acks": arguments.acks}
+    typed = {name: value for name, value in names.items() if value is not None}
+    is_transactional = "transactional_id" in connection.typed_options(arguments.settings)
+    client = connection.producer(arguments, typed=typed, max_block_ms=MAX_BLOCK_MS)
+    sending = Sending(arguments, output, client, headers, is_transactional)
     try:
         sending.start()
         with _progress(output, inputs) as bar:

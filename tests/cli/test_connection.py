@@ -75,6 +75,34 @@ def test_unknown_option_of_a_file_reaches_the_client_which_rejects_it(tmp_path: 
     assert options_of("--config", str(file)) == {"fetch_min_byte": "5"}
 
 
+def test_identity_of_an_application_in_a_file_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "group.id=app\ngroup.instance.id=1\ntransactional.id=app\nenable.auto.commit=false\n"
+        "auto.offset.reset=latest\nsession.timeout.ms=6000\nfetch.min.bytes=2\n"
+    )
+    words = ["--config", str(file)]
+    assert options_of(*words) == {"fetch_min_bytes": "2"}
+    assert options_of(*words, kind="producer") == {}
+    assert options_of(*words, "-X", "group.id=g") == {
+        "fetch_min_bytes": "2",
+        "session_timeout_ms": "6000",
+        "group_id": "g",
+    }
+
+
+def test_option_that_an_argument_sets_takes_precedence_over_every_source(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("isolation.level=read_uncommitted\n")
+    parser = Parser()
+    connection.add_options(parser)
+    arguments = parser.parse_args(["--config", str(file), "-X", "isolation.level=x"])
+    options = client_options(
+        arguments, "consumer", {}, typed={"isolation_level": "read_committed"}, isolation_level="y"
+    )
+    assert options["isolation_level"] == "read_committed"
+
+
 def test_misspelt_variable_is_rejected_and_an_unrelated_one_is_not() -> None:
     with pytest.raises(UsageError, match=r"PYKAFKA2_SASL_PASSWROD .* did you mean PYKAFKA2_SASL_PASSWORD"):
         options_of(environment={"PYKAFKA2_SASL_PASSWROD": SECRET})
