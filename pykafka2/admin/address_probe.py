@@ -96,18 +96,15 @@ class _Observed:
 
 
 class _Observer:
-    """A `TlsWrapper` that notes the TCP connection and keeps the TLS stream; without TLS it adds none."""
+    """A `TlsWrapper` that notes when TCP is connected, and keeps the TLS stream."""
 
-    def __init__(self, tls: ReloadingTlsContext | TlsContext | None) -> None:
+    def __init__(self, tls: ReloadingTlsContext | TlsContext) -> None:
         self._tls = tls
         self.stream: Any = None
         self.is_connected = False
 
     def wrap_connecting(self, transport: SocketTransport, server_name: str) -> Transport:
-        observed = _Observed(transport, self._connected)
-        if self._tls is None:
-            return observed
-        self.stream = self._tls.wrap_connecting(observed, server_name)
+        self.stream = self._tls.wrap_connecting(_Observed(transport, self._connected), server_name)
         stream: Transport = self.stream
         return stream
 
@@ -147,7 +144,8 @@ class AddressProbe:
         self._endpoints: list[Endpoint] = []
         self._unreachable: list[str] = []
         self._connection: Connection | None = None
-        self._observer = _Observer(None)
+        self._observer: _Observer | None = None
+        """Of the current connection, if it uses TLS."""
         self._stage = "dns"
         self._began, self._deadline = 0.0, FOREVER
 
@@ -193,7 +191,7 @@ class AddressProbe:
             self._fail("dns", error, now, fix=self._fix_of_name())
         connection = self._connection
         if connection is not None and now >= self._deadline and self._stage != "done":
-            stage = "tls" if self._stage == "port" and self._observer.is_connected else self._stage
+            stage = "tls" if self._stage == "port" and self._is_tcp_connected else self._stage
             late = f"{self.name} did not {_WAITS[stage]} within {self._timeout:g} s"
             connection.fail(RequestTimeout(late), now)
         connection = self._connection
@@ -264,7 +262,7 @@ class AddressProbe:
         has_sasl: bool = False,
     ) -> None:
         options, driver = self._cluster.options, self._cluster.driver
-        self._observer = _Observer(tls)
+        self._observer = None if tls is None else _Observer(tls)
         connection = self._connection = Connection(
             self.name,
             now,
@@ -312,6 +310,14 @@ class AddressProbe:
         self._pass("sasl", f"{sasl.name} as {self._user()}{session}", clock.monotonic())
         return Agreement(versions, lifetime_ms)
 
+    @property
+    def _is_tcp_connected(self) -> bool:
+        """Whether the current connection has TCP, but not yet TLS."""
+        return self._observer is not None and self._observer.is_connected
+
+    def _certificate(self) -> Certificate | None:
+        return None if self._observer is None else self._observer.certificate()
+
     def _user(self) -> str:
         return repr(self._cluster.options.sasl_username) if self._cluster.options.sasl_username else "token"
 
@@ -322,7 +328,7 @@ class AddressProbe:
         if self._cluster.tls is None:
             self._skip("tls", "not configured")
             return
-        certificate = self._observer.certificate()
+        certificate = self._certificate()
         if certificate is None:
             self._pass("tls", "connected", now)
         elif certificate.not_after - self._today() < EXPIRES_SOON:
@@ -359,7 +365,7 @@ class AddressProbe:
     def _on_closed(self, error: KafkaError, now: float) -> None:
         if self.done.is_done:
             return
-        if self._stage == "port" and self._observer.is_connected and self._cluster.tls is not None:
+        if self._stage == "port" and self._is_tcp_connected:
             self._pass("port", f"connected to {self._endpoints[0]}", now)
             self._begin("tls", now)
         if self._stage == "port":
@@ -405,7 +411,7 @@ class AddressProbe:
 
         def on_closed(error: KafkaError, then: float) -> None:
             if isinstance(error, _Noticed):
-                certificate = self._observer.certificate()
+                certificate = self._certificate()
                 shown = "" if certificate is None else f" ({self._shown(certificate)})"
                 speaks_tls = TlsError(f"{self.name} speaks TLS on this port{shown}")
                 self._fail(
@@ -424,7 +430,7 @@ class AddressProbe:
         """Read the rejected certificate over a connection that verifies nothing and sends nothing."""
 
         def on_closed(error: KafkaError, then: float) -> None:
-            certificate = self._observer.certificate() if isinstance(error, _Noticed) else None
+            certificate = self._certificate() if isinstance(error, _Noticed) else None
             if certificate is None:
                 self._fail("tls", cause, then)
             else:

@@ -126,8 +126,10 @@ class CheckRun:
         )
         error: KafkaError | None
         try:
-            result = self._ask(probe, DescribeConfigsRequest(resources=[resource])).results[0]
-            error = error_of(result.error_code, result.error_message) if result.error_code else None
+            results = self._ask(probe, DescribeConfigsRequest(resources=[resource])).results
+            error = next(
+                (error_of(one.error_code, one.error_message) for one in results if one.error_code), None
+            )
         except KafkaError as failure:
             error = failure
         if error is None:
@@ -148,7 +150,7 @@ class CheckRun:
     def _agreement(self, ready: list[AddressProbe]) -> CheckStep:
         difference = _difference(ready)
         if difference is not None:
-            self._cluster.driver.wait_until(lambda: False, SETTLING)
+            self._cluster.pause(SETTLING)
             self._refresh(ready)
             difference = _difference(ready)
         if difference is not None:
@@ -252,7 +254,9 @@ def _controller_time(ask: Callable[[Any], Any]) -> tuple[int, int | None]:
     response = ask(DescribeQuorumRequest(topics=[topic]))
     if response.error_code:
         raise error_of(response.error_code, response.error_message or None)
-    described = response.topics[0].partitions[0]
+    described = next((partition for topic in response.topics for partition in topic.partitions), None)
+    if described is None:
+        return -1, None
     if described.error_code:
         raise error_of(described.error_code, described.error_message or None)
     # The leader reports the time of its response as its own last fetch.

@@ -15,9 +15,10 @@ from pykafka2.admin import BrokerCheck, CheckStatus, ClusterCheck
 from pykafka2.aio import KafkaAdminClient as AioAdmin
 from pykafka2.clock import SystemClock
 from pykafka2.driver.thread_driver import ThreadRuntime
-from pykafka2.errors import IllegalArgument
-from pykafka2.testing import KafkaCluster, Listener
+from pykafka2.errors import ClientClosed, IllegalArgument
+from pykafka2.testing import KafkaCluster, Listener, Simulation
 from tests.admin.ports import answering_port, closed_port, http, silence, tls_with
+from tests.admin.worlds import World
 
 trustme = pytest.importorskip("trustme")
 
@@ -393,3 +394,41 @@ def test_check_from_asyncio(cluster: KafkaCluster) -> None:
             return await admin.check_cluster(timeout=TIMEOUT)
 
     assert asyncio.run(run()).has_passed
+
+
+# ---------------------------------------------------------------------- in virtual time
+
+
+def test_check_in_virtual_time_takes_one_timeout_for_several_slow_brokers(simulation: Simulation) -> None:
+    world = World(simulation, brokers=4)
+    world.cluster.controls.pause_broker(1)
+    world.cluster.controls.pause_broker(3)
+    began = simulation.now
+    result = world.admin.check_cluster(timeout=5)
+    assert [broker.broker_id for broker in result.brokers if not broker.has_passed] == [1, 3]
+    assert 5 <= simulation.now - began < 8
+    world.cluster.controls.resume_broker(1)
+    world.cluster.controls.resume_broker(3)
+    world.close()
+
+
+def test_brokers_with_stale_metadata_agree_a_moment_later(simulation: Simulation) -> None:
+    world = World(simulation)
+    world.cluster.controls.delay_metadata(1, 0.5)
+    world.cluster.controls.crash_broker(0)
+    world.cluster.controls.restart_broker(0)
+    result = world.admin.check_cluster(timeout=5)
+    assert result.step("agreement").status is CheckStatus.OK
+    world.close()
+
+
+def test_client_that_is_closed_during_a_check_raises_client_closed(simulation: Simulation) -> None:
+    world = World(simulation)
+    world.cluster.controls.pause_broker(1)
+    checking = simulation.spawn(lambda: world.admin.check_cluster(timeout=60))
+    simulation.run_for(1)
+    world.admin.close()
+    with pytest.raises(ClientClosed):
+        checking.result()
+    world.cluster.controls.resume_broker(1)
+    world.close()

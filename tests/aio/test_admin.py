@@ -10,8 +10,8 @@ import pytest
 from pykafka2 import KafkaAdminClient as SyncAdmin
 from pykafka2 import NewTopic
 from pykafka2.admin.outcomes import ItemsFailed
-from pykafka2.aio import KafkaAdminClient
-from pykafka2.errors import ClientClosed, NoBrokersAvailable
+from pykafka2.aio import KafkaAdminClient, KafkaConsumer
+from pykafka2.errors import ClientClosed, KafkaTimeoutError, NoBrokersAvailable, UnknownTopicOrPartition
 from pykafka2.protocol.messages.topics import CreateTopicsRequest
 from pykafka2.testing import KafkaCluster
 from tests.aio.running import run
@@ -74,5 +74,59 @@ def test_failed_start_closes_the_client() -> None:
             await admin.start()
         with pytest.raises(ClientClosed):
             await admin.list_topics()
+
+    run(program())
+
+
+def test_inspection_is_not_awaited_and_shows_the_calls_in_progress(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        async with KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+            assert admin.health()["state"] == "open"
+            assert admin.health()["connected"] is False
+            kafka_cluster.controls.hold(CreateTopicsRequest)
+            creating = asyncio.create_task(admin.create_topics(["held"]))
+            await kafka_cluster.wait_until_async(lambda: kafka_cluster.controls.held(CreateTopicsRequest))
+            assert admin.health()["calls"] == ["CreateTopicsRequest"]
+            assert admin.metrics()["calls-in-progress"] == 1
+            assert admin.explain() == "Calls in progress: CreateTopicsRequest."
+            kafka_cluster.controls.release(CreateTopicsRequest)
+            await creating
+            assert admin.explain() == "No call is in progress."
+            assert admin.metrics()["connection-count"] >= 1
+        assert admin.health()["state"] == "closed"
+        assert admin.explain() == "The admin client is closed."
+
+    run(program())
+
+
+def test_topics_are_waited_for(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        servers = kafka_cluster.bootstrap_servers
+        async with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            waiting = asyncio.create_task(admin.wait_for_topics(["late"], timeout=30))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            await admin.create_topics(["late"])
+            await waiting
+            with pytest.raises(UnknownTopicOrPartition, match="missing"):
+                await admin.wait_for_topics(["missing"], timeout=0.3)
+
+    run(program())
+
+
+def test_group_is_waited_for_until_it_has_its_members(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        servers = kafka_cluster.bootstrap_servers
+        async with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            await admin.create_topics(["orders"], wait_for_metadata=True)
+            with pytest.raises(KafkaTimeoutError, match="'billing' did not become Stable"):
+                await admin.wait_for_group("billing", timeout=0.3)
+            waiting = asyncio.create_task(admin.wait_for_group("billing", members=1, timeout=30))
+            async with KafkaConsumer("orders", bootstrap_servers=servers, group_id="billing") as consumer:
+                while not waiting.done():
+                    await consumer.poll(timeout_ms=50)
+                group = await waiting
+            assert (group.state, len(group.members)) == ("Stable", 1)
+            assert (await admin.wait_for_group("billing", state="Empty", timeout=30)).members == ()
 
     run(program())
