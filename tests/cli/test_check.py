@@ -10,7 +10,7 @@ import pytest
 
 from pykafka2.testing import KafkaCluster, Listener
 from tests.admin.ports import answering_port, closed_port, http, silence
-from tests.cli.typed import in_terminal, pykafka2
+from tests.cli.typed import ROOT, in_terminal, pykafka2
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,19 @@ def test_good_cluster_is_a_table_with_exit_code_0(servers: str) -> None:
 def test_details_have_a_line_for_each_step(servers: str) -> None:
     shown = pykafka2("check", "-b", servers, "--details").stdout.decode()
     assert shown.count("connected to 127.0.0.1:") == 2
+
+
+def test_guide_names_each_field_of_the_json(servers: str) -> None:
+    guide = (ROOT / "docs" / "guides" / "operating.md").read_text(encoding="utf-8")
+    found = json.loads(pykafka2("check", "-b", servers, "--json").stdout)
+    broker = found["brokers"][0]
+    names = {
+        *found,
+        *broker,
+        *broker["steps"][0],
+        *(step["name"] for step in found["steps"] + broker["steps"]),
+    }
+    assert [name for name in sorted(names) if f"`{name}`" not in guide] == []
 
 
 def test_json_is_one_object_with_all_steps(servers: str) -> None:

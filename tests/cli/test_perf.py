@@ -12,7 +12,7 @@ import pytest
 
 from pykafka2.cli.measurements import Samples, percentile, rates
 from pykafka2.testing import QUICK, KafkaCluster
-from tests.cli.typed import Terminal, in_terminal, pykafka2, started
+from tests.cli.typed import ROOT, Terminal, in_terminal, pykafka2, started
 from tests.gate import rest_in_gate
 
 
@@ -194,6 +194,21 @@ def test_latency_without_a_consumed_record_fails_after_the_timeout() -> None:
     assert code == 1
     assert result["records"] == 0
     assert "record 0 of 1010 did not arrive within 1 s" in errors
+
+
+# ---------------------------------------------------------------------- the guide
+
+
+def test_guide_names_each_field_of_the_json(servers: str, read: int) -> None:
+    guide = (ROOT / "docs" / "guides" / "operating.md").read_text(encoding="utf-8")
+    for words in (
+        ["produce", "load", "--records", "10"],
+        ["consume", "read"],
+        ["latency", "latency", "--records", "5"],
+    ):
+        _, result, _ = perf(servers, *words)
+        nested = [key for value in result.values() if isinstance(value, dict) for key in value]
+        assert [name for name in (*result, *nested) if f"`{name}`" not in guide] == []
 
 
 # ---------------------------------------------------------------------- wrong arguments
