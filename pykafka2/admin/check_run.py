@@ -7,12 +7,13 @@ address that the brokers advertise. Runs on the caller's thread.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pykafka2.admin.address_probe import AddressProbe
 from pykafka2.admin.check_values import BrokerCheck, CheckStatus, CheckStep, ClusterCheck
+from pykafka2.admin.clocks import broker_clock, controller_clock
 from pykafka2.errors import InvalidRequest, KafkaError, error_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ STEPS_AT_MOST = 8
 """Waits of one probe, each limited by the timeout: DNS, two addresses, two handshakes, requests."""
 SETTLING = 1.0
 """Seconds after which brokers that disagree are compared again: metadata spreads by and by."""
+PROBES_AT_ONCE = 100
+MAX_ADDRESSES = 2000
+"""Each broker could advertise addresses that no other one does, without an end."""
 BROKER_RESOURCE = 4
 
 
@@ -36,7 +40,7 @@ class CheckRun:
         self._timeout = timeout
         self._probes: list[AddressProbe] = []
 
-    def run(self, max_clock_skew: float) -> ClusterCheck:
+    def run(self, max_clock_skew: float, clock_topic: str | None) -> ClusterCheck:
         """Check all addresses, then compare them."""
         addresses = list(dict.fromkeys(self._cluster.options.bootstrap_servers))
         self._start(
@@ -48,13 +52,24 @@ class CheckRun:
         ready = [probe for probe in self._probes if probe.is_ready]
         steps = []
         if ready:
+            clock = self._cluster.driver.clock
             for probe in ready:
                 self._identify(probe)
+                if clock_topic is not None and probe.broker_id is not None:
+                    probe.steps["clock"] = broker_clock(
+                        partial(self._ask, probe),
+                        clock,
+                        max_clock_skew,
+                        clock_topic,
+                        probe.metadata,
+                        probe.broker_id,
+                        self._timeout,
+                    )
             steps = [
                 self._agreement(ready),
                 self._partitions(ready),
                 self._versions(ready),
-                self._clock(ready, max_clock_skew),
+                controller_clock(partial(self._ask, ready[0]), clock, max_clock_skew),
             ]
         cluster_id = next((probe.metadata.cluster_id for probe in ready), None)
         return ClusterCheck(cluster_id, tuple(map(_result, self._sorted())), tuple(steps))
@@ -74,14 +89,16 @@ class CheckRun:
         return sorted(self._probes, key=lambda probe: (not probe.is_bootstrap, probe.broker_id or 0))
 
     def _start(self, probes: Sequence[AddressProbe]) -> None:
-        """Run probes at the same time, and wait for all."""
+        """Run probes at the same time, up to a limit, and wait for all."""
         self._probes += probes
-        for probe in probes:
-            self._cluster.driver.call_soon(probe.start)
-        for probe in probes:
-            self._cluster.driver.wait_until(
-                partial(_is_done, probe), STEPS_AT_MOST * self._timeout + GRACE, probe.done.waiters
-            )
+        for first in range(0, len(probes), PROBES_AT_ONCE):
+            together = probes[first : first + PROBES_AT_ONCE]
+            for probe in together:
+                self._cluster.driver.call_soon(probe.start)
+            for probe in together:
+                self._cluster.driver.wait_until(
+                    partial(_is_done, probe), STEPS_AT_MOST * self._timeout + GRACE, probe.done.waiters
+                )
 
     def _check_advertised(self) -> None:
         """Check the addresses that brokers advertise; those of bootstrap_servers are only labelled."""
@@ -95,9 +112,10 @@ class CheckRun:
                         known[address].broker_id = broker.node_id
                     elif address not in new:
                         new[address] = AddressProbe(self._cluster, *address, broker.node_id, self._timeout)
-            if not new:
+            left = MAX_ADDRESSES - len(self._probes)
+            if not new or left <= 0:
                 return
-            self._start(list(new.values()))
+            self._start(list(new.values())[:left])
 
     def _ask(self, probe: AddressProbe, request: Request[Any]) -> Any:
         """Send a request over a probe's connection. Raises its error."""
@@ -215,57 +233,6 @@ class CheckRun:
                 "finish the upgrade of all brokers",
             )
         return CheckStep("versions", CheckStatus.OK, "all brokers support the same API versions")
-
-    def _clock(self, ready: list[AddressProbe], max_clock_skew: float) -> CheckStep:
-        """Compare the controller's clock, from the times of DescribeQuorum, with that of this host."""
-        clock = self._cluster.driver.clock
-        began = clock.wall_ms()
-        try:
-            leader, controller_ms = _controller_time(partial(self._ask, ready[0]))
-        except KafkaError as error:
-            return CheckStep("clock", CheckStatus.SKIPPED, f"not known: {error}")
-        ended = clock.wall_ms()
-        if controller_ms is None:
-            return CheckStep(
-                "clock", CheckStatus.SKIPPED, "this release does not show the controller's clock"
-            )
-        skew, doubt = (controller_ms - (began + ended) / 2) / 1000, (ended - began) / 2000
-        direction = "ahead of" if skew > 0 else "behind"
-        detail = (
-            f"the clock of the controller (broker {leader}) is {abs(skew):.2f} s {direction} this host's, "
-            f"give or take {doubt:.2f} s"
-        )
-        if abs(skew) - doubt > max_clock_skew:
-            fix = "synchronize the clocks of brokers and clients (NTP)"
-            return CheckStep("clock", CheckStatus.FAILED, detail, fix)
-        return CheckStep("clock", CheckStatus.OK, detail)
-
-
-def _controller_time(ask: Callable[[Any], Any]) -> tuple[int, int | None]:
-    """Returns the id of the active controller, and its clock in milliseconds if it is shown."""
-    from pykafka2.protocol.messages.quorum import (
-        DescribeQuorumRequest,
-        DescribeQuorumRequestPartitionData,
-        DescribeQuorumRequestTopicData,
-    )
-
-    partition = DescribeQuorumRequestPartitionData(partition_index=0)
-    topic = DescribeQuorumRequestTopicData(topic_name="__cluster_metadata", partitions=[partition])
-    response = ask(DescribeQuorumRequest(topics=[topic]))
-    if response.error_code:
-        raise error_of(response.error_code, response.error_message or None)
-    described = next((partition for topic in response.topics for partition in topic.partitions), None)
-    if described is None:
-        return -1, None
-    if described.error_code:
-        raise error_of(described.error_code, described.error_message or None)
-    # The leader reports the time of its response as its own last fetch.
-    times = [
-        replica.last_fetch_timestamp
-        for replica in described.current_voters
-        if replica.replica_id == described.leader_id and replica.last_fetch_timestamp > 0
-    ]
-    return described.leader_id, times[0] if times else None
 
 
 def _is_done(probe: AddressProbe) -> bool:

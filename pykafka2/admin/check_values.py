@@ -35,7 +35,7 @@ class CheckStep:
 
 @attrs.define(frozen=True)
 class BrokerCheck:
-    """The steps of one address: dns, port, tls, api_versions, sasl, metadata, identity.
+    """The steps of one address: dns, port, tls, api_versions, sasl, metadata, identity; clock if requested.
 
     `broker_id` is None for a bootstrap address that no broker advertises.
     """

@@ -13,7 +13,7 @@ options as a program's client. A failed step is printed with its cause and what 
   agreement      all brokers describe the same cluster
   partitions     every partition has a leader
   versions       all brokers have the same version
-  clock          the controller's clock is that of this host (Kafka shows no other broker's)
+  clock          the controller's clock is that of this host; with --clock-topic, each broker's is
 
 The exit code is 0 if no step failed, 1 otherwise; a warning, such as a certificate that expires within 30
 days, is no failure.
@@ -54,7 +54,13 @@ def configure(parser: Parser) -> None:
         type=rate,
         default=5.0,
         metavar="SECONDS",
-        help="by how much the controller's clock can differ from this host's (5)",
+        help="by how much a clock can differ from this host's (5)",
+    )
+    parser.add_argument(
+        "--clock-topic",
+        metavar="TOPIC",
+        help="compare the clock of each broker, too, by a record in this topic, which needs "
+        "message.timestamp.type=LogAppendTime",
     )
     parser.add_argument("--details", action="store_true", help="print what each step has found")
     connection.add_options(parser)
@@ -64,7 +70,11 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, output: Output) -> int:
     """Check the cluster; return 0 if no step failed."""
     with connection.admin(arguments) as client:
-        result = client.check_cluster(timeout=arguments.timeout, max_clock_skew=arguments.max_clock_skew)
+        result = client.check_cluster(
+            timeout=arguments.timeout,
+            max_clock_skew=arguments.max_clock_skew,
+            clock_topic=arguments.clock_topic,
+        )
     if output.is_json:
         output.json(result.as_dict())
     else:
@@ -74,11 +84,13 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
 
 def _print(result: ClusterCheck, output: Output, has_details: bool) -> None:
     rows = []
+    has_clock = any(step.name == "clock" for broker in result.brokers for step in broker.steps)
+    names = (*BROKER_STEPS, *(["clock"] if has_clock else []))
     for broker in result.brokers:
         steps = {step.name: step for step in broker.steps}
         number = "bootstrap" if broker.broker_id is None else broker.broker_id
-        rows.append([broker.address, number, *(_shown(steps.get(name)) for name in BROKER_STEPS)])
-    output.table(["address", "broker", *BROKER_STEPS], rows)
+        rows.append([broker.address, number, *(_shown(steps.get(name)) for name in names)])
+    output.table(["address", "broker", *names], rows)
     output.line("")
     for step in result.steps:
         output.line(f"{step.name:<12} {step.status:<8} {step.detail}")

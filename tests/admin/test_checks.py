@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaAdminClient
-from pykafka2.admin import BrokerCheck, CheckStatus, ClusterCheck
+from pykafka2.admin import BrokerCheck, CheckStatus, ClusterCheck, NewTopic
 from pykafka2.aio import KafkaAdminClient as AioAdmin
 from pykafka2.clock import SystemClock
 from pykafka2.driver.thread_driver import ThreadRuntime
@@ -190,7 +190,10 @@ def test_clock_that_differs_fails(cluster: KafkaCluster) -> None:
     runtime = ThreadRuntime(clock=Ahead())
     try:
         with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, runtime=runtime) as admin:
-            failed = admin.check_cluster(timeout=TIMEOUT).step("clock")
+            timed = NewTopic("skewed", 2, configs={"message.timestamp.type": "LogAppendTime"})
+            admin.create_topics([timed], wait_for_metadata=True)
+            result = admin.check_cluster(timeout=TIMEOUT, clock_topic="skewed")
+            failed = result.step("clock")
             passed = admin.check_cluster(timeout=TIMEOUT, max_clock_skew=90).step("clock")
     finally:
         runtime.close()
@@ -198,6 +201,24 @@ def test_clock_that_differs_fails(cluster: KafkaCluster) -> None:
     assert "behind this host's" in failed.detail
     assert "NTP" in (failed.fix or "")
     assert passed.status is CheckStatus.OK
+    assert [broker.step("clock").status.value for broker in result.brokers] == ["failed", "failed"]
+    assert "the clock of broker 1 is 60." in result.brokers[1].step("clock").detail
+
+
+def test_clock_of_each_broker_is_compared_by_a_record(cluster: KafkaCluster) -> None:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        timed = NewTopic(
+            "timed", assignment={0: [0], 1: [1]}, configs={"message.timestamp.type": "LogAppendTime"}
+        )
+        admin.create_topics([timed], wait_for_metadata=True)
+        result = admin.check_cluster(timeout=TIMEOUT, clock_topic="timed")
+        without_time = admin.check_cluster(timeout=TIMEOUT, clock_topic="orders")
+        missing = admin.check_cluster(timeout=TIMEOUT, clock_topic="missing")
+    assert [broker.step("clock").status.value for broker in result.brokers] == ["ok", "ok"]
+    assert "the clock of broker 1 is 0." in result.brokers[1].step("clock").detail
+    assert "needs message.timestamp.type" in without_time.brokers[0].step("clock").detail
+    assert missing.brokers[0].step("clock").detail == "not known: topic missing does not exist"
+    assert missing.has_passed
 
 
 # ---------------------------------------------------------------------- TLS
@@ -372,7 +393,9 @@ def test_sasl_client_fails_at_a_port_without_sasl(cluster: KafkaCluster) -> None
 # ---------------------------------------------------------------------- the call
 
 
-@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": "1"}, {"max_clock_skew": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"timeout": 0}, {"timeout": "1"}, {"max_clock_skew": -1}, {"clock_topic": 5}]
+)
 def test_invalid_argument_is_named(cluster: KafkaCluster, wrong: dict[str, Any]) -> None:
     with (
         KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from pykafka2.testing import KafkaCluster, Listener
 from tests.admin.ports import answering_port, closed_port, http, silence
-from tests.cli.typed import ROOT, in_terminal, pykafka2
+from tests.cli.typed import ROOT, Terminal, in_terminal, pykafka2
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,23 @@ def test_check_in_a_terminal(servers: str) -> None:
     code, shown = in_terminal("check", "-b", servers)
     assert code == 0
     assert "All 2 addresses passed." in shown
+
+
+def test_ctrl_c_ends_a_check_that_waits() -> None:
+    connected = threading.Event()
+
+    def answer(connection: socket.socket) -> None:
+        connected.set()
+        silence(connection)
+
+    with answering_port(answer) as silent:
+        terminal = Terminal("check", "-b", f"127.0.0.1:{silent}", "--timeout", "300")
+        assert connected.wait(60)
+        terminal.type("\x03")
+        code, shown = terminal.end()
+    assert code == 130
+    assert "interrupted" in shown
+    assert "Traceback" not in shown
 
 
 @pytest.mark.parametrize(

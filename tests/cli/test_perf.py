@@ -18,7 +18,7 @@ from tests.gate import rest_in_gate
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    topics = {"load": 2, "latency": 1, "read": 2, "empty": 1}
+    topics = {"load": 2, "latency": 1, "read": 2, "empty": 1, "ended": 1}
     with KafkaCluster(brokers=2, topics=topics, config=QUICK) as running:
         yield running
 
@@ -87,9 +87,10 @@ def test_ctrl_c_prints_the_measurement_so_far(servers: str) -> None:
 
 
 @pytest.mark.gate
-def test_sigterm_prints_the_measurement_so_far(servers: str) -> None:
-    running = started("perf", "produce", "load", "--duration", "60", "--rate", "500", "-b", servers, "--json")
-    time.sleep(2)
+def test_sigterm_prints_the_measurement_so_far(cluster: KafkaCluster, servers: str) -> None:
+    words = ["perf", "produce", "ended", "--duration", "60", "--rate", "500", "-b", servers, "--json"]
+    running = started(*words)
+    cluster.wait_until(lambda: len(cluster.log("ended", 0).values()) > 10, timeout=60)
     running.send_signal(signal.SIGTERM)
     printed, _ = running.communicate(timeout=30)
     assert running.returncode == 143
