@@ -23,6 +23,7 @@ from pykafka2.errors import ConfigurationError, KafkaError
 VERBS = {
     "produce": "pykafka2.cli.produce",
     "consume": "pykafka2.cli.consume",
+    "topics": "pykafka2.cli.topics",
     "check": "pykafka2.cli.check",
     "perf": "pykafka2.cli.perf",
     "completion": "pykafka2.cli.completion",

@@ -1,0 +1,234 @@
+"""`pykafka2 topics` as typed, on two brokers: in this process, in pipes and in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pykafka2 import KafkaProducer
+from pykafka2.admin import Outcomes
+from pykafka2.admin.admin import KafkaAdminClient
+from tests.cli.conftest import Admin
+from tests.cli.typed import Terminal, pykafka2
+
+
+def new_topic(admin: Admin, *words: str, records: int = 0) -> str:
+    """Create a topic with two partitions and so many records, round robin; return its name."""
+    name = admin.name()
+    code, _, errors = admin("topics", "create", name, "-p", "2", "-r", "1", *words)
+    assert code == 0, errors
+    with KafkaProducer(bootstrap_servers=admin.servers) as producer:
+        for number in range(records):
+            producer.send(name, b"x", partition=number % 2, timestamp_ms=1000 + number)
+    return name
+
+
+def test_list_has_a_row_for_each_topic_that_matches(admin: Admin) -> None:
+    name = new_topic(admin, "-r", "2")
+    code, shown, errors = admin("topics", "list")
+    assert (code, errors) == (0, "")
+    assert shown.splitlines()[0].split() == ["TOPIC", "PARTITIONS", "REPLICATION", "FACTOR", "INTERNAL"]
+    assert [name, "2", "2", "no"] in [line.split() for line in shown.splitlines()]
+    assert admin.rows("topics", "list", f"{name}*") == [
+        {"topic": name, "partitions": 2, "replication_factor": 2, "internal": False}
+    ]
+    assert admin("topics", "list", "--names", name)[1] == f"{name}\n"
+    assert admin.rows("topics", "list", "no-such-*") == []
+
+
+def test_describe_shows_partitions_and_changed_settings(admin: Admin) -> None:
+    name = new_topic(admin, "-r", "2", "-c", "retention.ms=5000")
+    code, shown, errors = admin("topics", "describe", name)
+    assert (code, errors) == (0, "")
+    assert "retention.ms=5000" in shown
+    (described,) = admin.rows("topics", "describe", name)
+    assert described["configs"] == {"retention.ms": "5000"}
+    assert described["partition_count"] == len(described["partitions"]) == 2
+    for partition in described["partitions"]:
+        assert sorted(partition["replicas"]) == sorted(partition["isr"]) == [0, 1]
+        assert partition["leader"] in (0, 1)
+
+
+def test_describe_of_partitions_with_problems_omits_healthy_topics(admin: Admin) -> None:
+    new_topic(admin, "-r", "2")
+    assert admin("topics", "describe", "--under-replicated", "--without-leader") == (0, "", "")
+
+
+def test_describe_of_a_missing_topic_is_one_line_and_the_others_are_shown(admin: Admin) -> None:
+    name = new_topic(admin)
+    code, shown, errors = admin("topics", "describe", name, "no-such-topic", "--json")
+    assert code == 1
+    assert [json.loads(line)["topic"] for line in shown.splitlines()] == [name]
+    (line,) = errors.splitlines()
+    assert line.startswith("pykafka2 topics: no-such-topic: UnknownTopicOrPartition: ")
+
+
+def test_create_prints_an_outcome_for_each_topic(admin: Admin) -> None:
+    old, new = new_topic(admin), admin.name()
+    code, shown, errors = admin("topics", "create", old, new)
+    assert (code, shown) == (1, f"{new}: created\n")
+    assert errors == f"pykafka2 topics: {old}: TopicAlreadyExists: Topic '{old}' already exists.\n"
+    code, shown, _ = admin("topics", "create", old, "--json")
+    (outcome,) = map(json.loads, shown.splitlines())
+    assert code == 1
+    assert (outcome["topic"], outcome["result"]) == (old, "failed")
+    assert outcome["error"].startswith("TopicAlreadyExists: ")
+    assert admin("topics", "create", old, "--if-not-exists")[0] == 0
+
+
+def test_create_with_an_assignment_uses_these_brokers(admin: Admin) -> None:
+    name = admin.name()
+    assert admin("topics", "create", name, "--assignment", "1:0,0:1")[0] == 0
+    (described,) = admin.rows("topics", "describe", name)
+    assert [one["replicas"] for one in described["partitions"]] == [[1, 0], [0, 1]]
+
+
+def test_dry_run_creates_nothing(admin: Admin) -> None:
+    name = admin.name()
+    assert admin("topics", "create", name, "--dry-run") == (0, f"{name}: valid\n", "")
+    assert admin("topics", "create", name, "--dry-run", "-r", "3")[0] == 1
+    assert admin.rows("topics", "list", name) == []
+
+
+def test_alter_sets_appends_and_resets(admin: Admin) -> None:
+    name = new_topic(admin, "-c", "retention.ms=5000", "-c", "cleanup.policy=delete")
+    code, shown, errors = admin(
+        "topics", "alter", name, "--reset", "retention.ms", "--append", "cleanup.policy=compact"
+    )
+    assert (code, errors) == (0, "")
+    assert shown == f"{name}: altered, settings cleanup.policy, retention.ms\n"
+    (described,) = admin.rows("topics", "describe", name)
+    assert described["configs"] == {"cleanup.policy": "delete,compact"}
+
+
+def test_alter_with_a_bad_value_is_a_failure_and_leaves_the_setting(admin: Admin) -> None:
+    name = new_topic(admin)
+    code, shown, errors = admin("topics", "alter", name, "--set", "retention.ms=soon")
+    assert (code, shown) == (1, "")
+    assert "InvalidConfig" in errors
+    assert admin.rows("topics", "describe", name)[0]["configs"] == {}
+
+
+@pytest.mark.parametrize(("option", "total"), [("--count", 5), ("--total", 3)])
+def test_add_partitions_by_count_or_total(admin: Admin, option: str, total: int) -> None:
+    name = new_topic(admin)
+    code, shown, _ = admin("topics", "add-partitions", name, option, "3", "--dry-run")
+    assert (code, shown) == (0, f"{name}: valid, total {total}\n")
+    code, shown, _ = admin("topics", "add-partitions", name, option, "3")
+    assert (code, shown) == (0, f"{name}: partitions added, total {total}\n")
+    assert admin("topics", "add-partitions", name, "--total", "2")[0] == 1
+
+
+def test_delete_of_a_missing_topic_fails_unless_if_exists(admin: Admin) -> None:
+    name = new_topic(admin)
+    code, shown, errors = admin("topics", "delete", name, "no-such-topic")
+    assert (code, shown) == (1, f"{name}: deleted\n")
+    assert "no-such-topic: UnknownTopicOrPartition" in errors
+    code, shown, errors = admin("topics", "delete", name, "--if-exists")
+    assert (code, errors) == (0, "")
+
+
+def test_truncate_deletes_before_a_position(admin: Admin) -> None:
+    name = new_topic(admin, records=20)
+    assert admin("topics", "truncate", f"{name}:0", "--before", "3")[0] == 0
+    assert admin("topics", "truncate", f"{name}:1", "--before", "-2")[0] == 0
+    rows = admin.rows("topics", "offsets", name)
+    assert [(row["earliest"], row["latest"], row["offsets"]) for row in rows] == [(3, 10, 7), (8, 10, 2)]
+    assert admin.rows("topics", "truncate", f"{name}:0", "--before", "@1010") == [
+        {
+            "topic": name,
+            "partition": 0,
+            "result": "truncated",
+            "error": None,
+            "earliest": 5,
+        }
+    ]
+    assert admin("topics", "truncate", name)[1] == (
+        f"{name}-0: truncated, earliest 10\n{name}-1: truncated, earliest 10\n"
+    )
+    code, _, errors = admin("topics", "truncate", f"{name}:0", "--before", "99")
+    assert code == 1
+    assert f"{name}-0: OffsetOutOfRange" in errors
+
+
+def test_offsets_at_a_time_and_at_the_greatest_timestamp(admin: Admin) -> None:
+    name = new_topic(admin, records=4)
+    rows = admin.rows("topics", "offsets", f"{name}:0", "--at", "@1001")
+    assert rows == [{"topic": name, "partition": 0, "offset": 1, "timestamp": 1002}]
+    rows = admin.rows("topics", "offsets", name, "--at", "max-timestamp")
+    assert [row["timestamp"] for row in rows] == [1002, 1003]
+    rows = admin.rows("topics", "offsets", name, "--at", "@9999999999999")
+    assert [row["offset"] for row in rows] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["lst"], "did you mean list?"),
+        (["offsets", "t", "--at", "earlyest"], "did you mean earliest?"),
+        (["offsets", "t:one"], "use partition numbers"),
+        (["create", "t", "-p", "0"], "at least 1"),
+        (["create", "t", "--partition", "3"], "--partitions"),
+        (["create", "t", "-c", "retention.ms"], "write NAME=VALUE"),
+        (["create", "t", "--assignment", "a"], "use numbers"),
+        (["create", "t", "--assignment", "0", "-p", "1"], "--assignment cannot be combined"),
+        (["alter", "t"], "--set, --append, --subtract or --reset"),
+        (["alter", "t", "--set", "a=1", "--reset", "a"], "setting a is changed twice"),
+        (["add-partitions", "t"], "--count"),
+        (["truncate", "t", "--before", "soon"], "@TIME"),
+        (["delete"], "TOPIC"),
+    ],
+)
+def test_wrong_argument_has_exit_code_2(admin: Admin, words: list[str], shown: str) -> None:
+    code, out, errors = admin("topics", *words)
+    assert (code, out) == (2, "")
+    assert shown in errors
+
+
+def test_interrupted_change_reports_the_items_of_each_state(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[list[str]] = []
+
+    def interrupted(client: KafkaAdminClient, names: list[str], **options: object) -> Outcomes[str, None]:
+        calls.append(names)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return Outcomes(dict.fromkeys(names))
+
+    monkeypatch.setattr(KafkaAdminClient, "delete_topics", interrupted)
+    names = [f"t{number}" for number in range(120)]
+    code, shown, errors = admin("topics", "delete", *names)
+    assert code == 130
+    assert shown.splitlines() == [f"t{number}: deleted" for number in range(50)]
+    assert "50 of 120 requested before this; the outcome is unknown of t50, t51, " in errors
+    assert "nothing was sent for t100, " in errors
+    assert errors.endswith("pykafka2 topics: interrupted\n")
+
+
+def test_typed_in_a_pipe(admin: Admin) -> None:
+    name = new_topic(admin)
+    ended = pykafka2("topics", "list", name, "-b", admin.servers, "--json")
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert json.loads(ended.stdout)["topic"] == name
+    ended = pykafka2("topics", "delete", name, "-b", admin.servers)
+    assert (ended.returncode, ended.stdout.decode()) == (0, f"{name}: deleted\n")
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("\x04", 1)])
+def test_deletion_is_confirmed_in_a_terminal(admin: Admin, answer: str, code: int) -> None:
+    name = new_topic(admin)
+    terminal = Terminal("topics", "delete", name, "-b", admin.servers)
+    terminal.wait_for(f"Delete 1 topic with all records: {name}? [y/N]")
+    terminal.type(answer)
+    ended, shown = terminal.end()
+    assert ended == code
+    assert ("deleted" in shown) == ("nothing was changed" not in shown) == (code == 0)
+    assert bool(admin.rows("topics", "list", name)) == (code == 1)
+
+
+def test_yes_deletes_without_a_question_in_a_terminal(admin: Admin) -> None:
+    name = new_topic(admin)
+    code, shown = Terminal("topics", "delete", name, "--yes", "-b", admin.servers).end()
+    assert (code, shown) == (0, f"{name}: deleted\r\n")
