@@ -112,7 +112,7 @@ def long(session: nox.Session) -> None:
     session.install(".[test,bench,spark-test]")
     commit = session.run("git", "rev-parse", "--short", "HEAD", external=True, silent=True)
     jobs = ("--jobs", str(os.cpu_count() or 1))
-    for scenario in ("producers", "consumers", "copies", "system"):
+    for scenario in ("producers", "consumers", "copies", "aio", "system"):
         seeds = ("--corpus", "0-9999", "--resume", f"seeds-{scenario}-{str(commit).strip()}.jsonl")
         session.run("python", "-m", "tests.campaign.run", "--scenario", scenario, *seeds, *jobs)
     session.run("python", "-m", "tests.campaign.transaction_run", "--seeds", "0-499", *jobs)

@@ -23,6 +23,8 @@ class Conditions:
     """Seconds after which an attempt fails with TimeoutError."""
     delay: Callable[[], float] = lambda: 0.002
     """Seconds from the await point to a later cancellation."""
+    has_faults: bool = False
+    """Whether connections break, so that requests that are sent once can fail."""
 
 
 ON_SOCKETS = Conditions()

@@ -41,7 +41,8 @@ def play(seed: int, scenario: Scenario, has_faults: bool) -> tuple[int, str]:
 
         async def program() -> int:
             new_runtime.set(runtime)
-            conditions.set(Conditions(STALL, lambda: random.choice([0.0, 0.001, 0.002, 0.01, 0.1])))
+            delays = [0.0, 0.001, 0.002, 0.01, 0.1]
+            conditions.set(Conditions(STALL, lambda: random.choice(delays), has_faults))
             return await scenario(cluster)
 
         if has_faults:

@@ -17,6 +17,7 @@ import attrs
 
 from pykafka2.errors import KafkaError
 from pykafka2.testing.arguments import Topic
+from pykafka2.testing.simulation.actors import Actor
 from pykafka2.testing.simulation.facade import Simulation
 from pykafka2.testing.simulation.faults import FaultPlan, Injector, Kind
 from pykafka2.testing.simulation.problems import InvariantViolated
@@ -264,20 +265,30 @@ class CopyStory:
             "default_api_timeout_ms": 5000,
             **shape.options,
         }
-        self._copiers = [
-            Copier(self.world, self._stop, self._done, f"copier-{number}", options, shape.stalls)
-            for number in range(shape.consumers or draw.choice([2, 2, 3]))
+        self._make_copiers(draw, options)
+
+    def _make_copiers(self, draw: Random, options: dict[str, Any]) -> None:
+        self._copiers: list[Any] = [
+            Copier(self.world, self._stop, self._done, f"copier-{number}", options, self._shape.stalls)
+            for number in range(self._shape.consumers or draw.choice([2, 2, 3]))
         ]
+
+    def _places_of_clients(self) -> list[str]:
+        """Of those that faults can meet."""
+        return [f"consumer-{number + 1}" for number in range(len(self._copiers))]
+
+    def _start(self) -> list[Actor]:
+        return [self._simulation.spawn(one.run, one.name) for one in self._copiers]
 
     def play(self, sabotage: Sabotage | None) -> None:
         """From the first record to the last check; raises what went wrong."""
         simulation, shape, world = self._simulation, self._shape, self.world
-        world.clients += [f"consumer-{number + 1}" for number in range(len(self._copiers))]
+        world.clients += self._places_of_clients()
         if sabotage is not None:
             sabotage(world)
         plan = FaultPlan.draw(simulation.seed, shape.seconds, shape.kinds, world, start=0.5, window=2.0)
         injector = Injector(world, plan, shape.kinds)
-        actors = [simulation.spawn(one.run, one.name) for one in self._copiers]
+        actors = self._start()
         writer = simulation.spawn(self._write, "writer")
         faults = simulation.spawn(injector.run, "faults")
         try:
@@ -288,7 +299,7 @@ class CopyStory:
             world.heal()
             self._stop.set()
             writer.result()
-            self._wait_for("the group stands at the end of the input", self._is_copied)
+            self._wait_for_the_end()
             self._wait_for("transactions end", self._is_settled)
         finally:
             self._fill_report(injector)
@@ -315,6 +326,9 @@ class CopyStory:
             if self.world.now >= deadline:
                 raise InvariantViolated(f"CopyingComesToItsEnd: not in {RECOVERY_TIME:g} s: {what}")
             self._simulation.sleep(0.25)
+
+    def _wait_for_the_end(self) -> None:
+        self._wait_for("the group stands at the end of the input", self._is_copied)
 
     def _is_copied(self) -> bool:
         return all(

@@ -3,6 +3,7 @@
     --scenario producers                    all sorts of producers; without it, the whole system
     --scenario consumers                    the members of a group
     --scenario copies                       groups that read, and write what they read in transactions
+    --scenario aio                          asyncio applications whose calls are cancelled
     --corpus 0-99 --fresh --seconds 300     this corpus first, then fresh seeds until the time is up
     --corpus 0-9999 --jobs 4 --resume F     four at a time; F gets a line a seed, and what it has is not
                                             played again: stopped runs go on, and parts are played elsewhere

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from pykafka2.testing.simulation.fault_table import KINDS
-from tests.campaign import consumer_story, copy_story, producer_story, system_story
+from tests.campaign import aio_story, consumer_story, copy_story, producer_story, system_story
 from tests.campaign.consumer_faults import consumer_kinds
 from tests.campaign.producer_faults import producer_kinds
 from tests.campaign.seed import Report
@@ -47,6 +47,10 @@ def _copies(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
     return copy_story.run_seed(seed, copy_story.CopyShape(**sizes), keep_timeline=keep_timeline)
 
 
+def _aio(seed: int, sizes: Mapping[str, Any], keep_timeline: bool) -> Report:
+    return aio_story.run_seed(seed, aio_story.AioShape(**sizes), keep_timeline=keep_timeline)
+
+
 SCENARIOS = {
     "system": Scenario(
         "system",
@@ -74,6 +78,13 @@ SCENARIOS = {
         _copies,
         {"seconds": copy_story.SECONDS, "consumers": 0},
         tuple(kind.name for kind in copy_story.copy_kinds()),
+        100,
+    ),
+    "aio": Scenario(
+        "aio",
+        _aio,
+        {"seconds": aio_story.SECONDS, "consumers": 0},
+        tuple(kind.name for kind in aio_story.aio_kinds()),
         100,
     ),
 }
