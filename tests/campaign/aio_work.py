@@ -600,8 +600,10 @@ class Reader(Application):
             self._held[place] = None
 
     async def _take_later(self, partitions: Sequence[TopicPartition]) -> None:
-        await self.rest(self._random.choice([0.0, 0.02, 0.4]))
-        self._take(partitions)
+        try:
+            await self.rest(self._random.choice([0.0, 0.02, 0.4]))
+        finally:
+            self._take(partitions)  # also if `close` cancels this listener: they are revoked next
 
     def _give(self, partitions: Sequence[TopicPartition]) -> None:
         for place in partitions:
@@ -610,9 +612,11 @@ class Reader(Application):
             self._held.pop(place, None)
 
     async def _give_later(self, partitions: Sequence[TopicPartition]) -> None:
-        with suppress(KafkaError):
-            await self._consumer.commit(timeout_ms=500)
-        self._give(partitions)
+        try:
+            with suppress(KafkaError):
+                await self._consumer.commit(timeout_ms=500)
+        finally:
+            self._give(partitions)
 
     # ------------------------------------------------------------------ records
 
