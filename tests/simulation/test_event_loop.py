@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -170,11 +171,18 @@ def test_executor_of_real_threads_is_refused() -> None:
 
 
 def test_coroutine_that_waits_for_ever_is_a_deadlock() -> None:
-    async def main() -> None:
+    async def for_an_event() -> None:
         await asyncio.Event().wait()
 
-    with Simulation(seed=3) as simulation, pytest.raises(Deadlock, match="an event loop's next call"):
+    async def main() -> None:
+        await asyncio.create_task(for_an_event(), name="the waiting task")
+
+    with (
+        Simulation(seed=3) as simulation,
+        pytest.raises(Deadlock, match="an event loop's next call") as raised,
+    ):
         simulation.run(main)
+    assert re.search(r"the waiting task .* in for_an_event", str(raised.value))
 
 
 def test_simulation_that_ends_before_a_coroutine_unwinds_it() -> None:

@@ -22,13 +22,17 @@ JOIN_TIMEOUT = 5.0
 STACK_FRAMES = 20
 
 
+Reason = str | Callable[[], str]
+"""What a wait is for: a text, or a function that returns it for a report."""
+
+
 class ActorScheduler(Protocol):
     """The scheduler's interface for actors (scheduler.py)."""
 
     progress: int
     failure_was_raised: bool
 
-    def wait_until(self, predicate: Callable[[], bool], timeout: float, why: str = "") -> bool: ...
+    def wait_until(self, predicate: Callable[[], bool], timeout: float, why: Reason = "") -> bool: ...
 
     def notify(self) -> None: ...
 
@@ -61,7 +65,7 @@ class Actor:
         self._value: object = None
         self._error: BaseException | None = None
         self._is_claimed = False
-        self._why = ""
+        self._why: Reason = ""
 
     def result(self, timeout: float = FOREVER) -> Any:
         """Waits for the actor's end; returns its function's result or raises its exception.
@@ -91,7 +95,7 @@ class Actor:
         raise AssertionError("the scheduler resumes actors itself")
 
     def begin_wait(
-        self, predicate: Callable[[], bool], deadline: float, why: str, place: object = None
+        self, predicate: Callable[[], bool], deadline: float, why: Reason, place: object = None
     ) -> None:
         """Waits for the predicate until a virtual time; `reason` is shown in reports."""
         self.predicate = predicate
@@ -108,7 +112,8 @@ class Actor:
 
     def describe_wait(self) -> str:
         """Returns a description of the wait and its place in the code."""
-        what = self._why or getattr(self.predicate, "__qualname__", repr(self.predicate))
+        why = self._why() if callable(self._why) else self._why
+        what = why or getattr(self.predicate, "__qualname__", repr(self.predicate))
         until = "for ever" if self.deadline == FOREVER else f"until {self.deadline:.3f}"
         frame = sys._current_frames().get(self.ident or 0)
         stack = "" if frame is None else "".join(traceback.format_stack(frame, limit=STACK_FRAMES))

@@ -111,9 +111,7 @@ class SimEventLoop(asyncio.BaseEventLoop):
 
     def select(self, timeout: float | None) -> list[object]:
         """Lets other actors and loops run until a thread-safe call arrives, at most `timeout` seconds."""
-        self._scheduler.wait_until(
-            self._woken, FOREVER if timeout is None else timeout, "an event loop's next call"
-        )
+        self._scheduler.wait_until(self._woken, FOREVER if timeout is None else timeout, self._describe_tasks)
         self._is_woken = False
         return []
 
@@ -149,6 +147,15 @@ class SimEventLoop(asyncio.BaseEventLoop):
 
         self._scheduler.spawn_actor(getattr(func, "__name__", "to_thread"), call)
         return future
+
+    def _describe_tasks(self) -> str:
+        lines = ["an event loop's next call; its tasks are"]
+        for task in sorted(asyncio.all_tasks(self), key=hash):
+            frames = task.get_stack(limit=1)
+            where = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "nowhere"
+            function = frames[-1].f_code.co_name if frames else "it"
+            lines.append(f"    {task.get_name()} at {where} in {function}")
+        return "\n".join(lines)
 
     def _woken(self) -> bool:
         return self._is_woken

@@ -19,7 +19,7 @@ from random import Random
 
 from pykafka2.clock import FOREVER
 from pykafka2.driver.runtime import Step, ignore_error
-from pykafka2.testing.simulation.actors import Actor, ActorThreads
+from pykafka2.testing.simulation.actors import Actor, ActorThreads, Reason
 from pykafka2.testing.simulation.problems import (
     Deadlock,
     HotLoop,
@@ -151,7 +151,7 @@ class Scheduler:
         self._dirty_places[place] = None
 
     def wait_until(
-        self, predicate: Callable[[], bool], timeout: float, why: str = "", *, of: object = None
+        self, predicate: Callable[[], bool], timeout: float, why: Reason = "", *, of: object = None
     ) -> bool:
         """Blocks the calling actor; see `Runtime.wait_until`."""
         self._refuse_in_a_loop()
