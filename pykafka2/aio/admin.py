@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast
 
 from pykafka2 import lifecycle
 from pykafka2.admin.admin import KafkaAdminClient as SyncAdmin
+from pykafka2.aio.aiokafka_options import rename_options
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError
 from pykafka2.other_clients import no_such_attribute
@@ -55,6 +56,7 @@ class KafkaAdminClient:
         runtime: Runtime | None = None,
         **options: Unpack[AdminConfig],
     ) -> None:
+        rename_options(cast("dict[str, Any]", options))
         self._bridge = bridge = Bridge("KafkaAdminClient", runtime)
         self._admin = SyncAdmin(config, runtime=bridge.runtime, **options)
         if bridge.owns_runtime:

@@ -14,9 +14,10 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, cast, overload
 
 from pykafka2 import lifecycle
+from pykafka2.aio.aiokafka_options import rename_options
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.gate import Gate
 from pykafka2.aio.listeners import Listeners, in_listener
@@ -92,6 +93,7 @@ class KafkaConsumer(Generic[K, V]):
         runtime: Runtime | None = None,
         **options: Unpack[ConsumerConfig[K, V]],
     ) -> None:
+        rename_options(cast("dict[str, Any]", options))
         self._bridge = bridge = Bridge("KafkaConsumer", runtime)
         callback = options.get("default_offset_commit_callback")
         if callable(callback) and not is_async(callback):

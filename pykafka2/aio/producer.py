@@ -13,9 +13,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack, cast
 
 from pykafka2 import lifecycle
+from pykafka2.aio.aiokafka_options import rename_options
+from pykafka2.aio.batch_builder import BatchBuilder
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.line import Line, Place
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError, LoopBlocked
@@ -71,6 +73,7 @@ class KafkaProducer(Generic[K, V]):
         runtime: Runtime | None = None,
         **options: Unpack[ProducerConfig[K, V]],
     ) -> None:
+        rename_options(cast("dict[str, Any]", options))
         self._bridge = bridge = Bridge("KafkaProducer", runtime)
         self._producer: SyncProducer[K, V] = SyncProducer(config, runtime=bridge.runtime, **options)
         if bridge.owns_runtime:
@@ -90,6 +93,9 @@ class KafkaProducer(Generic[K, V]):
         self._send = self._producer.send
         self._route_calls: dict[tuple[str, int | None], _RouteCall] = {}
         self._closing: Call[None] | None = None
+        self._is_started = False
+        self._is_registered_by_start = False
+        """Whether `start` has registered the transactional_id, and `init_transactions` was not called yet."""
         self._abandoned: set[asyncio.Future[Any]] = set()
         """Transactional calls whose tasks were cancelled; the next one begins after they ended."""
 
@@ -211,6 +217,36 @@ class KafkaProducer(Generic[K, V]):
             on_delivery=callback,
         )
 
+    def create_batch(self) -> BatchBuilder:
+        """Return an empty batch of up to batch_size bytes for `send_batch`, as in aiokafka.
+
+        Raises:
+            IllegalState: the producer has serializers, which a batch does not call; use `send_many`.
+        """
+        if self._appender.serializers:
+            raise IllegalState(
+                "create_batch(): the batch of a producer with serializers has no size yet; call send_many()"
+            )
+        return BatchBuilder(self._producer._options.batch_size)
+
+    async def send_batch(self, batch: BatchBuilder, topic: str, *, partition: int) -> BulkDelivery:
+        """Send the records of a batch to one partition, and return their delivery, as `send_many` does.
+
+        The batch is closed and cannot be sent again.
+        """
+        self._bridge.enter()
+        if not isinstance(batch, BatchBuilder):
+            raise TypeError(f"send_batch(): call create_batch() for the batch, not {type(batch).__name__}()")
+        batch.take()
+        return await self.send_many(
+            topic,
+            cast("Sequence[V | None]", batch.values),
+            keys=cast("Sequence[K | None]", batch.keys),
+            headers=batch.headers,
+            partition=partition,
+            timestamps_ms=batch.timestamps_ms,
+        )
+
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything appended so far, and wait for the outcome of every record.
 
@@ -237,7 +273,13 @@ class KafkaProducer(Generic[K, V]):
     # ------------------------------------------------------------------ transactions
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Register the transactional_id; call it once, before the first transaction."""
+        """Register the transactional_id; call it once, before the first transaction.
+
+        Does nothing after `start`, which has registered it.
+        """
+        if self._is_registered_by_start:
+            self._is_registered_by_start = False
+            return
         await self._run_in_order(self._producer.init_transactions, timeout)
 
     async def begin_transaction(self) -> None:
@@ -357,13 +399,20 @@ class KafkaProducer(Generic[K, V]):
     async def start(self) -> Self:
         """Connect to the cluster now, instead of with the first `send`. Returns the producer.
 
+        With a transactional_id it registers that, too, as `init_transactions` does.
+
         Raises:
             NoBrokersAvailable, KafkaTimeoutError, TlsError: no broker responded within max_block_ms. The
                 producer is closed then.
+            KafkaError: as for `init_transactions`. The producer is closed then.
         """
         self._bridge.enter()
         try:
             await self._bridge.run(self._producer._client.bootstrap, self._max_block)
+            if self._producer._options.transactional_id is not None and not self._is_started:
+                await self._bridge.run(self._producer.init_transactions)
+                self._is_registered_by_start = True
+            self._is_started = True
         except KafkaError:
             await self.close()
             raise

@@ -21,7 +21,8 @@ OffsetsToCommit = Mapping[TopicPartition, "OffsetAndMetadata | int"]
 
 
 def checked_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Returns the offsets as our own types; kafka-python's OffsetAndMetadata is accepted as well.
+    """Returns the offsets as our own types; kafka-python's OffsetAndMetadata is accepted as well, and
+    aiokafka's pairs of offset and metadata.
 
     Raises IllegalArgument (a TypeError and a ValueError) that names the partition.
     """
@@ -67,6 +68,8 @@ def _parts(partition: TopicPartition, value: object) -> tuple[Any, Any, Any]:
         return value, "", NO_EPOCH
     if hasattr(value, "offset") and hasattr(value, "metadata"):
         return value.offset, value.metadata, getattr(value, "leader_epoch", None)
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], str):
+        return value[0], value[1], NO_EPOCH
     hint = "; write record.offset + 1" if isinstance(value, ConsumerRecord) else ""
     shown = describe_argument(value)
     raise IllegalArgument(
