@@ -32,8 +32,9 @@ class TopicsAdmin:
 
     def create_topics(
         self,
-        topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]],
+        topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]] | None = None,
         *,
+        new_topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]] | None = None,
         validate_only: bool = False,
         wait_for_metadata: bool = False,
         timeout: float | None = None,
@@ -48,6 +49,7 @@ class TopicsAdmin:
         Args:
             topics: `NewTopic` values and names, or a dict of options by name with kafka-python's keys
                 "num_partitions", "replication_factor", "assignments" and "configs".
+            new_topics: kafka-python's and aiokafka's name for `topics`.
             validate_only: have the controller check the request without creating anything.
             wait_for_metadata: wait until every partition has a leader.
             timeout_ms: the timeout in milliseconds, for programs written for kafka-python.
@@ -60,8 +62,11 @@ class TopicsAdmin:
             IllegalArgument: an argument is not valid; no request was sent.
         """
         timeout = seconds_of(timeout, timeout_ms)
-        new_topics = _new_topics(topics)
-        if not new_topics:
+        chosen = new_topics if topics is None else topics
+        if chosen is None or (topics is not None and new_topics is not None):
+            raise TypeError("create_topics() takes the topics once: as topics, or as new_topics")
+        wanted = _new_topics(chosen)
+        if not wanted:
             return Outcomes({})
         created: dict[str, TopicDescription] = {}
 
@@ -80,8 +85,8 @@ class TopicsAdmin:
                     created[topic.name] = TopicDescription(topic.name, topic.topic_id, ())
             return errors, response.throttle_time_ms
 
-        errors = until_accepted(self._cluster, new_topics, create, lambda topic: topic.name, timeout)
-        names = [topic.name for topic in new_topics]
+        errors = until_accepted(self._cluster, wanted, create, lambda topic: topic.name, timeout)
+        names = [topic.name for topic in wanted]
         outcomes = Outcomes.of_all(names, created, errors).checked("create_topics", raise_errors)
         if wait_for_metadata and not validate_only:
             self.wait_for_topics(created, timeout=timeout)

@@ -11,10 +11,14 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {
+    "fastapi_service.py": ["ready", "ada has ordered for 42", "stopped: 0 members, 3 orders committed"],
     "manage_topics.py": ["orders-1: leader 1", "orders: TopicAlreadyExists", "topics: orders, returns"],
     "produce_and_consume.py": ["sent 1000 orders", "read 1000 orders, 1000 different ones"],
 }
 """What each program must print, among other things."""
+
+NEEDED = {"fastapi_service.py": ["fastapi", "httpx2"]}
+"""Packages of the extra `test` that a program imports."""
 
 
 @pytest.mark.slow
@@ -22,6 +26,8 @@ PRINTED = {
 def test_the_program_runs(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for package in NEEDED.get(name, ()):
+        pytest.importorskip(package)
     monkeypatch.setattr(sys, "argv", [name])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     printed = capsys.readouterr().out

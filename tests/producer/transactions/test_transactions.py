@@ -454,7 +454,7 @@ class TestOffsets:
             ({ORDERS: -1}, "g", "the offset must be an int from 0 to .* not -1"),
             ({ORDERS: OffsetAndMetadata(-1)}, "g", "the offset must be an int from 0 to .* not -1"),
             ({ORDERS: True}, "g", "an OffsetAndMetadata or an int, not True"),
-            ({ORDERS: (1, "a", 2)}, "g", "an OffsetAndMetadata or an int, not (1, 'a', 2)"),
+            ({ORDERS: (1, "a", 2)}, "g", "an OffsetAndMetadata or an int, not \\(1, .a., 2\\)"),
             ({ORDERS: OffsetAndMetadata(True)}, "g", "the offset must be an int from 0 .* not True"),
             ({("orders", "0"): OffsetAndMetadata(1)}, "g", "must be an int, not '0'"),
             ({(5, 0): OffsetAndMetadata(1)}, "g", "a topic must be a str, not 5"),
