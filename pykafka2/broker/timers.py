@@ -67,6 +67,8 @@ class BrokerTimers(Part):
             if now >= self._retention_check_at:
                 self._retention_check_at = now + self._retention_check_every
                 replicas.log_manager.apply_retention(node.clock.wall_ms(), None)
+            if now >= replicas.log_manager.flush_at:
+                replicas.log_manager.flush_due(now)
             if now >= self._cleaning_at:
                 self._cleaning_at = replicas.cleaner.run(now, node.clock.wall_ms())
             self._coordinators.run(now)
@@ -82,6 +84,7 @@ class BrokerTimers(Part):
                 self._retention_check_at,
                 self._cleaning_at,
                 self._storage_at,
+                replicas.log_manager.flush_at,
                 self._coordinators.due,
                 self._lifecycle.due,
             )

@@ -458,6 +458,7 @@ def logs(world: World) -> None:
     cluster.create_topic("short", replication_factor=3, configs={"retention.bytes": 0})
     with world.producer() as producer:
         producer.send("short", b"x" * 100, partition=0).result(timeout=30)
+    world.controls.flush_logs(("short", 0))
     assert world.controls.roll_segments(("short", 0)) == 3
     cluster.wait_until(lambda: world.controls.apply_retention(("short", 0)))
     assert cluster.log("short", 0).log_start_offset == 1

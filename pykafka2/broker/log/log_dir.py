@@ -7,7 +7,8 @@ Access requires the cluster's lock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.free_memory import release_free_memory
@@ -80,16 +81,19 @@ class LogDir:
 
         Returns the number of lost records.
         """
+        return self._truncate_all(attrgetter("high_watermark"))
+
+    def _truncate_all(self, offset_of: Callable[[PartitionLog], int]) -> int:
         lost = 0
         for log in self._logs.values():
             before = log.log_end_offset
-            log.truncate_to(log.high_watermark)
+            log.truncate_to(offset_of(log))
             lost += before - log.log_end_offset
         return lost
 
     def lose_unflushed(self) -> int:
-        """Memory has no recovery point: everything that is replicated counts as flushed."""
-        return self.lose_unreplicated()
+        """Truncates every log; in memory, replicated records count as flushed."""
+        return self._truncate_all(lambda log: max(log.high_watermark, log.recovery_point))
 
     def remove_unknown(self, topic_ids: set[bytes]) -> None:
         """Removes the logs of topics that were deleted while the broker was down."""

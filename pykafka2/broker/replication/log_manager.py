@@ -6,17 +6,31 @@ leader, and waits until the live replicas have followed. Access requires the clu
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.config.configs import TopicConfig
+from pykafka2.broker.log.partition_log import NEVER
 from pykafka2.broker.log.retention import RetentionPolicy, apply_retention
 from pykafka2.broker.replication.delayed import DelayedDeleteRecords, DeleteResult
 from pykafka2.broker.replication.hosted import HostedReplicas
 from pykafka2.broker.replication.key import Key
-from pykafka2.errors import BrokerError, InvalidTopicException, OffsetOutOfRange, PolicyViolation
+from pykafka2.broker.replication.replica import Replica
+from pykafka2.clock import FOREVER
+from pykafka2.errors import (
+    BrokerError,
+    InvalidTopicException,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    PolicyViolation,
+)
+
+logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK = -1
+SHORTEST_INTERVAL = 0.001
+"""Seconds between two flushes of a log with flush.ms=0."""
 
 
 def retention_of(config: TopicConfig) -> RetentionPolicy:
@@ -37,6 +51,9 @@ class LogManager:
         self._hosted = hosted
         self._deletes = deletes
         self._on_log_start_moved = on_log_start_moved
+        self._flushed_at: dict[Key, float] = {}
+        self.flush_at = FOREVER
+        """The time of the next `flush_due`; FOREVER while no topic has flush.ms."""
 
     def apply_retention(self, now_ms: int, keys: Iterable[Key] | None = None) -> int:
         """Deletes expired segments of some replicas or all. Returns their number."""
@@ -51,6 +68,40 @@ class LogManager:
     def roll(self, keys: Iterable[Key] | None = None) -> int:
         """Rolls some logs or all, except those with an empty active segment. Returns their number."""
         return sum(replica.log.roll() for replica in self._hosted.chosen(keys))
+
+    # ------------------------------------------------------------------ flushing
+
+    def flush(self, keys: Iterable[Key] | None = None) -> None:
+        """Forces some logs or all to the disk. Raises `KafkaStorageError`."""
+        for replica in self._hosted.chosen(keys):
+            replica.log.flush()
+
+    def flush_due(self, now: float) -> float:
+        """Flushes the logs whose last flush is flush.ms ago. Returns the time of the next call.
+
+        Unlike Kafka, which looks every log.flush.scheduler.interval.ms (by default never), a log is flushed
+        when it is due.
+        """
+        next_at = FOREVER
+        for key, replica in self._hosted.replicas.items():
+            interval = replica.config.get("flush.ms")
+            if interval >= NEVER:
+                continue
+            due = self._flushed_at.setdefault(key, now) + interval / 1000
+            if due <= now:
+                if replica.log.recovery_point < replica.log.log_end_offset:
+                    self._flush_logged(replica)
+                self._flushed_at[key] = now
+                due = now + max(interval / 1000, SHORTEST_INTERVAL)
+            next_at = min(next_at, due)
+        self.flush_at = next_at
+        return next_at
+
+    def _flush_logged(self, replica: Replica) -> None:
+        try:
+            replica.log.flush()
+        except KafkaStorageError as error:
+            logger.warning("Failed to flush %s-%d: %s", *replica.key, error)
 
     # ------------------------------------------------------------------ DeleteRecords
 

@@ -70,6 +70,7 @@ class Replica:
         if config.is_compacted:
             max_age_ms = min(max_age_ms, config.get("max.compaction.lag.ms"))
         self.log.limit_segments(RollLimits(config.get("segment.bytes"), max_age_ms))
+        self.log.flush_messages = config.get("flush.messages")
 
     @property
     def is_leader(self) -> bool:

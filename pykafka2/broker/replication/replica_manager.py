@@ -15,7 +15,7 @@ from pykafka2.broker.base.purgatory import Purgatory
 from pykafka2.broker.base.timing_wheel import TimingWheel
 from pykafka2.broker.config.configs import BrokerConfig, TopicConfig
 from pykafka2.broker.log.leader_epochs import UNKNOWN_EPOCH
-from pykafka2.broker.log.partition_log import Appended, EndMarker, PartitionLog
+from pykafka2.broker.log.partition_log import NEVER, Appended, EndMarker, PartitionLog
 from pykafka2.broker.log.record_walk import RecordWalk
 from pykafka2.broker.log.storage import LogStorage
 from pykafka2.broker.log.validation import single_batch, start_walk, validate
@@ -162,6 +162,8 @@ class ReplicaManager:
             replica = self.replicas[key] = Replica(self.broker_id, key, log, image, config)
         if replica.config is not config:
             replica.configure(config)
+        if config.get("flush.ms") < NEVER:
+            self.log_manager.flush_at = now
         if image.leader == self.broker_id:
             self._fetchers.unfollow(key)
             if replica.lead(image, now):

@@ -57,8 +57,10 @@ class Controls:
         self._brokers.crash_broker(broker_id, lose_unreplicated=lose_unreplicated, unnoticed=unnoticed)
 
     def kill_broker(self, broker_id: int, *, keep_unflushed: bool = False) -> None:
-        """Crashes all brokers like `crash_broker`.  With `keep_unflushed` all records survive; otherwise
-        unreplicated records are lost.
+        """Kills a broker like `crash_broker`, as a crash of its machine.  With `keep_unflushed` all records
+        survive, as after kill -9.  Otherwise, with a data directory, exactly the records after each log's
+        recovery point are lost, which the last flush has set (`flush_logs`); in memory, those above the high
+        watermark that no `flush_logs` has covered.
         """
         self._brokers.kill_broker(broker_id, keep_unflushed=keep_unflushed)
 
@@ -98,6 +100,13 @@ class Controls:
         Returns the number of rolled logs.
         """
         return self._replicas.roll_segments(partition)
+
+    def flush_logs(self, partition: TopicPartition | tuple[str, int] | None = None) -> None:
+        """Forces the logs of one partition or all to the disk now, on every replica, so that `kill_broker`
+        loses none of their records.  Brokers flush by themselves when a segment is rolled, at a clean stop,
+        and according to flush.messages and flush.ms.
+        """
+        self._replicas.flush_logs(partition)
 
     def apply_retention(self, partition: TopicPartition | tuple[str, int] | None = None) -> int:
         """Deletes segments according to retention.ms and retention.bytes now, on every replica of one

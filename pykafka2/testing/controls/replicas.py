@@ -38,6 +38,14 @@ class ReplicaControls:
         with self._running.lock:
             return sum(one.replicas.log_manager.roll(keys) for one in self._running.brokers if one.is_running)
 
+    def flush_logs(self, partition: AnyPartition | None = None) -> None:
+        self._running.check()
+        keys = self._keys(partition)
+        with self._running.lock:
+            for broker in self._running.brokers:
+                if broker.is_running:
+                    broker.replicas.log_manager.flush(keys)
+
     def apply_retention(self, partition: AnyPartition | None = None) -> int:
         self._running.check()
         keys = self._keys(partition)

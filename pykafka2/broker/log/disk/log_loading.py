@@ -38,7 +38,7 @@ KNOWN: Final = (LOG, SNAPSHOT, OFFSET_INDEX, TIME_INDEX, EPOCHS, ".metadata")
 
 @attrs.frozen
 class Checkpoints:
-    """What the checkpoints of the data directory have about one log."""
+    """The offsets of one log in the checkpoints of its data directory."""
 
     log_start_offset: int = 0
     high_watermark: int = 0
