@@ -77,6 +77,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token-key", metavar="KEY", help="the HS256 key of OAUTHBEARER tokens (default: unsigned tokens)"
     )
+    parser.add_argument(
+        "--data-dir",
+        metavar="PATH",
+        help="keep the cluster in this directory, in the format of Apache Kafka (default: in memory)",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
     parser.add_argument(
         "--advertised-host", metavar="HOST", help="the brokers' host in responses to clients (--host)"
@@ -174,6 +179,7 @@ def _run(arguments: argparse.Namespace) -> int:
         listeners=parsed_listeners(arguments.listener, arguments.advertised_listener, arguments.brokers),
         users=parsed_users(arguments.user),
         token_key=arguments.token_key,
+        data_dir=arguments.data_dir,
         as_version=arguments.as_version,
         first_broker_id=arguments.first_broker_id,
         racks=_racks(arguments.racks),

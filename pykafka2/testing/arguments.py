@@ -7,9 +7,9 @@ to a child.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from inspect import Parameter, signature
-from os import PathLike
 from typing import Any
 
 import attrs
@@ -138,6 +138,11 @@ def _shown_tls(tls: object) -> str:
     return repr({name: "..." if str(name).endswith("_password") else value for name, value in tls.items()})
 
 
+def _path_text(path: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
+    """Returns a path as text, which can be sent to a child process."""
+    return os.fspath(path) if isinstance(path, os.PathLike) else path
+
+
 @attrs.define(frozen=True)
 class ClusterArguments:
     """The arguments of `KafkaCluster`, where they are documented."""
@@ -164,7 +169,7 @@ class ClusterArguments:
     listeners: Listeners | None = attrs.field(default=None, kw_only=True)
     users: Mapping[str, str] | None = attrs.field(default=None, kw_only=True, repr=False)
     token_key: str | Mapping[str, Any] | None = attrs.field(default=None, kw_only=True, repr=False)
-    data_dir: str | PathLike[str] | None = attrs.field(default=None, kw_only=True)
+    data_dir: str | os.PathLike[str] | None = attrs.field(default=None, kw_only=True, converter=_path_text)
 
     def check(self) -> None:
         """Raises `ConfigurationError` for illegal arguments."""
@@ -243,7 +248,7 @@ class ClusterArguments:
             raise ConfigurationError(
                 f"advertised_host={self.advertised_host!r} is illegal. Set a name or an address."
             )
-        if self.data_dir is not None and not isinstance(self.data_dir, (str, PathLike)):
+        if self.data_dir is not None and not isinstance(self.data_dir, str):
             raise ConfigurationError(f"data_dir={self.data_dir!r} is illegal. Set the path of a directory.")
         if self.tls is not None and not isinstance(self.tls, (bool, Mapping, TlsContext)):
             raise ConfigurationError(

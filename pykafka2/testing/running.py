@@ -42,7 +42,8 @@ class Running:
         self._brokers = tuple(brokers)
         self._by_id = {broker.id: broker for broker in brokers}
         self._owns_runtime = owns_runtime
-        self._storage = storage
+        self.storage = storage
+        """The data directories, None if everything is in memory."""
         self.is_over = False
         """Whether the cluster has ended; its state can still be read."""
 
@@ -97,8 +98,8 @@ class Running:
             raise
         finally:
             self.loops.stop()
-            if self._storage is not None:
-                self._storage.close(is_clean=True)
+            if self.storage is not None:
+                self.storage.close(is_clean=True)
             if self._owns_runtime:
                 self.shared.runtime.close()
 

@@ -6,7 +6,6 @@ Called by `KafkaCluster.start` (cluster.py), on the test's thread.
 from __future__ import annotations
 
 import base64
-import os
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -168,7 +167,7 @@ def _storage(arguments: ClusterArguments, context: ClusterContext, runtime: Runt
     if arguments.data_dir is None:
         return None
     return open_storage(
-        os.fspath(arguments.data_dir),
+        str(arguments.data_dir),
         arguments.broker_ids,
         context.config,
         runtime.files if isinstance(runtime, HasFiles) else RealFiles(),

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,6 +105,16 @@ def test_racks_are_assigned_to_the_brokers_in_turn() -> None:
     with broker("--port", "0", "--racks", "east, west") as (_, addresses), Wire(addresses[0]) as wire:
         brokers = wire.call(MetadataRequest(topics=None), 12).brokers
         assert {broker.node_id: broker.rack for broker in brokers} == {0: "east", 1: "west", 2: "east"}
+
+
+def test_option_data_dir_keeps_topics_when_the_broker_is_killed(tmp_path: Path) -> None:
+    options = ("--port", "0", "--brokers", "1", "--data-dir", str(tmp_path))
+    with broker(*options, "--topic", "orders:2") as (process, addresses), Wire(addresses[0]):
+        process.kill()
+        process.communicate(timeout=20)
+    with broker(*options) as (_, addresses), Wire(addresses[0]) as wire:
+        [topic] = wire.call(MetadataRequest(topics=None), 12).topics
+        assert (topic.name, len(topic.partitions)) == ("orders", 2)
 
 
 def test_option_as_version_lowers_the_advertised_ranges() -> None:

@@ -126,7 +126,8 @@ class RealKafka:
         self._has_tls = certificate is not None
         if certificate is not None:
             extra = ENCRYPTED.format(certificate=certificate) + extra
-        # More lines of properties, "{node}" in them is the broker's id; the last one of a name counts.
+        # More lines of properties, with "{node}" for the broker's id and "{controller_port}"; the last one of
+        # a name counts.
         self._extra = extra
         self._flags = flags
         self._folder = Path(tempfile.mkdtemp(prefix="pykafka2-real-kafka-"))
@@ -270,7 +271,8 @@ def _settings_of(
         min_isr=min(2, brokers),
     )
     # In the temporary folder: the JVM removes its settings' folder when its parent is gone.
-    settings.write_text(text + extra.replace("{node}", str(node)))
+    more = extra.replace("{node}", str(node)).replace("{controller_port}", str(controller_port))
+    settings.write_text(text + more)
     return str(settings)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from pykafka2 import KafkaAdminClient
+from pykafka2 import KafkaAdminClient, NewTopic
 from pykafka2.testing import KafkaCluster
 from tests.testing.described import AUTHORIZED, described, fill
 
@@ -60,9 +60,7 @@ def test_directory_of_ours_is_described_the_same_by_apache_kafka(jars: KafkaJars
         KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
     ):
         fill(admin, "ours")
-        controller = cluster.controller
-        controller.run("snapshot", lambda active: active.log.replace_with_snapshot(active.state))
-        admin.create_acls(admin.describe_acls())
+        write_snapshot(cluster)
         admin.upsert_scram_user("dora", "dora-secret", iterations=4096)
         before = described(admin)
     log = tmp_path / "broker-0" / METADATA_LOG
@@ -71,8 +69,48 @@ def test_directory_of_ours_is_described_the_same_by_apache_kafka(jars: KafkaJars
     for path in files:
         text = dumped(jars, path)
         assert "Could not" not in text
-        assert "CreateTime" in text
+        assert "isvalid: true" in text
     with apache_on(jars, tmp_path) as apache:
         assert described_at(apache.bootstrap_servers) == before
+        with KafkaAdminClient(bootstrap_servers=apache.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("back", 2, 2)])
+            admin.wait_for_topics(["back"])
+            admin.delete_topics(["ours-two"])
+            before = described(admin)
     with KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path) as cluster:
         assert described_at(cluster.bootstrap_servers) == before
+
+
+def test_quorum_whose_voters_are_in_the_log_is_kept(jars: KafkaJars, tmp_path: Path) -> None:
+    """With kraft.version 1 (KIP-853) the log and each snapshot have the voters."""
+    voters = "controller.quorum.voters=\ncontroller.quorum.bootstrap.servers=127.0.0.1:{controller_port}\n"
+    with (
+        apache_on(jars, tmp_path, voters) as apache,
+        KafkaAdminClient(bootstrap_servers=apache.bootstrap_servers) as admin,
+    ):
+        admin.create_topics([NewTopic("theirs", 2, 2)])
+        admin.wait_for_topics(["theirs"])
+        before = admin.describe_metadata_quorum().voters
+    with (
+        KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path) as cluster,
+        KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        assert admin.list_topics() == ["theirs"]
+        write_snapshot(cluster)
+        admin.create_topics([NewTopic("ours", 2, 2)])
+        metadata = cluster.running.storage.metadata if cluster.running.storage else None
+        assert metadata is not None
+        assert metadata.quorum.kraft_version == 1
+    with (
+        apache_on(jars, tmp_path, voters) as apache,
+        KafkaAdminClient(bootstrap_servers=apache.bootstrap_servers) as admin,
+    ):
+        assert sorted(admin.list_topics()) == ["ours", "theirs"]
+        after = admin.describe_metadata_quorum().voters
+        assert [(one.replica_id, one.directory_id) for one in after] == [
+            (one.replica_id, one.directory_id) for one in before
+        ]
+
+
+def write_snapshot(cluster: KafkaCluster) -> None:
+    cluster.controller.run("snapshot", lambda active: active.log.replace_with_snapshot(active.state))

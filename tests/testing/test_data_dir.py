@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import shutil
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from pykafka2 import KafkaAdminClient
+from pykafka2.errors import ConfigurationError
 from pykafka2.testing import KafkaCluster
 
 from .described import AUTHORIZED, described, fill
@@ -25,3 +31,117 @@ def test_metadata_survives_restarts_of_two_brokers(tmp_path: Path) -> None:
                 assert described(admin) == before
             for topic in admin.describe_topics(["kept-one", "kept-two"]).values():
                 assert all(partition.leader in (0, 1) for partition in topic.partitions)
+
+
+def test_crash_of_all_brokers_loses_no_metadata(tmp_path: Path) -> None:
+    with (
+        KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path / "first") as cluster,
+        KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        fill(admin, "kept")
+        before = described(admin)
+        # What is in the files now is what a crash leaves, because every change is flushed.
+        shutil.copytree(tmp_path / "first", tmp_path / "crashed", ignore=shutil.ignore_patterns(".lock"))
+    with (
+        KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path / "crashed") as cluster,
+        KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        assert described(admin) == before
+
+
+def test_ids_are_not_repeated_after_a_restart_with_the_same_seed(tmp_path: Path) -> None:
+    ids: set[bytes] = set()
+    producer_ids: list[int] = []
+    for number in range(3):
+        with KafkaCluster(1, [f"topic-{number}"], data_dir=tmp_path, seed=7) as cluster:
+            ids |= set(cluster.controller.image.topic_names)
+            allocated = cluster.controller.run("allocate", lambda active: active.allocate_producer_ids())
+            producer_ids += allocated
+            incarnations = {broker.incarnation_id for broker in cluster.controller.image.brokers.values()}
+            assert not incarnations & ids
+    assert len(ids) == 3
+    assert len(set(producer_ids)) == len(producer_ids)
+
+
+def test_only_missing_topics_are_created_at_a_restart(tmp_path: Path) -> None:
+    with KafkaCluster(1, {"a": 2}, data_dir=tmp_path) as cluster:
+        topic_id = cluster.controller.image.topics["a"].id
+    with KafkaCluster(1, {"a": 5, "b": 1}, data_dir=tmp_path) as cluster:
+        image = cluster.controller.image
+        assert image.topics["a"].id == topic_id
+        assert [len(image.topics[name].partitions) for name in ("a", "b")] == [2, 1]
+
+
+def test_cluster_object_starts_again_with_its_data(tmp_path: Path) -> None:
+    cluster = KafkaCluster(2, data_dir=tmp_path)
+    with cluster:
+        cluster.create_topic("a")
+        cluster_id = cluster.cluster_id
+    with cluster:
+        assert cluster.topics() == ["a"]
+        assert cluster.cluster_id == cluster_id
+
+
+def test_users_and_delegation_tokens_log_in_after_a_restart(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "listeners": ["SASL_PLAINTEXT"],
+        "config": {"delegation.token.secret.key": "the key of all tokens"},
+        "data_dir": tmp_path,
+    }
+    with KafkaCluster(1, users={"ann": "ann-secret"}, **options) as cluster:
+        login = sasl_options("ann", "ann-secret")
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, **login) as admin:
+            admin.upsert_scram_user("bob", "bob-secret", iterations=4096)
+            token = admin.create_delegation_token(renewers=["User:bob"])
+    with KafkaCluster(1, **options) as cluster:
+        for user, password in (("ann", "ann-secret"), ("bob", "bob-secret")):
+            login = sasl_options(user, password)
+            with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, **login) as admin:
+                assert [one.token_id for one in admin.describe_delegation_tokens()] == [token.token_id]
+        login = sasl_options(token.token_id, base64.b64encode(token.hmac).decode())
+        login["sasl_delegation_token"] = True
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, **login) as admin:
+            assert admin.list_topics() == []
+
+
+def sasl_options(user: str, password: str) -> dict[str, Any]:
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": user,
+        "sasl_plain_password": password,
+    }
+
+
+def test_refused_directory_names_the_file_and_releases_its_locks(tmp_path: Path) -> None:
+    with KafkaCluster(2, data_dir=tmp_path) as cluster:
+        cluster.create_topic("a")
+        cluster.create_topic("b")
+    segment = tmp_path / "broker-0" / "__cluster_metadata-0" / f"{0:020d}.log"
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:200] + b"?" + whole[201:])
+    with pytest.raises(ConfigurationError, match=f"{segment}: the batch at byte "):
+        KafkaCluster(2, data_dir=tmp_path).start()
+    segment.write_bytes(whole)
+    with KafkaCluster(2, data_dir=tmp_path) as cluster:
+        assert cluster.topics() == ["a", "b"]
+
+
+def test_directory_in_use_is_refused(tmp_path: Path) -> None:
+    with (
+        KafkaCluster(1, data_dir=tmp_path),
+        pytest.raises(ConfigurationError, match=r"another broker has locked its file \.lock"),
+    ):
+        KafkaCluster(1, data_dir=tmp_path).start()
+
+
+def test_data_dir_that_is_no_path_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"data_dir=5 is illegal\. Set the path"):
+        KafkaCluster(1, data_dir=5)  # type: ignore[arg-type]
+
+
+def test_cluster_in_a_child_process_keeps_its_data(tmp_path: Path) -> None:
+    with KafkaCluster(1, ["a"], data_dir=tmp_path, process=True) as cluster:
+        cluster.create_topic("b")
+    with KafkaCluster(1, data_dir=tmp_path) as cluster:
+        assert cluster.topics() == ["a", "b"]

@@ -41,7 +41,6 @@ from pykafka2.errors import CorruptData, InvalidConfig
 from pykafka2.protocol.messages.control_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
-    LeaderVoter,
     VotersRecord,
 )
 from pykafka2.protocol.messages.metadata_records import (
@@ -230,24 +229,19 @@ def _state(
 def _quorum(place: MetadataPlace, replay: Replay) -> Quorum:
     """Returns the quorum of the log, which must have this voter alone. Raises `CorruptData`."""
     path = f"{place.path}/{QUORUM_STATE}"
-    voters: list[LeaderVoter] = [] if replay.leader_change is None else replay.leader_change.voters
-    ids = {voter.voter_id for voter in voters}
+    change = replay.leader_change
+    ids = set() if change is None else {voter.voter_id for voter in change.voters}
     if place.files.exists(path):
         known = decode_quorum_state(place.files.read(path), path)
         replay.epoch = max(replay.epoch, known.epoch)
         ids.update(known.voters)
     if replay.voters_record is not None:
-        voters = [
-            LeaderVoter(voter_id=voter.voter_id, voter_directory_id=voter.voter_directory_id)
-            for voter in replay.voters_record.voters
-        ]
-        ids = {voter.voter_id for voter in voters}
+        ids = {voter.voter_id for voter in replay.voters_record.voters}
     if ids - {place.voter_id}:
         raise CorruptData(
             f"its voters are the controllers {sorted(ids)}, and the only controller here is {place.voter_id}"
         )
-    voter = voters[0] if voters else LeaderVoter(voter_id=place.voter_id, voter_directory_id=bytes(16))
-    return Quorum(voter, replay.kraft_version, replay.voters_record)
+    return Quorum(place.voter_id, replay.kraft_version, replay.voters_record)
 
 
 def _epochs(place: MetadataPlace, contents: LogContents | None) -> LeaderEpochs:

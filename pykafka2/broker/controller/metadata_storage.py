@@ -52,13 +52,14 @@ MAX_RECORDS_PER_BATCH: Final = 10_000
 """Longer writes are a transaction of several batches (KIP-868)."""
 FIRST_WITH_TRANSACTIONS: Final = 13
 """The metadata.version 3.6-IV1."""
+NO_DIRECTORY: Final = bytes(16)
 
 
 @attrs.define
 class Quorum:
     """The voter of the log, and what the log's control records say about KRaft."""
 
-    voter: LeaderVoter
+    voter_id: int
     kraft_version: int = 0
     voters_record: VotersRecord | None = None
     """The voters with kraft.version 1 (KIP-853)."""
@@ -111,8 +112,8 @@ class DiskMetadataStorage:
 
     def begin_epoch(self, controller_id: int, epoch: int) -> None:
         """Appends the start of an epoch. The log's leader is always its voter, whichever broker decides."""
-        voter, version = self.quorum.voter, int(self.quorum.kraft_version > 0)
-        state = QuorumState(voter.voter_id, epoch, [voter.voter_id])
+        voter_id = self.quorum.voter_id
+        state = QuorumState(voter_id, epoch, [voter_id])
         self._do(
             lambda: self.files.replace(
                 f"{self.path}/{QUORUM_STATE}", encode_quorum_state(state, self.quorum.kraft_version)
@@ -121,9 +122,9 @@ class DiskMetadataStorage:
         self.epoch = epoch
         self.epochs.assign(epoch, self.end_offset)
         self._do(self._write_epochs)
-        change = LeaderChangeMessage(
-            version=version, leader_id=voter.voter_id, voters=[voter], granting_voters=[voter]
-        )
+        # Kafka reads and writes version 0, also with kraft.version 1.
+        voters = [LeaderVoter(voter_id=voter_id, voter_directory_id=NO_DIRECTORY)]
+        change = LeaderChangeMessage(version=0, leader_id=voter_id, voters=voters, granting_voters=voters)
         now = self._now()
         parts = [encode_controls([change], self.end_offset, epoch, now)]
         self._write(parts, 1)

@@ -58,8 +58,14 @@ public final class RealKafka {
         }
         // Directories that a test passes can have a cluster already.
         if (!Files.exists(Path.of(properties.getProperty("log.dirs"), "meta.properties"))) {
-            int status = StorageTool.execute(
-                new String[] {"format", "-t", clusterId, "-c", settings, "--ignore-formatted"}, System.err);
+            List<String> format = new ArrayList<>(
+                List.of("format", "-t", clusterId, "-c", settings, "--ignore-formatted"));
+            // Without voters in its settings, a controller begins a quorum whose voters are in the log.
+            if (properties.getProperty("controller.quorum.voters").isEmpty()
+                    && properties.getProperty("process.roles").contains("controller")) {
+                format.add("--standalone");
+            }
+            int status = StorageTool.execute(format.toArray(new String[0]), System.err);
             if (status != 0) {
                 System.exit(status);
             }
