@@ -18,7 +18,7 @@ import attrs
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.log.disk.checkpoints import CheckpointFiles
 from pykafka2.broker.log.disk.data_directory import DataDirectory
-from pykafka2.broker.log.disk.log_directory import Background, DiskLogFiles
+from pykafka2.broker.log.disk.log_directory import PARTITION_METADATA, Background, DiskLogFiles
 from pykafka2.broker.log.disk.log_loading import Checkpoints, LogLoader
 from pykafka2.broker.log.disk.text_files import decode_topic_id, encode_topic_id
 from pykafka2.broker.log.disk.volume import DiskSettings, Volume
@@ -32,7 +32,6 @@ from pykafka2.network.script import Lane
 
 logger = logging.getLogger(__name__)
 
-PARTITION_METADATA: Final = "partition.metadata"
 METADATA_LOG: Final = "__cluster_metadata-0"
 DELETE: Final = "-delete"
 STRAY: Final = "-stray"
@@ -226,8 +225,11 @@ class DiskStorage:
                 self._move_aside(volume, directory, STRAY)
             self._files.make_directory(directory)
             text = encode_topic_id(UUID(bytes=topic_id))
-            self._files.replace(f"{directory}/{PARTITION_METADATA}", text.encode())
+            # Flushed with the first records: creating a topic of many partitions takes no flush of each.
+            self._files.replace(f"{directory}/{PARTITION_METADATA}", text.encode(), flushes=False)
             created = self._load(volume, directory, topic, partition, Checkpoints(), True)
+            if created is not None:
+                _files_of(created).is_new = True
         except OSError as error:
             raise volume.fail(error, f"creating {directory}") from error
         if created is None:

@@ -8,6 +8,7 @@ flushes the old segment in the background. Access requires the cluster's lock, e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol, cast
 
 from pykafka2.broker.log.disk.producer_snapshots import ProducerSnapshots
@@ -20,6 +21,7 @@ from pykafka2.broker.log.log_files import Disk, LogState, OpenLog
 from pykafka2.broker.log.producer_state import ProducerStates
 from pykafka2.broker.log.segment import Segment
 
+PARTITION_METADATA: Final = "partition.metadata"
 EPOCHS: Final = "leader-epoch-checkpoint"
 COPIED_BYTES: Final = 4 << 20
 
@@ -53,6 +55,8 @@ class DiskLogFiles:
         self.snapshots = snapshots
         self._state = state
         self._background = background
+        self.is_new = False
+        """Whether the directory's name and topic id have never been flushed."""
 
     def load(self) -> LogState:
         return self._state
@@ -69,7 +73,8 @@ class DiskLogFiles:
         active = log.segments.active.base_offset
         try:
             self.snapshots.take(log.producers, active)
-            flushes: list[Callable[[], None]] = []
+            flushes = self._later_flushes()
+            flushes.append(partial(self.volume.files.flush_directory, self.directory))
             flushed: list[tuple[DiskSegment, int]] = []
             rolled = on_disk(log.segments)[-2]
             rolled.finish()
@@ -81,6 +86,17 @@ class DiskLogFiles:
         except OSError as error:
             raise self.volume.fail(error, f"rolling {self.directory}") from error
         self._flush_later(log, active, flushes, flushed)
+
+    def _later_flushes(self) -> list[Callable[[], None]]:
+        """Returns the flush of a new directory's topic id. Raises `OSError`."""
+        if not self.is_new:
+            return []
+        self.is_new = False
+        files, directory = self.volume.files, self.directory
+        return [
+            files.open(f"{directory}/{PARTITION_METADATA}").later_flush(),
+            partial(files.flush_directory, self.volume.path),
+        ]
 
     def _flush_later(
         self,
@@ -132,8 +148,16 @@ class DiskLogFiles:
 
     def flush(self, log: OpenLog) -> None:
         self.volume.check()
-        for segment in self._unflushed(log):
+        unflushed = [segment for segment in self._unflushed(log) if segment.size_bytes]
+        for segment in unflushed:
             segment.flush()
+        try:
+            if unflushed:
+                for flush in self._later_flushes():
+                    flush()
+                self.volume.files.flush_directory(self.directory)
+        except OSError as error:
+            raise self.volume.fail(error, f"flushing {self.directory}") from error
         log.recovery_point = log.log_end_offset
 
     def producers_at(self, log: OpenLog, offset: int) -> tuple[ProducerStates, int]:
@@ -181,11 +205,13 @@ class DiskLogFiles:
     def close(self, log: OpenLog) -> None:
         """Leaves the log as a clean shutdown does: flushed, with a producer snapshot at its end."""
         on_disk(log.segments)[-1].finish()
-        self.flush(log)
+        files = self.volume.files
         try:
-            self.snapshots.take(log.producers, log.log_end_offset, flushes=True)
+            if self.snapshots.take(log.producers, log.log_end_offset):
+                files.open(self.snapshots.path_of(log.log_end_offset)).later_flush()()
         except OSError as error:
             raise self.volume.fail(error, f"closing {self.directory}") from error
+        self.flush(log)
 
     def lose_unflushed(self, log: OpenLog) -> None:
         """Cuts every file at its last flush, as a crash of the machine does. The log must not be used."""

@@ -7,7 +7,7 @@ five, as in Kafka.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -89,12 +89,17 @@ class ProducerSnapshots:
     def path_of(self, offset: int) -> str:
         return f"{self.directory}/{offset:020d}{SNAPSHOT}"
 
-    def take(self, states: ProducerStates, offset: int, *, flushes: bool = False) -> None:
-        """Writes the states before `offset`. Raises `OSError`."""
+    def take(self, states: ProducerStates, offset: int) -> bool:
+        """Writes the states before `offset`, unless a snapshot has them. Raises `OSError`.
+
+        Returns whether it did; the file is not flushed.
+        """
+        if offset <= (self.offsets[-1] if self.offsets else 0):
+            return False
         data = encode_producer_snapshot(entries_of(states))
-        self._files.replace(self.path_of(offset), data, flushes=flushes)
-        if offset not in self.offsets:
-            insort(self.offsets, offset)
+        self._files.replace(self.path_of(offset), data, flushes=False)
+        self.offsets.append(offset)
+        return True
 
     def latest(self, offset: int) -> tuple[ProducerStates, int]:
         """Returns the states of the latest snapshot up to `offset`, and its offset; 0 without one.

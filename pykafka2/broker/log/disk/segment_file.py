@@ -411,7 +411,8 @@ class DiskSegment:
 
     def later_flushes(self) -> list[Callable[[], None]]:
         """Returns functions that flush the files from any thread."""
-        flushes = [file.later_flush() for file, _ in self._open_files()]
+        flushes = [self.log.later_flush()]
+        flushes += [index.file.later_flush() for index in (self.offsets, self.times) if index.count]
         if self.aborted_bytes:
             flushes.append(self.volume.files.open(self.path_of(TRANSACTION_INDEX)).later_flush())
         return flushes
