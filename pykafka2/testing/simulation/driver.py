@@ -10,11 +10,13 @@ from functools import partial
 from random import Random
 from typing import TypeVar, cast
 
+from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.clock import Clock, Entropy, SeededEntropy
 from pykafka2.driver.runtime import Outcome, Step, Task, ignore_error
 from pykafka2.driver.wait_queue import Waiter, WaitQueue, Watched
 from pykafka2.network.script import Lane
 from pykafka2.network.transport import Network, Selector
+from pykafka2.testing.simulation.files import SimFiles
 from pykafka2.testing.simulation.network import SimNetwork
 from pykafka2.testing.simulation.problems import SimulationEnded
 from pykafka2.testing.simulation.scheduler import START, Scheduler
@@ -87,6 +89,7 @@ class SimRuntime:
         clock: SimClock,
         seed: int | str,
         place: str | None = None,
+        files: SimFiles | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.sim_network = network
@@ -95,6 +98,8 @@ class SimRuntime:
         self.sim_clock = clock
         self.entropy: Entropy = SeededEntropy(f"{seed}/entropy/{place}")
         self.place = place
+        self.sim_files = SimFiles(seed) if files is None else files
+        self.files: FileSystem = self.sim_files
         self._seed = seed
         self._offload_random = Random(f"{seed}/offload/{place}")
         self._calls = 0
@@ -105,7 +110,7 @@ class SimRuntime:
     def at(self, place: str) -> SimRuntime:
         """The same simulation, seen from another process."""
         clock = self.sim_clock.of(place) if self.place is None else self.sim_clock
-        return SimRuntime(self.scheduler, self.sim_network, clock, self._seed, place)
+        return SimRuntime(self.scheduler, self.sim_network, clock, self._seed, place, self.sim_files)
 
     def spawn(
         self,
@@ -170,6 +175,8 @@ class SimRuntime:
             then(outcome)
 
         delay = SHORTEST_OFFLOAD + OFFLOAD_SPREAD * self._offload_random.random()
+        if lane is Lane.DISK:
+            delay += self.sim_files.flush_delay
         self.scheduler.call_at(self.scheduler.now + delay, run)
 
     def _start_call(self, work: Callable[[], T], then: Callable[[Outcome[T]], None]) -> None:

@@ -43,6 +43,8 @@ class Simulation:
         self.network = SimNetwork(self.scheduler, seed)
         self.clock = SimClock(self.scheduler)
         self.runtime = SimRuntime(self.scheduler, self.network, self.clock, seed)
+        self.files = self.runtime.sim_files
+        """The disks of clusters with a data_dir, and their faults."""
         self._closers: list[Callable[[], object]] = []
         self._clusters: list[KafkaCluster] = []
         self._names: dict[str, int] = {}
