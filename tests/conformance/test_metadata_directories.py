@@ -81,7 +81,7 @@ def test_directory_of_ours_is_described_the_same_by_apache_kafka(jars: KafkaJars
         assert described_at(cluster.bootstrap_servers) == before
 
 
-def test_quorum_whose_voters_are_in_the_log_is_kept(jars: KafkaJars, tmp_path: Path) -> None:
+def test_quorum_with_voters_in_the_log_is_kept(jars: KafkaJars, tmp_path: Path) -> None:
     """With kraft.version 1 (KIP-853) the log and each snapshot have the voters."""
     voters = "controller.quorum.voters=\ncontroller.quorum.bootstrap.servers=127.0.0.1:{controller_port}\n"
     with (

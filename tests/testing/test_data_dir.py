@@ -135,7 +135,7 @@ def test_directory_in_use_is_refused(tmp_path: Path) -> None:
         KafkaCluster(1, data_dir=tmp_path).start()
 
 
-def test_data_dir_that_is_no_path_is_refused() -> None:
+def test_number_as_data_dir_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"data_dir=5 is illegal\. Set the path"):
         KafkaCluster(1, data_dir=5)  # type: ignore[arg-type]
 
