@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from pykafka2 import KafkaAdminClient, NewTopic
 from pykafka2.testing import KafkaCluster
 from tests.testing.described import AUTHORIZED, described, fill
@@ -81,6 +83,7 @@ def test_directory_of_ours_is_described_the_same_by_apache_kafka(jars: KafkaJars
         assert described_at(cluster.bootstrap_servers) == before
 
 
+@pytest.mark.long
 def test_quorum_with_voters_in_the_log_is_kept(jars: KafkaJars, tmp_path: Path) -> None:
     """With kraft.version 1 (KIP-853) the log and each snapshot have the voters."""
     voters = "controller.quorum.voters=\ncontroller.quorum.bootstrap.servers=127.0.0.1:{controller_port}\n"
