@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import ssl
 import sys
@@ -21,7 +22,6 @@ from pykafka2.network.tcp import SendfileTransport, TcpTransport
 from pykafka2.protocol.framing import encode_request
 from pykafka2.protocol.messages.fetch import FetchRequest, FetchTopic
 from pykafka2.testing import KafkaCluster, Topic
-from tests.broker.log.file_segments import FileSegments
 from tests.testing.wire import Wire, batch, data_of, fetch, fetch_request, produce
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems read the file")
@@ -57,18 +57,10 @@ class Sent:
 
 
 @pytest.fixture
-def segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileSegments]:
-    segments = FileSegments(tmp_path)
-    segments.install(monkeypatch)
-    yield segments
-    segments.close()
-    assert HeldFile.held == 0
-
-
-@pytest.fixture
-def cluster(segments: FileSegments) -> Iterator[KafkaCluster]:
-    with KafkaCluster(brokers=1, topics={"t": 2}) as cluster:
+def cluster(tmp_path: Path) -> Iterator[KafkaCluster]:
+    with KafkaCluster(brokers=1, topics={"t": 2}, data_dir=tmp_path) as cluster:
         yield cluster
+    assert HeldFile.held == 0
 
 
 @pytest.fixture
@@ -83,9 +75,13 @@ def fill(wire: Wire, partition: int = 0, batches: int = BATCHES) -> None:
         assert produce(wire, "t", partition, batch([value])).error_code == 0
 
 
-def stored(segments: FileSegments) -> list[bytes]:
-    """The files that have something in them, in order of creation."""
-    return [data for segment in segments.all if (data := segment.path.read_bytes())]
+def file_of(folder: Path, partition: int = 0, broker: int = 0) -> Path:
+    """The file of a partition's only segment."""
+    return folder / f"broker-{broker}" / f"t-{partition}" / "00000000000000000000.log"
+
+
+def stored(folder: Path, partition: int = 0, broker: int = 0) -> bytes:
+    return file_of(folder, partition, broker).read_bytes()
 
 
 def everything(partition: int = 0, **options: int) -> FetchRequest:
@@ -93,27 +89,27 @@ def everything(partition: int = 0, **options: int) -> FetchRequest:
 
 
 def test_records_leave_by_sendfile_and_equal_the_file(
-    segments: FileSegments, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
-    (data,) = stored(segments)
+    data = stored(tmp_path)
     sent = Sent(monkeypatch)
     assert bytes(data_of(wire.call(everything(), 12)).records or b"") == data
     assert sent.by_sendfile == len(data)
     assert sent.by_write < 1000
 
 
-def test_fetch_from_the_middle_returns_that_range_of_the_file(segments: FileSegments, wire: Wire) -> None:
+def test_fetch_from_the_middle_returns_that_range_of_the_file(tmp_path: Path, wire: Wire) -> None:
     fill(wire)
-    (data,) = stored(segments)
+    data = stored(tmp_path)
     size = len(data) // BATCHES
     found = fetch(wire, "t", 0, 7, max_bytes=LARGE, partition_max_bytes=3 * size + 5)
     assert bytes(found.records or b"") == data[7 * size : 10 * size]
 
 
-def test_first_batch_is_returned_if_it_is_larger_than_max_bytes(segments: FileSegments, wire: Wire) -> None:
+def test_first_batch_is_returned_if_it_is_larger_than_max_bytes(tmp_path: Path, wire: Wire) -> None:
     fill(wire, batches=3)
-    (data,) = stored(segments)
+    data = stored(tmp_path)
     assert (
         bytes(fetch(wire, "t", 0, 1, max_bytes=1).records or b"") == data[len(data) // 3 : 2 * len(data) // 3]
     )
@@ -127,7 +123,7 @@ def test_small_records_are_read_instead(wire: Wire, monkeypatch: pytest.MonkeyPa
 
 
 def test_two_partitions_of_one_fetch_are_two_parts(
-    segments: FileSegments, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire, 0)
     fill(wire, 1)
@@ -137,8 +133,8 @@ def test_two_partitions_of_one_fetch_are_two_parts(
     ]
     sent = Sent(monkeypatch)
     partitions = wire.call(request, 12).responses[0].partitions
-    assert [bytes(data.records or b"") for data in partitions] == stored(segments)
-    assert sent.by_sendfile == sum(map(len, stored(segments)))
+    assert [bytes(data.records or b"") for data in partitions] == [stored(tmp_path, 0), stored(tmp_path, 1)]
+    assert sent.by_sendfile == len(stored(tmp_path, 0)) + len(stored(tmp_path, 1))
 
 
 def narrow(cluster: KafkaCluster) -> Wire:
@@ -148,7 +144,7 @@ def narrow(cluster: KafkaCluster) -> Wire:
 
 
 def test_connections_that_read_slowly_get_everything_at_the_same_time(
-    segments: FileSegments, cluster: KafkaCluster, wire: Wire
+    tmp_path: Path, cluster: KafkaCluster, wire: Wire
 ) -> None:
     fill(wire)
     found: list[bytes] = []
@@ -162,7 +158,7 @@ def test_connections_that_read_slowly_get_everything_at_the_same_time(
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert found == [*stored(segments)] * 3
+    assert found == [stored(tmp_path)] * 3
 
 
 def waiting_fetch(cluster: KafkaCluster, slow: Wire) -> Connection:
@@ -182,29 +178,25 @@ def waiting_fetch(cluster: KafkaCluster, slow: Wire) -> Connection:
     return found
 
 
-def test_deleted_segment_is_still_sent(segments: FileSegments, cluster: KafkaCluster, wire: Wire) -> None:
+def test_deleted_segment_is_still_sent(tmp_path: Path, cluster: KafkaCluster, wire: Wire) -> None:
     fill(wire)
-    (data,) = stored(segments)
+    data = stored(tmp_path)
     with narrow(cluster) as slow:
         assert waiting_fetch(cluster, slow).unsent_bytes > 0
         assert HeldFile.held == 1
         cluster.delete_topic("t")
-        cluster.runtime.wait_until(lambda: False, 0.1)
-        for segment in segments.all:
-            if segment.path.exists():
-                segment.delete()
+        assert cluster.runtime.wait_until(lambda: not file_of(tmp_path).exists(), 10)
+        for deleted in tmp_path.glob("broker-0/t-*-delete"):
+            shutil.rmtree(deleted)
         _, response = slow.receive(FetchRequest, 12)
     assert bytes(data_of(response).records or b"") == data
 
 
-def test_truncated_file_closes_the_connection(
-    segments: FileSegments, cluster: KafkaCluster, wire: Wire
-) -> None:
+def test_truncated_file_closes_the_connection(tmp_path: Path, cluster: KafkaCluster, wire: Wire) -> None:
     fill(wire)
     with narrow(cluster) as slow:
         waiting_fetch(cluster, slow)
-        for segment in segments.all:
-            segment.file.truncate(0)
+        os.truncate(file_of(tmp_path), 0)
         received = 0
         while data := slow.socket.recv(1 << 20):
             received += len(data)
@@ -213,7 +205,7 @@ def test_truncated_file_closes_the_connection(
 
 
 def test_file_is_released_when_the_client_disconnects(
-    segments: FileSegments, cluster: KafkaCluster, wire: Wire
+    tmp_path: Path, cluster: KafkaCluster, wire: Wire
 ) -> None:
     fill(wire)
     with narrow(cluster) as slow:
@@ -257,42 +249,42 @@ def test_throttled_response_has_no_records_and_holds_no_file(cluster: KafkaClust
 
 
 def test_fetch_above_the_largest_size_of_a_quota_is_cut(
-    segments: FileSegments, cluster: KafkaCluster, wire: Wire
+    tmp_path: Path, cluster: KafkaCluster, wire: Wire
 ) -> None:
     """A quota limits max_bytes to what it allows at once, so a file part ends there, at a batch."""
     fill(wire)
     cluster.controls.set_quota(client_id="wire", consumer_byte_rate=100_000)
     records = bytes(data_of(wire.call(everything(), 12)).records or b"")
-    (data,) = stored(segments)
+    data = stored(tmp_path)
     assert 0 < len(records) <= 1_000_000
     assert records == data[: len(records)]
     cluster.controls.clear_quotas()
 
 
 def test_tls_connection_gets_the_same_bytes_without_sendfile(
-    segments: FileSegments, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with KafkaCluster(brokers=1, topics={"t": 1}, tls=True) as cluster:
+    with KafkaCluster(brokers=1, topics={"t": 1}, tls=True, data_dir=tmp_path) as cluster:
         tls = ssl.create_default_context(cafile=cluster.ca_file)
         with Wire(cluster.bootstrap_servers, tls=tls) as wire:
             fill(wire)
             sent = Sent(monkeypatch)
             records = bytes(data_of(wire.call(everything(), 12)).records or b"")
-    assert [records] == stored(segments)
+    assert records == stored(tmp_path)
     assert sent.by_sendfile == 0
 
 
-def test_follower_gets_the_bytes_of_the_leaders_file(segments: FileSegments) -> None:
-    with KafkaCluster(brokers=2, topics={"t": Topic(1, 2)}) as cluster:
+def test_follower_gets_the_bytes_of_the_leaders_file(tmp_path: Path) -> None:
+    with KafkaCluster(brokers=2, topics={"t": Topic(1, 2)}, data_dir=tmp_path) as cluster:
         leader = cluster.partition("t", 0).leader
         with Wire(cluster.brokers[leader].address) as wire:
             fill(wire, batches=5)
-    first, second = stored(segments)
-    assert first == second
+    assert len(stored(tmp_path, broker=0)) > 5 * RECORD_BYTES
+    assert stored(tmp_path, broker=0) == stored(tmp_path, broker=1)
 
 
 def test_read_committed_fetch_lists_the_aborted_transactions_of_the_part(
-    segments: FileSegments, cluster: KafkaCluster, wire: Wire
+    tmp_path: Path, cluster: KafkaCluster, wire: Wire
 ) -> None:
     with KafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, transactional_id="x", max_request_size=LARGE
@@ -304,34 +296,34 @@ def test_read_committed_fetch_lists_the_aborted_transactions_of_the_part(
     request = everything()
     request.isolation_level = 1
     data = data_of(wire.call(request, 12))
-    assert bytes(data.records or b"") in stored(segments)
+    assert bytes(data.records or b"") == stored(tmp_path)
     assert [aborted.first_offset for aborted in data.aborted_transactions or []] == [0]
 
 
 def test_beyond_the_limit_of_held_files_the_file_is_read(
-    segments: FileSegments, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
     monkeypatch.setattr(held_files, "MAX_HELD_FILES", 0)
     sent = Sent(monkeypatch)
-    assert [bytes(data_of(wire.call(everything(), 12)).records or b"")] == stored(segments)
+    assert bytes(data_of(wire.call(everything(), 12)).records or b"") == stored(tmp_path)
     assert sent.by_sendfile == 0
 
 
 def test_without_sendfile_the_file_is_read(
-    segments: FileSegments, cluster: KafkaCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cluster: KafkaCluster, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On other systems accepted connections are of a class without it."""
     fill(wire)
     monkeypatch.setattr("pykafka2.network.tcp.ACCEPTED", TcpTransport)
     sent = Sent(monkeypatch)
     with Wire(cluster.bootstrap_servers) as other:
-        assert [bytes(data_of(other.call(everything(), 12)).records or b"")] == stored(segments)
+        assert bytes(data_of(other.call(everything(), 12)).records or b"") == stored(tmp_path)
     assert sent.by_sendfile == 0
 
 
 def test_file_system_without_sendfile_is_read_in_pieces(
-    segments: FileSegments, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
 
@@ -339,11 +331,11 @@ def test_file_system_without_sendfile_is_read_in_pieces(
         raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(os, "sendfile", unsupported)
-    assert [bytes(data_of(wire.call(everything(), 12)).records or b"")] == stored(segments)
+    assert bytes(data_of(wire.call(everything(), 12)).records or b"") == stored(tmp_path)
 
 
 def test_file_that_cannot_be_read_closes_the_connection(
-    segments: FileSegments, wire: Wire, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: Wire, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(wire)
 

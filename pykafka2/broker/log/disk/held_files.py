@@ -11,6 +11,7 @@ import os
 from typing import Final
 
 from pykafka2.broker.log.disk.file_system import FileRegion
+from pykafka2.errors import KafkaStorageError
 from pykafka2.protocol.file_part import FilePart
 from pykafka2.protocol.primitives import MIN_UNCOPIED_BYTES, Buffer
 
@@ -55,12 +56,17 @@ class HeldFile:
 def part_of(region: FileRegion) -> FilePart | Buffer:
     """Returns a region as a part of a response.
 
-    The bytes if it is small, if the file is in memory, or if too many files are held.
+    Its bytes if it is small, if the file is in memory, or if too many files are held. Raises
+    `KafkaStorageError` if these cannot be read.
     """
-    if region.length < MIN_UNCOPIED_BYTES or HeldFile.held >= MAX_HELD_FILES:
-        return region.read()
+    if region.length >= MIN_UNCOPIED_BYTES and HeldFile.held < MAX_HELD_FILES:
+        try:
+            descriptor = region.file.duplicate()
+        except OSError:
+            pass  # in memory, or the process has no descriptor left
+        else:
+            return FilePart(HeldFile(descriptor, region.file.path), region.position, region.length)
     try:
-        descriptor = region.file.duplicate()
-    except OSError:
         return region.read()
-    return FilePart(HeldFile(descriptor, region.file.path), region.position, region.length)
+    except OSError as error:
+        raise KafkaStorageError(f"{region.file!r} cannot be read: {error}") from error
