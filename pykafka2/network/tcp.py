@@ -148,6 +148,15 @@ class SendfileTransport(TcpTransport):
 
     __slots__ = ()
 
+    def write_before_file(self, buffers: Sequence[Buffer]) -> int:
+        """Write the buffers as far as the kernel accepts them, in one packet with the file that follows."""
+        try:
+            return self._socket.sendmsg(buffers, (), socket.MSG_MORE)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise disconnected(self.peer, error) from error
+
     def write_file(self, part: FilePart, max_bytes: int) -> int:
         """Write the start of a part as far as the kernel accepts it; returns the number of bytes."""
         count = min(len(part), max_bytes)

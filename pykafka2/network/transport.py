@@ -65,6 +65,10 @@ class Transport(Protocol):
 class FileTransport(Transport, Protocol):
     """A transport that the kernel sends parts of files on, without copying them through Python."""
 
+    def write_before_file(self, buffers: Sequence[Buffer]) -> int:
+        """Write like `write`. The last bytes can wait for `write_file`, which must follow at once."""
+        ...
+
     def write_file(self, part: FilePart, max_bytes: int) -> int:
         """Write the start of a part as far as the transport accepts it; returns the number of bytes.
 

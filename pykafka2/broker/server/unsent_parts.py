@@ -1,6 +1,6 @@
 """The parts of a connection's responses that were not sent yet: bytes, and parts of log segments.
 
-Bytes leave by gathered writes, file parts by `FileTransport.write_file`. After a piece of a file part other
+Bytes leave by gathered writes, file parts by `FileTransport.write_file`. After a piece of a file other
 connections get their turn: a fast reader would otherwise hold the thread for a whole fetch.
 """
 
@@ -24,12 +24,11 @@ MAX_FILE_BYTES = 1 << 21
 class UnsentParts:
     """Parts in the order in which they are sent."""
 
-    __slots__ = ("_file_parts", "_parts", "_transport", "_write_file", "sends_files")
+    __slots__ = ("_file_parts", "_parts", "_transport", "sends_files")
 
     def __init__(self, transport: Transport) -> None:
         self.sends_files = isinstance(transport, FileTransport)
         self._transport = transport
-        self._write_file = transport.write_file if isinstance(transport, FileTransport) else _cannot_send
         self._parts: deque[memoryview | FilePart] = deque()
         self._file_parts = 0  # in `_parts`
 
@@ -37,26 +36,25 @@ class UnsentParts:
         return bool(self._parts)
 
     def add(self, part: FramePart) -> None:
-        """Adds a part behind the others; a file part only if the transport `sends_files`."""
+        """Adds a part behind the others. Raises `IllegalState` for a file that the transport cannot send."""
         if isinstance(part, FilePart):
+            if not self.sends_files:
+                raise IllegalState(f"{part!r} must be read for this transport")
             self._file_parts += 1
             self._parts.append(part)
         else:
             self._parts.append(memoryview(part))
 
     def write(self) -> int:
-        """Writes as much as the transport accepts, up to and including one piece of a file part.
+        """Writes as much as the transport accepts, up to and including one piece of a file.
 
         Returns the number of bytes. Raises `Disconnected`, also if a file has become shorter.
         """
         written = 0
-        while self._parts:
-            head = self._parts[0]
-            if isinstance(head, FilePart):
-                taken = self._write_file(head, MAX_FILE_BYTES)
-                self._take_off(taken)
-                return written + taken
-            taken = self._transport.write(self._gathered())
+        is_from_file = False
+        while self._parts and not is_from_file:
+            is_from_file = isinstance(self._parts[0], FilePart)
+            taken = self._write_with_files() if self._file_parts else self._write_bytes()
             if not taken:
                 break
             self._take_off(taken)
@@ -67,17 +65,24 @@ class UnsentParts:
         self._parts.clear()
         self._file_parts = 0
 
-    def _gathered(self) -> Sequence[memoryview]:
-        """Returns the bytes before the first file part, for one write."""
-        parts = self._parts
-        if not self._file_parts and len(parts) <= MAX_GATHERED_BUFFERS:
-            return cast("deque[memoryview]", parts)
+    def _write_bytes(self) -> int:
+        parts = cast("deque[memoryview]", self._parts)
+        gathered: Sequence[memoryview] = parts
+        if len(parts) > MAX_GATHERED_BUFFERS:
+            gathered = [*islice(parts, MAX_GATHERED_BUFFERS)]
+        return self._transport.write(gathered)
+
+    def _write_with_files(self) -> int:
+        """Writes a piece of the file that is first, or the bytes before the first file."""
+        transport = cast(FileTransport, self._transport)
         gathered: list[memoryview] = []
-        for part in islice(parts, MAX_GATHERED_BUFFERS):
+        for part in islice(self._parts, MAX_GATHERED_BUFFERS):
             if isinstance(part, FilePart):
-                break
+                if gathered:
+                    return transport.write_before_file(gathered)
+                return transport.write_file(part, MAX_FILE_BYTES)
             gathered.append(part)
-        return gathered
+        return transport.write(gathered)
 
     def _take_off(self, taken: int) -> None:
         parts = self._parts
@@ -90,7 +95,3 @@ class UnsentParts:
             else:
                 parts[0] = head.after(taken) if isinstance(head, FilePart) else head[taken:]
                 return
-
-
-def _cannot_send(part: FilePart, max_bytes: int) -> int:
-    raise IllegalState(f"{part!r} must be read for this transport")

@@ -28,8 +28,8 @@ class BytesFile:
         return self.data[position : position + size]
 
 
-class NarrowTransport:
-    """Accepts as many bytes of each write as the list says, then everything."""
+class BytesTransport:
+    """Cannot send files. Accepts as many bytes of each write as the list says, then everything."""
 
     peer = "narrow"
 
@@ -47,9 +47,6 @@ class NarrowTransport:
     def write(self, buffers: Sequence[Buffer]) -> int:
         return self._take("bytes", b"".join(buffers))
 
-    def write_file(self, part: FilePart, max_bytes: int) -> int:
-        return self._take("file", part.read()[:max_bytes])
-
     def establish(self) -> bool:
         return True
 
@@ -63,10 +60,14 @@ class NarrowTransport:
         pass
 
 
-class BytesTransport(NarrowTransport):
-    """Cannot send files."""
+class NarrowTransport(BytesTransport):
+    """Can send files, too."""
 
-    write_file = None  # type: ignore[assignment]
+    def write_before_file(self, buffers: Sequence[Buffer]) -> int:
+        return self._take("bytes before a file", b"".join(buffers))
+
+    def write_file(self, part: FilePart, max_bytes: int) -> int:
+        return self._take("file", part.read()[:max_bytes])
 
 
 def file_part(data: bytes, *, before: bytes = b"before", after: bytes = b"after") -> FilePart:
@@ -97,9 +98,9 @@ def test_bytes_before_and_after_a_file_part_are_gathered() -> None:
     for part in (b"a", b"b", file_part(b"FILE"), b"c", b"d"):
         unsent.add(part)
     assert unsent.write() == 6
-    assert transport.calls == ["bytes", "file"]
+    assert transport.calls == ["bytes before a file", "file"]
     assert unsent.write() == 2
-    assert transport.calls == ["bytes", "file", "bytes"]
+    assert transport.calls == ["bytes before a file", "file", "bytes"]
     assert transport.received == b"abFILEcd"
 
 
@@ -116,15 +117,14 @@ def test_nothing_more_is_tried_once_the_transport_is_full() -> None:
     unsent.add(b"abc")
     unsent.add(file_part(b"FILE"))
     assert unsent.write() == 2
-    assert transport.calls == ["bytes", "bytes"]
+    assert transport.calls == ["bytes before a file"] * 2
 
 
 def test_file_part_on_a_transport_without_files_is_a_bug() -> None:
     unsent = UnsentParts(BytesTransport())
     assert not unsent.sends_files
-    unsent.add(file_part(b"FILE"))
     with pytest.raises(IllegalState, match="must be read for this transport"):
-        unsent.write()
+        unsent.add(file_part(b"FILE"))
 
 
 def test_cleared_parts_are_not_sent() -> None:
