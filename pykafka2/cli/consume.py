@@ -28,6 +28,8 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from io import BufferedWriter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -38,6 +40,7 @@ from pykafka2.cli.output import NoProgress, Output, is_terminal
 from pykafka2.cli.parsing import Parser, UsageError, nearest, partition_numbers, positive
 from pykafka2.cli.positions import LEGAL_OFFSET, LEGAL_UNTIL, Bounds, Position, offset, until
 from pykafka2.cli.record_formats import DEFAULT, BadFormat, Render, compile_format, json_lines, unescaped
+from pykafka2.errors import KafkaError
 
 if TYPE_CHECKING:
     from pykafka2 import Columns, KafkaConsumer, TopicPartition
@@ -95,6 +98,8 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
             reading.subscribe(client)
         reading.read(client)
     except KeyboardInterrupt as interrupt:  # the usual end, without a message
+        with suppress(KafkaError):
+            reading.flush(client)
         return code_of(interrupt)
     finally:
         reading.bar.close()
@@ -167,6 +172,7 @@ class Reading:
     printed: dict[TopicPartition, int] = attrs.Factory(dict)
     """The offsets after the records of a group that were printed and not stored."""
     bar: Any = None
+    out: BufferedWriter = attrs.Factory(lambda: buffered_stdout())
 
     def __attrs_post_init__(self) -> None:
         self.remaining = self.arguments.count
@@ -231,7 +237,7 @@ class Reading:
                 if self.remaining == 0:
                     break
             if polled:
-                self._flush(client)
+                self.flush(client)
             elif is_closed():
                 raise BrokenPipeError
             if self.remaining == 0:
@@ -241,9 +247,9 @@ class Reading:
             elif self.ends_at_ms is not None and time.time() * 1000 >= self.ends_at_ms:
                 self._reach_time(client)
 
-    def _flush(self, client: KafkaConsumer[bytes, bytes]) -> None:
+    def flush(self, client: KafkaConsumer[bytes, bytes]) -> None:
         """Write what was printed; then its offsets can be committed."""
-        sys.stdout.buffer.flush()
+        self.out.flush()
         if self.printed:
             client.store_offsets(offsets=self.printed)
             self.printed = {}
@@ -267,7 +273,7 @@ class Reading:
             self.printed[partition] = columns.last_offset + 1
 
     def _write(self, columns: Columns, partition: TopicPartition) -> None:
-        sys.stdout.buffer.write(self.render(columns, partition.topic, partition.partition))
+        self.out.write(self.render(columns, partition.topic, partition.partition))
         if self.remaining is not None:
             self.remaining -= len(columns)
         self.bar.update(len(columns))
@@ -303,6 +309,11 @@ class Reading:
         bounds = Bounds(client, assigned)
         bounds.look_up()
         self._set_limits(bounds, {one: client.position(one) for one in assigned})
+
+
+def buffered_stdout() -> BufferedWriter:
+    """Return a writer of stdout: sys.stdout.buffer has no buffer with PYTHONUNBUFFERED, and can write a part."""
+    return open(sys.stdout.fileno(), "wb", closefd=False)
 
 
 def chosen(columns: Columns, rows: list[int]) -> Any:

@@ -169,6 +169,7 @@ def test_wrong_broker_option_exits_with_2(capsys: pytest.CaptureFixture[str]) ->
     assert "no.such.option" in capsys.readouterr().err
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_version_needs_no_cluster_and_no_profile() -> None:
     done = pykafka2("--version", env={"PYKAFKA2_PROFILES": "/nowhere", "PYKAFKA2_PROFILE": "x"})

@@ -67,6 +67,7 @@ def test_empty_range_ends_at_once(words: list[str], servers: str, new_topic: New
     assert consume(servers, new_topic(TEN), *words) == []
 
 
+@pytest.mark.gate
 def test_partitions_are_chosen_and_empty_ones_do_not_block_the_end(
     servers: str, new_topic: NewTopicOf
 ) -> None:
@@ -75,6 +76,7 @@ def test_partitions_are_chosen_and_empty_ones_do_not_block_the_end(
     assert consume(servers, topic, "-e", "-p", "1-3", "-f", r"%p:%v\n") == ["1:v1"]
 
 
+@pytest.mark.gate
 def test_end_behind_the_marker_of_a_transaction_is_reached(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     with KafkaProducer(bootstrap_servers=servers, transactional_id=topic) as producer:
@@ -134,11 +136,13 @@ def test_json_has_one_object_per_record_and_keeps_every_byte(servers: str, new_t
     assert (second["key"], second["value"], second["headers"]) == (None, None, [])
 
 
+@pytest.mark.gate
 def test_null_value_prints_an_empty_line(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic([(None, b"a"), (None, None), (None, b"")])
     assert consume(servers, topic, "-e") == ["a", "", ""]
 
 
+@pytest.mark.gate
 def test_grep_matches_keys_and_values_and_count_counts_matches(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic([(b"red", b"1"), (None, b"2"), (b"blue", None), (b"x", b"red"), (b"red", b"5")])
     assert consume(servers, topic, "-e", "--grep", "^red$") == ["1", "red", "5"]
@@ -154,6 +158,7 @@ def test_group_continues_after_the_printed_records(servers: str, new_topic: NewT
     assert committed(servers, group, topic) == 10
 
 
+@pytest.mark.gate
 def test_ctrl_c_ends_a_group_member_after_committing(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic(TEN)
     terminal = Terminal("consume", "-b", servers, topic, "-g", f"{topic}-group")
@@ -190,6 +195,7 @@ def test_closed_pipe_ends_following_even_without_new_records(servers: str, new_t
         stream.close()
 
 
+@pytest.mark.gate
 def test_sigterm_ends_with_143(servers: str, new_topic: NewTopicOf) -> None:
     process = started("consume", "-b", servers, new_topic(TEN[:1]))
     with process:
@@ -200,6 +206,7 @@ def test_sigterm_ends_with_143(servers: str, new_topic: NewTopicOf) -> None:
     assert (process.returncode, out, err) == (143, b"", b"")
 
 
+@pytest.mark.gate
 def test_bounds_outside_the_log_are_reported(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic(TEN[:2])
     done = pykafka2("consume", "-b", servers, topic, "-o", "70", "-e")
@@ -244,6 +251,7 @@ def test_bad_argument_is_named_with_its_value_and_the_valid_ones(
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.gate
 def test_broker_that_cannot_be_reached_is_named(servers: str) -> None:
     done = pykafka2("consume", "-b", "127.0.0.1:1", "t", "-X", "default.api.timeout.ms=300")
     assert done.returncode == 1
@@ -251,6 +259,7 @@ def test_broker_that_cannot_be_reached_is_named(servers: str) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.gate
 def test_full_device_is_reported(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic([(None, b"x" * 100_000)])
     with open("/dev/full", "wb") as full:

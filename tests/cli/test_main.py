@@ -73,6 +73,7 @@ def test_closed_pipe_ends_the_command_without_an_error() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_version_is_shown_in_a_terminal() -> None:
     code, shown = in_terminal("--version")

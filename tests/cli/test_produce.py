@@ -65,6 +65,7 @@ def test_stdin_becomes_records(
     assert records_of(servers, topic) == records
 
 
+@pytest.mark.gate
 def test_lines_longer_than_one_read_stay_whole(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     lines = [b"x" * 700_000, b"y" * 700_000, b"z"]
@@ -72,6 +73,7 @@ def test_lines_longer_than_one_read_stay_whole(servers: str, new_topic: NewTopic
     assert [value for _, value in records_of(servers, topic)] == lines
 
 
+@pytest.mark.gate
 def test_files_are_read_in_order_and_as_whole_records(
     servers: str, new_topic: NewTopicOf, tmp_path: Path
 ) -> None:
@@ -110,6 +112,7 @@ def test_json_of_consume_makes_the_same_records(servers: str, new_topic: NewTopi
     assert b'"value":"{\\"a\\":[1,null]}"' in copied
 
 
+@pytest.mark.gate
 def test_headers_of_the_command_line_are_added(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     assert produce(servers, topic, "-H", "a=1=2", "-H", "b=", stdin=b"x\n").returncode == 0
@@ -153,6 +156,7 @@ def test_bad_lines_are_reported_and_the_others_are_delivered(servers: str, new_t
     assert [value for _, value in records_of(servers, topic)] == [b"first", b"last"]
 
 
+@pytest.mark.gate
 def test_record_that_is_too_large_is_reported_with_its_line(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     lines = [b"a", b"b", b"x" * 3000, b"c"]
@@ -209,6 +213,7 @@ def test_ctrl_c_delivers_the_read_records_and_reports_them(servers: str, new_top
     assert records_of(servers, topic) == [(None, b"one"), (None, b"two")]
 
 
+@pytest.mark.gate
 def test_interrupted_rate_reports_the_unsent_records(servers: str, new_topic: NewTopicOf) -> None:
     topic = new_topic()
     process = started("produce", "-b", servers, topic, "--rate", "20")
@@ -228,6 +233,7 @@ def test_interrupted_rate_reports_the_unsent_records(servers: str, new_topic: Ne
     assert f"{1000 - delivered} read and not delivered".encode() in err
 
 
+@pytest.mark.gate
 def test_rate_limits_records_per_second(servers: str, new_topic: NewTopicOf) -> None:
     started_at = time.monotonic()
     assert produce(servers, new_topic(), "--rate", "50", stdin=b"x\n" * 51).returncode == 0
@@ -246,6 +252,7 @@ def test_transaction_is_committed_only_if_every_record_was_delivered(
     assert json.loads(done.stdout)["delivered"] == (1 if is_good else 0)
 
 
+@pytest.mark.gate
 def test_lost_brokers_end_the_command_with_the_undelivered_records(tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"line\n" * 10)
@@ -302,12 +309,14 @@ def test_bad_argument_is_named_with_its_value_and_the_valid_ones(
     assert records_of(servers, topic) == []
 
 
+@pytest.mark.gate
 def test_missing_topic_is_reported(servers: str) -> None:
     done = produce(servers, "nowhere", "-X", "max.block.ms=500", stdin=b"x\n")
     assert done.returncode == 1
     assert b"topic 'nowhere' does not exist" in done.stderr
 
 
+@pytest.mark.gate
 def test_secret_is_not_echoed() -> None:
     words = ["-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN"]
     done = produce("127.0.0.1:1", "t", *words, "-X", "sasl.password=s3cr3t", "-vv", "-X", "max.block.ms=300")
@@ -315,6 +324,7 @@ def test_secret_is_not_echoed() -> None:
     assert b"s3cr3t" not in done.stderr + done.stdout
 
 
+@pytest.mark.gate
 def test_bar_is_shown_for_a_file_if_stderr_is_a_terminal(
     servers: str, new_topic: NewTopicOf, tmp_path: Path
 ) -> None:
@@ -328,6 +338,7 @@ def test_bar_is_shown_for_a_file_if_stderr_is_a_terminal(
     assert f"10 records delivered to {topic}" in shown
 
 
+@pytest.mark.gate
 def test_missing_stdin_is_no_crash(servers: str, new_topic: NewTopicOf) -> None:
     words = " ".join(COMMAND)
     done = subprocess.run(
