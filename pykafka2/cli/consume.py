@@ -312,7 +312,7 @@ class Reading:
 
 
 def buffered_stdout() -> BufferedWriter:
-    """Return a writer of stdout: sys.stdout.buffer has no buffer with PYTHONUNBUFFERED, and can write a part."""
+    """Return a writer of stdout. With PYTHONUNBUFFERED sys.stdout.buffer can write a part of the bytes."""
     return open(sys.stdout.fileno(), "wb", closefd=False)
 
 
