@@ -13,6 +13,7 @@ import pytest
 from pykafka2.testing import KafkaCluster, Listener
 from tests.admin.ports import answering_port, closed_port, http, silence
 from tests.cli.typed import ROOT, Terminal, in_terminal, pykafka2
+from tests.gate import rest_in_gate
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +121,7 @@ def test_check_in_a_terminal(servers: str) -> None:
     assert "All 2 addresses passed." in shown
 
 
+@pytest.mark.gate
 def test_ctrl_c_ends_a_check_that_waits() -> None:
     connected = threading.Event()
 
@@ -139,12 +141,14 @@ def test_ctrl_c_ends_a_check_that_waits() -> None:
 
 @pytest.mark.parametrize(
     ("words", "named"),
-    [
-        (["--timeout", "0"], "--timeout"),
-        (["--max-clock-skew", "soon"], "--max-clock-skew"),
-        (["--detail"], "--details"),
-        (["-X", "security.protocl=SSL"], "security_protocol"),
-    ],
+    rest_in_gate(
+        [
+            (["--timeout", "0"], "--timeout"),
+            (["--max-clock-skew", "soon"], "--max-clock-skew"),
+            (["--detail"], "--details"),
+            (["-X", "security.protocl=SSL"], "security_protocol"),
+        ]
+    ),
 )
 def test_wrong_argument_has_exit_code_2(words: list[str], named: str) -> None:
     ended = pykafka2("check", *words)

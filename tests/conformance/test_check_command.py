@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import trustme
 
+from pykafka2 import KafkaAdminClient
+from pykafka2.admin import NewTopic
 from tests.admin.ports import closed_port
 from tests.cli.typed import in_terminal, pykafka2
 
@@ -113,3 +115,20 @@ def test_password_is_checked(secured: Secured, password: str, expected: int) -> 
     assert code == expected
     if expected:
         assert list(failed_steps(result)) == [f"{secured.addresses['SASL_PLAINTEXT']} sasl"]
+
+
+def test_clock_of_each_broker_is_compared_by_a_record(cluster: Cluster) -> None:
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        timed = NewTopic(
+            "check-timed", assignment={0: [0], 1: [1]}, configs={"message.timestamp.type": "LogAppendTime"}
+        )
+        admin.create_topics([timed], wait_for_metadata=True)
+    ended = pykafka2("check", "-b", cluster.bootstrap_servers, "--json", "--clock-topic", "check-timed")
+    assert ended.returncode == 0
+    clocks = {
+        broker["broker_id"]: step["status"]
+        for broker in json.loads(ended.stdout)["brokers"]
+        for step in broker["steps"]
+        if step["name"] == "clock"
+    }
+    assert clocks == {0: "ok", 1: "ok", 2: "skipped"}
