@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 Answer = Callable[[socket.socket], None]
@@ -43,6 +43,20 @@ def answering_port(answer: Answer) -> Iterator[int]:
         yield listening.getsockname()[1]
         listening.shutdown(socket.SHUT_RDWR)
     thread.join(10)
+
+
+@contextmanager
+def unresponsive_port() -> Iterator[int]:
+    """A port that neither accepts nor refuses connections, as behind a firewall: its queue is full."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(closing(socket.socket()))
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(8):
+            waiting = stack.enter_context(closing(socket.socket()))
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
 
 
 def http(connection: socket.socket) -> None:

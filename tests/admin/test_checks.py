@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from pykafka2.clock import SystemClock
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import ClientClosed, IllegalArgument
 from pykafka2.testing import KafkaCluster, Listener, Simulation
-from tests.admin.ports import answering_port, closed_port, http, silence, tls_with
+from tests.admin.ports import answering_port, closed_port, http, silence, tls_with, unresponsive_port
 from tests.admin.worlds import World
 
 trustme = pytest.importorskip("trustme")
@@ -122,6 +123,15 @@ def test_silent_port_times_out(cluster: KafkaCluster) -> None:
         result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}", timeout=0.5)
     bad = at(result, port)
     assert_only_bad(result, bad, "api_versions", "did not respond to ApiVersions within", "raise the timeout")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse connections beyond the queue")
+def test_port_behind_a_firewall_times_out(cluster: KafkaCluster) -> None:
+    with unresponsive_port() as port:
+        result = check(f"{cluster.bootstrap_servers},127.0.0.1:{port}", timeout=0.5)
+    assert_only_bad(
+        result, at(result, port), "port", "did not accept the connection within 0.5 s", "firewall"
+    )
 
 
 def test_paused_broker_times_out() -> None:
@@ -315,6 +325,19 @@ def test_certificate_of_another_authority_fails_with_the_authority(
     with answering_port(tls_with(others.file("good"))) as port:
         result = check_tls(tls_cluster, certificates, port)
     assert_only_bad(result, at(result, port), "tls", "authority is not trusted", "set ssl_cafile")
+
+
+def test_silent_tls_port_times_out(tls_cluster: KafkaCluster, certificates: Certificates) -> None:
+    with answering_port(silence) as port:
+        result = check(
+            f"{tls_cluster.bootstrap_servers},127.0.0.1:{port}",
+            timeout=0.5,
+            security_protocol="SSL",
+            ssl_cafile=str(certificates.ca_file),
+        )
+    cause = "did not finish the TLS handshake within 0.5 s"
+    assert_only_bad(result, at(result, port), "tls", cause, "raise the timeout")
+    assert at(result, port).step("port").status is CheckStatus.OK
 
 
 def test_plaintext_port_fails_with_the_protocol_to_set(
