@@ -24,6 +24,8 @@ VERBS = {
     "produce": "pykafka2.cli.produce",
     "consume": "pykafka2.cli.consume",
     "topics": "pykafka2.cli.topics",
+    "groups": "pykafka2.cli.groups",
+    "configs": "pykafka2.cli.configs",
     "check": "pykafka2.cli.check",
     "perf": "pykafka2.cli.perf",
     "completion": "pykafka2.cli.completion",

@@ -1,0 +1,214 @@
+"""`pykafka2 groups` as typed, on two brokers: in this process, in pipes and in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from tests.cli.conftest import Admin
+from tests.cli.typed import Terminal, in_terminal, pykafka2
+
+
+def new_group(admin: Admin, committed: int = 4) -> tuple[str, str]:
+    """A group with this offset in both partitions, of ten records each, of a topic; both names."""
+    group, topic = admin.name("group"), admin.name()
+    with KafkaAdminClient(bootstrap_servers=admin.servers) as client:
+        client.create_topics([NewTopic(topic, 2, 1)], wait_for_metadata=True)
+        with KafkaProducer(bootstrap_servers=admin.servers) as producer:
+            for number in range(20):
+                producer.send(topic, b"x", partition=number % 2, timestamp_ms=1000 + number)
+        client.alter_group_offsets(group, {TopicPartition(topic, number): committed for number in range(2)})
+    return group, topic
+
+
+@contextmanager
+def member_of(admin: Admin, group: str, topic: str) -> Iterator[None]:
+    """A member that has both partitions."""
+    with KafkaConsumer(
+        topic, bootstrap_servers=admin.servers, group_id=group, client_id="reader", enable_auto_commit=False
+    ) as consumer:
+        while not consumer.assignment():
+            consumer.poll(timeout_ms=50)
+        with KafkaAdminClient(bootstrap_servers=admin.servers) as client:
+            client.wait_for_group(group, members=1)
+        yield
+
+
+def test_list_filters_by_pattern_and_state(admin: Admin) -> None:
+    group, _ = new_group(admin)
+    row = {"group": group, "state": "Empty", "type": "Classic", "protocol": None}
+    assert admin.rows("groups", "list", group) == [row]
+    assert admin.rows("groups", "list", f"{group}*", "--state", "empty", "--type", "classic") == [row]
+    assert admin.rows("groups", "list", group, "--state", "Stable") == []
+    code, shown, _ = admin("groups", "list")
+    assert code == 0
+    assert shown.splitlines()[0].split() == ["GROUP", "STATE", "TYPE", "PROTOCOL"]
+
+
+def test_describe_shows_the_lag_and_the_members(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    with member_of(admin, group, topic):
+        (found,) = admin.rows("groups", "describe", group, "--lag-time")
+        _, shown, _ = admin("groups", "describe", group, "--members")
+    assert (found["group"], found["state"], found["lag"], found["member_count"]) == (group, "Stable", 12, 1)
+    (member,) = found["members"]
+    assert (member["client_id"], member["partitions"]) == ("reader", [f"{topic}-0", f"{topic}-1"])
+    first = found["partitions"][0]
+    assert (first["committed"], first["end"], first["lag"], first["client_id"]) == (4, 10, 6, "reader")
+    assert first["lag_seconds"] > 1_000_000
+    assert first["host"] == member["host"]
+    assert f"{topic}-0,{topic}-1" in shown
+
+
+def test_describe_prints_a_table_and_one_line_for_a_missing_group(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    code, shown, errors = admin("groups", "describe", group, "no-such-group")
+    assert code == 1
+    assert "lag           12" in shown
+    assert [topic, "0", "4", "10", "6", "-", "-", "-"] in [line.split() for line in shown.splitlines()]
+    (line,) = errors.splitlines()
+    assert line.startswith("pykafka2 groups: no-such-group: GroupIdNotFound")
+
+
+def test_watch_prints_again(admin: Admin) -> None:
+    group, _ = new_group(admin)
+    rows = admin.rows("groups", "describe", group, "--watch", "0.01", "--times", "3")
+    assert [row["lag"] for row in rows] == [12, 12, 12]
+
+
+def test_watch_in_a_terminal_ends_with_ctrl_c(admin: Admin) -> None:
+    group, _ = new_group(admin)
+    terminal = Terminal("groups", "describe", group, "-b", admin.servers, "--watch", "60")
+    terminal.wait_for("MEMBER ID")
+    terminal.type("\x03")
+    code, shown = terminal.end()
+    assert code == 0
+    assert "\x1b[2J" in shown
+    assert "Traceback" not in shown
+
+
+def test_reset_is_a_dry_run_unless_executed(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    code, shown, errors = admin("groups", "reset", group, "--to", "earliest")
+    assert code == 0
+    assert errors == "Dry run: no offset was committed. Add --execute to commit them.\n"
+    assert [group, topic, "0", "4", "0", "-4"] in [line.split() for line in shown.splitlines()]
+    (found,) = admin.rows("groups", "describe", group)
+    assert found["lag"] == 12
+    code, _, errors = admin("groups", "reset", group, "--to", "earliest", "--execute")
+    assert (code, errors) == (0, "2 offsets committed.\n")
+    assert admin.rows("groups", "describe", group)[0]["lag"] == 20
+
+
+@pytest.mark.parametrize(
+    ("target", "after"),
+    [
+        (["--to", "latest"], [10, 10]),
+        (["--to", "7"], [7, 7]),
+        (["--to", "@1010"], [5, 5]),
+        (["--to", "current"], [4, 4]),
+        (["--shift-by", "-3"], [1, 1]),
+        (["--shift-by", "100"], [10, 10]),
+    ],
+)
+def test_reset_to_each_kind_of_position(admin: Admin, target: list[str], after: list[int]) -> None:
+    group, topic = new_group(admin)
+    rows = admin.rows("groups", "reset", group, *target, "--topic", topic, "--execute")
+    assert [(row["before"], row["after"], row["change"]) for row in rows] == [(4, at, at - 4) for at in after]
+    (found,) = admin.rows("groups", "describe", group)
+    assert [one["committed"] for one in found["partitions"]] == after
+
+
+def test_reset_of_some_partitions_leaves_the_others(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    rows = admin.rows("groups", "reset", group, "--to", "latest", "--topic", f"{topic}:1", "--execute")
+    assert [row["partition"] for row in rows] == [1]
+    (found,) = admin.rows("groups", "describe", group)
+    assert [one["committed"] for one in found["partitions"]] == [4, 10]
+
+
+def test_reset_with_members_or_without_offsets_changes_nothing(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    with member_of(admin, group, topic):
+        code, _, errors = admin("groups", "reset", group, "--to", "latest", "--execute")
+        assert code == 1
+        assert "NonEmptyGroup" in errors
+        assert admin("groups", "delete", group)[0] == 1
+    code, _, errors = admin("groups", "reset", "no-such-group", "--to", "latest")
+    assert code == 1
+    assert "no committed offsets" in errors
+    code, _, errors = admin("groups", "reset", group, "--to", "latest", "--topic", "no-such-topic")
+    assert code == 1
+    assert "no-such-topic: UnknownTopicOrPartition" in errors
+    assert "nothing was changed" in errors
+
+
+def test_delete_prints_an_outcome_for_each_group(admin: Admin) -> None:
+    group, _ = new_group(admin)
+    code, shown, errors = admin("groups", "delete", group, "no-such-group")
+    assert (code, shown) == (1, f"{group}: deleted\n")
+    assert "no-such-group: GroupIdNotFound" in errors
+
+
+def test_delete_offsets_of_a_topic(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    code, shown, _ = admin("groups", "delete-offsets", group, "--topic", f"{topic}:0")
+    assert (code, shown) == (0, f"{topic}-0: deleted\n")
+    (found,) = admin.rows("groups", "describe", group)
+    assert [one["partition"] for one in found["partitions"]] == [1]
+
+
+def test_remove_members_by_id_or_all(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    with member_of(admin, group, topic):
+        (found,) = admin.rows("groups", "describe", group)
+        code, shown, _ = admin("groups", "remove-members", group, "--all", "--reason", "test")
+    assert (code, shown) == (0, f"{found['members'][0]['member_id']}: removed\n")
+    code, _, errors = admin("groups", "remove-members", group, "no-such-member")
+    assert code == 1
+    assert "no-such-member: UnknownMemberId" in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["reset", "g", "--to", "earlyest"], "did you mean earliest?"),
+        (["reset", "g"], "--to"),
+        (["reset", "g", "--to", "1", "--shift-by", "2"], "not allowed with"),
+        (["reset", "g", "--shift-by", "x"], "use a number"),
+        (["reset", "g", "--to", "1", "--execute", "--dry-run"], "--execute cannot be combined"),
+        (["list", "--times", "2"], "--times needs --watch"),
+        (["list", "--watch", "0"], "--watch"),
+        (["list", "--state", "Sleeping"], "Stable"),
+        (["list", "--type", "Sleeping"], "Classic"),
+        (["remove-members", "g"], "--all"),
+        (["delete-offsets", "g"], "--topic"),
+    ],
+)
+def test_wrong_argument_has_exit_code_2(admin: Admin, words: list[str], shown: str) -> None:
+    code, out, errors = admin("groups", *words)
+    assert (code, out) == (2, "")
+    assert shown in errors
+
+
+def test_typed_in_a_pipe_and_in_a_terminal(admin: Admin) -> None:
+    group, topic = new_group(admin)
+    ended = pykafka2("groups", "describe", group, "-b", admin.servers, "--json")
+    assert (ended.returncode, json.loads(ended.stdout)["lag"]) == (0, 12)
+    code, shown = in_terminal("groups", "describe", group, "-b", admin.servers)
+    assert code == 0
+    assert topic in shown
+
+
+def test_deletion_is_confirmed_in_a_terminal(admin: Admin) -> None:
+    group, _ = new_group(admin)
+    terminal = Terminal("groups", "delete", group, "-b", admin.servers)
+    terminal.wait_for(f"Delete 1 group with all offsets: {group}? [y/N]")
+    terminal.type("yes\n")
+    code, shown = terminal.end()
+    assert code == 0
+    assert f"{group}: deleted" in shown
