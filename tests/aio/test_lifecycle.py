@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from pykafka2.aio import KafkaConsumer, KafkaProducer
+from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from pykafka2.errors import ClientClosed, KafkaError, LoopBlocked, NoBrokersAvailable, WrongEventLoop
 from pykafka2.protocol.messages.produce import ProduceRequest
 from pykafka2.testing import KafkaCluster
@@ -94,6 +94,44 @@ def test_call_from_another_thread_raises_at_once(kafka_cluster: KafkaCluster) ->
 
     run(program())
     assert [type(error) for error in raised] == [WrongEventLoop] * 3
+
+
+@pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer, KafkaAdminClient])
+def test_each_client_raises_in_a_second_loop_and_in_another_thread(
+    kafka_cluster: KafkaCluster, client: Any
+) -> None:
+    used = client(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    run(used.start())
+
+    async def again() -> None:
+        with pytest.raises(WrongEventLoop, match=f"{client.__name__} belongs to the event loop of its first"):
+            await used.start()
+
+    run(again())
+    raised: list[type[BaseException]] = []
+
+    def elsewhere() -> None:
+        try:
+            asyncio.run(used.start())
+        except KafkaError as error:
+            raised.append(type(error))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert raised == [WrongEventLoop]
+    run(used.close())
+
+
+def test_send_without_await_warns_and_appends_nothing(kafka_cluster: KafkaCluster) -> None:
+    async def program() -> None:
+        async with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            with pytest.warns(RuntimeWarning, match=r"coroutine 'KafkaProducer.send' was never awaited"):
+                producer.send("orders", b"forgotten")  # CPython frees the coroutine at once
+            await producer.send_and_wait("orders", b"awaited")
+
+    run(program())
+    assert kafka_cluster.log("orders", 0).values() == [b"awaited"]
 
 
 def test_calls_after_close_raise_client_closed(kafka_cluster: KafkaCluster) -> None:

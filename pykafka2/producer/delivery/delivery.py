@@ -78,6 +78,8 @@ class Delivery(LoopFuture):
         outcome = self._outcome
         if not outcome.is_done:
             self._wait(timeout)
+        if not outcome.has_errors:
+            return None
         error = outcome.error_of(self._index)
         if error is not None:
             outcome.mark_reported(self._index)
@@ -172,7 +174,7 @@ class Delivery(LoopFuture):
         outcome = self._outcome
         if not outcome.is_done:
             yield from wait_in_loop(self.done, outcome.waiters)
-        return self.result(0)
+        return self.result(0) if outcome.has_errors else outcome.metadata_of(self._index)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -153,7 +153,9 @@ class LoopFuture:
 
     def cancelled(self) -> bool:
         """Return whether `cancel` has ended a wait of the running loop, and the record is not done yet."""
-        waiting = None if self._outcome.is_done else self._of_loop()
+        if self._outcome.is_done:
+            return False
+        waiting = self._of_loop()
         return waiting is not None and self._index in waiting.cancelled
 
     def _of_loop(self) -> LoopCallbacks | None:
