@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -39,7 +40,8 @@ def fill(cluster: KafkaCluster, count: int, *, first: int = 0, size: int = 1000)
             producer.send("orders", value, timestamp_ms=NOW + number * 1000)
 
 
-NOW = 1_700_000_000_000
+NOW = int(time.time() * 1000) - 10_000_000
+"""Some hours ago: brokers forget producers of whom they have had no record for a day."""
 
 
 def numbers(cluster: KafkaCluster, isolation_level: str = "read_uncommitted") -> list[int]:
