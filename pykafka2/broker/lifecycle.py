@@ -98,6 +98,7 @@ class BrokerLifecycle:
         self._heartbeat_at = FOREVER
         self._is_in_flight = False
         self._sent_shutdown = False
+        self._wants_fence = False
 
     def _move_to(self, state: BrokerState) -> None:
         if state not in LEGAL_MOVES[self.state]:
@@ -136,6 +137,15 @@ class BrokerLifecycle:
         """Requests a controlled shutdown; `state` becomes SHUTTING_DOWN once the leaderships have moved."""
         if self.state in (BrokerState.RUNNING, BrokerState.RECOVERY):
             self._move_to(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+            self.heartbeat_now(now)
+
+    def fence(self, now: float) -> None:
+        """Has the controller fence this broker until it is restarted, and move its leaderships.
+
+        Kafka halts a broker whose data directories have all failed; the controller then does the same.
+        """
+        if not self._wants_fence:
+            self._wants_fence = True
             self.heartbeat_now(now)
 
     def heartbeat_now(self, now: float) -> None:
@@ -180,7 +190,7 @@ class BrokerLifecycle:
             broker_id=self._node.id,
             broker_epoch=self._node.epoch,
             current_metadata_offset=self._node.image.version,
-            want_fence=False,
+            want_fence=self._wants_fence,
             want_shut_down=self._sent_shutdown,
         )
         self._channel.send(

@@ -80,10 +80,10 @@ def test_full_disk_takes_the_directory_offline_and_loses_no_acknowledged_record(
             cluster, linger_ms=0, delivery_timeout_ms=4000, request_timeout_ms=1000
         )
         producer.send("orders", b"kept").result(timeout=10)
-        simulation.files.capacity = 0
+        simulation.files.full.add("/data/broker-0/orders-0")
         with pytest.raises(KafkaError):
             producer.send("orders", b"refused" * 100).result(timeout=20)
-        simulation.files.capacity = None
+        simulation.files.full.clear()
         cluster.controls.crash_broker(0, lose_unreplicated=False)
         cluster.controls.restart_broker(0)
         assert simulation.wait_until(lambda: cluster.partition(*KEY).leader == 0, 30)
@@ -121,3 +121,23 @@ def test_same_seed_gives_the_same_run_with_logs_on_disk(seed: int) -> None:
             return simulation.trace_hash
 
     assert run() == run()
+
+
+def test_broker_whose_disk_fails_is_fenced_and_another_leads_without_loss() -> None:
+    with Simulation(6) as simulation:
+        cluster = simulation.cluster(3, {"orders": Topic(1, 3)}, config=CONFIG, data_dir="/data")
+        producer = simulation.producer(cluster, linger_ms=0)
+        for number in range(5):
+            producer.send("orders", b"%d" % number).result(timeout=30)
+        leader = cluster.partition(*KEY).leader
+        simulation.files.broken.add(f"/data/broker-{leader}/orders-0")
+        for number in range(5, 10):
+            producer.send("orders", b"%d" % number).result(timeout=60)
+        assert cluster.partition(*KEY).leader != leader
+        assert cluster.controller.image.brokers[leader].is_fenced
+        assert values(cluster) == [b"%d" % number for number in range(10)]
+        simulation.files.broken.clear()
+        cluster.controls.crash_broker(leader, lose_unreplicated=False)
+        cluster.controls.restart_broker(leader)
+        assert simulation.wait_until(lambda: is_whole(cluster), 60)
+        assert simulation.wait_until(lambda: values(cluster, leader) == values(cluster), 60)

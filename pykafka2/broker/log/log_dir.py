@@ -35,6 +35,10 @@ class LogDir:
         self._logs: dict[tuple[bytes, int], PartitionLog] = {}
         self._removed_bytes = 0
 
+    @property
+    def is_offline(self) -> bool:
+        return False
+
     def start(self) -> None:
         """Logs in memory outlive the broker."""
 

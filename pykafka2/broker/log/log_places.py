@@ -7,7 +7,7 @@ with the fewest logs, or to the one that AlterReplicaLogDirs has named before th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pykafka2.broker.config.configs import BrokerConfig
 
@@ -34,12 +34,12 @@ class LogPlaces:
         """Returns the directory of a log."""
         return self._places[topic_id, partition]
 
-    def add(self, topic: str, topic_id: bytes, partition: int) -> None:
-        """Chooses a directory for a new log."""
+    def add(self, topic: str, topic_id: bytes, partition: int, paths: Sequence[str] = ()) -> None:
+        """Chooses a directory for a new log, among `paths` if there are any."""
         preferred = self._preferred.pop((topic, partition), None)
         if preferred is None:
             counts = Counter(self._places.values())
-            preferred = min(self.paths, key=lambda path: counts[path])
+            preferred = min(paths or self.paths, key=lambda path: counts[path])
         self._places[topic_id, partition] = preferred
 
     def prefer(self, topic: str, partition: int, path: str) -> None:

@@ -23,6 +23,11 @@ class LogStorage(Protocol):
     places: LogPlaces
     disk: Disk
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether all directories have failed, so that the broker has no logs any more."""
+        ...
+
     def start(self) -> None:
         """Opens the storage before the broker starts.
 

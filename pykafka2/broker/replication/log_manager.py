@@ -60,7 +60,10 @@ class LogManager:
         deleted = 0
         for replica in self._hosted.chosen(keys):
             before = replica.log.log_start_offset
-            deleted += apply_retention(replica.log, retention_of(replica.config), now_ms)
+            try:
+                deleted += apply_retention(replica.log, retention_of(replica.config), now_ms)
+            except KafkaStorageError as error:
+                logger.warning("Failed to apply the retention of %s-%d: %s", *replica.key, error)
             if replica.log.log_start_offset != before:
                 self._on_log_start_moved(replica.key)
         return deleted

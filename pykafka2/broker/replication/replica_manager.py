@@ -7,6 +7,7 @@ Access requires the cluster's lock.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -36,12 +37,15 @@ from pykafka2.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
     InvalidTopicException,
+    KafkaStorageError,
     MessageTooLarge,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     RecordListTooLarge,
 )
 from pykafka2.records.batch import Buffer, RecordBatch
+
+logger = logging.getLogger(__name__)
 
 ALL_REPLICAS = -1
 LEGAL_ACKS = frozenset({-1, 0, 1})
@@ -157,7 +161,11 @@ class ReplicaManager:
             replica.configure(config)
             return
         if replica is None:
-            log = self._logs.open(topic.name, topic.id, key[1])
+            try:
+                log = self._logs.open(topic.name, topic.id, key[1])
+            except KafkaStorageError as error:
+                logger.error("Cannot host %s-%d: %s", *key, error)
+                return
             log.verifications.required = self._verifies
             replica = self.replicas[key] = Replica(self.broker_id, key, log, image, config)
         if replica.config is not config:

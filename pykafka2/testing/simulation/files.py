@@ -35,12 +35,13 @@ class Content:
 class SimFiles:
     """A file system in memory. The seed decides what a crash loses.
 
-    `capacity` is the size of the disk in bytes. Reads and writes below the paths in `broken` fail with EIO.
+    Files below the paths in `full` cannot grow: a part of a write can still be in the file. Reads and writes
+    below those in `broken` fail with EIO, writes below those in `read_only` with EROFS.
     `flush_delay` is the time in seconds that a flush in the background takes.
     """
 
     def __init__(self, seed: int | str) -> None:
-        self.capacity: int | None = None
+        self.full: set[str] = set()
         self.broken: set[str] = set()
         self.read_only: set[str] = set()
         self.flush_delay = 0.0
@@ -103,11 +104,11 @@ class SimFiles:
         if writes and any(path.startswith(one) for one in self.read_only):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
-    def room_for(self, size: int) -> int:
+    def room_for(self, path: str, size: int) -> int:
         """Returns how many of `size` more bytes the disk has room for."""
-        if self.capacity is None:
-            return size
-        return max(0, min(size, self.capacity - sum(len(one.data) for one in self._files.values())))
+        if size and any(path.startswith(full) for full in self.full):
+            return self._random.randrange(size)
+        return size
 
     # ------------------------------------------------------------------ FileSystem
 
@@ -215,7 +216,7 @@ class SimFile:
         content = self._files.content(self.path).data
         self._files.check(self.path, writes=True)
         grows = max(0, position + len(data) - len(content))
-        room = self._files.room_for(grows)
+        room = self._files.room_for(self.path, grows)
         written = len(data) - grows + room
         if position > len(content):
             content.extend(bytes(position - len(content)))

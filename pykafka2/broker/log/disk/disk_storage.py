@@ -75,6 +75,10 @@ class DiskStorage:
         self._logs: dict[tuple[bytes, int], PartitionLog] = {}
         self._due: dict[str, float] = {}
 
+    @property
+    def is_offline(self) -> bool:
+        return bool(self.volumes) and all(volume.failure is not None for volume in self.volumes)
+
     # ------------------------------------------------------------------ start and stop
 
     def start(self) -> None:
@@ -114,6 +118,8 @@ class DiskStorage:
             except OSError as error:
                 volume.fail(error, f"loading {path}")
                 return
+            except KafkaStorageError:
+                return  # the volume is offline
 
     def _load(
         self,
@@ -216,7 +222,10 @@ class DiskStorage:
         log = self._logs.get((topic_id, partition))
         if log is not None:
             return log
-        self.places.add(topic, topic_id, partition)
+        healthy = [volume.path for volume in self.volumes if volume.failure is None]
+        if not healthy:
+            raise KafkaStorageError(f"{topic}-{partition}: all data directories are offline")
+        self.places.add(topic, topic_id, partition, healthy)
         path = self.places.of(topic_id, partition)
         volume = next(one for one in self.volumes if one.path == path)
         directory = volume.directory.path_of(f"{topic}-{partition}")

@@ -138,13 +138,14 @@ class DiskLogFiles:
 
     def epochs_changed(self, epochs: Sequence[EpochEntry]) -> None:
         # Not flushed: recovery finds the epochs in the batches, too.
-        self.volume.check()
+        # An offline directory is reported by the next append: a change of the leader must not fail here.
+        if self.volume.failure is not None:
+            return
+        path = f"{self.directory}/{EPOCHS}"
         try:
-            self.volume.files.replace(
-                f"{self.directory}/{EPOCHS}", encode_epochs(epochs).encode(), flushes=False
-            )
+            self.volume.files.replace(path, encode_epochs(epochs).encode(), flushes=False)
         except OSError as error:
-            raise self.volume.fail(error, f"writing {self.directory}/{EPOCHS}") from error
+            self.volume.fail(error, f"writing {path}")
 
     def flush(self, log: OpenLog) -> None:
         self.volume.check()

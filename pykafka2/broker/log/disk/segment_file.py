@@ -19,7 +19,7 @@ from pykafka2.broker.log.disk.sparse_index import OFFSET_ENTRY, TIME_ENTRY, Spar
 from pykafka2.broker.log.disk.volume import DELETED, Volume
 from pykafka2.broker.log.segment import NO_TIMESTAMP
 from pykafka2.broker.log.transaction_index import AbortedTransaction
-from pykafka2.errors import CorruptMessage
+from pykafka2.errors import CorruptMessage, KafkaStorageError
 from pykafka2.records.batch import HEADER_BYTES, LENGTH_END, MAX_TIMESTAMP_AT, RecordBatch
 
 PLACE: Final = Struct(">qi11xi")
@@ -176,9 +176,22 @@ class DiskSegment:
         region = self.region(offset, upper_offset, max_bytes, min_one)
         if region is None:
             return []
-        return [batch for _, batch in self._batches_in(region.position, region.length)]
+        try:
+            return [batch for _, batch in self._batches_in(region.position, region.length)]
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> KafkaStorageError:
+        return self.volume.fail(error, f"reading {self.log.path}")
 
     def region(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
+        self.volume.check()
+        try:
+            return self._region(offset, upper_offset, max_bytes, min_one)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _region(self, offset: int, upper_offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
         start = self.position_of(offset)
         if start >= self.size_bytes:
             return None
@@ -279,6 +292,12 @@ class DiskSegment:
         return length + LENGTH_END
 
     def iterate(self, offset: int = 0) -> Iterator[RecordBatch]:
+        try:
+            yield from self._iterate(offset)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _iterate(self, offset: int) -> Iterator[RecordBatch]:
         position, size = self.position_of(offset), CHUNK_BYTES
         while position < self.size_bytes:
             end = position
@@ -318,9 +337,8 @@ class DiskSegment:
     def truncate_to(self, end_offset: int) -> None:
         if end_offset >= self.end_offset:
             return
-        position = self.position_of(end_offset)
         try:
-            self.cut(position)
+            self.cut(self.position_of(end_offset))
             aborted = [one for one in self.aborted_transactions() if one.last_offset < end_offset]
             self.write_aborted(aborted)
         except OSError as error:
