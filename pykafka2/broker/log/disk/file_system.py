@@ -81,7 +81,7 @@ class FileSystem(Protocol):
     def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
         """Writes a whole file so that after a crash it has either its old content or the new one.
 
-        Without `flushes` it can be empty after a crash of the machine.
+        Without `flushes` it can be empty or damaged after a crash of the machine.
         """
         ...
 

@@ -55,6 +55,9 @@ class RealFiles:
         return os.stat(path).st_size
 
     def replace(self, path: str, data: bytes, *, flushes: bool = True) -> None:
+        if not flushes and os.path.exists(path):
+            self._overwrite(path, data)
+            return
         with open(path + TEMPORARY, "wb") as file:
             file.write(data)
             if flushes:
@@ -63,6 +66,15 @@ class RealFiles:
         os.replace(path + TEMPORARY, path)
         if flushes:
             self.flush_directory(os.path.dirname(path))
+
+    def _overwrite(self, path: str, data: bytes) -> None:
+        """Writes a file in place: ext4 flushes a file that replaces another, which takes milliseconds."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, data, 0)
+            os.ftruncate(descriptor, len(data))
+        finally:
+            os.close(descriptor)
 
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
