@@ -125,9 +125,7 @@ class DiskMetadataStorage:
         # Kafka reads and writes version 0, also with kraft.version 1.
         voters = [LeaderVoter(voter_id=voter_id, voter_directory_id=NO_DIRECTORY)]
         change = LeaderChangeMessage(version=0, leader_id=voter_id, voters=voters, granting_voters=voters)
-        now = self._now()
-        parts = [encode_controls([change], self.end_offset, epoch, now)]
-        self._write(parts, 1)
+        self._write(encode_controls([change], self.end_offset, epoch, self._now()), 1)
         if self.has_open_transaction:
             self.has_open_transaction = False
             self._append([AbortTransactionRecord(reason="the controller failed")])
@@ -142,7 +140,7 @@ class DiskMetadataStorage:
 
     def _append(self, records: Sequence[MetadataRecord]) -> None:
         level = self.image.metadata_version
-        offset, now = self.end_offset, self._now()
+        now = self._now()
         groups: list[Sequence[MetadataRecord]] = [records]
         if len(records) > MAX_RECORDS_PER_BATCH and level >= FIRST_WITH_TRANSACTIONS:
             groups = [
@@ -153,15 +151,12 @@ class DiskMetadataStorage:
                 ),
                 [EndTransactionRecord()],
             ]
-        parts: list[bytes] = []
+        # Each batch is flushed before the next one: a crash damages the last batch alone.
         for group in groups:
             entries = [versioned(record, level) for record in group]
-            parts.append(encode_records(entries, offset, self.epoch, now))
-            offset += len(entries)
-        self._write(parts, offset - self.end_offset)
+            self._write(encode_records(entries, self.end_offset, self.epoch, now), len(entries))
 
-    def _write(self, parts: Sequence[bytes], count: int) -> None:
-        data = b"".join(parts)
+    def _write(self, data: bytes, count: int) -> None:
         self._do(lambda: self._write_bytes(data))
         self.segment_bytes += len(data)
         self.end_offset += count

@@ -23,7 +23,7 @@ from pykafka2.broker.controller.topics import added_partitions
 from pykafka2.broker.security.acls import Acl, AclFilter
 from pykafka2.broker.security.caller import Principal
 from pykafka2.clock import SeededEntropy
-from pykafka2.errors import BrokerError
+from pykafka2.errors import BrokerError, KafkaStorageError
 
 SECRET_KEY = "the key of all tokens"
 CONFIG = BrokerConfig({"delegation.token.secret.key": SECRET_KEY})
@@ -64,11 +64,18 @@ class Changes:
         )
 
     def make(self, changes: Sequence[Change]) -> None:
-        for operation, first, second in changes:
-            try:
-                self.operations[operation % len(self.operations)](first, second)
-            except BrokerError:
-                continue
+        for change in changes:
+            self.make_one(change)
+
+    def make_one(self, change: Change) -> None:
+        """Raises `KafkaStorageError` alone."""
+        operation, first, second = change
+        try:
+            self.operations[operation % len(self.operations)](first, second)
+        except KafkaStorageError:
+            raise
+        except BrokerError:
+            pass  # a rejected change
 
     def register(self, first: int, second: int) -> None:
         broker = first % len(BROKERS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,8 @@ from hypothesis import strategies as st
 
 from pykafka2.broker.config.configs import BrokerConfig
 from pykafka2.broker.controller import Controller, NewTopic
-from pykafka2.broker.controller.metadata_log import MetadataLog
-from pykafka2.broker.controller.metadata_recovery import MetadataPlace, open_metadata
-from pykafka2.broker.controller.metadata_storage import MAX_RECORDS_PER_BATCH, DiskMetadataStorage
+from pykafka2.broker.controller.metadata_storage import MAX_RECORDS_PER_BATCH
 from pykafka2.broker.controller.records import FeatureSet, ProducerIdsAllocated
-from pykafka2.broker.controller.state import State
 from pykafka2.broker.log.disk.metadata_batches import (
     decode_batches,
     encode_controls,
@@ -30,7 +26,6 @@ from pykafka2.broker.log.disk.metadata_directory import (
     encode_quorum_state,
     encode_snapshot,
 )
-from pykafka2.broker.log.disk.real_files import RealFiles
 from pykafka2.clock import SeededEntropy
 from pykafka2.errors import ConfigurationError, CorruptData, KafkaStorageError
 from pykafka2.protocol.messages.control_records import (
@@ -47,51 +42,12 @@ from pykafka2.protocol.messages.metadata_records import (
 from pykafka2.records.encoder import BatchBuilder
 from tests.gate import examples
 
-from .metadata_changes import CONFIG, Change, Changes, shown
+from .metadata_changes import CONFIG, Change, shown
+from .metadata_clusters import Cluster, opened
 
 SMALL = st.integers(0, 1000)
 CHANGES = st.lists(st.tuples(st.integers(0, 19), SMALL, SMALL), max_size=25)
-DIRECTORY_IDS = {broker: [bytes([broker + 1] * 16)] for broker in range(3)}
 SEGMENT = f"{0:020d}.log"
-
-
-class Cluster:
-    """A controller whose metadata log is in a folder; `restart` opens it again."""
-
-    def __init__(self, folder: Path, files: RealFiles | None = None) -> None:
-        self.folder = folder
-        self.files = files or RealFiles()
-        self.time_ms = 1_000
-        self.restart()
-
-    def restart(self, config: BrokerConfig = CONFIG) -> None:
-        new = State("cluster", BrokerConfig())
-        self.state, self.storage = opened(self.folder, new, self.files, self.now_ms, config)
-        self.log = MetadataLog(self.state, self.storage)
-        self.controller = Controller(0, self.log, config, SeededEntropy(self.log.end_offset), lambda *_: None)
-        self.changes = Changes(self.controller)
-
-    def now_ms(self) -> int:
-        self.time_ms += 1
-        return self.time_ms
-
-    @property
-    def path(self) -> Path:
-        return self.folder / DIRECTORY
-
-    def snapshots(self) -> list[str]:
-        return sorted(path.name for path in self.path.glob("*.checkpoint"))
-
-
-def opened(
-    folder: Path,
-    new: State | None = None,
-    files: RealFiles | None = None,
-    now_ms: Callable[[], int] = lambda: 0,
-    config: BrokerConfig = CONFIG,
-) -> tuple[State, DiskMetadataStorage]:
-    place = MetadataPlace(files or RealFiles(), str(folder), 0, lambda broker: DIRECTORY_IDS.get(broker, []))
-    return open_metadata(place, new or State("cluster", BrokerConfig()), config, SeededEntropy(3), now_ms)
 
 
 def segments_of(folder: Path) -> list[Path]:

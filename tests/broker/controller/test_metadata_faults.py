@@ -1,0 +1,128 @@
+"""The metadata log on a disk with faults: what was acknowledged survives, and nothing applies in part."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykafka2.broker.controller import metadata_storage
+from pykafka2.broker.controller.records import ProducerIdsAllocated
+from pykafka2.broker.log.disk.metadata_directory import DIRECTORY
+from pykafka2.errors import KafkaStorageError
+from pykafka2.testing.simulation.files import SimFiles
+from tests.gate import examples
+
+from .metadata_changes import Change, shown
+from .metadata_clusters import Cluster
+
+SMALL = st.integers(0, 1000)
+CHANGES = st.lists(st.tuples(st.integers(0, 19), SMALL, SMALL), min_size=1, max_size=25)
+FOLDER = Path("/data")
+
+
+class FailingFiles(SimFiles):
+    """Files on which a write or flush fails, counted from `fail_in`."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.left: int | None = None
+
+    def check(self, path: str, *, writes: bool = False) -> None:
+        super().check(path, writes=writes)
+        if writes and self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    before=CHANGES,
+    after=CHANGES,
+    fail_in=st.integers(0, 12),
+    snapshots=st.booleans(),
+)
+def test_state_after_a_crash_is_that_before_or_after_the_failed_change(
+    seed: int, before: list[Change], after: list[Change], fail_in: int, snapshots: bool
+) -> None:
+    files = FailingFiles(seed)
+    cluster = Cluster(FOLDER, files)
+    cluster.changes.make(before)
+    files.left = fail_in
+    acknowledged = shown(cluster.controller.state)
+    possible = [acknowledged]
+    for number, change in enumerate(after):
+        try:
+            cluster.changes.make_one(change)
+            if snapshots and number % 5 == 2:
+                cluster.log.replace_with_snapshot(cluster.controller.state)
+        except KafkaStorageError:
+            # The write that failed can be in the file as a whole.
+            possible = [shown(cluster.controller.state), shown(cluster.converted())]
+            break
+        possible = [shown(cluster.controller.state)]
+    files.left = None
+    files.crash(str(FOLDER), keeps_metadata=False)
+    cluster.restart()
+    assert shown(cluster.controller.state) in possible
+    cluster.controller.allocate_producer_ids()  # the log continues
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(seed=st.integers(0, 2**32), changes=CHANGES, room=st.integers(0, 3000))
+def test_full_disk_rejects_changes_and_keeps_the_acknowledged_ones(
+    seed: int, changes: list[Change], room: int
+) -> None:
+    files = SimFiles(seed)
+    cluster = Cluster(FOLDER, files)
+    used = sum(files.size(f"{FOLDER}/{DIRECTORY}/{name}") for name in files.names(f"{FOLDER}/{DIRECTORY}"))
+    files.capacity = used + room
+    for change in changes:
+        try:
+            cluster.changes.make_one(change)
+        except KafkaStorageError:
+            break
+    acknowledged = shown(cluster.controller.state)
+    files.capacity = None
+    cluster.restart()
+    assert shown(cluster.controller.state) == acknowledged
+
+
+def test_crash_within_a_write_of_several_batches_applies_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_storage, "MAX_RECORDS_PER_BATCH", 400)
+    for fail_in in range(14):
+        files = FailingFiles(fail_in)
+        cluster = Cluster(FOLDER, files)
+        files.left = fail_in
+        try:
+            cluster.controller.write([ProducerIdsAllocated(number + 1) for number in range(1500)])
+            expected = {1500}
+        except KafkaStorageError:
+            expected = {0, 1500}
+        files.left = None
+        files.crash(str(FOLDER), keeps_metadata=False)
+        cluster.restart()
+        assert cluster.controller.state.next_producer_id in expected
+
+
+def test_crash_in_the_middle_of_a_snapshot_leaves_the_log_before_it() -> None:
+    files = FailingFiles(1)
+    cluster = Cluster(FOLDER, files)
+    cluster.changes.make([(0, 0, 0), (1, 0, 0), (4, 0, 0), (12, 1, 1)])
+    before = shown(cluster.controller.state)
+    for fail_in in range(4):
+        files.left = fail_in
+        try:
+            cluster.log.replace_with_snapshot(cluster.controller.state)
+        except KafkaStorageError:
+            pass
+        files.left = None
+        files.crash(str(FOLDER), keeps_metadata=False)
+        cluster.restart()
+        assert shown(cluster.controller.state) == before
