@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # In the background of a shell; the commands that tests start would ignore Ctrl-C, too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("markexpr") == PLAIN_RUN:
         settings.load_profile("quick")
         leave_out_our_constants()

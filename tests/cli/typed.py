@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import select
+import signal
 import struct
 import subprocess
 import sys
@@ -71,18 +73,21 @@ class Terminal:
         """Read until the terminal shows this text."""
         deadline = time.monotonic() + TIMEOUT
         while text.encode() not in self.shown:
-            assert time.monotonic() < deadline, self.shown
-            assert self._read(), self.shown
+            assert self._read(deadline), self.shown
 
     def end(self) -> tuple[int, str]:
         """The exit code and all that was shown."""
-        while self._read():
+        deadline = time.monotonic() + TIMEOUT
+        while self._read(deadline):
             pass
         _, status = os.waitpid(self.pid, 0)
         os.close(self.fd)
         return os.waitstatus_to_exitcode(status), self.shown.decode(errors="replace")
 
-    def _read(self) -> bool:
+    def _read(self, deadline: float) -> bool:
+        if not select.select([self.fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            os.kill(self.pid, signal.SIGKILL)
+            raise TimeoutError(f"the command has not ended after {TIMEOUT:g} s: {self.shown!r}")
         try:
             data = os.read(self.fd, 65536)
         except OSError:  # EIO: the process has ended
