@@ -71,9 +71,10 @@ def _run(words: list[str]) -> int:
     output = Output(parsed.verb, getattr(parsed, "is_json", False))
     if getattr(parsed, "verbose", 0):
         _log_to_stderr(parsed.verbose)
-    restore_sigterm = _handle_sigterm()
+    verb = import_module(VERBS[parsed.verb])
+    restore_signals = _handle_signals()
     try:
-        code: int = import_module(VERBS[parsed.verb]).run(parsed, output)
+        code: int = verb.run(parsed, output)
     except (UsageError, ConfigurationError) as error:
         output.error(str(error))
         return EXIT_USAGE
@@ -90,7 +91,7 @@ def _run(words: list[str]) -> int:
             output.error("interrupted")
         return code_of(interrupt)
     finally:
-        restore_sigterm()
+        restore_signals()
     return code
 
 
@@ -118,14 +119,16 @@ class _Version(argparse.Action):
         parser.exit(message=f"pykafka2 {__version__}\n")
 
 
-def _handle_sigterm() -> Callable[[], object]:
-    """Let SIGTERM raise `Terminated`, in the main thread; return the function that undoes this."""
+def _handle_signals() -> Callable[[], object]:
+    """Let SIGTERM raise `Terminated`, and SIGINT `KeyboardInterrupt`; return the function that undoes it."""
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
         raise Terminated
 
     try:
         previous = signal.signal(signal.SIGTERM, terminate)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     except ValueError:  # another thread
         return lambda: None
     return lambda: signal.signal(signal.SIGTERM, previous)
@@ -135,6 +138,9 @@ def _prepare_process() -> None:
     """Set what belongs to a process of its own: how streams encode, and how warnings of the client look."""
     import warnings
 
+    # Ctrl-C ends the process without a traceback while modules are imported. It stays ignored with nohup.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
     for stream in (sys.stdout, sys.stderr):
