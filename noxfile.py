@@ -148,6 +148,7 @@ def long(session: nox.Session) -> None:
         "micro",
         "io_under_load",
         "cluster",
+        "command_line",
         "broker_acks",
         "broker_speed",
         "compaction",
