@@ -35,6 +35,8 @@ BY_TYPING_ONLY = frozenset(
 )
 """Options that are left out of shared sources: with those of an application, a command would commit its
 offsets, or fence its members and its producer."""
+CONNECT_TIMEOUT_MS = 10_000
+"""How long a verb waits for the first broker; later outages are ridden out for default.api.timeout.ms."""
 OF_GROUPS = (
     "group_protocol",
     "group_remote_assignor",
@@ -102,6 +104,12 @@ def consumer(arguments: argparse.Namespace, **defaults: Any) -> KafkaConsumer[An
     from pykafka2 import KafkaConsumer
 
     return KafkaConsumer(client_options(arguments, "consumer", **defaults))
+
+
+def connect_timeout_ms(arguments: argparse.Namespace) -> float | None:
+    """Return the timeout of the first connection; None, for the client's own, if -X sets that one."""
+    is_set = "default_api_timeout_ms" in typed_options(arguments.settings)
+    return None if is_set else CONNECT_TIMEOUT_MS
 
 
 def client_options(

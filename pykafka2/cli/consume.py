@@ -92,6 +92,7 @@ def run(arguments: argparse.Namespace, output: Output) -> int:
     _check_group(arguments)
     client = connection.consumer(arguments, **_options(arguments))
     try:
+        client.bootstrap(connection.connect_timeout_ms(arguments))
         if arguments.group is None:
             reading.assign(client)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -168,6 +169,22 @@ def test_ctrl_c_ends_a_group_member_after_committing(servers: str, new_topic: Ne
     assert code == 130
     assert "Traceback" not in shown
     assert committed(servers, f"{topic}-group", topic) == 10
+
+
+@pytest.mark.gate
+def test_time_in_the_future_ends_following(servers: str, new_topic: NewTopicOf) -> None:
+    topic = new_topic(TEN[:2])
+    started_at = time.time()
+    ends_at_ms = int(started_at * 1000) + 6000
+    process = started("consume", "-b", servers, topic, "--until", f"@{ends_at_ms}")
+    with process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == [b"v0\n", b"v1\n"]
+        produce(servers, topic, b"in time")
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
+    assert out == b"in time\n"
+    assert time.time() * 1000 >= ends_at_ms
 
 
 def test_new_records_are_followed_in_a_terminal_until_ctrl_c(servers: str, new_topic: NewTopicOf) -> None:
