@@ -78,6 +78,7 @@ def two_brokers() -> Iterator[KafkaCluster]:
         "auto.create.topics.enable": False,
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:ANONYMOUS",
+        "transaction.partition.verification.enable": False,  # allows hanging transactions
     }
     with KafkaCluster(brokers=2, config=config) as cluster:
         yield cluster
