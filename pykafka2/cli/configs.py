@@ -29,15 +29,14 @@ TYPES = {
     "group": "GROUP",
     "client-metrics": "CLIENT_METRICS",
 }
-OWN_SOURCES = (
-    "DYNAMIC_TOPIC_CONFIG",
-    "DYNAMIC_BROKER_CONFIG",
-    "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    "STATIC_BROKER_CONFIG",
-    "DYNAMIC_CLIENT_METRICS_CONFIG",
-    "DYNAMIC_GROUP_CONFIG",
-)
-"""Sources of values that differ from the defaults; `describe` omits the others unless --all is typed."""
+OWN_SOURCES = {
+    "topic": ("DYNAMIC_TOPIC_CONFIG",),
+    "broker": ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG"),
+    "broker-logger": ("DYNAMIC_BROKER_LOGGER_CONFIG",),
+    "group": ("DYNAMIC_GROUP_CONFIG",),
+    "client-metrics": ("DYNAMIC_CLIENT_METRICS_CONFIG",),
+}
+"""Sources of values that are set for the resource; `describe` omits the others unless --all is typed."""
 EVERY_BROKER = "default"
 
 
@@ -133,8 +132,7 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
             code = 1
         for name, entry in sorted(entries.items()):
             if name in arguments.setting or (
-                not arguments.setting
-                and (arguments.all or arguments.type == "broker-logger" or entry.source in OWN_SOURCES)
+                not arguments.setting and (arguments.all or entry.source in OWN_SOURCES[arguments.type])
             ):
                 rows.append({**_fields(resource), **_entry_fields(entry, arguments)})
     columns = ["type", "name", "setting", "value", "source", "read_only", "sensitive"]

@@ -47,6 +47,19 @@ def test_describe_all_has_the_defaults(admin: Admin) -> None:
     assert settings["retention.ms"]["source"] == "DEFAULT_CONFIG"
 
 
+def test_setting_of_the_brokers_is_none_of_a_topic(admin: Admin) -> None:
+    name = new_topic(admin)
+    assert admin("configs", "set", "broker", "default", "log.retention.ms=60000")[0] == 0
+    try:
+        assert admin.rows("configs", "describe", "topic", name) == []
+        (row,) = admin.rows("configs", "describe", "topic", name, "--setting", "retention.ms")
+        assert (row["value"], row["source"]) == ("60000", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        (row,) = admin.rows("configs", "describe", "broker", "default")
+        assert row["setting"] == "log.retention.ms"
+    finally:
+        admin("configs", "reset", "broker", "default", "--all")
+
+
 def test_describe_one_setting_with_synonyms_and_documentation(admin: Admin) -> None:
     name = new_topic(admin, "retention.ms=5000")
     words = ("configs", "describe", "topic", name, "--setting", "retention.ms", "--synonyms", "--docs")
