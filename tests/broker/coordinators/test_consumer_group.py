@@ -229,6 +229,12 @@ def test_targets_are_made_at_most_once_an_interval() -> None:
     assert bench.beat("b", 2).member_epoch == 3
 
 
+def test_interval_of_0_assigns_at_once_also_if_the_wall_clock_jumped_back(bench: Bench) -> None:
+    bench.beat("a", 0)
+    bench.now -= 60.0
+    assert bench.beat("b", 0).member_epoch == 3
+
+
 # -- patterns -----------------------------------------------------------------------------------------
 
 

@@ -126,7 +126,8 @@ class ConsumerSteps:
     def assign(self, draft: ConsumerGroup, out: Result, now: float) -> None:
         """Computes a new target assignment if the group epoch is ahead of it.
 
-        At most once per assignment interval (KIP-1263).
+        At most once per assignment interval (KIP-1263), which the wall clock measures: after a jump back a
+        group waits until the clock is where it was, unless the interval is 0, as in Kafka 4.3.1.
         """
         at_ms = self._wall_ms(now)
         if draft.epoch <= draft.assignment_epoch:
@@ -136,7 +137,7 @@ class ConsumerSteps:
             "consumer.assignment.interval.ms",
             self.settings.consumer_assignment_interval,
         )
-        if draft.assigned_at_ms + interval * 1000 > at_ms:
+        if interval and draft.assigned_at_ms and draft.assigned_at_ms + interval * 1000 > at_ms:
             return
         members = {
             member.id: Subscriber(
