@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -33,6 +33,17 @@ CANCELS = (0.0, 0.1, 0.3)
 LEAST_COPIES = 5
 LEAST_CANCELLED = 5
 LEAST_FAULTS = 3
+
+
+# The interval is measured by the wall clock, as in Apache Kafka: after a jump back a group has no assignment
+# until the clock is where it was.
+OF_CONSUMER_GROUPS: Mapping[str, object] = {
+    "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.min.session.timeout.ms": 1500,
+    "group.consumer.session.timeout.ms": 3000,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.heartbeat.interval.ms": 300,
+}
 
 
 def aio_kinds() -> tuple[Kind, ...]:
@@ -72,8 +83,19 @@ def run_seed(
     return report
 
 
+def _drawn_readers(draw: Random) -> dict[str, Any]:
+    """What the readers have in common: a group of either protocol (KIP-848)."""
+    classic = drawn_group(draw)
+    if draw.random() < 0.6:
+        return classic
+    kept = ("max_poll_interval_ms", "auto_offset_reset")
+    return {"group_protocol": "consumer", **{name: classic[name] for name in kept}}
+
+
 class AioStory(CopyStory):
     """One play of the story; belongs to the simulation's main actor."""
+
+    config = OF_CONSUMER_GROUPS
 
     def __init__(self, simulation: Simulation, shape: AioShape, report: Report) -> None:
         self._cancels = shape.cancels
@@ -81,7 +103,7 @@ class AioStory(CopyStory):
 
     def _make_copiers(self, draw: Random, options: dict[str, Any]) -> None:
         cancels = draw.choice(CANCELS[1:]) if self._cancels is None else self._cancels
-        group = {**drawn_group(draw), "request_timeout_ms": 3000, "fetch_max_wait_ms": 500}
+        group = {**_drawn_readers(draw), "request_timeout_ms": 3000, "fetch_max_wait_ms": 500}
         given = self.world, self._stop, self._done
         self._copiers = [
             Copier(*given, number, draw.choice([0.0, cancels, cancels]), options)

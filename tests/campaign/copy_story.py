@@ -229,6 +229,9 @@ def _behind(polled: Mapping[TopicPartition, list[ConsumerRecord]]) -> dict[Topic
 class CopyStory:
     """One play of the story; belongs to the simulation's main actor."""
 
+    config: Mapping[str, object] = {}
+    """Of the cluster, beside this story's own."""
+
     def __init__(self, simulation: Simulation, shape: CopyShape, report: Report) -> None:
         self._simulation = simulation
         self._shape = shape
@@ -248,6 +251,7 @@ class CopyStory:
                 "replica.fetch.wait.max.ms": 1000,
                 "replica.fetch.backoff.ms": 200,
                 "log.message.timestamp.after.max.ms": 2**62,
+                **self.config,
             },
             features={"transaction.version": draw.choice([1, 2])},
         )

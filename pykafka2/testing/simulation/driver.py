@@ -32,6 +32,10 @@ EPOCH_MS = 1_767_225_600_000
 SHORTEST_OFFLOAD = 0.5e-3
 OFFLOAD_SPREAD = 4e-3
 
+# Seconds until a helper thread begins with a call: mostly at once, at times much later.
+HELPER_DELAYS = (0.0, 1e-3, 20e-3, 0.3)
+HELPER_WEIGHTS = (80, 12, 6, 2)
+
 
 class SimClock:
     """Virtual time.  `jump` changes only the wall clock, as an administrator or NTP would.
@@ -190,7 +194,8 @@ class SimRuntime:
             then(outcome)
 
         self._calls += 1
-        self.scheduler.spawn_actor(f"{self.place} call-{self._calls}", run)
+        delay = self._offload_random.choices(HELPER_DELAYS, HELPER_WEIGHTS)[0]
+        self.scheduler.spawn_actor(f"{self.place} call-{self._calls}", run, delay)
 
     def is_current(self, task: Task) -> bool:
         return self.scheduler.current_task is cast(SimTask, task)

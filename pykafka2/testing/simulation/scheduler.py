@@ -136,10 +136,11 @@ class Scheduler:
 
     # ------------------------------------------------------------------ actors
 
-    def spawn_actor(self, name: str, body: Callable[[], object]) -> Actor:
+    def spawn_actor(self, name: str, body: Callable[[], object], delay: float = 0.0) -> Actor:
+        """Starts blocking code after a delay, as a thread that the system starts late."""
         actor = self.threads.make(name, body)
         actor.is_scheduled = True
-        self.push(self.now + self.hop(), actor)
+        self.push(self.now + delay + self.hop(), actor)
         return actor
 
     def notify(self) -> None:
