@@ -307,3 +307,24 @@ def test_the_wall_clock_jumps_alone() -> None:
         simulation.clock.jump(-3600)
         assert simulation.clock.wall_ms() - wall == -3_600_000
         assert simulation.clock.monotonic() == monotonic
+
+
+def test_ended_actors_are_dropped() -> None:
+    with Simulation(seed=1) as simulation:
+        first = simulation.spawn(lambda: 1)
+        assert [simulation.run(lambda number=number: number) for number in range(1000)] == list(range(1000))  # type: ignore[misc]
+        assert len(simulation.scheduler.threads.actors) < 500
+        assert first.result() == 1
+
+
+def test_failures_of_ended_actors_are_kept() -> None:
+    def fail() -> None:
+        raise ValueError("early")
+
+    with Simulation(seed=1) as simulation:
+        simulation.spawn(fail)
+        for _ in range(1000):
+            simulation.run(int)
+        assert [str(failure) for failure in simulation.failures] == [
+            "actor fail-1 ended by ValueError('early')"
+        ]

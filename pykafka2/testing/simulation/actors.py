@@ -20,6 +20,8 @@ from pykafka2.testing.simulation.problems import ActorFailed, ActorStuck, Simula
 WATCHDOG_TICK = 0.25
 JOIN_TIMEOUT = 5.0
 STACK_FRAMES = 20
+# Ended actors are dropped when so many have been made, and when as many again.
+DROPPED_AT = 200
 
 
 Reason = str | Callable[[], str]
@@ -88,6 +90,12 @@ class Actor:
         failed.__cause__ = self._error
         return failed
 
+    @property
+    def can_be_dropped(self) -> bool:
+        """Whether it has ended without an exception, and its thread too."""
+        is_alive = self.thread is not None and self.thread.is_alive()
+        return self.is_done and self._error is None and not is_alive
+
     # ------------------------------------------------------------------ for the scheduler
 
     def fire(self) -> None:
@@ -145,6 +153,7 @@ class ActorThreads:
         self.actors: list[Actor] = []
         self.main = Actor(self, "main", None)
         self.holder = self.main
+        self._drop_at = DROPPED_AT
         self._patience = watchdog
         self._closing = False
         self._closed = threading.Event()
@@ -160,6 +169,9 @@ class ActorThreads:
 
     def make(self, name: str, body: Callable[[], object]) -> Actor:
         """Creates an actor; its thread starts with its first turn."""
+        if len(self.actors) >= self._drop_at:
+            self.actors = [actor for actor in self.actors if not actor.can_be_dropped]
+            self._drop_at = 2 * len(self.actors) + DROPPED_AT
         actor = Actor(self, name, body)
         self.actors.append(actor)
         return actor
