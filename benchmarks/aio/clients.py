@@ -41,6 +41,16 @@ async def pykafka2_sender(run: Run, linger_ms: float) -> AsyncIterator[Send]:
 
 
 @asynccontextmanager
+async def pykafka2_bulk_sender(run: Run, linger_ms: float) -> AsyncIterator[Any]:
+    from pykafka2.aio import KafkaProducer
+
+    async with KafkaProducer(
+        bootstrap_servers=run.bootstrap_servers, linger_ms=linger_ms, batch_size=BATCH_BYTES
+    ) as producer:
+        yield lambda values: producer.send_many(run.topic, values)
+
+
+@asynccontextmanager
 async def aiokafka_sender(run: Run, linger_ms: float) -> AsyncIterator[Send]:
     from aiokafka import AIOKafkaProducer
 
@@ -122,7 +132,33 @@ async def send_all(send: Send, values: list[bytes], count: int) -> int:
     return failed
 
 
-def sending(connect: Callable[[Run, float], Any]) -> Client:
+async def gather_all(send: Send, values: list[bytes], count: int) -> int:
+    """Sends like `send_all`, and awaits the outcomes with asyncio.gather."""
+    failed = 0
+    for start in range(0, count, AWAITED_TOGETHER):
+        together = [
+            await send(values[number % len(values)])
+            for number in range(start, min(start + AWAITED_TOGETHER, count))
+        ]
+        outcomes = await asyncio.gather(*together, return_exceptions=True)
+        failed += sum(isinstance(outcome, Exception) for outcome in outcomes)
+    return failed
+
+
+async def send_columns(send_many: Any, values: list[bytes], count: int) -> int:
+    """Sends a thousand records with each call, and awaits their outcome."""
+    failed = 0
+    for start in range(0, count, AWAITED_TOGETHER):
+        end = min(start + AWAITED_TOGETHER, count)
+        bulk = await send_many([values[number % len(values)] for number in range(start, end)])
+        try:
+            await bulk
+        except Exception:
+            failed += sum(len(rows) for rows, _ in bulk.failures())
+    return failed
+
+
+def sending(connect: Callable[[Run, float], Any], send_all: Any = send_all) -> Client:
     async def play(run: Run) -> Measured:
         values = inputs_of(Sent(size=run.cell.size)).values
         async with connect(run, LINGER_MS) as send:
@@ -287,7 +323,13 @@ SENDERS = {
 READERS = {"pykafka2.aio": pykafka2_reader, "aiokafka": aiokafka_reader}
 
 CLIENTS: dict[str, dict[str, Client]] = {
-    "send": {name: sending(connect) for name, connect in SENDERS.items()} | {"pykafka2": sync_send},
+    "send": {name: sending(connect) for name, connect in SENDERS.items()}
+    | {
+        "pykafka2.aio, gather": sending(pykafka2_sender, gather_all),
+        "aiokafka, gather": sending(aiokafka_sender, gather_all),
+        "pykafka2.aio send_many": sending(pykafka2_bulk_sender, send_columns),
+        "pykafka2": sync_send,
+    },
     "getmany": {name: reading(connect, read_many) for name, connect in READERS.items()}
     | {"pykafka2": sync_poll},
     "async for": {name: reading(connect, read_each) for name, connect in READERS.items()},

@@ -24,12 +24,15 @@ def cpu(measured: Measured) -> float:
 
 @attrs.frozen
 class Target:
-    """A ratio of two clients in one cell, and what it should be at least (or at most)."""
+    """A ratio of two clients in one cell, and what it should be at least (or at most).
+
+    Without another client it is a limit in milliseconds of what `read` returns in seconds.
+    """
 
     what: str
     cell: Any
     one: str
-    other: str
+    other: str | None
     read: Callable[[Measured], float]
     limit: float
     is_least: bool = True
@@ -82,14 +85,19 @@ def reached(results: Results[Any], targets: Callable[[str], Iterable[Target]]) -
     lines, missed = [], 0
     for broker in dict.fromkeys(cell.broker for cell in results.rounds):
         for target in targets(broker):
-            ratio = results.ratio(target.cell, target.one, target.other, target.read)
+            if target.other is not None:
+                ratio, unit = results.ratio(target.cell, target.one, target.other, target.read), "x"
+            elif target.one in results.rounds.get(target.cell, ()):
+                ratio, unit = 1000 * results.median(target.cell, target.one, target.read), "ms"
+            else:
+                continue
             if ratio is None:
                 continue
             is_reached = ratio >= target.limit if target.is_least else ratio <= target.limit
             missed += not is_reached
             sign = ">=" if target.is_least else "<="
             lines.append(
-                f"{broker:<9}{target.what:<45}{ratio:>7.2f} x   {sign} {target.limit:.2f} x"
+                f"{broker:<9}{target.what:<45}{ratio:>7.2f} {unit:<4}{sign} {target.limit:.2f} {unit}"
                 f"{'' if is_reached else '   MISSED'}"
             )
     return lines, missed
