@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaAdminClient
-from pykafka2.errors import ConfigurationError
+from pykafka2.errors import ConfigurationError, KafkaStorageError
 from pykafka2.testing import KafkaCluster
 
 from .described import AUTHORIZED, described, fill
@@ -145,3 +145,22 @@ def test_cluster_in_a_child_process_keeps_its_data(tmp_path: Path) -> None:
         cluster.create_topic("b")
     with KafkaCluster(1, data_dir=tmp_path) as cluster:
         assert cluster.topics() == ["a", "b"]
+
+
+def test_failed_metadata_log_rejects_changes_and_leaves_the_brokers_running(tmp_path: Path) -> None:
+    with KafkaCluster(2, ["a"], data_dir=tmp_path) as cluster:
+        storage = cluster.running.storage
+        assert storage is not None
+        file = storage.metadata.files.open(str(tmp_path / "missing" / "file"))  # every write raises OSError
+        storage.metadata._file = file
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            outcomes = admin.create_topics(["b"], raise_errors=False)
+            assert isinstance(outcomes.errors["b"], KafkaStorageError)
+            assert "Repair the disk, then start the cluster again" in str(outcomes.errors["b"])
+            cluster.controls.crash_broker(1)  # the controller cannot fence it, and stops
+            cluster.wait_until(lambda: cluster.controller.active_node is None)
+            assert admin.list_topics() == ["a"]
+        cluster.check()
+    with KafkaCluster(2, data_dir=tmp_path) as cluster:
+        assert cluster.topics() == ["a"]
+        cluster.create_topic("b")

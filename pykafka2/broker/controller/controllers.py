@@ -6,6 +6,7 @@ by a test, which go through the active controller's queue like all others.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -24,7 +25,9 @@ from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.replication.links import Links
 from pykafka2.clock import Entropy
 from pykafka2.driver.runtime import Runtime
-from pykafka2.errors import KafkaTimeoutError, NotController
+from pykafka2.errors import KafkaStorageError, KafkaTimeoutError, NotController
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -141,7 +144,12 @@ class Controllers:
         """Makes a broker the controller unconditionally."""
         old, new = self.active_node, self._nodes[broker_id]
         self.election.elected(broker_id, now)
-        new.activate(self.known_down(), now)
+        try:
+            new.activate(self.known_down(), now)
+        except KafkaStorageError as error:
+            logger.error("broker %d cannot become the controller: %s", broker_id, error)
+            self.election.give_up(broker_id)
+            return
         if old is not None and old is not new:
             old.resign()
         for member in self._members().values():

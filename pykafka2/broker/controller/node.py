@@ -27,7 +27,7 @@ from pykafka2.broker.node import Node
 from pykafka2.broker.observed.event_log import EventLog
 from pykafka2.broker.server.threads import Part
 from pykafka2.clock import FOREVER, Entropy
-from pykafka2.errors import NotController
+from pykafka2.errors import KafkaStorageError, NotController
 
 logger = logging.getLogger(__name__)
 
@@ -158,6 +158,12 @@ class ControllerNode(Part):
                     self.resign()
                 if refused is not None:
                     refused(error, at)
+                return error
+            except KafkaStorageError as error:
+                # As in Kafka the controller stops; the brokers continue with the latest metadata.
+                logger.error("broker %d stops being the controller: %s", self.broker_id, error)
+                if self.active is controller:
+                    self.resign()
                 return error
 
         self.events.submit(name, controller.epoch, run, now, deadline=deadline, expire=expire)
