@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pykafka2 import KafkaAdminClient, NewTopic
+from pykafka2 import DelegationToken, KafkaAdminClient, NewTopic
 from pykafka2.testing import KafkaCluster
 from tests.testing.described import AUTHORIZED, described, fill
 
@@ -16,6 +18,8 @@ from .maven import KafkaJars
 from .real_kafka import RealKafka
 
 SNAPSHOTS = "metadata.log.max.record.bytes.between.snapshots=3000\n"
+KEY = "the key of all delegation tokens"
+TOKENS = f"delegation.token.secret.key={KEY}\n"
 METADATA_LOG = "__cluster_metadata-0"
 
 
@@ -32,6 +36,40 @@ def described_at(bootstrap_servers: str) -> dict[str, object]:
         return described(admin)
 
 
+def on_disk(folder: Path) -> KafkaCluster:
+    config = {**AUTHORIZED, "delegation.token.secret.key": KEY}
+    return KafkaCluster(2, config=config, data_dir=folder, listeners=["PLAINTEXT", "SASL_PLAINTEXT"])
+
+
+def login(address: str, user: str, password: str, mechanism: str = "SCRAM-SHA-512", **options: Any) -> Any:
+    return KafkaAdminClient(
+        bootstrap_servers=address,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_plain_username=user,
+        sasl_plain_password=password,
+        **options,
+    )
+
+
+def new_token(address: str) -> DelegationToken:
+    with login(address, "alice", "alice-secret") as admin:
+        token: DelegationToken = admin.create_delegation_token(renewers=["User:bob"])
+    return token
+
+
+def check_logins(address: str, token: DelegationToken) -> None:
+    """Users log in by their passwords, and the token's owner by the token."""
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        with login(address, "alice", "alice-secret", mechanism) as admin:
+            assert admin.describe_delegation_tokens() == [token]
+    with login(address, "bob", "bob-secret") as admin:
+        assert admin.describe_delegation_tokens() == [token]
+    hmac = base64.b64encode(token.hmac).decode()
+    with login(address, token.token_id, hmac, sasl_delegation_token=True) as admin:
+        assert admin.describe_cluster().cluster_id
+
+
 def dumped(jars: KafkaJars, path: Path) -> str:
     """Returns what `kafka-dump-log` prints about a segment or snapshot of the metadata log."""
     command = [
@@ -45,26 +83,29 @@ def dumped(jars: KafkaJars, path: Path) -> str:
 
 
 def test_directory_of_apache_kafka_is_described_the_same_by_ours(jars: KafkaJars, tmp_path: Path) -> None:
-    with apache_on(jars, tmp_path, SNAPSHOTS) as apache:
+    with apache_on(jars, tmp_path, SNAPSHOTS + TOKENS) as apache:
         with KafkaAdminClient(bootstrap_servers=apache.bootstrap_servers) as admin:
             fill(admin, "theirs")
             before = described(admin)
+        token = new_token(apache.sasl_addresses[0])
         snapshots = tmp_path / "broker-0" / METADATA_LOG
         eventually(lambda: any(snapshots.glob("*.checkpoint")), "Apache Kafka wrote no snapshot")
     for _ in range(2):
-        with KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path) as cluster:
+        with on_disk(tmp_path) as cluster:
             assert described_at(cluster.bootstrap_servers) == before
+            check_logins(cluster.bootstrap_servers_of("SASL_PLAINTEXT"), token)
 
 
 def test_directory_of_ours_is_described_the_same_by_apache_kafka(jars: KafkaJars, tmp_path: Path) -> None:
     with (
-        KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path) as cluster,
+        on_disk(tmp_path) as cluster,
         KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin,
     ):
         fill(admin, "ours")
         write_snapshot(cluster)
         admin.upsert_scram_user("dora", "dora-secret", iterations=4096)
         before = described(admin)
+        token = new_token(cluster.bootstrap_servers_of("SASL_PLAINTEXT"))
     log = tmp_path / "broker-0" / METADATA_LOG
     files = [*sorted(log.glob("*.log")), *log.glob("*.checkpoint")]
     assert len(files) == 3
@@ -72,15 +113,17 @@ def test_directory_of_ours_is_described_the_same_by_apache_kafka(jars: KafkaJars
         text = dumped(jars, path)
         assert "Could not" not in text
         assert "isvalid: true" in text
-    with apache_on(jars, tmp_path) as apache:
+    with apache_on(jars, tmp_path, TOKENS) as apache:
         assert described_at(apache.bootstrap_servers) == before
+        check_logins(apache.sasl_addresses[0], token)
         with KafkaAdminClient(bootstrap_servers=apache.bootstrap_servers) as admin:
             admin.create_topics([NewTopic("back", 2, 2)])
             admin.wait_for_topics(["back"])
             admin.delete_topics(["ours-two"])
             before = described(admin)
-    with KafkaCluster(2, config=AUTHORIZED, data_dir=tmp_path) as cluster:
+    with on_disk(tmp_path) as cluster:
         assert described_at(cluster.bootstrap_servers) == before
+        check_logins(cluster.bootstrap_servers_of("SASL_PLAINTEXT"), token)
 
 
 @pytest.mark.long
