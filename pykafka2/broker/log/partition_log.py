@@ -20,7 +20,7 @@ from pykafka2.broker.log.disk.file_system import FileRegion
 from pykafka2.broker.log.disk.held_files import part_of
 from pykafka2.broker.log.leader_epochs import EpochEnd, LeaderEpochs
 from pykafka2.broker.log.log_files import LogFiles, MemoryLogFiles
-from pykafka2.broker.log.segments import RollLimits, Segments
+from pykafka2.broker.log.segments import MAX_OFFSET_SPAN, RollLimits, Segments
 from pykafka2.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from pykafka2.broker.log.verifications import VerificationGuard, Verifications
 from pykafka2.errors import (
@@ -264,7 +264,9 @@ class PartitionLog:
             raise KafkaStorageError(f"{self.topic}-{self.partition}: the disk is full")
         segments = self.segments
         if segments.is_full(batch):
-            segments.roll(batch.base_offset)
+            # At the log's end, so that a segment without the records before it is known as damaged.
+            fits = batch.last_offset - self.log_end_offset <= MAX_OFFSET_SPAN
+            segments.roll(self.log_end_offset if fits else batch.base_offset)
             self.files.rolled(self)
         segments.append(batch)
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
@@ -415,10 +417,10 @@ class PartitionLog:
         for aborted in cleaned.aborted:
             holder = bisect_right(cleaned.segments, aborted.last_offset, key=attrgetter("base_offset")) - 1
             cleaned.segments[holder].add_aborted(aborted)
+        self.clean_offset = max(self.clean_offset, cleaned.end_offset)
         self.segments.replace(first, cleaned.replaced, cleaned.segments)
         self.files.replace(cleaned.replaced, cleaned.segments)
         self._aborted.replace_before(cleaned.end_offset, cleaned.aborted)
-        self.clean_offset = max(self.clean_offset, cleaned.end_offset)
         return True
 
     def roll(self) -> bool:

@@ -138,7 +138,9 @@ class DiskStorage:
             return None
         loader = LogLoader(volume, path, checkpoints, was_clean)
         state = loader.load()
-        files = DiskLogFiles(volume, path, self.disk, state, loader.snapshots, self._background)
+        files = DiskLogFiles(
+            volume, path, self.disk, state, loader.snapshots, self._background, self._write_clean_offsets
+        )
         log = self._logs[topic_id, partition] = PartitionLog(topic, partition, topic_id, files)
         if not was_clean:
             files.epochs_changed(log.epochs.entries)
@@ -209,6 +211,10 @@ class DiskStorage:
                 checkpoints.write_high_watermarks(logs)
         except KafkaStorageError:
             pass  # the volume has logged it, and is offline
+
+    def _write_clean_offsets(self, volume: Volume) -> None:
+        logs = [one for one in self._logs.values() if _files_of(one).volume is volume]
+        self._checkpoints[volume.path].write_clean_offsets(logs)
 
     def _write_checkpoints(self) -> None:
         for volume in self.volumes:

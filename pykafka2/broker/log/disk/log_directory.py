@@ -48,13 +48,16 @@ class DiskLogFiles:
         state: LogState,
         snapshots: ProducerSnapshots,
         background: Background,
+        before_swap: Callable[[Volume], None],
     ) -> None:
+        """`before_swap` writes the checkpoint of compacted offsets."""
         self.volume = volume
         self.directory = directory
         self.disk = disk
         self.snapshots = snapshots
         self._state = state
         self._background = background
+        self._before_swap = before_swap
         self.is_new = False
         """Whether the directory's name and topic id have never been flushed."""
 
@@ -174,6 +177,8 @@ class DiskLogFiles:
             for segment in reversed(on_disk(cleaned)):
                 segment.finish()
                 segment.flush()
+            # Recovery must know that offsets can be missing before it finds that some are.
+            self._before_swap(self.volume)
             for segment in reversed(on_disk(cleaned)):
                 segment.rename(SWAP)
             for old in replaced:

@@ -146,13 +146,21 @@ class LogLoader:
                 self._restore_producers(segments, base_offset)
             segment = DiskSegment(volume, directory, base_offset)
             segments.append(segment)
-            if self._recover(segment) and following is not None:
-                # Records behind a gap were never acknowledged by this replica's flush; followers copy them.
+            lost = self._recover(segment)
+            if following is not None and (lost or self._lacks_records(segment, following)):
                 for base in bases[number + 1 :]:
                     logger.warning("Removed segment %d of %s, behind a cut", base, directory)
                     DiskSegment(volume, directory, base).delete()
                 break
         return segments
+
+    def _lacks_records(self, segment: DiskSegment, following: int) -> bool:
+        """Whether the end of a recovered segment was lost together with its size.
+
+        Offsets may be missing before the next segment only if the log was compacted, here or on its leader.
+        """
+        was_compacted = segment.base_offset < self._checkpoints.clean_offset or segment.has_gaps
+        return segment.end_offset < following and not was_compacted
 
     def _open_flushed(self, before: list[DiskSegment], base_offset: int) -> DiskSegment:
         segment = open_segment(self._volume, self._directory, base_offset)

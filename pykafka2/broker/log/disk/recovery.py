@@ -101,9 +101,12 @@ def recover(segment: DiskSegment, on_batch: OnBatch | None = None) -> int:
     for kind in (OFFSET_INDEX, TIME_INDEX):
         files.open(segment.path_of(kind), creates=True)
     segment.reset()
+    segment.has_gaps = False
     for batch in _valid_batches(segment, size):
         if on_batch is not None:
             on_batch(batch)
+        if batch.base_offset != segment.end_offset or batch.count <= batch.last_offset_delta:
+            segment.has_gaps = True
         segment.add_to_index(batch, segment.size_bytes)
     segment.finish()
     lost = size - segment.size_bytes

@@ -66,6 +66,8 @@ class DiskSegment:
         self.offsets = SparseIndex(files.open(self.path_of(OFFSET_INDEX)), OFFSET_ENTRY)
         self.times = SparseIndex(files.open(self.path_of(TIME_INDEX)), TIME_ENTRY)
         self.aborted_bytes = 0
+        self.has_gaps = False
+        """Whether recovery has found offsets without records, as compaction leaves them."""
         self._unindexed = 0  # bytes since the last index entry
         self._known: OrderedDict[int, int] = OrderedDict()  # offset -> position of its batch
 
