@@ -184,6 +184,10 @@ class SimFiles:
 
     def flush_directory(self, path: str) -> None:
         self.check(path, writes=True)
+        if path in self._files:
+            self._files[path].flush()
+        elif path not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -240,11 +240,11 @@ class DiskStorage:
                 self._move_aside(volume, directory, STRAY)
             self._files.make_directory(directory)
             text = encode_topic_id(UUID(bytes=topic_id))
-            # Flushed with the first records: creating a topic of many partitions takes no flush of each.
+            # Flushed in the background: a topic of many partitions would wait for a flush of each.
             self._files.replace(f"{directory}/{PARTITION_METADATA}", text.encode(), flushes=False)
             created = self._load(volume, directory, topic, partition, Checkpoints(), True)
             if created is not None:
-                _files_of(created).is_new = True
+                _files_of(created).flush_new()
         except OSError as error:
             raise volume.fail(error, f"creating {directory}") from error
         if created is None:

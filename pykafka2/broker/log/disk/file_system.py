@@ -102,7 +102,7 @@ class FileSystem(Protocol):
         ...
 
     def flush_directory(self, path: str) -> None:
-        """Forces the names in a directory to the disk."""
+        """Forces the names in a directory, or the content of a file, to the disk, from any thread."""
         ...
 
     def close(self) -> None:

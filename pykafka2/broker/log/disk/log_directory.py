@@ -8,6 +8,7 @@ flushes the old segment in the background. Access requires the cluster's lock, e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol, cast
 
@@ -58,8 +59,6 @@ class DiskLogFiles:
         self._state = state
         self._background = background
         self._before_swap = before_swap
-        self.is_new = False
-        """Whether the directory's name and topic id have never been flushed."""
 
     def load(self) -> LogState:
         return self._state
@@ -76,8 +75,7 @@ class DiskLogFiles:
         active = log.segments.active.base_offset
         try:
             self.snapshots.take(log.producers, active)
-            flushes = self._later_flushes()
-            flushes.append(partial(self.volume.files.flush_directory, self.directory))
+            flushes: list[Callable[[], None]] = [partial(self.volume.files.flush_directory, self.directory)]
             flushed: list[tuple[DiskSegment, int]] = []
             rolled = on_disk(log.segments)[-2]
             rolled.finish()
@@ -90,16 +88,21 @@ class DiskLogFiles:
             raise self.volume.fail(error, f"rolling {self.directory}") from error
         self._flush_later(log, active, flushes, flushed)
 
-    def _later_flushes(self) -> list[Callable[[], None]]:
-        """Returns the flush of a new directory's topic id. Raises `OSError`."""
-        if not self.is_new:
-            return []
-        self.is_new = False
-        files, directory = self.volume.files, self.directory
-        return [
-            files.open(f"{directory}/{PARTITION_METADATA}").later_flush(),
-            partial(files.flush_directory, self.volume.path),
-        ]
+    def flush_new(self) -> None:
+        """Flushes the topic id and the name of a new directory in the background."""
+        flush = self.volume.files.flush_directory
+        paths = (f"{self.directory}/{PARTITION_METADATA}", self.directory, self.volume.path)
+
+        def work() -> None:
+            with suppress(FileNotFoundError):  # the topic is deleted already
+                for path in paths:
+                    flush(path)
+
+        def then(error: OSError | None) -> None:
+            if error is not None:
+                self.volume.fail(error, f"creating {self.directory}")
+
+        self._background(work, then)
 
     def _flush_later(
         self,
@@ -157,8 +160,6 @@ class DiskLogFiles:
             segment.flush()
         try:
             if unflushed:
-                for flush in self._later_flushes():
-                    flush()
                 self.volume.files.flush_directory(self.directory)
         except OSError as error:
             raise self.volume.fail(error, f"flushing {self.directory}") from error

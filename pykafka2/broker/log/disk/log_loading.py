@@ -13,7 +13,7 @@ import attrs
 
 from pykafka2.broker.log.disk.log_directory import EPOCHS
 from pykafka2.broker.log.disk.producer_snapshots import SNAPSHOT, ProducerSnapshots
-from pykafka2.broker.log.disk.recovery import clear_interrupted, open_segment, recover
+from pykafka2.broker.log.disk.recovery import clear_interrupted, open_segment, recover, remove_segment
 from pykafka2.broker.log.disk.segment_file import (
     LOG,
     OFFSET_INDEX,
@@ -150,7 +150,7 @@ class LogLoader:
             if following is not None and (lost or self._lacks_records(segment, following)):
                 for base in bases[number + 1 :]:
                     logger.warning("Removed segment %d of %s, behind a cut", base, directory)
-                    DiskSegment(volume, directory, base).delete()
+                    remove_segment(volume, directory, base)
                 break
         return segments
 

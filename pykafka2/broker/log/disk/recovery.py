@@ -21,6 +21,7 @@ from pykafka2.broker.log.disk.segment_file import (
     TIME_INDEX,
     TRANSACTION_INDEX,
     DiskSegment,
+    file_name,
 )
 from pykafka2.broker.log.disk.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from pykafka2.broker.log.disk.volume import DELETED, Volume
@@ -191,14 +192,19 @@ def _complete_swap(volume: Volume, directory: str, base_offset: int) -> None:
             if name.endswith(LOG) and base_offset <= _base_of(name) < max(swap.end_offset, base_offset + 1)
         ]
         for name in replaced:
-            for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
-                with suppress(FileNotFoundError):
-                    files.remove(f"{directory}/{name.removesuffix(LOG)}{kind}")
+            remove_segment(volume, directory, _base_of(name))
         swap.close()
     for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
         path = f"{directory}/{base_offset:0{DIGITS}d}{kind}"
         if files.exists(path + SWAP):
             files.rename(path + SWAP, path)
+
+
+def remove_segment(volume: Volume, directory: str, base_offset: int) -> None:
+    """Removes the files of a segment, whichever exist. Raises `OSError`."""
+    for kind in (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX):
+        with suppress(FileNotFoundError):
+            volume.files.remove(f"{directory}/{file_name(base_offset, kind)}")
 
 
 def _base_of(name: str) -> int:
