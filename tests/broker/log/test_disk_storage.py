@@ -1,0 +1,157 @@
+"""The storage on disk of one broker: several directories, moves, deletions, failures, large indexes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykafka2.broker.log.disk.log_directory import on_disk
+from pykafka2.broker.log.partition_log import PartitionLog
+from pykafka2.broker.log.segments import RollLimits
+from pykafka2.errors import KafkaStorageError
+from pykafka2.testing.simulation.files import SimFiles
+from tests.broker.log.on_disk import TOPIC_ID, StorageOnDisk
+from tests.testing.wire import batch, view
+
+
+def append(log: PartitionLog, *values: bytes) -> None:
+    log.append_as_leader(view(batch(values)), 0)
+
+
+def held(log: PartitionLog) -> list[bytes]:
+    return [bytes(one.buffer) for one in log.batches()]
+
+
+def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    for partition in range(4):
+        disk.log(partition=partition)
+    assert [len(list((tmp_path / name).glob("t-*"))) for name in ("0", "1")] == [2, 2]
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_log_moves_to_another_directory_and_is_found_there_after_a_restart(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, directories=2)
+    log = disk.log()
+    log.limit_segments(RollLimits(max_bytes=300))
+    for number in range(10):
+        append(log, b"%d" % number * 20)
+    before = held(log)
+    assert (tmp_path / "0/t-0").exists()
+    disk.storage.move(log, f"{tmp_path}/1")
+    assert held(log) == before
+    append(log, b"after")
+    assert (tmp_path / "1/t-0").exists()
+    assert not (tmp_path / "0/t-0").exists()
+    again = disk.restart()
+    assert held(again)[:-1] == before
+    assert disk.storage.places.of(TOPIC_ID, 0) == f"{tmp_path}/1"
+    assert [one.name for one in tmp_path.glob("0/*-delete")] == []
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_deleted_log_is_renamed_at_once_and_removed_after_the_delay(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    append(log, b"x")
+    disk.storage.remove(log)
+    [renamed] = tmp_path.glob("t-0.*-delete")
+    assert not (tmp_path / "t-0").exists()
+    disk.storage.run(1000.0)
+    assert renamed.exists()
+    disk.storage.run(1061.0)
+    assert not renamed.exists()
+    assert held(disk.log()) == []
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_log_of_a_topic_that_is_gone_is_kept_as_stray(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    append(disk.log(), b"x")
+    disk.restart()
+    disk.storage.remove_unknown(set())
+    [stray] = tmp_path.glob("t-0.*-stray")
+    assert (stray / "00000000000000000000.log").stat().st_size
+    assert disk.restart().log_end_offset == 0
+    assert stray.exists()
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_directory_of_another_topic_with_this_name_is_moved_aside(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    append(disk.log(), b"of the old topic")
+    recreated = disk.log(topic_id=bytes(16))
+    assert recreated.log_end_offset == 0
+    assert list(tmp_path.glob("t-0.*-stray"))
+    disk.storage.stop(is_clean=False, broker_epoch=1)
+
+
+def test_failed_directory_is_offline_and_the_other_one_goes_on() -> None:
+    files = SimFiles(1)
+    disk = StorageOnDisk("/data", files=files, directories=2)
+    first, second = disk.log(partition=0), disk.log(partition=1)
+    append(first, b"kept")
+    files.broken.add("/data/0")
+    with pytest.raises(KafkaStorageError, match=r"appending to /data/0/t-0/.*/data/0 is offline"):
+        append(first, b"lost")
+    assert first.log_end_offset == 1
+    with pytest.raises(KafkaStorageError, match="is offline"):
+        first.read(0, 1, 100, min_one=True)
+    append(second, b"goes on")
+    assert disk.log(partition=2).files.volume.path == "/data/1"  # type: ignore[attr-defined]
+    assert not disk.storage.is_offline
+    files.broken.add("/data/1")
+    with pytest.raises(KafkaStorageError):
+        append(second, b"lost")
+    assert disk.storage.is_offline
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    files.broken.clear()
+    assert not files.exists("/data/0/.kafka_cleanshutdown")
+    assert len(held(disk.restart())) == 1
+
+
+def test_full_index_gets_no_more_entries_and_records_are_still_found(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path, index_interval=1)
+    log = disk.log()
+    disk.storage.volumes[0].settings.max_index_bytes = 8 * 5
+    for number in range(50):
+        append(log, b"%d" % number)
+    [segment] = on_disk(log.segments)
+    assert segment.offsets.count == 5
+    for number in range(50):
+        [found] = log.read(number, number + 1, 1000, min_one=True).batches
+        assert found.base_offset == number
+    assert len(held(disk.restart())) == 50
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+
+
+def test_unfinished_compaction_is_dropped_and_a_swapped_one_is_completed(tmp_path: Path) -> None:
+    disk = StorageOnDisk(tmp_path)
+    log = disk.log()
+    log.limit_segments(RollLimits(max_bytes=300))
+    for number in range(12):
+        append(log, b"%d" % number * 20)
+    bases = [one.base_offset for one in log.segments]
+    before = held(log)
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    folder = tmp_path / "t-0"
+    (folder / f"{bases[0]:020d}.log.cleaned").write_bytes(b"unfinished")
+    (folder / f"{bases[1]:020d}.log.swap").write_bytes(b"above an unfinished one")
+    (folder / f"{bases[2]:020d}.index.deleted").write_bytes(b"")
+    disk.storage.start()
+    assert held(disk.log()) == before
+    disk.storage.stop(is_clean=True, broker_epoch=1)
+    # All are named .swap: the first one has the first batch of two segments.
+    (folder / f"{0:020d}.log.swap").write_bytes(before[0] + before[bases[1]])
+    disk.storage.start()
+    assert held(disk.log()) == [before[0], before[bases[1]], *before[bases[2] :]]
+    assert {one.suffix for one in folder.iterdir()} <= {
+        "",
+        ".log",
+        ".index",
+        ".timeindex",
+        ".metadata",
+        ".snapshot",
+    }
+    disk.storage.stop(is_clean=True, broker_epoch=1)
