@@ -22,7 +22,7 @@ CONFIG = {
     "transaction.state.log.num.partitions": 3,
 }
 TOPICS = {"orders": 2, "audit": 1}
-COUNT = 50
+COUNT = 30
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def crashed(folder: Path, copy: Path) -> Path:
 
 
 def test_records_and_idempotent_producers_survive_restarts(tmp_path: Path) -> None:
-    for number in range(3):
+    for number in range(2):
         with running(tmp_path) as cluster:
             produce_both(cluster, number * COUNT)
             for topic in TOPICS:
