@@ -15,17 +15,21 @@ from uuid import UUID
 import attrs
 
 from pykafka2.broker.config.configs import BrokerConfig
+from pykafka2.broker.controller.metadata_image import MetadataImage
 from pykafka2.broker.controller.metadata_recovery import MetadataPlace, open_metadata
 from pykafka2.broker.controller.metadata_storage import DiskMetadataStorage
 from pykafka2.broker.controller.state import State
 from pykafka2.broker.log.disk.data_directory import (
     DataDirectory,
     Identity,
+    logs_in,
     open_directories,
     read_identity,
+    refused,
 )
 from pykafka2.broker.log.disk.file_system import FileSystem
 from pykafka2.clock import Entropy
+from pykafka2.protocol.primitives import uuid_to_text
 
 
 @runtime_checkable
@@ -80,13 +84,52 @@ def open_storage(
             opened[number] = open_directories(paths, files, identity, lambda: _uuid(entropy))
         ids = {number: [directory.directory_id.bytes for directory in one] for number, one in opened.items()}
         place = MetadataPlace(files, places[voter][0], voter, lambda broker_id: ids.get(broker_id, ()))
+        if not files.is_directory(place.path):
+            _check_new(places[voter], files)
         state, metadata = open_metadata(place, new_state(cluster_id), config, entropy, now_ms)
+        _check_complete(metadata.image, opened)
     except BaseException:
         for directories in opened.values():
             for directory in directories:
                 directory.close(is_clean=directory.was_clean)
         raise
     return ClusterStorage(opened, metadata, state)
+
+
+def _check_new(paths: Sequence[str], files: FileSystem) -> None:
+    """Raises `ConfigurationError` if the voter's directories have logs: their topics would be unknown."""
+    for path in paths:
+        logs = logs_in(path, files)
+        if logs:
+            raise refused(
+                path,
+                f"it has {len(logs)} logs, such as {logs[0]}, but no metadata log",
+                "Start with the first broker of before, whose directory has it, or choose an empty directory",
+            )
+
+
+def _check_complete(image: MetadataImage, opened: Mapping[int, Sequence[DataDirectory]]) -> None:
+    """Raises `ConfigurationError` if the directory of a replica is missing.
+
+    An empty replica could become the leader, and the others would truncate their logs.
+    """
+    used = {
+        (replica, directory)
+        for partitions in image.partitions.values()
+        for partition in partitions.values()
+        for replica, directory in zip(partition.replicas, partition.directories, strict=False)
+    }
+    for number, directories in opened.items():
+        registered = image.brokers.get(number)
+        present = {directory.directory_id.bytes for directory in directories}
+        for directory in () if registered is None else registered.log_dirs:
+            if directory not in present and (number, directory) in used:
+                raise refused(
+                    directories[0].path,
+                    f"broker {number} has replicas in the directory with id {uuid_to_text(directory)}, which is "
+                    "missing",
+                    "Mount its disk again, or restore the directory from a backup",
+                )
 
 
 def log_dirs_under(root: Path, broker_id: int, config: BrokerConfig) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from pykafka2 import KafkaAdminClient
 from pykafka2.errors import ConfigurationError, KafkaStorageError
-from pykafka2.testing import KafkaCluster
+from pykafka2.testing import KafkaCluster, Topic
 
 from .described import AUTHORIZED, described, fill
 
@@ -164,3 +164,33 @@ def test_failed_metadata_log_rejects_changes_and_leaves_the_brokers_running(tmp_
     with KafkaCluster(2, data_dir=tmp_path) as cluster:
         assert cluster.topics() == ["a"]
         cluster.create_topic("b")
+
+
+def test_logs_without_their_metadata_log_are_refused(tmp_path: Path) -> None:
+    # Otherwise the cluster would start without topics, and their logs would be set aside.
+    with KafkaCluster(2, {"a": Topic(2, 2)}, data_dir=tmp_path):
+        pass
+    place = tmp_path / "broker-1"
+    with pytest.raises(ConfigurationError) as caught:
+        KafkaCluster(1, first_broker_id=1, data_dir=tmp_path).start()
+    assert f"Data directory {place} cannot be used: it has 2 logs, such as a-0, but no metadata log" in str(
+        caught.value
+    )
+    assert "Start with the first broker of before" in str(caught.value)
+    with KafkaCluster(2, data_dir=tmp_path) as cluster:
+        assert cluster.topics() == ["a"]
+
+
+def test_missing_directory_of_a_broker_with_replicas_is_refused(tmp_path: Path) -> None:
+    # An empty broker in the ISR could become the leader, and the others would truncate their logs.
+    with KafkaCluster(2, {"a": Topic(2, 2)}, data_dir=tmp_path):
+        pass
+    (tmp_path / "broker-1").rename(tmp_path / "elsewhere")
+    with pytest.raises(
+        ConfigurationError, match=r"broker 1 has replicas in the data directory \S+, which is mis"
+    ):
+        KafkaCluster(2, data_dir=tmp_path).start()
+    shutil.rmtree(tmp_path / "broker-1")
+    (tmp_path / "elsewhere").rename(tmp_path / "broker-1")
+    with KafkaCluster(3, data_dir=tmp_path) as cluster:
+        assert cluster.topics() == ["a"]

@@ -165,7 +165,7 @@ def _checked(
 ) -> DataDirectory:
     properties = _read_properties(path, files)
     if properties is None:
-        logs = [name for name in files.names(path) if _is_log(f"{path}/{name}", files)]
+        logs = logs_in(path, files)
         if logs:
             raise refused(
                 path,
@@ -213,6 +213,11 @@ def _directory_id(
     }
     files.replace(f"{path}/{META_PROPERTIES}", encode_properties(known).encode())
     return directory_id
+
+
+def logs_in(path: str, files: FileSystem) -> list[str]:
+    """Returns the names of the logs in a data directory."""
+    return [name for name in files.names(path) if _is_log(f"{path}/{name}", files)]
 
 
 def _is_log(path: str, files: FileSystem) -> bool:
