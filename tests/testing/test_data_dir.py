@@ -186,9 +186,7 @@ def test_missing_directory_of_a_broker_with_replicas_is_refused(tmp_path: Path) 
     with KafkaCluster(2, {"a": Topic(2, 2)}, data_dir=tmp_path):
         pass
     (tmp_path / "broker-1").rename(tmp_path / "elsewhere")
-    with pytest.raises(
-        ConfigurationError, match=r"broker 1 has replicas in the data directory \S+, which is mis"
-    ):
+    with pytest.raises(ConfigurationError, match="broker 1 has replicas in the directory with id"):
         KafkaCluster(2, data_dir=tmp_path).start()
     shutil.rmtree(tmp_path / "broker-1")
     (tmp_path / "elsewhere").rename(tmp_path / "broker-1")
