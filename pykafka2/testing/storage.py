@@ -124,10 +124,10 @@ def _check_complete(image: MetadataImage, opened: Mapping[int, Sequence[DataDire
         present = {directory.directory_id.bytes for directory in directories}
         for directory in () if registered is None else registered.log_dirs:
             if directory not in present and (number, directory) in used:
+                name = uuid_to_text(directory)
                 raise refused(
                     directories[0].path,
-                    f"broker {number} has replicas in the directory with id {uuid_to_text(directory)}, which is "
-                    "missing",
+                    f"broker {number} has replicas in the directory with id {name}, which is missing",
                     "Mount its disk again, or restore the directory from a backup",
                 )
 
