@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pykafka2.errors import ClientNotStarted, ConfigurationError, Disconnected
+from pykafka2.errors import ClientNotStarted, ConfigurationError, Disconnected, KafkaStorageError
 from pykafka2.network.endpoint import Endpoint
 from pykafka2.network.resolver import resolve
 from pykafka2.network.selector import SocketSelector
@@ -166,10 +166,12 @@ class SendfileTransport(TcpTransport):
             return 0
         except OSError as error:
             if error.errno in NO_SENDFILE:
-                return self.write([part.file.read(part.position, min(count, JOINED_BYTES))])
+                return self.write([part.first(JOINED_BYTES).read()])
+            if error.errno == errno.EIO:
+                raise KafkaStorageError(f"{part!r} cannot be read: {error}") from error
             raise disconnected(self.peer, error) from error
         if not taken:
-            raise Disconnected(f"{self.peer}: the file of a response ended before {part!r}")
+            raise KafkaStorageError(f"{part!r} cannot be sent: the file has become shorter")
         return taken
 
 

@@ -72,7 +72,7 @@ class FileTransport(Transport, Protocol):
     def write_file(self, part: FilePart, max_bytes: int) -> int:
         """Write the start of a part as far as the transport accepts it; returns the number of bytes.
 
-        Raises Disconnected also if the file ends before the part: announced bytes are missing.
+        Raises Disconnected, or KafkaStorageError if the file cannot be read or ends before the part.
         """
         ...
 

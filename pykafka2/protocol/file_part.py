@@ -39,6 +39,10 @@ class FilePart:
     def __repr__(self) -> str:
         return f"{self._length} bytes at {self.position} of {self.file!r}"
 
+    def first(self, most: int) -> FilePart:
+        """Returns up to `most` bytes from the start."""
+        return FilePart(self.file, self.position, min(self._length, most))
+
     def after(self, count: int) -> FilePart:
         """Returns the rest after the first `count` bytes."""
         return FilePart(self.file, self.position + count, self._length - count)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pykafka2 import KafkaConsumer, TopicPartition
-from pykafka2.broker.log.disk.held_files import HeldFile
+from pykafka2.broker.log.disk.held_files import held
 from pykafka2.testing import KafkaCluster, Topic
 from tests.testing.wire import Wire, batch, data_of, fetch_request, produce
 
@@ -101,7 +101,7 @@ def cluster(tmp_path: Path) -> Iterator[KafkaCluster]:
         with Wire(cluster.bootstrap_servers) as wire:
             fill(wire)
         yield cluster
-    assert HeldFile.held == 0
+    assert len(held) == 0
 
 
 def test_bytes_of_a_fetch_are_those_of_the_files(

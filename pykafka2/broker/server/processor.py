@@ -195,8 +195,8 @@ class Processor(Part):
             try:
                 payload = encoded(context, response, sends_files=connection.sends_files)
             except KafkaStorageError as error:
-                logger.warning("%s: closing the connection: %s", connection.peer, error)
-                self.drop_soon(connection, reset=False)
+                unreadable = error  # `error` is gone when the command runs
+                self._queue(lambda now: self.drop(connection, unreadable))
                 return
             except Exception as error:
                 # A handler's bug; it closes this one connection, regardless of which request completed this
@@ -299,6 +299,9 @@ class Processor(Part):
 
     def drop(self, connection: Connection, error: KafkaError, *, reset: bool = False) -> None:
         """Closes one connection and drops its pending requests. Can be called repeatedly."""
+        if isinstance(error, KafkaStorageError):
+            # The text only: the traceback in a kept log record would hold the file.
+            logger.warning("%s: closing the connection: %s", connection.peer, str(error))
         self._muted.forget(connection)
         self._waiting.drop(connection)
         self._close(connection, reset=reset)

@@ -48,7 +48,7 @@ class UnsentParts:
     def write(self) -> int:
         """Writes as much as the transport accepts, up to and including one piece of a file.
 
-        Returns the number of bytes. Raises `Disconnected`, also if a file has become shorter.
+        Returns the number of bytes. Raises `Disconnected`, or `KafkaStorageError` if a file cannot be read.
         """
         written = 0
         is_from_file = False

@@ -9,7 +9,7 @@ import pytest
 
 from pykafka2.broker.log.disk import held_files
 from pykafka2.broker.log.disk.file_system import FileRegion
-from pykafka2.broker.log.disk.held_files import HeldFile, part_of
+from pykafka2.broker.log.disk.held_files import held, part_of
 from pykafka2.broker.log.disk.real_files import RealFile, RealFiles
 from pykafka2.errors import KafkaStorageError
 from pykafka2.protocol.file_part import FilePart
@@ -29,11 +29,11 @@ def test_part_has_the_bytes_of_the_region_after_the_file_is_deleted(file: RealFi
     assert isinstance(part, FilePart)
     file.close()
     os.remove(file.path)
-    assert HeldFile.held == 1
+    assert len(held) == 1
     assert part.read() == DATA[10:9010]
     assert part.after(8990).read() == DATA[9000:9010]
     del part
-    assert HeldFile.held == 0
+    assert len(held) == 0
 
 
 def test_small_region_is_read(file: RealFile) -> None:

@@ -17,22 +17,23 @@ from pykafka2.protocol.primitives import MIN_UNCOPIED_BYTES, Buffer
 
 MAX_HELD_FILES: Final = 256
 
+held: Final[set[int]] = set()
+"""The descriptors that are open now. A set, because network threads close them without the cluster's lock."""
+
 
 class HeldFile:
     """A duplicated descriptor of a segment's file; see `protocol.file_part.PartFile`."""
 
     __slots__ = ("_descriptor", "_path")
 
-    held = 0
-    """The number of descriptors that are open now."""
-
     def __init__(self, descriptor: int, path: str) -> None:
         self._descriptor = descriptor
         self._path = path
-        HeldFile.held += 1
+        held.add(descriptor)
 
     def __del__(self) -> None:
-        HeldFile.held -= 1
+        # In this order: once it is closed, another thread can get the same descriptor.
+        held.discard(self._descriptor)
         os.close(self._descriptor)
 
     def __repr__(self) -> str:
@@ -59,7 +60,7 @@ def part_of(region: FileRegion) -> FilePart | Buffer:
     Its bytes if it is small, if the file is in memory, or if too many files are held. Raises
     `KafkaStorageError` if these cannot be read.
     """
-    if region.length >= MIN_UNCOPIED_BYTES and HeldFile.held < MAX_HELD_FILES:
+    if region.length >= MIN_UNCOPIED_BYTES and len(held) < MAX_HELD_FILES:
         try:
             descriptor = region.file.duplicate()
         except OSError:
