@@ -187,6 +187,20 @@ def waiting_fetch(cluster: KafkaCluster, slow: Wire) -> Connection:
     return found
 
 
+def test_brokers_with_a_thread_for_each_part_send_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"threads": "separate", "num.network.threads": 2}
+    cluster = KafkaCluster(brokers=1, topics={"t": 2}, data_dir=tmp_path, config=config)
+    with cluster, Wire(cluster.bootstrap_servers) as wire:
+        fill(wire, batches=20)
+        sent = Sent(monkeypatch)
+        for _ in range(5):
+            assert bytes(data_of(wire.call(everything(), 12)).records or b"") == stored(tmp_path)
+    assert sent.by_sendfile == 5 * len(stored(tmp_path))
+    assert not held
+
+
 def test_deleted_segment_is_still_sent(tmp_path: Path, cluster: KafkaCluster, wire: Wire) -> None:
     fill(wire)
     data = stored(tmp_path)
