@@ -187,6 +187,21 @@ def waiting_fetch(cluster: KafkaCluster, slow: Wire) -> Connection:
     return found
 
 
+@pytest.mark.parametrize("then", ["half_frame", "close_after"])
+def test_fault_rule_sends_half_of_a_response_or_all_of_it_and_closes(
+    then: str, tmp_path: Path, cluster: KafkaCluster, wire: Wire
+) -> None:
+    fill(wire, batches=20)
+    cluster.controls.rule(then=then, api="Fetch", nth=1)
+    wire.send(everything(), 12)
+    received = b""
+    while data := wire.socket.recv(1 << 20):
+        received += data
+    size = int.from_bytes(received[:4], "big") + 4
+    assert len(received) == (size if then == "close_after" else size // 2)
+    assert stored(tmp_path)[: RECORD_BYTES * 5] in received
+
+
 def test_brokers_with_a_thread_for_each_part_send_files_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
