@@ -17,7 +17,7 @@ from pykafka2.protocol.file_part import FilePart
 from pykafka2.protocol.primitives import FramePart
 
 MAX_GATHERED_BUFFERS = 512
-MAX_FILE_BYTES = 1 << 21
+MAX_FILE_BYTES = 1 << 20
 """Limit of one write from a file."""
 
 
