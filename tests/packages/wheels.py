@@ -28,7 +28,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 GLIBC = (28, 27, 24, 17, 12, 5)
 """Minor versions of glibc 2 whose wheels run on a system with 2.28; pip tries only the tags it gets."""
 
-EXTRAS = ("spark",)
+EXTRAS = ("cli", "spark")
 """Extras that also need no compiler, except on musl and on free-threaded builds."""
 
 
