@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Sized
 from fnmatch import fnmatchcase
@@ -170,9 +171,7 @@ def settings(argument: str, texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            shown = (
-                name if equals or name.replace(".", "").replace("-", "").replace("_", "").isalnum() else ""
-            )
+            shown = name if re.fullmatch(r"[\w.-]+", name) else ""
             raise UsageError(f"{argument} {shown}: write NAME=VALUE, such as retention.ms=3600000")
         values[name.strip()] = value
     return values

@@ -9,6 +9,7 @@ examples:
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -220,7 +221,8 @@ def _changes(texts: Iterable[str]) -> dict[str, Any]:
         operation = {"+": "APPEND", "-": "SUBTRACT"}.get(name[-1:])
         name = (name[:-1] if operation else name).strip()
         if not equals or not name:
-            raise UsageError(f"argument NAME=VALUE: {name} has no value; write retention.ms=3600000")
+            shown = name if re.fullmatch(r"[\w.-]+", name) else ""
+            raise UsageError(f"argument NAME=VALUE: {shown} has no value; write retention.ms=3600000")
         if name in changes:
             raise UsageError(f"setting {name} is changed twice; change it once")
         changes[name] = value if operation is None else (operation, value)

@@ -95,6 +95,7 @@ def test_brokers_without_an_authorizer_are_named() -> None:
     assert b"SecurityDisabled" in ended.stderr
 
 
+@pytest.mark.gate
 def test_typed_in_a_pipe_and_in_a_terminal(admin: Admin) -> None:
     user = f"User:{admin.name('user')}"
     admin("acls", "add", "--principal", user, "--operation", "READ", "--topic", "t")

@@ -93,6 +93,7 @@ def test_wrong_argument_has_exit_code_2(admin: Admin, words: list[str], shown: s
     assert shown in errors
 
 
+@pytest.mark.gate
 def test_typed_in_a_pipe_and_in_a_terminal(admin: Admin) -> None:
     ended = pykafka2("cluster", "brokers", "-b", admin.servers, "--json")
     assert ended.returncode == 0

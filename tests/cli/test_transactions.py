@@ -143,6 +143,7 @@ def test_wrong_argument_has_exit_code_2(admin: Admin, words: list[str], shown: s
     assert shown in errors
 
 
+@pytest.mark.gate
 def test_typed_in_a_pipe_and_in_a_terminal(admin: Admin) -> None:
     with open_transaction(admin) as (name, _):
         ended = pykafka2("transactions", "describe", name, "-b", admin.servers, "--json")

@@ -131,6 +131,7 @@ def test_passwords_that_differ_change_nothing(admin: Admin) -> None:
     assert "the passwords differ; nothing was changed" in shown
 
 
+@pytest.mark.gate
 def test_typed_in_a_pipe_and_in_a_terminal(admin: Admin, secret: str) -> None:
     user = admin.name("user")
     admin("users", "add", user, "--password-file", secret)
