@@ -46,13 +46,13 @@ class UnsentParts:
             self._parts.append(memoryview(part))
 
     def write(self) -> int:
-        """Writes as much as the transport accepts, up to and including one piece of a file.
+        """Writes as much as the transport accepts, but at most one piece of a file.
 
         Returns the number of bytes. Raises `Disconnected`, or `KafkaStorageError` if a file cannot be read.
         """
         written = 0
         is_from_file = False
-        while self._parts and not is_from_file:
+        while self._parts and not (is_from_file and self._file_parts):
             is_from_file = isinstance(self._parts[0], FilePart)
             taken = self._write_with_files() if self._file_parts else self._write_bytes()
             if not taken:

@@ -97,9 +97,7 @@ def test_bytes_before_and_after_a_file_part_are_gathered() -> None:
     unsent = UnsentParts(transport)
     for part in (b"a", b"b", file_part(b"FILE"), b"c", b"d"):
         unsent.add(part)
-    assert unsent.write() == 6
-    assert transport.calls == ["bytes before a file", "file"]
-    assert unsent.write() == 2
+    assert unsent.write() == 8
     assert transport.calls == ["bytes before a file", "file", "bytes"]
     assert transport.received == b"abFILEcd"
 
@@ -109,6 +107,15 @@ def test_write_ends_after_one_piece_of_a_file_so_that_others_get_their_turn() ->
     unsent = UnsentParts(transport)
     unsent.add(file_part(bytes(MAX_FILE_BYTES + 10)))
     assert [unsent.write(), unsent.write(), unsent.write()] == [MAX_FILE_BYTES, 10, 0]
+
+
+def test_write_ends_after_one_of_several_files() -> None:
+    transport = NarrowTransport()
+    unsent = UnsentParts(transport)
+    for part in (b"a", file_part(b"ONE"), b"b", file_part(b"TWO"), b"c"):
+        unsent.add(part)
+    assert [unsent.write(), unsent.write(), unsent.write()] == [4, 5, 0]
+    assert transport.received == b"aONEbTWOc"
 
 
 def test_nothing_more_is_tried_once_the_transport_is_full() -> None:
