@@ -604,12 +604,17 @@ class KafkaConsumer(Generic[K, V]):
     async def start(self) -> Self:
         """Connect to the cluster now, instead of with the first read. Returns the consumer.
 
+        Without a group it also assigns the partitions of the subscribed topics, so that they can be sought.
+
         Raises:
             NoBrokersAvailable, KafkaTimeoutError, TlsError: no broker responded within
                 default_api_timeout_ms. The consumer is closed then.
+            TopicAuthorizationFailed, InvalidTopicException: a topic cannot be read. The consumer is closed
+                then.
         """
         try:
             await self._blocking(self._consumer.bootstrap)
+            await self._blocking(self._consumer._assign_subscribed)
         except KafkaError:
             await self.close()
             raise

@@ -9,9 +9,9 @@ import pytest
 
 from pykafka2 import TopicPartition
 from pykafka2.aio import KafkaConsumer
-from pykafka2.errors import ConsumerWakeup, IllegalState
+from pykafka2.errors import ConsumerStopped, ConsumerWakeup, IllegalState, TopicAuthorizationFailed
 from pykafka2.protocol.messages.fetch import FetchRequest
-from pykafka2.testing import KafkaCluster
+from pykafka2.testing import STANDARD_AUTHORIZER, KafkaCluster
 from tests.aio.running import run
 from tests.aio.test_consumer import FIRST, SECOND, consumer_of, fill
 
@@ -146,6 +146,40 @@ def test_wakeup_ends_each_read_and_loses_no_record(kafka_cluster: KafkaCluster) 
             assert [(await consumer.getone()).value for _ in range(2)] == [b"0", b"1"]
 
     run(program())
+
+
+def test_started_consumer_without_a_group_has_its_assignment(kafka_cluster: KafkaCluster) -> None:
+    fill(kafka_cluster, 5)
+
+    async def program() -> None:
+        consumer = consumer_of(kafka_cluster, "orders", "missing", allow_auto_create_topics=False)
+        await consumer.start()
+        assert consumer.assignment() == {FIRST, SECOND}
+        consumer.seek(FIRST, 3)
+        await consumer.seek_to_end(SECOND)
+        assert (await consumer.getone()).value == b"3"
+        await consumer.stop()
+        by_pattern = consumer_of(kafka_cluster)
+        by_pattern.subscribe(pattern="ord.*")
+        await by_pattern.start()
+        assert (await by_pattern.getone()).value == b"0"
+        await by_pattern.stop()
+
+    run(program())
+
+
+def test_start_raises_if_a_topic_cannot_be_read() -> None:
+    config = {"authorizer.class.name": STANDARD_AUTHORIZER}  # no ACL allows anything
+    with KafkaCluster(1, {"secret": 1}, config=config) as cluster:
+
+        async def program() -> None:
+            consumer = consumer_of(cluster, "secret")
+            with pytest.raises(TopicAuthorizationFailed, match="secret"):
+                await consumer.start()
+            with pytest.raises(ConsumerStopped):
+                await consumer.getone()
+
+        run(program())
 
 
 def test_seek_calls_can_be_awaited_as_in_aiokafka(kafka_cluster: KafkaCluster) -> None:

@@ -234,6 +234,7 @@ def test_transactional_consume_process_produce(kafka_cluster: KafkaCluster, libr
         "[5, 5]",
         "45",
     ]
+    kafka_cluster.wait_until(lambda: kafka_cluster.transaction("batcher-1").state == "CompleteCommit")
 
 
 MANUAL_COMMIT = """

@@ -104,3 +104,4 @@ def test_start_registers_the_transactional_id(kafka_cluster: KafkaCluster) -> No
         await producer.stop()
 
     run(program())
+    kafka_cluster.wait_until(lambda: kafka_cluster.transaction("t").state == "CompleteCommit")

@@ -202,6 +202,15 @@ class ReadingCalls(PositionCalls, Generic[K, V]):
         return self._poller.pass_records(limit, keep_position=keep_position, only=only)
 
     @owned
+    def _assign_subscribed(self) -> None:
+        """Assign the partitions of the subscribed topics, if there is no group."""
+        subscription = self._subscription
+        if subscription.reads_all_partitions:
+            for topic in sorted(subscription.topics):
+                self._queries.partition_numbers(topic, self._options.default_api_timeout)
+            self._poller.assign_known()
+
+    @owned
     def _checked_choice(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions that a read is limited to.
 

@@ -349,6 +349,12 @@ class Poller:
         # Last, so that after a Ctrl-C the next poll does all of it.
         self._wanted, self._pinned_as_of = wanted, changes
 
+    def assign_known(self) -> None:
+        """Assign the partitions of the topics whose metadata is known, before the first poll()."""
+        self._subscription.match(self._metadata.snapshot)
+        self._pin_topics()
+        self._assign_all_partitions()
+
     def _assign_all_partitions(self) -> None:
         """Assign all partitions of the subscribed topics, for a consumer without a group."""
         subscription = self._subscription
