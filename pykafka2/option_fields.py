@@ -203,7 +203,7 @@ def callback(name: str, doc: str, *, legal: str = "a callable", aliases: tuple[s
     """Declare a user's object; its caller checks its interface."""
 
     def read(value: Any) -> object:
-        if is_async(value):
+        if is_async(value) or is_async(getattr(value, "token", None)):  # of a token provider
             raise Because(NOT_AWAITED)
         return value
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 
 from pykafka2 import lifecycle
 from pykafka2.admin.admin import KafkaAdminClient as SyncAdmin
-from pykafka2.aio.aiokafka_options import rename_options
+from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.errors import ClientClosed, IllegalState, KafkaError
 from pykafka2.other_clients import no_such_attribute
@@ -56,8 +56,8 @@ class KafkaAdminClient:
         runtime: Runtime | None = None,
         **options: Unpack[AdminConfig],
     ) -> None:
-        rename_options(cast("dict[str, Any]", options))
         self._bridge = bridge = Bridge("KafkaAdminClient", runtime)
+        adapt_options(cast("dict[str, Any]", options), bridge)
         self._admin = SyncAdmin(config, runtime=bridge.runtime, **options)
         if bridge.owns_runtime:
             self._admin._cluster._own_runtime = bridge.runtime  # which ends with the client

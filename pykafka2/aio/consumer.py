@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, cast, overload
 
 from pykafka2 import lifecycle
-from pykafka2.aio.aiokafka_options import rename_options
+from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.gate import Gate
 from pykafka2.aio.listeners import Listeners, in_listener
@@ -93,8 +93,8 @@ class KafkaConsumer(Generic[K, V]):
         runtime: Runtime | None = None,
         **options: Unpack[ConsumerConfig[K, V]],
     ) -> None:
-        rename_options(cast("dict[str, Any]", options))
         self._bridge = bridge = Bridge("KafkaConsumer", runtime)
+        adapt_options(cast("dict[str, Any]", options), bridge)
         callback = options.get("default_offset_commit_callback")
         if callable(callback) and not is_async(callback):
             options["default_offset_commit_callback"] = self._on_loop(callback)

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, Unpack, cast
 
 from pykafka2 import lifecycle
-from pykafka2.aio.aiokafka_options import rename_options
+from pykafka2.aio.aiokafka_options import adapt_options
 from pykafka2.aio.batch_builder import BatchBuilder
 from pykafka2.aio.bridge import Bridge, Call
 from pykafka2.aio.line import Line, Place
@@ -73,8 +73,8 @@ class KafkaProducer(Generic[K, V]):
         runtime: Runtime | None = None,
         **options: Unpack[ProducerConfig[K, V]],
     ) -> None:
-        rename_options(cast("dict[str, Any]", options))
         self._bridge = bridge = Bridge("KafkaProducer", runtime)
+        adapt_options(cast("dict[str, Any]", options), bridge)
         self._producer: SyncProducer[K, V] = SyncProducer(config, runtime=bridge.runtime, **options)
         if bridge.owns_runtime:
             self._producer._client._own_runtime = bridge.runtime  # which ends with the client

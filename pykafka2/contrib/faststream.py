@@ -289,19 +289,4 @@ def options_of(options: Mapping[str, Any], unused: frozenset[str] = frozenset())
         for name, value in options.items()
         if name not in UNUSED_OPTIONS and name not in unused and value is not _UNSET
     }
-    provider = own.pop("sasl_oauth_token_provider", None)
-    if provider is not None:
-        own["sasl_oauth_token_provider"] = TokenOfLoop(provider)
     return {name: value for name, value in own.items() if value is not None}
-
-
-class TokenOfLoop:
-    """aiokafka's token provider, whose `token` is a coroutine, as one that the IO thread can call."""
-
-    def __init__(self, provider: Any) -> None:
-        self._provider = provider
-        self._loop = asyncio.get_running_loop()
-
-    def token(self) -> str:
-        future = asyncio.run_coroutine_threadsafe(self._provider.token(), self._loop)
-        return str(future.result(30))

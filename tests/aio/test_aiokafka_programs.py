@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pykafka2.testing import KafkaCluster
+from pykafka2.testing import KafkaCluster, Listener
 
 IMPORTS = {
     "from aiokafka import AIOKafkaProducer": "from pykafka2.aio import KafkaProducer as AIOKafkaProducer",
@@ -518,6 +518,45 @@ def test_tls_and_sasl(library: str) -> None:
             "b'SASL_PLAINTEXT'",
             "b'SASL_SSL'",
         ]
+
+
+OAUTH = """
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka import AIOKafkaProducer
+
+    class CustomTokenProvider(AbstractTokenProvider):
+        async def token(self):
+            return await new_token()
+
+    async def main():
+        options = {
+            "bootstrap_servers": SERVERS,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": CustomTokenProvider(),
+        }
+        async with AIOKafkaProducer(**options) as producer:
+            await producer.send_and_wait("single", b"by token")
+        async with AIOKafkaConsumer("single", auto_offset_reset="earliest", **options) as consumer:
+            print((await consumer.getone()).value)
+"""
+
+
+def test_oauthbearer_with_a_coroutine(library: str) -> None:
+    listeners = {"SASL_PLAINTEXT": Listener(mechanisms=["OAUTHBEARER"])}
+    with KafkaCluster(1, {"single": 1}, listeners=listeners, users={"ann": "ann-secret"}) as cluster:
+
+        async def new_token() -> str:
+            await asyncio.sleep(0)
+            return cluster.token("ann")
+
+        names = {"new_token": new_token, "AbstractTokenProvider": object}
+        if library == "aiokafka":
+            from aiokafka.abc import AbstractTokenProvider
+
+            names["AbstractTokenProvider"] = AbstractTokenProvider
+        servers = cluster.bootstrap_servers_of("SASL_PLAINTEXT")
+        assert printed(OAUTH, library, SERVERS=servers, **names) == ["b'by token'"]
 
 
 ADMIN = """

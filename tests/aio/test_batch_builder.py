@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2 import KafkaProducer as SyncProducer
 from pykafka2 import TopicPartition
 from pykafka2.aio import KafkaConsumer, KafkaProducer
 from pykafka2.aio.aiokafka_options import IgnoredOption
@@ -89,6 +90,20 @@ def test_options_of_aiokafka_are_renamed_or_ignored() -> None:
             KafkaProducer(max_batch_size=77, batch_size=78)  # type: ignore[call-arg]
 
     run(program())
+
+
+def test_sync_client_refuses_a_token_provider_with_a_coroutine() -> None:
+    class Provider:
+        async def token(self) -> str:
+            return "never awaited"
+
+    with pytest.raises(ConfigurationError, match="it is async, and pykafka2 does not await it"):
+        SyncProducer(
+            bootstrap_servers="127.0.0.1:1",
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Provider(),
+        )
 
 
 def test_start_registers_the_transactional_id(kafka_cluster: KafkaCluster) -> None:
