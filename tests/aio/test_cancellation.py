@@ -173,6 +173,7 @@ async def first_sends_to_topics(cluster: KafkaCluster) -> int:
 async def waits_for_deliveries(cluster: KafkaCluster) -> int:
     cluster.controls.delay(ProduceRequest, 0.005)
     ledger, cases = Ledger(), 0
+    deliveries: list[Any] = []
     async with producer_of(cluster) as producer:
         for _ in range(4):
             tag = b"%d" % next(ledger.numbers)
@@ -192,6 +193,21 @@ async def waits_for_deliveries(cluster: KafkaCluster) -> int:
             async for attempt in attempts(send_and_wait):
                 assert attempt.error is None
                 cases += attempt.is_reached
+
+            async def send_some() -> None:
+                tags = [b"%d" % next(ledger.numbers) for _ in range(3)]
+                deliveries[:] = [await producer.send("orders", tag) for tag in tags]
+                ledger.sent.extend(tags)
+
+            async def gather() -> Any:
+                return await asyncio.gather(*deliveries)
+
+            async for attempt in attempts(gather, before=send_some):
+                assert attempt.error is None
+                cases += attempt.is_reached
+                offsets = [(await delivery).offset for delivery in deliveries]
+                if not attempt.is_cancelled:
+                    assert [one.offset for one in attempt.value] == offsets
     ledger.check(found_in(cluster))
     return cases
 
