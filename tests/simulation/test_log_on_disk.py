@@ -58,7 +58,7 @@ def test_acknowledged_records_survive_crashes_that_lose_unflushed_pages(seed: in
         )
 
 
-def test_kill_loses_exactly_what_lies_past_the_recovery_point() -> None:
+def test_kill_loses_exactly_the_records_past_the_recovery_point() -> None:
     with Simulation(3) as simulation:
         cluster = simulation.cluster(1, {"orders": 1}, data_dir="/data")
         producer = simulation.producer(cluster, linger_ms=0)
@@ -123,7 +123,7 @@ def test_same_seed_gives_the_same_run_with_logs_on_disk(seed: int) -> None:
     assert run() == run()
 
 
-def test_broker_whose_disk_fails_is_fenced_and_another_leads_without_loss() -> None:
+def test_broker_with_a_failed_disk_is_fenced_and_another_one_leads() -> None:
     with Simulation(6) as simulation:
         cluster = simulation.cluster(3, {"orders": Topic(1, 3)}, config=CONFIG, data_dir="/data")
         producer = simulation.producer(cluster, linger_ms=0)

@@ -87,7 +87,7 @@ def test_directory_of_another_topic_with_this_name_is_moved_aside(tmp_path: Path
     disk.storage.stop(is_clean=False, broker_epoch=1)
 
 
-def test_failed_directory_is_offline_and_the_other_one_goes_on() -> None:
+def test_failed_directory_is_offline_and_the_other_one_accepts_records() -> None:
     files = SimFiles(1)
     disk = StorageOnDisk("/data", files=files, directories=2)
     first, second = disk.log(partition=0), disk.log(partition=1)
