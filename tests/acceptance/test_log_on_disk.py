@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -300,3 +301,15 @@ def test_kill_9_under_load_loses_and_repeats_no_acknowledged_record(
         assert found == list(range(acknowledged[-1]))
         for segment in segments(cluster):
             check_indexes(segment)
+
+
+def test_closed_cluster_leaves_no_file_open(tmp_path: Path) -> None:
+    with cluster_on(tmp_path / "warm") as cluster:
+        fill(cluster, 10)
+    before = len(os.listdir("/proc/self/fd"))
+    with cluster_on(tmp_path / "data") as cluster:
+        fill(cluster, 10)
+        cluster.controls.kill_broker(0)
+        cluster.controls.restart_broker(0)
+        fill(cluster, 10)
+    assert len(os.listdir("/proc/self/fd")) == before

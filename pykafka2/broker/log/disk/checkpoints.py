@@ -1,6 +1,7 @@
 """The checkpoint files of a data directory: an offset of each log in it. Kafka's OffsetCheckpointFile.
 
-A checkpoint may lag: recovery then reads more than it must, and followers copy less than they could.
+Recovery points and high watermarks may lag, so they are not flushed while the broker runs, where a flush
+would hold up requests: without them recovery reads more, and followers start lower.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class CheckpointFiles:
     def __init__(self, volume: Volume) -> None:
         self._volume = volume
         self._written: dict[str, dict[Key, int]] = {}
+        self._unflushed: set[str] = set()
 
     def read(self) -> dict[Key, Checkpoints]:
         """Returns the checkpoints of each log. A file that cannot be read counts as empty, with a warning."""
@@ -53,8 +55,8 @@ class CheckpointFiles:
         self._written[name] = dict(found)
         return found
 
-    def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
-        self._write(RECOVERY_POINT, {_key(log): log.recovery_point for log in logs})
+    def write_recovery_points(self, logs: Iterable[PartitionLog], *, flushes: bool) -> None:
+        self._write(RECOVERY_POINT, {_key(log): log.recovery_point for log in logs}, flushes=flushes)
 
     def write_log_starts(self, logs: Iterable[PartitionLog]) -> None:
         # As in Kafka, a log that starts with a segment is left out.
@@ -63,22 +65,27 @@ class CheckpointFiles:
         }
         self._write(LOG_START, starts)
 
-    def write_high_watermarks(self, logs: Iterable[PartitionLog]) -> None:
-        self._write(HIGH_WATERMARK, {_key(log): log.high_watermark for log in logs})
+    def write_high_watermarks(self, logs: Iterable[PartitionLog], *, flushes: bool) -> None:
+        self._write(HIGH_WATERMARK, {_key(log): log.high_watermark for log in logs}, flushes=flushes)
 
     def write_clean_offsets(self, logs: Iterable[PartitionLog]) -> None:
         self._write(CLEANER, {_key(log): log.clean_offset for log in logs if log.clean_offset})
 
-    def _write(self, name: str, offsets: dict[Key, int]) -> None:
+    def _write(self, name: str, offsets: dict[Key, int], *, flushes: bool = True) -> None:
         """Raises `KafkaStorageError`."""
-        if self._written.get(name) == offsets or self._volume.failure is not None:
+        is_written = self._written.get(name) == offsets and not (flushes and name in self._unflushed)
+        if is_written or self._volume.failure is not None:
             return
         path = self._volume.directory.path_of(name)
         try:
-            self._volume.files.replace(path, encode_offsets(offsets).encode())
+            self._volume.files.replace(path, encode_offsets(offsets).encode(), flushes=flushes)
         except OSError as error:
             raise self._volume.fail(error, f"writing {path}") from error
         self._written[name] = offsets
+        if flushes:
+            self._unflushed.discard(name)
+        else:
+            self._unflushed.add(name)
 
 
 def _key(log: PartitionLog) -> Key:

@@ -199,16 +199,18 @@ class DiskStorage:
         removals = [volume.remove_due(now) for volume in self.volumes]
         return min([FOREVER, *self._due.values(), *(due for due in removals if due is not None)])
 
-    def _checkpoint(self, volume: Volume, name: str, logs: list[PartitionLog]) -> None:
+    def _checkpoint(
+        self, volume: Volume, name: str, logs: list[PartitionLog], *, flushes: bool = False
+    ) -> None:
         checkpoints = self._checkpoints[volume.path]
         try:
             if name == "recovery_point":
-                checkpoints.write_recovery_points(logs)
+                checkpoints.write_recovery_points(logs, flushes=flushes)
                 checkpoints.write_clean_offsets(logs)
             elif name == "log_start":
                 checkpoints.write_log_starts(logs)
             else:
-                checkpoints.write_high_watermarks(logs)
+                checkpoints.write_high_watermarks(logs, flushes=flushes)
         except KafkaStorageError:
             pass  # the volume has logged it, and is offline
 
@@ -220,7 +222,7 @@ class DiskStorage:
         for volume in self.volumes:
             logs = [one for one in self._logs.values() if _files_of(one).volume is volume]
             for name in ("recovery_point", "log_start", "high_watermark"):
-                self._checkpoint(volume, name, logs)
+                self._checkpoint(volume, name, logs, flushes=True)
 
     # ------------------------------------------------------------------ logs
 
