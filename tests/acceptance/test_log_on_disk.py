@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from pykafka2 import KafkaConsumer, KafkaProducer, TopicPartition
+from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from pykafka2.broker.log.disk.log_directory import on_disk
 from pykafka2.broker.log.disk.segment_file import DiskSegment
 from pykafka2.errors import ConfigurationError
+from pykafka2.structs import TopicPartitionReplica
 from pykafka2.testing import KafkaCluster, Topic
 from tests.gate import rest_in_gate
 
@@ -313,3 +314,25 @@ def test_closed_cluster_leaves_no_file_open(tmp_path: Path) -> None:
         cluster.controls.restart_broker(0)
         fill(cluster, 10)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_replica_moves_between_the_directories_of_its_broker(tmp_path: Path) -> None:
+    options = {**QUICK, "log.dirs": "a,b"}
+    with KafkaCluster(1, {"orders": 2}, data_dir=tmp_path, config=options) as cluster:
+        fill(cluster, 20)
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            paths = list(admin.describe_log_dirs()[0])
+            assert paths == [f"{tmp_path}/broker-0/{name}" for name in "ab"]
+            held = [cluster.log("orders", number).values() for number in range(2)]
+            for number in range(2):
+                admin.alter_replica_log_dirs({TopicPartitionReplica("orders", number, 0): paths[1]})
+            assert {"orders-0", "orders-1"} <= {one.name for one in Path(paths[1]).iterdir()}
+            cluster.wait_until(lambda: not list(Path(paths[0]).glob("orders-*")))
+    with KafkaCluster(1, data_dir=tmp_path, config=options) as cluster:
+        assert [cluster.log("orders", number).values() for number in range(2)] == held
+    (tmp_path / "broker-0/a").rename(tmp_path / "unmounted")
+    with (
+        pytest.raises(ConfigurationError, match=r"/a cannot be used: it does not exist.*Mount the disk"),
+        KafkaCluster(1, data_dir=tmp_path, config=options),
+    ):
+        pass

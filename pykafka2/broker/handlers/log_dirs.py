@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: the directories in log.dirs, held in memory (KIP-113).
+"""DescribeLogDirs and AlterReplicaLogDirs: the directories in log.dirs (KIP-113).
 
 A replica is in another directory at once, so no future replica is ever described.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykafka2.broker.handlers.registry import handles, refuses
-from pykafka2.errors import BrokerError, LogDirNotFound
+from pykafka2.errors import BrokerError, KafkaStorageError, LogDirNotFound
 from pykafka2.protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -52,7 +52,7 @@ def describe(
                 is_future_key=False,
             )
         )
-    # A directory in memory has no capacity: -1 means unknown.
+    # The capacity is unknown: -1.
     return DescribeLogDirsResponse(
         results=[
             DescribeLogDirsResult(log_dir=path, topics=list(topics.values()))
@@ -88,7 +88,10 @@ def _move(services: Services, key: Key, path: str) -> int:
     except BrokerError as error:
         places.prefer(*key, path)  # for a replica that is created later
         return error.code or 0
-    services.logs.move(log, path)
+    try:
+        services.logs.move(log, path)
+    except KafkaStorageError as error:
+        return error.code or 0
     return 0
 
 
