@@ -26,7 +26,7 @@ def is_whole(cluster: KafkaCluster) -> bool:
     return set(cluster.partition(*KEY).isr) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("seed", rest_in_gate(range(40)))
+@pytest.mark.parametrize("seed", rest_in_gate(range(12)))
 def test_acknowledged_records_survive_crashes_that_lose_unflushed_pages(seed: int) -> None:
     with Simulation(seed) as simulation:
         cluster = simulation.cluster(3, {"orders": Topic(1, 3)}, config=CONFIG, data_dir="/data")
