@@ -35,6 +35,7 @@ from pykafka2.protocol.messages.control_records import (
 )
 from pykafka2.protocol.messages.metadata_records import (
     BeginTransactionRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     NoOpRecord,
     TopicRecord,
@@ -358,3 +359,19 @@ def test_valid_bytes_end_before_zeros_that_a_crash_leaves() -> None:
     assert valid_bytes(batch + bytes(200), "log") == len(batch)
     with pytest.raises(CorruptData, match=f"log: the batch at byte {len(batch)} is damaged, but the one at"):
         valid_bytes(batch + bytes(7) + batch, "log")
+
+
+def test_topic_option_of_a_later_release_is_refused(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    appended(cluster, ConfigRecord(resource_type=2, resource_name="a", name="new.option", value="1"))
+    assert "a configuration is unknown in this release: Unknown topic config name: new.option" in refusal_of(
+        tmp_path
+    )
+
+
+def test_unknown_option_of_a_broker_is_kept_as_in_kafka(tmp_path: Path) -> None:
+    cluster = with_topics(tmp_path)
+    # A plugin's option, whose name only the plugin knows.
+    appended(cluster, ConfigRecord(resource_type=4, resource_name="", name="plugin.option", value="7"))
+    cluster.restart()
+    assert cluster.controller.image.configs_of(4, "") == {"plugin.option": "7"}
