@@ -132,7 +132,7 @@ class LoopRuntime:
         return self._is_in_a_loop() or runs_a_loop()
 
     def run_call(self, call: HelperCall, work: Callable[[], Any]) -> Any:
-        """Run a call of a task on this helper thread; not at all if the task is cancelled already."""
+        """Run a call of a task on this helper thread, unless the task was cancelled before the call began."""
         if call.is_cancelled:
             raise CallCancelled
         self._current.call = call

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from pykafka2 import NewTopic
+from pykafka2 import ConsumerGroupMetadata, NewTopic, TopicPartition
 from pykafka2.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from pykafka2.errors import CoordinatorNotAvailable
 from pykafka2.testing import KafkaCluster, Simulation, Topic
+from pykafka2.testing.simulation import driver
 
 RECORDS = 20
 
@@ -234,3 +237,69 @@ def test_views_are_awaited_in_virtual_time(world: World) -> None:
         await writing
 
     world.simulation.run(main)
+
+
+LATE = (0, 0, 0, 1)
+"""Every call on a helper thread begins 0.3 s late (HELPER_DELAYS)."""
+
+
+async def cancelled(call: Coroutine[Any, Any, object]) -> None:
+    """Cancel a call before its helper thread has begun with it."""
+    task = asyncio.ensure_future(call)
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+def test_call_that_was_cancelled_before_it_began_has_no_effect(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "HELPER_WEIGHTS", LATE)
+
+    async def main() -> None:
+        async with KafkaProducer(**world.options("shop", transactional_id="t")) as producer:
+            await producer.init_transactions()
+            await cancelled(producer.begin_transaction())
+            await asyncio.sleep(1)
+            await producer.begin_transaction()
+            await cancelled(producer.abort_transaction())
+            await producer.send("orders", b"kept")
+            await asyncio.sleep(1)
+            await producer.commit_transaction()
+
+    world.simulation.run(main)
+    logs = [world.cluster.log("orders", number).values("read_committed") for number in range(2)]
+    assert sorted(logs) == [[], [b"kept"]]
+
+
+def test_offsets_of_a_cancelled_transaction_are_not_in_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "HELPER_WEIGHTS", LATE)
+
+    async def copy(producer: KafkaProducer[Any, Any]) -> None:
+        async with producer.transaction():
+            await producer.send("orders", b"dropped")
+            await cancelled(
+                producer.send_offsets_to_transaction(
+                    {TopicPartition("orders", 0): 7}, ConsumerGroupMetadata("billing")
+                )
+            )
+            raise ValueError("aborts")
+
+    async def main() -> None:
+        async with KafkaProducer(**world.options("shop", transactional_id="t")) as producer:
+            await producer.init_transactions()
+            with pytest.raises(ValueError, match="aborts"):
+                await copy(producer)
+            async with producer.transaction():
+                await producer.send("orders", b"kept")
+                await asyncio.sleep(1)
+
+    world.simulation.run(main)
+    logs = [world.cluster.log("orders", number).values("read_committed") for number in range(2)]
+    assert sorted(logs) == [[], [b"kept"]]
+    with pytest.raises(CoordinatorNotAvailable, match="No client has looked up"):
+        world.cluster.group("billing")

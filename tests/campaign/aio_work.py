@@ -74,7 +74,8 @@ class Application:
     async def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await a call, or cancel it. Raises CallWasCancelled."""
         random = self._random
-        if random.random() >= self._cancels:
+        # In peace rarely: an application that cancels most of its calls comes to no end.
+        if random.random() >= self._cancels * (0.2 if self._stop.is_set() else 1.0):
             return await coroutine
         delay = random.choice(DELAYS)
         if delay and random.random() < 0.5:
@@ -359,8 +360,14 @@ class Copier(Application):
         polled = await self.call(consumer.poll(timeout_ms=200))
         if not polled:
             return
-        copy = self._copy_in_a_block if self._random.random() < 0.5 else self._copy_by_hand
-        await self.call(copy(consumer, producer, polled))
+        chance = self._random.random()
+        if chance < 0.5:
+            await self.call(self._copy_in_a_block(consumer, producer, polled))
+        elif chance < 0.75:
+            await self.call(self._copy_by_hand(consumer, producer, polled, ""))
+        else:
+            cancelled = self._random.choice(["begin", "offsets", "commit", "commit"])
+            await self._copy_by_hand(consumer, producer, polled, cancelled)
         self.commits += 1
 
     async def _copy_in_a_block(
@@ -372,15 +379,25 @@ class Copier(Application):
             await producer.send_offsets_to_transaction(behind(polled), consumer.group_metadata(), PATIENCE)
 
     async def _copy_by_hand(
-        self, consumer: KafkaConsumer[Any, Any], producer: KafkaProducer[Any, Any], polled: Polled
+        self,
+        consumer: KafkaConsumer[Any, Any],
+        producer: KafkaProducer[Any, Any],
+        polled: Polled,
+        cancelled: str,
     ) -> None:
+        """Copy with a call for each step, of which the one named `cancelled` can be cancelled."""
+
+        async def step(name: str, call: Coroutine[Any, Any, None]) -> None:
+            await (self.call(call) if name == cancelled else call)
+
         self._ending = "abort"
-        await producer.begin_transaction()
+        await step("begin", producer.begin_transaction())
         await self._copy(producer, polled)
         await self._stall()
-        await producer.send_offsets_to_transaction(behind(polled), consumer.group_metadata(), PATIENCE)
+        offsets, group = behind(polled), consumer.group_metadata()
+        await step("offsets", producer.send_offsets_to_transaction(offsets, group, PATIENCE))
         self._ending = "commit"
-        await producer.commit_transaction(PATIENCE)
+        await step("commit", producer.commit_transaction(PATIENCE))
         self._ending = ""
 
     async def _copy(self, producer: KafkaProducer[Any, Any], polled: Polled) -> None:
