@@ -102,9 +102,14 @@ class Pair(RuleBasedStateMachine):
     @rule(part=st.floats(0.5, 1))
     def truncate(self, part: float) -> None:
         if not self.was_compacted:
-            offset = self._at(part)
-            for log in self.logs:
-                log.truncate_to(offset)
+            # A crash forgets a log start that has no record after it, until the next checkpoint.
+            batches = [
+                one for one in self.memory.batches() if one.base_offset >= self.memory.log_start_offset
+            ]
+            if batches:
+                offset = max(self._at(part), batches[0].next_offset)
+                for log in self.logs:
+                    log.truncate_to(offset)
 
     @rule(part=st.floats(0, 0.5))
     def delete_records(self, part: float) -> None:
@@ -172,9 +177,15 @@ class Pair(RuleBasedStateMachine):
     def read(self, part: float, below: float, max_bytes: int, min_one: bool) -> None:
         offset, upper = self._at(part), self._at(below)
         found = [log.read(offset, upper, max_bytes, min_one=min_one).joined() for log in self.logs]
-        assert bytes(found[0]) == bytes(found[1])
+        if self._has_same_segments():  # a read ends with its segment
+            assert bytes(found[0]) == bytes(found[1])
         region = self.log.region(offset, upper, max_bytes, min_one=min_one)
-        assert (b"" if region is None else region.read()) == bytes(found[0])
+        assert (b"" if region is None else region.read()) == bytes(found[1])
+
+    def _has_same_segments(self) -> bool:
+        """False after a crash that has left an empty segment at the end."""
+        memory, disk = ([one.base_offset for one in log.segments] for log in self.logs)
+        return memory == disk
 
     @invariant()
     def is_equal(self) -> None:
@@ -188,7 +199,7 @@ class Pair(RuleBasedStateMachine):
         assert _aborted(disk) == _aborted(memory)
         if not self.was_compacted:
             assert _producers(disk) == _producers(memory)
-        if [one.base_offset for one in disk.segments] == [one.base_offset for one in memory.segments]:
+        if self._has_same_segments():
             assert disk.size_bytes == memory.size_bytes
 
     @invariant()
