@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pykafka2 import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from pykafka2.broker.log.disk.producer_snapshots import SNAPSHOT
 from pykafka2.testing import KafkaCluster
@@ -17,6 +19,8 @@ from .real_kafka import RealKafka
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TOPICS = ("plain", "compacted")
 PARTITIONS = [TopicPartition(topic, 0) for topic in TOPICS]
+# The gate runs test_data_directories.py, which compares the same kinds of records through clients.
+pytestmark = pytest.mark.long
 CONFIG: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "log.cleaner.backoff.ms": 50}
 
 
