@@ -79,6 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--data-dir",
+        type=str,
         metavar="PATH",
         help="keep the cluster in this directory, in the format of Apache Kafka (default: in memory)",
     )

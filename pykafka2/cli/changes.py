@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykafka2.cli.output import NoProgress, Output, is_terminal
-from pykafka2.cli.parsing import UsageError
+from pykafka2.cli.parsing import MAX_INT32, UsageError
 from pykafka2.errors import IllegalArgument, InvalidTopicException, KafkaError
 
 if TYPE_CHECKING:
@@ -185,6 +185,9 @@ def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
 def integers(text: str) -> list[int]:
     """Return the numbers of a list such as `1,2`."""
     try:
-        return [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.split(",")]
+        if not all(0 <= number <= MAX_INT32 for number in numbers):
+            raise ValueError
+        return numbers
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not valid; use numbers, such as 1 or 1,2") from None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pykafka2.cli import connection
 from pykafka2.cli.changes import add_dry_run, add_yes, change, checked, counted, found, is_confirmed
 from pykafka2.cli.output import Output
-from pykafka2.cli.parsing import Parser, UsageError
+from pykafka2.cli.parsing import MAX_INT32, Parser, UsageError
 from pykafka2.cli.verbs import Action, add_actions, run_action
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def _resource(arguments: argparse.Namespace, name: str) -> ConfigResource:
 
     if arguments.type == "broker" and name == EVERY_BROKER:
         return ConfigResource("BROKER", "")
-    if arguments.type.startswith("broker") and not (name.isascii() and name.isdigit()):
+    is_number = name.isascii() and name.isdigit() and len(name) <= len(str(MAX_INT32))
+    if arguments.type.startswith("broker") and not (is_number and int(name) <= MAX_INT32):
         legal = "a broker's id" + (f" or {EVERY_BROKER}" if arguments.type == "broker" else "")
         raise UsageError(f"argument NAME: {name!r} is not valid; use {legal}")
     return ConfigResource(TYPES[arguments.type], name)

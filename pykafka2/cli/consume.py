@@ -67,16 +67,23 @@ def configure(parser: Parser) -> None:
     )
     parser.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this consumer group")
     parser.add_argument(
-        "-f", "--format", metavar="FORMAT", help=rf"how to print a record ({DEFAULT.replace('%', '%%')})"
+        "-f",
+        "--format",
+        type=str,
+        metavar="FORMAT",
+        help=rf"how to print a record ({DEFAULT.replace('%', '%%')})",
     )
     parser.add_argument(
-        "--null", metavar="TEXT", help="what --format prints for a null key or value (nothing)"
+        "--null", type=str, metavar="TEXT", help="what --format prints for a null key or value (nothing)"
     )
     parser.add_argument(
         "--json", dest="is_json", action="store_true", help="print each record as one JSON object per line"
     )
     parser.add_argument(
-        "--grep", metavar="REGEX", help="only records whose key or value matches this regular expression"
+        "--grep",
+        type=str,
+        metavar="REGEX",
+        help="only records whose key or value matches this regular expression",
     )
     parser.add_argument(
         "--isolation-level",

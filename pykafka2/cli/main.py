@@ -18,7 +18,7 @@ from typing import NoReturn
 from pykafka2.cli.exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE, Terminated, code_of
 from pykafka2.cli.output import Output
 from pykafka2.cli.parsing import Parser, UsageError
-from pykafka2.errors import ConfigurationError, KafkaError
+from pykafka2.errors import ConfigurationError, IllegalArgument, InvalidTopicException, KafkaError
 
 VERBS = {
     "produce": "pykafka2.cli.produce",
@@ -79,7 +79,7 @@ def _run(words: list[str]) -> int:
     restore_signals = _handle_signals()
     try:
         code: int = verb.run(parsed, output)
-    except (UsageError, ConfigurationError) as error:
+    except (UsageError, ConfigurationError, IllegalArgument, InvalidTopicException) as error:
         output.error(str(error))
         return EXIT_USAGE
     except KafkaError as error:

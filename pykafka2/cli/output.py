@@ -65,17 +65,17 @@ class Output:
     def line(self, text: str) -> None:
         """Print a line for people; nothing with --json."""
         if not self.is_json:
-            print(text)
+            print(printable(text))
 
     # ------------------------------------------------------------------ everything else, on stderr
 
     def note(self, text: str) -> None:
         """Print a remark, such as a summary, to stderr."""
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
     def error(self, text: str) -> None:
         """Print an error to stderr, after the name of the verb."""
-        print(f"pykafka2 {self.verb}: {text}", file=sys.stderr)
+        print(printable(f"pykafka2 {self.verb}: {text}"), file=sys.stderr)
 
     def progress(self, total: float | None, text: str, unit: str = " records", **options: Any) -> Any:
         """Return a tqdm bar, which is a context manager; it is disabled unless stderr is a terminal."""
@@ -170,4 +170,15 @@ def _cell(value: Any) -> str:
     if isinstance(value, dict):
         return ",".join(f"{_cell(key)}={_cell(one)}" for key, one in value.items())
     text = str(value)
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def printable(text: str) -> str:
+    """Return a text of one or more lines with control characters, which can steer a terminal, escaped."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter in "\n\t" else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    return letter if letter.isprintable() else repr(letter)[1:-1]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from pykafka2.cli.output import Output
-from pykafka2.cli.parsing import partition_numbers
+from pykafka2.cli.parsing import partition_numbers, unicode_text
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaAdminClient, TopicPartition
@@ -28,7 +28,7 @@ def selection(text: str) -> Selection:
     topic, colon, numbers = text.partition(":")
     if not topic:
         raise argparse.ArgumentTypeError(f"{text!r} is not valid; use TOPIC or TOPIC:PARTITIONS")
-    return Selection(topic, tuple(partition_numbers(numbers)) if colon else None)
+    return Selection(unicode_text(topic), tuple(partition_numbers(numbers)) if colon else None)
 
 
 def one_partition(text: str) -> TopicPartition:
@@ -38,7 +38,7 @@ def one_partition(text: str) -> TopicPartition:
     topic, _, number = text.rpartition(":")
     if not topic or not (number.isascii() and number.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not valid; use TOPIC:PARTITION, such as orders:0")
-    return TopicPartition(topic, int(number))
+    return TopicPartition(unicode_text(topic), int(number))
 
 
 def resolved(

@@ -17,7 +17,7 @@ import argparse
 from pykafka2.cli import verbs
 from pykafka2.cli.measurements import DEFAULT_RECORDS
 from pykafka2.cli.output import Output
-from pykafka2.cli.parsing import Parser, natural, positive, rate
+from pykafka2.cli.parsing import Parser, natural, partition_count, positive, rate
 from pykafka2.cli.verbs import Action
 
 SUMMARY = "measure rates and latencies: produce, consume, latency"
@@ -73,7 +73,9 @@ def _configure_produce(parser: Parser) -> None:
         help=f"the number of records ({DEFAULT_RECORDS} without --duration)",
     )
     limit.add_argument("--duration", type=rate, metavar="SECONDS", help="send for this time instead")
-    parser.add_argument("--size", type=positive, default=100, metavar="BYTES", help="size of a value (100)")
+    parser.add_argument(
+        "--size", type=partition_count, default=100, metavar="BYTES", help="size of a value (100)"
+    )
     parser.add_argument("--rate", type=rate, metavar="N", help="records per second (no limit)")
 
 
@@ -104,7 +106,9 @@ def _configure_latency(parser: Parser) -> None:
     parser.add_argument(
         "--warmup", type=natural, default=10, metavar="N", help="records before them, not measured (10)"
     )
-    parser.add_argument("--size", type=positive, default=100, metavar="BYTES", help="size of a value (100)")
+    parser.add_argument(
+        "--size", type=partition_count, default=100, metavar="BYTES", help="size of a value (100)"
+    )
     parser.add_argument("--partition", type=natural, default=0, metavar="N", help="the partition (0)")
     parser.add_argument(
         "--rate", type=rate, metavar="N", help="records per second (one at a time: the next when one is read)"

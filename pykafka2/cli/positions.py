@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from pykafka2.cli.parsing import time_ms
+from pykafka2.cli.parsing import MAX_INT64, time_ms
 
 if TYPE_CHECKING:
     from pykafka2 import KafkaConsumer, TopicPartition
@@ -54,7 +54,7 @@ def _position(text: str, legal: str) -> Position:
     if text.startswith("@"):
         return Position("time", time_ms(text[1:]), text)
     found = re.fullmatch(r"([+-]?)(\d{1,19})", text, re.ASCII)
-    if found is None:
+    if found is None or int(found[2]) > MAX_INT64:
         from pykafka2.cli.parsing import nearest
 
         close = nearest([text], NAMES)

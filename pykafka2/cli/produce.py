@@ -64,15 +64,22 @@ MAX_BLOCK_MS = 10_000
 def configure(parser: Parser) -> None:
     parser.add_argument("topic", metavar="TOPIC", help="the topic")
     parser.add_argument(
-        "files", nargs="*", default=[], metavar="FILE", help="files to read; - or none reads stdin"
+        "files", type=str, nargs="*", default=[], metavar="FILE", help="files to read; - or none reads stdin"
     )
     parser.add_argument(
-        "-K", "--key-separator", metavar="TEXT", help=r"the text between key and value of a line (: or \t)"
+        "-K",
+        "--key-separator",
+        type=str,
+        metavar="TEXT",
+        help=r"the text between key and value of a line (: or \t)",
     )
-    parser.add_argument("-k", "--key", metavar="KEY", help="the key of records without a key of their own")
+    parser.add_argument(
+        "-k", "--key", type=str, metavar="KEY", help="the key of records without a key of their own"
+    )
     parser.add_argument(
         "-H",
         "--header",
+        type=str,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -83,7 +90,11 @@ def configure(parser: Parser) -> None:
         "-Z", "--null", action="store_true", help="send null for an empty value (a tombstone) or key"
     )
     parser.add_argument(
-        "-D", "--delimiter", metavar="TEXT", help=r"the text between records (\n); \0 for find -print0"
+        "-D",
+        "--delimiter",
+        type=str,
+        metavar="TEXT",
+        help=r"the text between records (\n); \0 for find -print0",
     )
     parser.add_argument("--whole", action="store_true", help="each file, or stdin, is one record")
     parser.add_argument(

@@ -25,7 +25,7 @@ from pykafka2.cli.changes import (
     settings,
 )
 from pykafka2.cli.output import Output
-from pykafka2.cli.parsing import Parser, UsageError, positive
+from pykafka2.cli.parsing import Parser, UsageError, partition_count, replica_count
 from pykafka2.cli.partitions import resolved, selection
 from pykafka2.cli.positions import Position, offset
 from pykafka2.cli.verbs import Action, add_actions, run_action
@@ -253,12 +253,16 @@ def _or_none(number: int) -> int | None:
 def _configure_create(parser: Parser) -> None:
     parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the names")
     parser.add_argument(
-        "-p", "--partitions", type=positive, metavar="N", help="number of partitions (the brokers' default)"
+        "-p",
+        "--partitions",
+        type=partition_count,
+        metavar="N",
+        help="number of partitions (the brokers' default)",
     )
     parser.add_argument(
         "-r",
         "--replication-factor",
-        type=positive,
+        type=replica_count,
         metavar="N",
         help="number of replicas of each partition (the brokers' default)",
     )
@@ -387,8 +391,8 @@ def _alter(arguments: argparse.Namespace, output: Output) -> int:
 def _configure_add_partitions(parser: Parser) -> None:
     parser.add_argument("topics", nargs="+", metavar="TOPIC", help="the names")
     group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("-n", "--count", type=positive, metavar="N", help="add so many partitions")
-    group.add_argument("--total", type=positive, metavar="N", help="add partitions up to this number")
+    group.add_argument("-n", "--count", type=partition_count, metavar="N", help="add so many partitions")
+    group.add_argument("--total", type=partition_count, metavar="N", help="add partitions up to this number")
     add_dry_run(parser)
 
 

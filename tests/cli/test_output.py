@@ -62,3 +62,13 @@ def test_progress_is_hidden_without_a_terminal(capsys: pytest.CaptureFixture[str
     with Output("x").progress(10, "reading") as bar:
         bar.update(5)
     assert capsys.readouterr().err == ""
+
+
+def test_messages_and_lines_show_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output("groups")
+    output.error("\x1b[31mred: not found")
+    output.note("a\x07b")
+    output.line("first\n\x1b]0;title\x07")
+    shown = capsys.readouterr()
+    assert shown.err == "pykafka2 groups: \\x1b[31mred: not found\na\\x07b\n"
+    assert shown.out == "first\n\\x1b]0;title\\x07\n"
