@@ -29,7 +29,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from io import BufferedWriter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -39,6 +38,7 @@ from pykafka2.cli.exits import EXIT_OK, code_of
 from pykafka2.cli.output import NoProgress, Output, is_terminal
 from pykafka2.cli.parsing import Parser, UsageError, nearest, partition_numbers, positive
 from pykafka2.cli.positions import LEGAL_OFFSET, LEGAL_UNTIL, Bounds, Position, offset, until
+from pykafka2.cli.printing import DeferredInterrupt, WholeWriter, buffered_stdout
 from pykafka2.cli.record_formats import DEFAULT, BadFormat, Render, compile_format, json_lines, unescaped
 from pykafka2.errors import KafkaError
 
@@ -180,9 +180,12 @@ class Reading:
     printed: dict[TopicPartition, int] = attrs.Factory(dict)
     """The offsets after the records of a group that were printed and not stored."""
     bar: Any = None
-    out: BufferedWriter = attrs.Factory(lambda: buffered_stdout())
+    interrupt: DeferredInterrupt = attrs.Factory(DeferredInterrupt)
+    out: Any = None
 
     def __attrs_post_init__(self) -> None:
+        is_member = self.arguments.group is not None
+        self.out = WholeWriter(self.interrupt) if is_member else buffered_stdout()
         self.remaining = self.arguments.count
         self.bar = _progress(self.output, self.remaining)
 
@@ -272,22 +275,28 @@ class Reading:
         if not len(columns):
             return
         if self.pattern is not None:
-            self._print_matches(self.pattern, partition, columns)
+            shown = self._matches(self.pattern, columns)
         else:
             if self.remaining is not None:
                 columns.shorten(self.remaining)
-            self._write(columns, partition)
-        if self.arguments.group is not None and len(columns):
+            shown = columns
+        if self.arguments.group is None:
+            self._write(shown, partition)
+            return
+        with self.interrupt:  # else a batch that was printed could be left uncommitted, and printed again
+            self._write(shown, partition)
             self.printed[partition] = columns.last_offset + 1
 
     def _write(self, columns: Columns, partition: TopicPartition) -> None:
+        if not len(columns):
+            return
         self.out.write(self.render(columns, partition.topic, partition.partition))
         if self.remaining is not None:
             self.remaining -= len(columns)
         self.bar.update(len(columns))
 
-    def _print_matches(self, pattern: re.Pattern[bytes], partition: TopicPartition, columns: Columns) -> None:
-        """Print the records that match; cut the columns after the last one that --count allows."""
+    def _matches(self, pattern: re.Pattern[bytes], columns: Columns) -> Any:
+        """Return the records that match; cut the columns after the last one that --count allows."""
         search = pattern.search
         rows = [
             row
@@ -297,8 +306,7 @@ class Reading:
         if self.remaining is not None and len(rows) >= self.remaining:
             del rows[self.remaining :]
             columns.shorten(rows[-1] + 1)
-        if rows:
-            self._write(chosen(columns, rows), partition)
+        return chosen(columns, rows)
 
     def _finish(self, client: KafkaConsumer[bytes, bytes]) -> None:
         """Forget the limits that were reached; control records behind the last record count, too."""
@@ -317,11 +325,6 @@ class Reading:
         bounds = Bounds(client, assigned)
         bounds.look_up()
         self._set_limits(bounds, {one: client.position(one) for one in assigned})
-
-
-def buffered_stdout() -> BufferedWriter:
-    """Return a writer of stdout. With PYTHONUNBUFFERED sys.stdout.buffer can write a part of the bytes."""
-    return open(sys.stdout.fileno(), "wb", closefd=False)
 
 
 def chosen(columns: Columns, rows: list[int]) -> Any:

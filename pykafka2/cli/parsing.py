@@ -170,8 +170,8 @@ def time_ms(text: str) -> int:
         number = -1
     if not 0 <= number <= MAX_INT64:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a time after 1970; use 2026-11-30, 2026-11-30T08:15:00Z, milliseconds since "
-            "the epoch, or a time before now such as -90s, -15m, -2h, -7d"
+            f"{text!r} is not a time; use 2026-11-30, 2026-11-30T08:15:00Z, milliseconds since the epoch, "
+            "or a time before now such as -90s, -15m, -2h, -7d, but none before 1970"
         )
     return number
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -286,3 +287,28 @@ def test_full_device_is_reported(servers: str, new_topic: NewTopicOf) -> None:
     assert done.returncode == 1
     assert b"No space left on device" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_ctrl_c_in_a_batch_commits_exactly_the_printed_records(servers: str, new_topic: NewTopicOf) -> None:
+    topic = new_topic([(None, b"%05d%s" % (n, b"x" * 95)) for n in range(5000)])
+    group = f"{topic}-group"
+    process = started("consume", "-b", servers, topic, "-g", group)
+    assert process.stdout is not None
+    first = os.read(process.stdout.fileno(), 1000)  # the rest of the batch does not fit into the pipe
+    process.send_signal(signal.SIGINT)
+    lines = (first + process.communicate(timeout=60)[0]).split(b"\n")
+    assert process.returncode == 130
+    assert lines.pop() == b""
+    assert committed(servers, group, topic) == len(lines)
+
+
+@pytest.mark.gate
+def test_ctrl_c_does_not_wait_for_a_reader_that_reads_nothing(servers: str, new_topic: NewTopicOf) -> None:
+    topic = new_topic([(None, b"x" * 1000)] * 2000)
+    process = started("consume", "-b", servers, topic, "-g", f"{topic}-group")
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    process.communicate()
+    assert committed(servers, f"{topic}-group", topic) is None
