@@ -95,10 +95,13 @@ class Input:
         """Iterate over the lines of each read; the last one needs no delimiter."""
         rest: list[bytes] = []
         while data := os.read(self.fd, READ_BYTES):
-            head, found, tail = data.rpartition(delimiter) if len(delimiter) == 1 else (b"", b"", data)
-            if len(delimiter) > 1:  # a delimiter can lie across two reads
-                head, found, tail = b"".join([*rest, data]).rpartition(delimiter)
-                rest = []
+            if len(delimiter) > 1:  # it can lie across two reads, and overlap with itself
+                *lines, tail = b"".join([*rest, data]).split(delimiter)
+                rest = [tail]
+                if lines:
+                    yield lines
+                continue
+            head, found, tail = data.rpartition(delimiter)
             if not found:
                 rest.append(tail)
                 continue
