@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -21,10 +22,12 @@ from pykafka2.errors import (
     InconsistentClusterId,
     InvalidRequest,
     KafkaTimeoutError,
+    RequestTimeout,
     UnknownTopicId,
     UnsupportedVersion,
 )
 from pykafka2.protocol.messages.api_versions import ApiVersionsRequest
+from pykafka2.protocol.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest
 from pykafka2.testing import Simulation
 from tests.admin.worlds import World
 
@@ -136,6 +139,58 @@ def test_change_of_voters_is_refused_by_a_static_quorum(world: World) -> None:
         admin.remove_raft_voter(7, bytes(16), cluster_id="another")
     with pytest.raises(InvalidRequest, match="CONTROLLER"):
         admin.add_raft_voter(7, bytes(16), {"OTHER": ("localhost", 9093)})
+
+
+def test_requests_to_change_voters_have_every_argument(world: World) -> None:
+    directory = bytes(range(16))
+    listeners = {"CONTROLLER": ("kafka-3", 9093), "SECURE": ("kafka-4", 9094)}
+    world.cluster.history.clear()
+    with pytest.raises(UnsupportedVersion):
+        world.admin.add_raft_voter(7, directory, listeners, timeout=3)
+    with pytest.raises(UnsupportedVersion):
+        world.admin.remove_raft_voter(8, UUID(int=5))
+    (added,) = world.cluster.history.requests(AddRaftVoterRequest)
+    assert (added.cluster_id, added.voter_id, bytes(added.voter_directory_id)) == (None, 7, directory)
+    assert [(one.name, one.host, one.port) for one in added.listeners] == [
+        ("CONTROLLER", "kafka-3", 9093),
+        ("SECURE", "kafka-4", 9094),
+    ]
+    assert added.timeout_ms == 3000
+    (removed,) = world.cluster.history.requests(RemoveRaftVoterRequest)
+    assert (removed.cluster_id, removed.voter_id) == (None, 8)
+    assert bytes(removed.voter_directory_id) == UUID(int=5).bytes
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda admin: admin.describe_cluster(timeout=2),
+        lambda admin: admin.describe_cluster(include_fenced_brokers=True, timeout=2),
+        lambda admin: admin.describe_features(timeout=2),
+        lambda admin: admin.update_features({"group.version": 1}, timeout=2),
+        lambda admin: admin.describe_metadata_quorum(timeout=2),
+        lambda admin: admin.add_raft_voter(7, bytes(16), {"CONTROLLER": ("kafka-3", 9093)}, timeout=2),
+        lambda admin: admin.remove_raft_voter(7, bytes(16), timeout=2),
+        lambda admin: admin.api_versions(timeout=2),
+        lambda admin: admin.unregister_broker(1, timeout=2),
+        lambda admin: admin.group_lag("g", timeout=2),
+        lambda admin: admin.reset_group_offsets("g", timeout=2),
+        lambda admin: admin.reset_group_offsets("g", dry_run=True, timeout=2),
+        lambda admin: admin.list_group_offsets("g", timeout=2),
+    ],
+)
+def test_call_ends_after_its_timeout_while_no_broker_responds(
+    simulation: Simulation, world: World, call: Callable[[Any], object]
+) -> None:
+    world.admin.api_versions()
+    for broker in (0, 1):
+        world.cluster.controls.pause_broker(broker)
+    began = simulation.now
+    with pytest.raises((KafkaTimeoutError, RequestTimeout, ItemsFailed)):
+        call(world.admin)
+    assert 1.9 < simulation.now - began < 4
+    for broker in (0, 1):
+        world.cluster.controls.resume_broker(broker)
 
 
 @pytest.mark.parametrize(

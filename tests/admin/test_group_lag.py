@@ -69,6 +69,38 @@ def test_lag_in_time_is_the_age_of_the_oldest_record_not_committed(world: World)
     assert world.admin.group_lag("g")[ORDERS[0]].lag_time is None
 
 
+def test_age_is_that_of_the_first_record_not_committed_in_the_middle_of_a_batch(world: World) -> None:
+    now_ms = world.simulation.runtime.clock.wall_ms()
+    with world.producer(linger_ms=1000) as producer:
+        for seconds in (300, 200, 100):
+            producer.send("orders", b"v", partition=0, timestamp_ms=now_ms - seconds * 1000)
+    world.commit("g", {ORDERS[0]: 2})
+    assert len(world.cluster.log("orders", 0).batches()) == 1
+    assert world.admin.group_lag("g", with_time=True)[ORDERS[0]].lag_time == pytest.approx(100, abs=5)
+
+
+def test_record_of_the_future_has_no_negative_age(world: World) -> None:
+    now_ms = world.simulation.runtime.clock.wall_ms()
+    world.fill("orders", [1], first_ms=now_ms + 600_000)
+    world.commit("g", {ORDERS[0]: 0})
+    assert world.admin.group_lag("g", with_time=True)[ORDERS[0]].lag_time == 0.0
+
+
+def test_partition_that_cannot_be_fetched_from_keeps_its_lag_in_records(world: World) -> None:
+    world.fill("orders", [2, 1])
+    world.commit("g", {ORDERS[0]: 0, ORDERS[1]: 0})
+    world.cluster.controls.rule(api="Fetch", nth=1, then="error:TOPIC_AUTHORIZATION_FAILED")
+    lags = world.admin.group_lag("g", with_time=True)
+    assert [lags[one].lag for one in ORDERS[:2]] == [2, 1]
+    assert sorted(lags[one].lag_time is None for one in ORDERS[:2]) == [False, True]
+
+
+def test_offset_committed_behind_the_end_is_no_negative_lag(world: World) -> None:
+    world.fill("orders", [2])
+    world.commit("g", {ORDERS[0]: 7})
+    assert world.admin.group_lag("g", with_time=True)[ORDERS[0]] == PartitionLag(7, 2, 0, lag_time=0.0)
+
+
 def test_marker_of_a_transaction_has_no_age(world: World) -> None:
     with world.producer("txn", transactional_id="t") as producer:
         producer.init_transactions()

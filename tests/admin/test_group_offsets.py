@@ -12,6 +12,7 @@ from pykafka2.errors import (
     IllegalArgument,
     KafkaTimeoutError,
     NonEmptyGroup,
+    OffsetMetadataTooLarge,
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
@@ -140,6 +141,26 @@ def test_offsets_are_reset(world: World, target: dict[str, object], expected: li
     assert [dry[partition].offset for partition in ORDERS] == expected
     assert world.admin.reset_group_offsets("g", **target) == dry  # type: ignore[arg-type]
     assert list(committed(world, "g").values()) == expected
+
+
+def test_latest_is_behind_the_records_of_an_open_transaction(world: World) -> None:
+    world.fill("orders", [1])
+    world.commit("g", {ORDERS[0]: 0})
+    producer = world.producer("txn", transactional_id="t")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("orders", b"open", partition=0).result(10)
+    assert world.admin.reset_group_offsets("g", to="latest")[ORDERS[0]].offset == 2
+    assert world.admin.reset_group_offsets("g", offset=9)[ORDERS[0]].offset == 2
+    producer.abort_transaction()
+    producer.close()
+
+
+def test_commit_that_fails_is_an_error_of_the_reset(world: World) -> None:
+    world.commit("g", {ORDERS[0]: 0, ORDERS[1]: 0})
+    world.cluster.controls.rule(api="OffsetCommit", nth=1, then="error:OFFSET_METADATA_TOO_LARGE")
+    with pytest.raises(OffsetMetadataTooLarge):
+        world.admin.reset_group_offsets("g")
 
 
 def test_chosen_partitions_and_topics_are_reset(world: World) -> None:
