@@ -7,16 +7,20 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pykafka2 import KafkaAdminClient
-from pykafka2.admin import BrokerCheck, CheckStatus, ClusterCheck, NewTopic
+from pykafka2.admin import BrokerCheck, CheckStatus, CheckStep, ClusterCheck, NewTopic, check_run
+from pykafka2.admin.clocks import controller_clock
 from pykafka2.aio import KafkaAdminClient as AioAdmin
 from pykafka2.clock import SystemClock
 from pykafka2.driver.thread_driver import ThreadRuntime
 from pykafka2.errors import ClientClosed, IllegalArgument
+from pykafka2.network.endpoint import Endpoint
+from pykafka2.network.tcp import TcpNetwork
 from pykafka2.testing import KafkaCluster, Listener, Simulation
 from tests.admin.ports import answering_port, closed_port, http, silence, tls_with, unresponsive_port
 from tests.admin.worlds import World
@@ -192,6 +196,128 @@ def test_partition_without_a_leader_fails() -> None:
     assert "have no leader: orders-" in result.step("partitions").detail
 
 
+def test_replica_that_is_not_in_sync_is_a_warning_and_no_failure() -> None:
+    with KafkaCluster(brokers=2, topics={"orders": 2}) as own:
+        own.controls.stop_broker(1)
+        result = check(own.bootstrap_servers.partition(",")[0])
+    assert result.has_passed
+    step = result.step("partitions")
+    assert step.status is CheckStatus.WARNING
+    assert "replicas that are not in sync: orders-" in step.detail
+    assert step.fix
+
+
+def test_address_of_a_name_that_does_not_respond_is_shown_beside_the_one_that_does(
+    cluster: KafkaCluster,
+) -> None:
+    class TwoAddresses(TcpNetwork):
+        def resolve(self, host: str, port: int, *, canonical: bool = False) -> list[Endpoint]:
+            return [Endpoint("127.0.0.2", port), Endpoint("127.0.0.1", port)]
+
+    runtime = ThreadRuntime(network=TwoAddresses())
+    try:
+        with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers, runtime=runtime) as admin:
+            result = admin.check_cluster(timeout=TIMEOUT)
+    finally:
+        runtime.close()
+    assert result.has_passed
+    port = result.brokers[0].step("port").detail
+    assert port.startswith("connected to 127.0.0.1:")
+    assert "127.0.0.2" in port
+    assert result.brokers[0].step("dns").detail == "127.0.0.2, 127.0.0.1"
+
+
+def test_more_addresses_than_are_checked_at_once_are_all_checked(
+    cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_run, "PROBES_AT_ONCE", 2)
+    wrong = [closed_port() for _ in range(3)]
+    result = check(",".join([cluster.bootstrap_servers, *(f"127.0.0.1:{port}" for port in wrong)]))
+    assert len(result.brokers) == 5
+    assert [at(result, port).step("port").status for port in wrong] == [CheckStatus.FAILED] * 3
+
+
+def test_brokers_of_different_versions_are_a_warning_with_their_names() -> None:
+    def probe(name: str, **ranges: tuple[int, int]) -> Any:
+        return SimpleNamespace(name=name, versions=SimpleNamespace(ranges=ranges))
+
+    check_of = check_run.CheckRun(cast(Any, None), TIMEOUT)
+    same = [probe("broker 0", Fetch=(0, 17)), probe("broker 1", Fetch=(0, 17))]
+    assert check_of._versions(same).status is CheckStatus.OK
+    step = check_of._versions([*same, probe("broker 2", Fetch=(0, 18))])
+    assert step.status is CheckStatus.WARNING
+    assert step.detail == "brokers of different versions: broker 0, broker 1 | broker 2"
+
+
+def test_warning_is_no_failure_and_a_failed_cluster_step_is_one() -> None:
+    def step(status: CheckStatus) -> CheckStep:
+        return CheckStep("tls", status, "detail")
+
+    good = BrokerCheck("a:1", 0, True, True, tuple(map(step, ("ok", "warning", "skipped"))))  # type: ignore[arg-type]
+    bad = BrokerCheck("a:2", 1, True, True, (step(CheckStatus.OK), step(CheckStatus.FAILED)))
+    warned, failed = step(CheckStatus.WARNING), step(CheckStatus.FAILED)
+    assert (good.has_passed, bad.has_passed) == (True, False)
+    assert ClusterCheck("id", (good,), (warned,)).has_passed
+    assert not ClusterCheck("id", (good, bad), (warned,)).has_passed
+    assert not ClusterCheck("id", (good,), (warned, failed)).has_passed
+
+
+def test_dict_has_every_key_of_addresses_and_steps(cluster: KafkaCluster) -> None:
+    result = check(cluster.bootstrap_servers).as_dict()
+    assert list(result) == ["passed", "cluster_id", "brokers", "steps"]
+    broker = result["brokers"][1]
+    assert list(broker) == ["address", "broker_id", "bootstrap", "advertised", "passed", "steps"]
+    assert (broker["bootstrap"], broker["advertised"], broker["passed"]) == (True, True, True)
+    for step in (*broker["steps"], *result["steps"]):
+        assert list(step) == ["name", "status", "detail", "fix", "seconds"]
+    assert broker["steps"][0]["seconds"] >= 0
+
+
+class ShownClock(SystemClock):
+    """A clock that shows these times, in milliseconds, one after the other."""
+
+    def __init__(self, *times_ms: int) -> None:
+        self._times = list(times_ms)
+
+    def wall_ms(self) -> int:
+        return self._times.pop(0)
+
+
+def quorum(*times_ms: int, error: int = 0) -> Any:
+    """A function that responds to DescribeQuorum: broker 3 leads, and the others have these times, too."""
+    voters = [
+        SimpleNamespace(replica_id=number, last_fetch_timestamp=time_ms)
+        for number, time_ms in enumerate(times_ms, 3)
+    ]
+    partition = SimpleNamespace(error_code=error, error_message=None, current_voters=voters, leader_id=3)
+    topic = SimpleNamespace(partitions=[partition])
+    return lambda request: SimpleNamespace(error_code=0, error_message=None, topics=[topic])
+
+
+@pytest.mark.parametrize(
+    ("broker_ms", "ended_ms", "status", "words"),
+    [
+        (107_000, 100_000, "failed", "the controller (broker 3) is 7.00 s ahead of this host's"),
+        (93_000, 100_000, "failed", "is 7.00 s behind this host's"),
+        (105_000, 100_000, "ok", "is 5.00 s ahead of"),
+        (108_000, 104_000, "ok", "is 6.00 s ahead of this host's, give or take 2.00 s"),
+        (109_001, 104_000, "failed", "is 7.00 s ahead of this host's, give or take 2.00 s"),
+    ],
+)
+def test_skew_of_the_controller_counts_beyond_the_time_of_the_request(
+    broker_ms: int, ended_ms: int, status: str, words: str
+) -> None:
+    step = controller_clock(quorum(broker_ms, 1), ShownClock(100_000, ended_ms), 5.0)
+    assert (step.status.value, words in step.detail) == (status, True), step.detail
+
+
+def test_clock_that_is_not_shown_is_skipped() -> None:
+    unauthorized = controller_clock(quorum(1, error=31), ShownClock(1, 1), 5.0)
+    assert unauthorized.status is CheckStatus.SKIPPED
+    assert "not known: " in unauthorized.detail
+    assert controller_clock(quorum(-1), ShownClock(1, 1), 5.0).status is CheckStatus.SKIPPED
+
+
 def test_clock_that_differs_fails(cluster: KafkaCluster) -> None:
     class Ahead(SystemClock):
         def wall_ms(self) -> int:
@@ -307,6 +433,29 @@ def test_expired_certificate_fails_with_its_date(
         result = check_tls(tls_cluster, certificates, port)
     assert_only_bad(result, at(result, port), "tls", "has expired: certificate for 127.0.0.1", "renew")
     assert "to 2020-05-17" in at(result, port).step("tls").detail
+
+
+def test_certificate_that_is_not_yet_valid_fails_with_its_date(
+    tls_cluster: KafkaCluster, certificates: Certificates
+) -> None:
+    class Early(SystemClock):
+        def wall_ms(self) -> int:
+            return 900_000_000_000  # 1998; certificates start in 2000
+
+    runtime = ThreadRuntime(clock=Early())
+    servers, untrusted = tls_cluster.bootstrap_servers, certificates.file("untrusted")
+    try:
+        with KafkaAdminClient(
+            bootstrap_servers=servers,
+            runtime=runtime,
+            security_protocol="SSL",
+            ssl_cafile=str(Certificates(untrusted.parent, "unknown").ca_file),
+        ) as admin:
+            failed = admin.check_cluster(timeout=TIMEOUT).brokers[0].step("tls")
+    finally:
+        runtime.close()
+    assert "is not valid before 2000-01-01 00:00 UTC: certificate for 127.0.0.1" in failed.detail
+    assert failed.fix == "correct the clock of this host, or wait"
 
 
 def test_certificate_for_another_name_fails_with_its_names(
@@ -425,6 +574,14 @@ def test_invalid_argument_is_named(cluster: KafkaCluster, wrong: dict[str, Any])
         pytest.raises(IllegalArgument, match=next(iter(wrong))),
     ):
         admin.check_cluster(**wrong)
+
+
+def test_broker_that_does_not_describe_its_settings_has_an_unknown_identity(cluster: KafkaCluster) -> None:
+    cluster.controls.rule(api="DescribeConfigs", nth=1, then="error:CLUSTER_AUTHORIZATION_FAILED")
+    result = check(cluster.bootstrap_servers)
+    identities = [broker.step("identity") for broker in result.brokers]
+    assert sorted(step.status.value for step in identities) == ["ok", "skipped"]
+    assert result.has_passed
 
 
 def test_connections_are_closed_after_the_check(cluster: KafkaCluster) -> None:
