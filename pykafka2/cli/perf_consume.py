@@ -21,7 +21,11 @@ TYPICAL_POLL = 500
 
 def measure(arguments: argparse.Namespace, output: Output) -> int:
     """Read the records and print the result; 1 if they did not arrive in time."""
-    options: dict[str, Any] = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    options: dict[str, Any] = {
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "allow_auto_create_topics": False,
+    }
     if arguments.group is not None:
         options |= {"group_id": arguments.group, "enable_auto_commit": True}
     with connection.consumer(arguments, **options) as consumer:

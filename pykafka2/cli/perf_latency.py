@@ -26,7 +26,12 @@ def measure(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.size < LEAST_BYTES:
         raise UsageError(f"--size {arguments.size} is not valid; use at least {LEAST_BYTES}, for the number")
     with (
-        connection.consumer(arguments, enable_auto_commit=False, auto_offset_reset="latest") as consumer,
+        connection.consumer(
+            arguments,
+            enable_auto_commit=False,
+            auto_offset_reset="latest",
+            allow_auto_create_topics=False,
+        ) as consumer,
         connection.producer(arguments, linger_ms=0) as producer,
     ):
         run = _Run(producer, consumer, arguments)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pykafka2 import KafkaAdminClient
 from pykafka2.cli.measurements import Samples, percentile, rates
 from pykafka2.testing import QUICK, KafkaCluster
 from tests.cli.typed import ROOT, Terminal, in_terminal, pykafka2, started
@@ -237,12 +238,13 @@ def test_wrong_argument_has_exit_code_2(servers: str, words: list[str], named: s
     assert named in ended.stderr.decode()
 
 
-@pytest.mark.gate
 @pytest.mark.parametrize("action", ["consume", "latency"])
-def test_missing_topic_fails_by_name(servers: str, action: str) -> None:
-    code, result, errors = perf(servers, action, "missing", "-X", "allow.auto.create.topics=false")
+def test_missing_topic_fails_by_name_and_is_not_created(servers: str, action: str) -> None:
+    code, result, errors = perf(servers, action, "missing")
     assert (code, result) == (1, None)
     assert "'missing'" in errors
+    with KafkaAdminClient(bootstrap_servers=servers) as admin:
+        assert "missing" not in admin.list_topics()
 
 
 # ---------------------------------------------------------------------- measurements
