@@ -192,7 +192,7 @@ def _change(output: Output, acls: list[AclBinding], call: Any, done: str) -> int
 
 
 def _list(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         acls = _found(client, arguments)
     output.table(COLUMNS, [[getattr(acl, column) for column in COLUMNS] for acl in acls])
     return 0
@@ -245,7 +245,7 @@ def _add(arguments: argparse.Namespace, output: Output) -> int:
             resources, arguments.principal, arguments.host or ["*"], arguments.operation
         )
     ]
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return _change(output, acls, client.create_acls, "added")
 
 
@@ -268,7 +268,7 @@ def _delete(arguments: argparse.Namespace, output: Output) -> int:
     )
     if is_filtered == arguments.all:
         raise UsageError("name what the ACLs to delete have in common, such as --topic, or use --all")
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         acls = _found(client, arguments)
         if arguments.dry_run:
             output.table(COLUMNS, [[getattr(acl, column) for column in COLUMNS] for acl in acls])

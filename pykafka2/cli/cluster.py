@@ -35,7 +35,7 @@ run = checked(run_action)
 
 
 def _describe(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         cluster = client.describe_cluster(include_authorized_operations=True)
         topics = client.list_topics(include_internal=True)
     output.item(
@@ -51,7 +51,7 @@ def _describe(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _brokers(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         try:
             cluster = client.describe_cluster(include_fenced_brokers=True)
         except UnsupportedVersion:  # before Kafka 4.0
@@ -92,7 +92,7 @@ def _configure_features(parser: Parser) -> None:
 
 def _features(arguments: argparse.Namespace, output: Output) -> int:
     levels = _levels(arguments.set)
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         if levels:
             return _update_features(client, arguments, output, levels)
         if arguments.downgrade or arguments.dry_run:
@@ -146,7 +146,7 @@ def _update_features(
 
 
 def _quorum(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         quorum = client.describe_metadata_quorum()
     leader = next((one for one in quorum.voters if one.replica_id == quorum.leader_id), None)
     rows = []
@@ -197,7 +197,7 @@ def _configure_log_dirs(parser: Parser) -> None:
 
 
 def _log_dirs(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         brokers, code = found(output, client.describe_log_dirs(arguments.broker, raise_errors=False))
     directories, replicas = [], []
     for broker, paths in sorted(brokers.items()):
@@ -245,7 +245,7 @@ def _log_dirs(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _api_versions(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         brokers, code = found(output, client.api_versions(arguments.broker, raise_errors=False))
     output.table(
         ["broker", "api", "api_key", "min_version", "max_version"],
@@ -278,7 +278,7 @@ def _unregister(arguments: argparse.Namespace, output: Output) -> int:
             return Outcomes({}, {arguments.broker: error})
         return Outcomes({arguments.broker: None})
 
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return change(output, [arguments.broker], call, "unregistered", lambda broker: {"broker": broker})
 
 

@@ -87,7 +87,7 @@ def _list(arguments: argparse.Namespace, output: Output) -> int:
     for kind in arguments.types:
         if kind not in TYPES:
             raise UsageError(f"argument TYPE: {kind!r} is not valid; use {', '.join(TYPES)}")
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         resources = client.list_config_resources([TYPES[kind] for kind in arguments.types])
     rows = [_fields(resource) for resource in resources]
     output.table(["type", "name"], [list(row.values()) for row in rows])
@@ -116,7 +116,7 @@ def _configure_describe(parser: Parser) -> None:
 
 def _describe(arguments: argparse.Namespace, output: Output) -> int:
     resources = [_resource(arguments, name) for name in arguments.names]
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         described, code = found(
             output,
             client.describe_configs(
@@ -201,7 +201,7 @@ def _set(arguments: argparse.Namespace, output: Output) -> int:
     changes = _changes(arguments.changes)
     resource = _resource(arguments, arguments.name)
     done = "valid" if arguments.dry_run else "set"
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return change(
             output,
             [resource],
@@ -248,7 +248,7 @@ def _reset(arguments: argparse.Namespace, output: Output) -> int:
         if not is_confirmed(arguments, output, question, [resource]):
             return 1
     done = "valid" if arguments.dry_run else "reset"
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return change(
             output,
             [resource],

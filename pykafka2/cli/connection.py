@@ -11,6 +11,7 @@ import argparse
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from pykafka2.cli.parsing import UsageError, nearest
@@ -90,6 +91,15 @@ def admin(arguments: argparse.Namespace, **defaults: Any) -> KafkaAdminClient:
     from pykafka2 import KafkaAdminClient
 
     return KafkaAdminClient(client_options(arguments, "admin", **defaults))
+
+
+@contextmanager
+def connected_admin(arguments: argparse.Namespace) -> Iterator[KafkaAdminClient]:
+    """Return an admin client that has reached a broker, as a context manager which closes it."""
+    with admin(arguments) as client:
+        limit_ms = connect_timeout_ms(arguments)
+        client.describe_cluster(timeout=None if limit_ms is None else limit_ms / 1000)
+        yield client
 
 
 def producer(arguments: argparse.Namespace, **defaults: Any) -> KafkaProducer[Any, Any]:

@@ -85,7 +85,7 @@ def _configure_list(parser: Parser) -> None:
 
 
 def _list(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return _watched(arguments, output, lambda: _print_groups(client, arguments, output))
 
 
@@ -116,7 +116,7 @@ def _configure_describe(parser: Parser) -> None:
 
 
 def _describe(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return _watched(arguments, output, lambda: _print_descriptions(client, arguments, output))
 
 
@@ -274,7 +274,7 @@ def _reset(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.execute and arguments.dry_run:
         raise UsageError("--execute cannot be combined with --dry-run")
     target = arguments.to if arguments.to is not None else {"shift": arguments.shift_by}
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         partitions = None
         if arguments.selections:
             partitions, code = resolved(client, output, arguments.selections)
@@ -326,7 +326,7 @@ def _delete(arguments: argparse.Namespace, output: Output) -> int:
     question = f"Delete {counted(set(arguments.groups), 'group')} with all offsets"
     if not is_confirmed(arguments, output, question, arguments.groups):
         return 1
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return change(
             output,
             arguments.groups,
@@ -351,7 +351,7 @@ def _configure_delete_offsets(parser: Parser) -> None:
 
 
 def _delete_offsets(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         partitions, code = resolved(client, output, arguments.selections)
         if code:
             output.error("nothing was deleted")
@@ -379,7 +379,7 @@ def _configure_remove_members(parser: Parser) -> None:
 def _remove_members(arguments: argparse.Namespace, output: Output) -> int:
     if bool(arguments.members) == arguments.all:
         raise UsageError("name the members, or use --all")
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         (group,) = client.describe_groups([arguments.group]).values()
         members = arguments.members or [member.member_id for member in group.members]
         question = f"Remove {counted(members, 'member')} from group {arguments.group}"

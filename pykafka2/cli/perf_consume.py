@@ -30,6 +30,7 @@ def measure(arguments: argparse.Namespace, output: Output) -> int:
         options |= {"group_id": arguments.group, "enable_auto_commit": True}
     with connection.consumer(arguments, **options) as consumer:
         run = _Run(consumer, arguments)
+        consumer.bootstrap(connection.connect_timeout_ms(arguments))
         run.begin()
         try:
             is_complete = run.read_all(output)
@@ -68,7 +69,9 @@ class _Run:
         consumer = self._consumer
         numbers = consumer.partitions_for_topic(self._topic)
         if not numbers:
-            raise UnknownTopicOrPartition(f"Topic {self._topic!r} does not exist.")
+            raise UnknownTopicOrPartition(
+                f"topic {self._topic!r} does not exist; create it with topics create"
+            )
         partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
         self._ends = consumer.end_offsets(partitions)
         begins = consumer.beginning_offsets(partitions)

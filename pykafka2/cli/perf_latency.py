@@ -35,6 +35,7 @@ def measure(arguments: argparse.Namespace, output: Output) -> int:
         connection.producer(arguments, linger_ms=0) as producer,
     ):
         run = _Run(producer, consumer, arguments)
+        consumer.bootstrap(connection.connect_timeout_ms(arguments))
         run.begin()
         try:
             run.measure_all(output)
@@ -77,7 +78,9 @@ class _Run:
 
         numbers = self._consumer.partitions_for_topic(self._topic)
         if not numbers:
-            raise UnknownTopicOrPartition(f"Topic {self._topic!r} does not exist.")
+            raise UnknownTopicOrPartition(
+                f"topic {self._topic!r} does not exist; create it with topics create"
+            )
         if self._partition not in numbers:
             raise UsageError(
                 f"--partition {self._partition} is not valid; topic {self._topic} has 0 to {max(numbers)}"

@@ -30,7 +30,7 @@ END_TIMEOUT = 5.0
 
 def measure(arguments: argparse.Namespace, output: Output) -> int:
     """Send the records and print the result; 1 if a record failed."""
-    with connection.producer(arguments) as producer:
+    with connection.producer(arguments, max_block_ms=connection.CONNECT_TIMEOUT_MS) as producer:
         run = _Run(producer, arguments)
         producer.partitions_for(arguments.topic)  # waits for the metadata, which is not measured
         try:

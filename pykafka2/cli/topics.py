@@ -65,7 +65,7 @@ def _configure_list(parser: Parser) -> None:
 
 
 def _list(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         names = matching(client.list_topics(include_internal=arguments.internal), arguments.patterns)
         if arguments.names:
             for name in names:
@@ -105,7 +105,7 @@ def _configure_describe(parser: Parser) -> None:
 def _describe(arguments: argparse.Namespace, output: Output) -> int:
     from pykafka2.admin import ConfigResource
 
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         names = arguments.topics or client.list_topics(include_internal=arguments.internal)
         topics, code = found(output, client.describe_topics(names, raise_errors=False))
         resources = {name: ConfigResource("TOPIC", name) for name in topics}
@@ -199,7 +199,7 @@ def _spec(text: str) -> str | int:
 
 def _offsets(arguments: argparse.Namespace, output: Output) -> int:
     isolation = "read_committed" if arguments.read_committed else "read_uncommitted"
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         partitions, code = resolved(client, output, arguments.selections)
         if arguments.at is not None:
             at, failed = found(
@@ -329,7 +329,7 @@ def _create(arguments: argparse.Namespace, output: Output) -> int:
             return {"existing": True}
         return {} if not arguments.if_not_exists else {"existing": False}
 
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         done = "valid" if arguments.dry_run else "created"
         return change(output, arguments.topics, call, done, _topic_fields, values)
 
@@ -381,7 +381,7 @@ def _alter(arguments: argparse.Namespace, output: Output) -> int:
             {resource.name: error for resource, error in outcomes.errors.items()},
         )
 
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         done = "valid" if arguments.dry_run else "altered"
         return change(
             output, arguments.topics, call, done, _topic_fields, lambda _: {"settings": ", ".join(changes)}
@@ -413,7 +413,7 @@ def _add_partitions(arguments: argparse.Namespace, output: Output) -> int:
         outcomes = client.create_partitions(totals, validate_only=arguments.dry_run, raise_errors=False)
         return Outcomes({name: totals[name] for name in outcomes.succeeded}, {**errors, **outcomes.errors})
 
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         done = "valid" if arguments.dry_run else "partitions added"
         return change(output, arguments.topics, call, done, _topic_fields, lambda total: {"total": total})
 
@@ -448,7 +448,7 @@ def _delete(arguments: argparse.Namespace, output: Output) -> int:
     question = f"Delete {counted(set(arguments.topics), 'topic')} with all records"
     if not is_confirmed(arguments, output, question, arguments.topics):
         return 1
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return change(
             output,
             arguments.topics,
@@ -474,7 +474,7 @@ def _configure_truncate(parser: Parser) -> None:
 
 
 def _truncate(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         partitions, code = resolved(client, output, arguments.selections)
         if code:
             output.error("nothing was deleted")

@@ -83,7 +83,7 @@ def _state(text: str) -> str:
 
 
 def _list(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         every = client.list_transactions(
             states=arguments.state,
             producer_ids=arguments.producer_id,
@@ -102,7 +102,7 @@ def _configure_describe(parser: Parser) -> None:
 
 
 def _describe(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         every, code = found(output, client.describe_transactions(arguments.ids, raise_errors=False))
     columns = [
         "transactional_id",
@@ -143,7 +143,7 @@ def _configure_find_hanging(parser: Parser) -> None:
 
 
 def _find_hanging(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         every = client.find_hanging_transactions(older_than=arguments.older_than, topics=arguments.topic)
     output.table(
         [
@@ -219,7 +219,7 @@ def _abort(arguments: argparse.Namespace, output: Output) -> int:
                     return Outcomes({}, {name: error})
             return Outcomes(dict.fromkeys(known.succeeded), known.errors)
 
-        with connection.admin(arguments) as client:
+        with connection.connected_admin(arguments) as client:
             return change(
                 output, arguments.ids, terminate, "aborted", lambda name: {"transactional_id": name}, batch=1
             )
@@ -245,7 +245,7 @@ def _abort(arguments: argparse.Namespace, output: Output) -> int:
             return Outcomes({}, {partition: error})
         return Outcomes({partition: None})
 
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return change(
             output,
             [partition],

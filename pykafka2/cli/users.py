@@ -43,7 +43,7 @@ def _configure_list(parser: Parser) -> None:
 
 
 def _list(arguments: argparse.Namespace, output: Output) -> int:
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         users, code = found(
             output,
             client.describe_user_scram_credentials(arguments.users or None, raise_errors=False),
@@ -96,7 +96,7 @@ def _set_password(arguments: argparse.Namespace, output: Output, *, is_new: bool
 
     user, mechanism = arguments.user, arguments.mechanism
     password = _password(arguments)
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         has_credential = mechanism in client.describe_scram_users([user]).get(user, {})
         if is_new and has_credential:
             output.error(
@@ -186,7 +186,7 @@ def _delete(arguments: argparse.Namespace, output: Output) -> int:
                 deleted.setdefault(name, [])
         return Outcomes({name: None for name in deleted if name not in errors}, errors)
 
-    with connection.admin(arguments) as client:
+    with connection.connected_admin(arguments) as client:
         return change(output, arguments.users, call, "deleted", lambda name: {"user": name})
 
 

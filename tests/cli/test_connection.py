@@ -169,6 +169,17 @@ def test_wrong_broker_option_exits_with_2(capsys: pytest.CaptureFixture[str]) ->
     assert "no.such.option" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "line", ["topics list", "groups list", "cluster brokers", "acls list", "perf consume t", "perf latency t"]
+)
+def test_verb_waits_for_the_first_broker_as_long_as_consume(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pykafka2.cli.connection.CONNECT_TIMEOUT_MS", 300)
+    assert main([*line.split(), "-b", "127.0.0.1:1"]) == 1
+    assert "NoBrokersAvailable: within 0.3 s no broker could be reached" in capsys.readouterr().err
+
+
 @pytest.mark.gate
 @pytest.mark.slow
 def test_version_needs_no_cluster_and_no_profile() -> None:
